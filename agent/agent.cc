@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/agent.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <asio/post.hpp>
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+namespace smc {
+
+namespace {
+
+constexpr auto kBeat = std::chrono::milliseconds(250);
+
+// A connection holds at most six descriptors (a spliced one: two sockets, two pipes). Where the system allows
+// too few, the limit of connections is lowered, so that it is met as a limit and not as a failure half-way.
+unsigned affordable_connections(unsigned wanted) {
+    constexpr rlim_t kEach = 6;
+    constexpr rlim_t kOthers = 1024;
+    const rlim_t needed = wanted * kEach + kOthers;
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    rlimit raised{std::max(limit.rlim_max, needed), std::max(limit.rlim_max, needed)};
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) {
+        return wanted;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max >= needed) {
+        return wanted;
+    }
+    const auto afforded = static_cast<unsigned>(std::max(limit.rlim_max, kOthers + kEach) - kOthers) / kEach;
+    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, afforded,
+                limit.rlim_max);
+    return static_cast<unsigned>(afforded);
+}
+
+std::string host_name(const Config& config) {
+    char name[256] = "";
+    ::gethostname(name, sizeof name - 1);
+    return (config.host_name.empty() ? std::string(name) : config.host_name).substr(0, 32);
+}
+
+clc::LocalNode local_node(const Config& config) {
+    clc::LocalNode node;
+    random_bytes(node.peer_id.data(), node.peer_id.size());
+    node.gid = Gid::random();
+    std::uint16_t chid = 0;
+    std::from_chars(config.chid.data() + 2, config.chid.data() + config.chid.size(), chid, 16);
+    node.chid = Chid{chid};
+    std::transform(config.ueids.begin(), config.ueids.end(), std::back_inserter(node.ueids),
+                   [](const std::string& text) { return *Eid::parse(text); });
+    node.seid = Eid::parse(config.seid);
+    node.host_name = host_name(config);
+    node.step_timeout = config.step_timeout;
+    return node;
+}
+
+}  // namespace
+
+Agent::Agent(Config config)
+    : config_(std::move(config)),
+      policy_(config_),
+      signals_(io_, SIGTERM, SIGINT),
+      heartbeat_(io_),
+      node_(local_node(config_)) {}
+
+Result<void> Agent::start() {
+    std::signal(SIGPIPE, SIG_IGN);
+    config_.max_connections = affordable_connections(config_.max_connections);
+    control_ = std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request) {
+        return introspection_ ? introspection_->answer(request) : nlohmann::json{{"error", "starting"}};
+    });
+    if (auto started = control_->start(); !started) {
+        return started;
+    }
+    const auto mount = find_cgroup_mount();
+    if (!mount) {
+        return mount.error();
+    }
+    const std::string root = config_.cgroup_root.empty() ? *mount : config_.cgroup_root;
+    auto own = OwnCgroup::enter(*mount, root);
+    if (!own) {
+        return own.error();
+    }
+    own_cgroup_.emplace(std::move(*own));
+
+    fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid);
+    if (auto started = fabric_->start([this](const Gid& peer) { groups_.drop_peer(peer); }); !started) {
+        return started;
+    }
+    auto engine = Engine::start([this](const FlowEnd& end) {
+        asio::post(io_, [this, end] { gateway_->flow_ended(end); });
+    });
+    if (!engine) {
+        return engine.error();
+    }
+    engine_ = std::move(*engine);
+    return start_bpf(root, own_cgroup_->path());
+}
+
+Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
+    const UniqueFd root_fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd own_fd(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!root_fd || !own_fd) {
+        return last_error("opening cgroup " + (root_fd ? own : root));
+    }
+    auto programs = bpf::Programs::load(config_, policy_);
+    if (!programs) {
+        return programs.error();
+    }
+    programs_ = std::move(*programs);
+    cgroups_ = std::make_unique<Cgroups>(io_, root, policy_, programs_->cgroups,
+                                         [this] { namespaces_->rescan_soon(); });
+    namespaces_ = std::make_unique<Namespaces>(
+        io_, *programs_, *cgroups_, config_.tc,
+        [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
+    gateway_ = std::make_unique<Gateway>(Gateway::Parts{io_, config_, node_, *programs_, *namespaces_, *fabric_,
+                                                        *engine_, connections_, groups_});
+    introspection_ = std::make_unique<Introspection>(
+        Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_,
+                             connections_, groups_, *gateway_});
+    if (auto started = cgroups_->start(); !started) {
+        return started;
+    }
+    if (auto subscribed = programs_->subscribe([this](const smc_event& event) { handle(event); });
+        !subscribed) {
+        return subscribed;
+    }
+    program_events_ =
+        std::make_unique<asio::posix::stream_descriptor>(io_, ::dup(programs_->events_fd()));
+    listen_to_programs();
+    // The wire programs must see the namespaces' listeners begin to listen, so attach before.
+    if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
+        return attached;
+    }
+    namespaces_->rescan();
+    beat();  // steering begins here
+    return {};
+}
+
+void Agent::listen_to_programs() {
+    program_events_->async_wait(asio::posix::stream_descriptor::wait_read, [this](std::error_code error) {
+        if (!error) {
+            programs_->poll();
+            listen_to_programs();
+        }
+    });
+}
+
+void Agent::handle(const smc_event& event) {
+    switch (event.type) {
+        case SMC_EVENT_SYN_HELD:
+            gateway_->syn_held(event);
+            break;
+        case SMC_EVENT_CONNECT_ABORTED:
+            gateway_->connect_aborted(event.cookie);
+            break;
+        case SMC_EVENT_NETNS_WANTED:
+            namespaces_->want(static_cast<int>(event.pid));
+            break;
+        case SMC_EVENT_CGROUP_WANTED:
+            cgroups_->rescan();
+            namespaces_->rescan_soon();
+            break;
+    }
+}
+
+void Agent::beat() {
+    programs_->beat(gateway_->has_room());
+    heartbeat_.expires_after(kBeat);
+    heartbeat_.async_wait([this](std::error_code error) {
+        if (!error) {
+            beat();
+        }
+    });
+}
+
+void Agent::run() {
+    signals_.async_wait([this](std::error_code, int number) {
+        log()->info("signal {}: stopping, {} connections are reset", number, connections_.live());
+        io_.stop();
+    });
+    log()->info("serving: gid {} chid {} eids {} cgroups below {}", node_.gid.text(), text(node_.chid),
+                fmt::join(config_.ueids, " "), cgroups_->root());
+    io_.run();
+    programs_->beat(false);
+    heartbeat_.cancel();
+    namespaces_->close_all();
+}
+
+}  // namespace smc

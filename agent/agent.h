@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The object graph of a running agent: what main() starts and stops.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+
+#include <memory>
+#include <optional>
+
+#include "agent/control/control_server.h"
+#include "agent/control/introspection.h"
+#include "agent/gateway/gateway.h"
+
+namespace smc {
+
+class Agent {
+ public:
+    explicit Agent(Config config);
+
+    // Everything up to the line after which traffic is affected. On an Error nothing is left behind.
+    Result<void> start();
+    // Until SIGTERM or SIGINT.
+    void run();
+
+ private:
+    Result<void> start_bpf(const std::string& root, const std::string& own);
+    void listen_to_programs();
+    void handle(const smc_event& event);
+    void beat();
+
+    Config config_;
+    Policy policy_;
+    asio::io_context io_;
+    asio::signal_set signals_;
+    asio::steady_timer heartbeat_;
+    clc::LocalNode node_;
+    Connections connections_;
+    LinkGroups groups_;
+
+    // In the order of construction; destroyed in reverse.
+    std::unique_ptr<ControlServer> control_;
+    std::optional<OwnCgroup> own_cgroup_;
+    std::unique_ptr<ism::LocalFabric> fabric_;
+    std::unique_ptr<bpf::Programs> programs_;
+    std::unique_ptr<Cgroups> cgroups_;
+    std::unique_ptr<Namespaces> namespaces_;
+    std::unique_ptr<Engine> engine_;
+    std::unique_ptr<Gateway> gateway_;
+    std::unique_ptr<Introspection> introspection_;
+    std::unique_ptr<asio::posix::stream_descriptor> program_events_;
+};
+
+}  // namespace smc

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The agent's configuration, typed and valid. Defaults are the members' initial values; the JSON form is
+// described by deploy/smc-agent.schema.json, which is also what checks it.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "smc/abi.h"
+#include "smc/ids.h"
+
+namespace smc {
+
+struct Cidr {
+    std::array<std::uint8_t, 16> prefix{};  // IPv4-mapped, host bits zero
+    std::uint8_t bits = 0;                  // of the mapped form: IPv4 /8 is 104
+};
+
+struct PortRange {
+    std::uint16_t first = 0;
+    std::uint16_t last = 65535;
+};
+
+struct Rule {
+    std::string name;
+    bool allow = false;
+    smc_direction directions = SMC_BOTH;
+    std::vector<std::string> cgroups{"*"};
+    std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
+    std::vector<std::string> ports{"0-65535"};
+};
+
+struct Config {
+    std::string host_name;    // empty: the system's
+    std::string cgroup_root;  // empty: the cgroup2 mount
+    std::string pin_path = "/sys/fs/bpf/smc-agent";
+    std::string tc = "auto";
+    std::string control_socket = "/run/smc-agent/control.sock";
+
+    bool default_allow = false;
+    std::vector<Rule> rules{{"private-networks",
+                             true,
+                             SMC_BOTH,
+                             {"*"},
+                             {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
+                             {"0-65535"}}};
+
+    std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
+    std::string seid;
+    std::chrono::milliseconds step_timeout{6000};
+    std::chrono::milliseconds close_timeout{10000};
+    std::chrono::seconds keepalive{60};
+
+    std::string ism_directory = "/run/smc-agent/ism";
+    std::string chid = "0xff00";
+    unsigned dmb_kib = 256;
+
+    unsigned cache_entries = 8192;
+    std::chrono::seconds cache_time{300};
+    unsigned max_connections = 10000;
+    std::string log_level = "info";
+};
+
+// One line for the operator: "/limits/connections: found \"many\", allowed: integer from 1 to 1000000".
+struct ConfigProblem {
+    std::string pointer;  // JSON pointer, empty for the document as a whole
+    std::string text;
+};
+
+std::variant<Config, ConfigProblem> parse_config(const std::string& json);
+// All keys with their effective values, as parse_config() takes it; indent -1: one line.
+std::string print_config(const Config& config, int indent = 2);
+
+// nullopt: not an address, or more bits than the family has.
+std::optional<Cidr> parse_cidr(const std::string& text);
+std::optional<PortRange> parse_ports(const std::string& text);
+
+}  // namespace smc

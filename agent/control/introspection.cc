@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/control/introspection.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "smc_version.h"  // generated: kVersion
+
+namespace smc {
+
+namespace {
+
+using nlohmann::json;
+
+std::string hex(std::uint32_t code) {
+    char buffer[12];
+    std::snprintf(buffer, sizeof buffer, "0x%08x", code);
+    return buffer;
+}
+
+json describe(Reason reason) {
+    return {{"name", reason_name(reason)},
+            {"code", hex(static_cast<std::uint32_t>(reason))},
+            {"text", reason_text(reason)}};
+}
+
+json describe(const Connection& c) {
+    json out = {
+        {"id", c.id},
+        {"role", c.role == Role::kClient ? "client" : "server"},
+        {"path", name(c.path)},
+        {"reason", describe(c.reason)},
+        {"detail", c.detail},
+        {"client", c.client.text()},
+        {"server", c.server.text()},
+        {"netns", c.netns},
+        {"pid", c.pid},
+        {"age_s", std::chrono::duration<double>(std::chrono::system_clock::now() - c.since).count()},
+        {"state", c.stats->state.load()},
+        {"bytes_sent", c.stats->bytes_sent.load()},
+        {"bytes_received", c.stats->bytes_received.load()},
+    };
+    if (c.path == Path::kSmcD) {
+        out["smcd"] = {{"peer_gid", c.peer_gid.text()},  {"token", text(c.own_token)},
+                       {"peer_token", text(c.peer_token)}, {"dmb_bytes", c.dmb_bytes},
+                       {"peer_dmb_bytes", c.peer_dmb_bytes}, {"eid", c.eid.text()},
+                       {"group", c.group_id},              {"signals", c.stats->signals.load()},
+                       {"blocked", c.stats->blocked.load()}};
+    }
+    return out;
+}
+
+// The cgroup of a process, as a path below `root`; nullopt if it is elsewhere or gone.
+std::optional<std::uint64_t> cgroup_of(int pid, const std::string& mount) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/cgroup");
+    for (std::string line; std::getline(file, line);) {
+        struct stat status {};
+        if (line.starts_with("0::") && ::stat((mount + line.substr(3)).c_str(), &status) == 0) {
+            return status.st_ino;
+        }
+    }
+    return std::nullopt;
+}
+
+std::uint64_t netns_of(int pid) {
+    struct stat status {};
+    return ::stat(("/proc/" + std::to_string(pid) + "/ns/net").c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+}  // namespace
+
+json Introspection::answer(const json& request) const {
+    const std::string command = request.value("command", "");
+    if (command == "status") {
+        return status();
+    }
+    if (command == "connections") {
+        return connections(request.value("ended", false));
+    }
+    if (command == "explain") {
+        return explain(request);
+    }
+    return {{"error", "unknown command \"" + command + "\""}};
+}
+
+json Introspection::status() const {
+    json spaces = json::array();
+    for (const auto& space : p_.namespaces.all()) {
+        spaces.push_back({{"inode", space->inode()},
+                          {"slot", space->slot()},
+                          {"devices", space->devices()},
+                          {"ipv4", space->port(Namespace::kLeg4) != 0},
+                          {"ipv6", space->port(Namespace::kLeg6) != 0}});
+    }
+    json counters = json::object();
+    for (int i = 0; i < SMC_DECISIONS; i++) {
+        const auto decision = static_cast<smc_decision>(i);
+        counters[bpf::Programs::decision_name(decision)] = p_.programs.counter(decision);
+    }
+    json totals = json::array();
+    for (const auto& [key, count] : p_.connections.totals()) {
+        totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
+    }
+    json groups = json::array();
+    for (const auto& [key, group] : p_.groups.all()) {
+        groups.push_back({{"id", group.id},
+                          {"peer_gid", key.peer.text()},
+                          {"chid", text(key.chid)},
+                          {"eid", key.eid.text()},
+                          {"host_name", group.host_name},
+                          {"connections", group.connections}});
+    }
+    std::size_t enrolled = 0;
+    for (const auto& [id, group] : p_.cgroups.groups()) {
+        enrolled += group.rules != 0 ? 1 : 0;
+    }
+    const auto uptime = std::chrono::steady_clock::now() - started_;
+    return {{"agent",
+             {{"version", kVersion},
+              {"pid", ::getpid()},
+              {"uptime_s", std::chrono::duration<double>(uptime).count()},
+              {"serving", p_.gateway.has_room()},
+              {"host_name", p_.node.host_name}}},
+            {"ism",
+             {{"provider", "local"},
+              {"directory", p_.config.ism_directory},
+              {"gid", p_.node.gid.text()},
+              {"chid", text(p_.node.chid)},
+              {"dmbs", p_.fabric.registered()},
+              {"dmb_bytes", p_.config.dmb_kib * 1024}}},
+            {"eids", p_.config.ueids},
+            {"cgroups", {{"root", p_.cgroups.root()}, {"known", p_.cgroups.groups().size()}, {"enrolled", enrolled}}},
+            {"pin_path", p_.config.pin_path},
+            {"namespaces", spaces},
+            {"groups", groups},
+            {"totals", totals},
+            {"decisions", counters},
+            {"connections", connections(false)["connections"]},
+            {"limits", {{"connections", p_.config.max_connections}}}};
+}
+
+json Introspection::connections(bool ended) const {
+    json list = json::array();
+    if (ended) {
+        for (const auto& c : p_.connections.ended()) {
+            list.push_back(describe(*c));
+        }
+    } else {
+        for (const auto& [id, c] : p_.connections.all()) {
+            list.push_back(describe(*c));
+        }
+    }
+    return {{"connections", list}};
+}
+
+// The same questions in the same order as bpf/smc_steer.h asks them.
+json Introspection::explain(const json& request) const {
+    const auto remote = Endpoint::parse(request.value("address", ""));
+    if (!remote) {
+        return {{"error", "\"" + request.value("address", "") + "\" is not ADDR:PORT or [ADDR]:PORT"}};
+    }
+    const int pid = request.value("pid", 0);
+    json obstacles = json::array();
+    std::uint64_t rules = ~0ULL;
+    std::string cgroup = "any";
+    std::uint64_t inode = 0;
+    if (pid != 0) {
+        inode = netns_of(pid);
+        if (inode == 0) {
+            return {{"error", "there is no process " + std::to_string(pid)}};
+        }
+        const auto mount = find_cgroup_mount();
+        const auto id = mount ? cgroup_of(pid, *mount) : std::nullopt;
+        const auto it = id ? p_.cgroups.groups().find(*id) : p_.cgroups.groups().end();
+        if (it == p_.cgroups.groups().end()) {
+            rules = 0;
+            cgroup = "not below " + p_.cgroups.root();
+            obstacles.push_back("the process's cgroup is not below " + p_.cgroups.root());
+        } else {
+            rules = it->second.rules;
+            cgroup = it->second.path;
+        }
+        if (p_.namespaces.by_inode(inode) == nullptr) {
+            obstacles.push_back("the process's network namespace " + std::to_string(inode) +
+                                " is not served (yet)");
+        }
+    }
+    const auto decision = p_.policy.decide(rules, *remote, remote->port, SMC_OUTBOUND);
+    if (!decision.allow) {
+        obstacles.push_back(decision.rule == "default" ? "no rule matches, and the default is to deny"
+                                                       : "rule \"" + decision.rule + "\" denies it");
+    }
+    if (!p_.gateway.has_room()) {
+        obstacles.push_back("the agent has as many connections as it may have");
+    }
+    for (const auto& space : p_.namespaces.all()) {
+        if (inode != 0 && space->inode() != inode) {
+            continue;
+        }
+        if (const auto entry = p_.programs.incapable(space->cookie(), *remote)) {
+            obstacles.push_back("in the negative cache of netns " + std::to_string(space->inode()) + ": " +
+                                std::string(reason_text(static_cast<Reason>(entry->reason))));
+        }
+    }
+    json recent = json::array();
+    for (const auto& c : p_.connections.ended()) {
+        if (c->server == *remote) {
+            recent.push_back(describe(*c));
+        }
+    }
+    for (const auto& [id, c] : p_.connections.all()) {
+        if (c->server == *remote) {
+            recent.push_back(describe(*c));
+        }
+    }
+    return {{"address", remote->text()},
+            {"cgroup", cgroup},
+            {"rule", decision.rule},
+            {"allowed", decision.allow},
+            {"steered", obstacles.empty()},
+            {"obstacles", obstacles},
+            {"recent", recent}};
+}
+
+}  // namespace smc

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What the agent tells about itself, as JSON. smcctl prints it; nothing here changes anything.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json_fwd.hpp>
+
+#include "agent/gateway/gateway.h"
+
+namespace smc {
+
+class Introspection {
+ public:
+    struct Parts {
+        const Config& config;
+        const clc::LocalNode& node;
+        const Policy& policy;
+        const bpf::Programs& programs;
+        const Cgroups& cgroups;
+        const Namespaces& namespaces;
+        const ism::LocalFabric& fabric;
+        const Connections& connections;
+        const LinkGroups& groups;
+        const Gateway& gateway;
+    };
+    explicit Introspection(Parts parts) : p_(parts) {}
+
+    // {"command": "status" | "connections" | "explain", ...}
+    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
+
+ private:
+    [[nodiscard]] nlohmann::json status() const;
+    [[nodiscard]] nlohmann::json connections(bool ended) const;
+    [[nodiscard]] nlohmann::json explain(const nlohmann::json& request) const;
+
+    Parts p_;
+    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace smc

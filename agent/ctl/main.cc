@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// smcctl: looks at a running agent. Exit codes: 0 done, 1 the agent says no, 2 usage, 3 no agent there.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "agent/ctl/client.h"
+#include "agent/ctl/print.h"
+#include "smc_version.h"
+
+namespace {
+
+using nlohmann::json;
+
+int run(const std::string& socket, const json& request, const char* part, bool as_json,
+        void (*print)(std::ostream&, const json&)) {
+    const auto answer = smc::ctl::ask(socket, request);
+    if (!answer) {
+        std::cerr << "Error: " << answer.error().text() << " (is smc-agent running? --socket names another)\n";
+        return 3;
+    }
+    if (answer->contains("error")) {
+        std::cerr << "Error: " << (*answer)["error"].get<std::string>() << "\n";
+        return 1;
+    }
+    const json& wanted = part != nullptr ? (*answer)[part] : *answer;
+    if (as_json) {
+        std::cout << wanted.dump(2) << "\n";
+    } else {
+        print(std::cout, wanted);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Looks at a running smc-agent", "smcctl"};
+    app.require_subcommand(1);
+    app.fallthrough();
+    std::string socket = "/run/smc-agent/control.sock";
+    bool as_json = false;
+    app.set_version_flag("-v,--version", std::string("smcctl ") + smc::kVersion);
+    app.add_option("--socket", socket, "The agent's control socket")->capture_default_str();
+    app.add_flag("-j,--json", as_json, "Print JSON");
+
+    auto* status = app.add_subcommand("status", "Agent, namespaces, link groups, decisions, connections");
+    auto* connections = app.add_subcommand("connections", "Connections with their path and reason");
+    bool ended = false;
+    connections->add_flag("--ended", ended, "The last ones that ended instead");
+    auto* explain = app.add_subcommand("explain", "What would happen to a connection, and why");
+    std::string address;
+    int pid = 0;
+    explain->add_option("ADDR:PORT", address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
+    explain->add_option("--pid", pid, "For this process: its cgroup and network namespace");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : 2;
+    }
+    if (status->parsed()) {
+        return run(socket, {{"command", "status"}}, nullptr, as_json, smc::ctl::print_status);
+    }
+    if (connections->parsed()) {
+        return run(socket, {{"command", "connections"}, {"ended", ended}}, "connections", as_json,
+                   smc::ctl::print_connections);
+    }
+    return run(socket, {{"command", "explain"}, {"address", address}, {"pid", pid}}, nullptr, as_json,
+               smc::ctl::print_explanation);
+}

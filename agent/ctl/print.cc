@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/ctl/print.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace smc::ctl {
+
+namespace {
+
+using nlohmann::json;
+using Row = std::vector<std::string>;
+
+void print_table(std::ostream& out, const std::vector<Row>& rows) {
+    std::vector<std::size_t> widths;
+    for (const Row& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); i++) {
+            widths[i] = std::max(widths[i], row[i].size());
+        }
+    }
+    for (const Row& row : rows) {
+        for (std::size_t i = 0; i + 1 < row.size(); i++) {
+            out << std::left << std::setw(static_cast<int>(widths[i]) + 2) << row[i];
+        }
+        out << (row.empty() ? "" : row.back()) << "\n";
+    }
+}
+
+std::string word(const json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string join(const json& list) {
+    std::string text;
+    for (const auto& item : list) {
+        text += (text.empty() ? "" : " ") + word(item);
+    }
+    return text.empty() ? "-" : text;
+}
+
+std::string bytes(const json& value) {
+    const double n = value.get<double>();
+    const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double scaled = n;
+    int unit = 0;
+    while (scaled >= 1024 && unit < 4) {
+        scaled /= 1024;
+        unit++;
+    }
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, unit == 0 ? "%.0f %s" : "%.1f %s", scaled, units[unit]);
+    return buffer;
+}
+
+std::string seconds(const json& value) {
+    const auto s = static_cast<long>(value.get<double>());
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return buffer;
+}
+
+std::string reason(const json& r) {
+    const auto name = r["name"].get<std::string>();
+    return name == "none" ? "-" : name + " (" + r["code"].get<std::string>() + ")";
+}
+
+Row connection_row(const json& c) {
+    return {word(c["id"]),       word(c["role"]),          word(c["path"]),
+            word(c["state"]),    word(c["client"]),        word(c["server"]),
+            bytes(c["bytes_sent"]), bytes(c["bytes_received"]), reason(c["reason"])};
+}
+
+}  // namespace
+
+void print_connections(std::ostream& out, const json& list) {
+    std::vector<Row> rows{{"Id", "Role", "Path", "State", "Client", "Server", "Sent", "Received", "Reason"}};
+    for (const auto& c : list) {
+        rows.push_back(connection_row(c));
+    }
+    print_table(out, rows);
+}
+
+void print_status(std::ostream& out, const json& s) {
+    const auto& agent = s["agent"];
+    const auto& ism = s["ism"];
+    print_table(out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) +
+                                    ", up " + seconds(agent["uptime_s"]) +
+                                    (agent["serving"].get<bool>() ? ", serving" : ", FULL: new connections are plain")},
+                      {"Host name", word(agent["host_name"])},
+                      {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
+                      {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"])},
+                      {"EIDs", join(s["eids"])},
+                      {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
+                                      " below " + word(s["cgroups"]["root"])},
+                      {"Maps", word(s["pin_path"])}});
+    out << "\nNamespaces\n";
+    std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};
+    for (const auto& n : s["namespaces"]) {
+        rows.push_back({word(n["inode"]), word(n["slot"]), n["ipv4"].get<bool>() ? "yes" : "no",
+                        n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
+    }
+    print_table(out, rows);
+    out << "\nLink groups\n";
+    rows = {{"LG-ID", "Peer GID", "CHID", "EID", "Peer host", "#Conns"}};
+    for (const auto& g : s["groups"]) {
+        rows.push_back({word(g["id"]), word(g["peer_gid"]), word(g["chid"]), word(g["eid"]), word(g["host_name"]),
+                        word(g["connections"])});
+    }
+    print_table(out, rows);
+    out << "\nConnections since the start, by path\n";
+    rows = {{"Path", "Reason", "Count", ""}};
+    for (const auto& t : s["totals"]) {
+        rows.push_back({word(t["path"]), reason(t["reason"]), word(t["count"]),
+                        t["reason"]["name"] == "none" ? "" : word(t["reason"]["text"])});
+    }
+    print_table(out, rows);
+    out << "\nDecisions of the BPF programs\n";
+    rows.clear();
+    for (const auto& [name, count] : s["decisions"].items()) {
+        if (count.get<std::uint64_t>() != 0) {
+            rows.push_back({name, word(count)});
+        }
+    }
+    print_table(out, rows);
+    out << "\nConnections now (" << s["connections"].size() << ", at most " << word(s["limits"]["connections"])
+        << ")\n";
+    print_connections(out, s["connections"]);
+}
+
+void print_explanation(std::ostream& out, const json& e) {
+    const bool steered = e["steered"].get<bool>();
+    out << word(e["address"]) << ": a new connection " << (steered ? "is offered SMC" : "is plain TCP") << "\n";
+    out << "  cgroup " << word(e["cgroup"]) << ", decided by "
+        << (e["rule"] == "default" ? std::string("the default") : "rule \"" + word(e["rule"]) + "\"") << ": "
+        << (e["allowed"].get<bool>() ? "allow" : "deny") << "\n";
+    for (const auto& obstacle : e["obstacles"]) {
+        out << "  in the way: " << word(obstacle) << "\n";
+    }
+    if (!e["recent"].empty()) {
+        out << "Connections to it that the agent remembers\n";
+        print_connections(out, e["recent"]);
+    }
+}
+
+}  // namespace smc::ctl

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The client's side: the application waits in connect(), its SYN is held.
+//
+//   wire socket connects ---- fails ----------------> the application gets the same error
+//     | option 254 in the SYN-ACK? -- no ------------> release the SYN, splice
+//     | CLC --- Decline ----------------------------->   "         "      "
+//     |     --- no answer, or no CLC ---------------> end that TCP connection, open a plain one, splice
+//   release the SYN, take the local leg, move bytes
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "agent/gateway/clc_io.h"
+#include "agent/gateway/gateway.h"
+
+#ifndef IP_BIND_ADDRESS_NO_PORT
+#define IP_BIND_ADDRESS_NO_PORT 24
+#endif
+
+namespace smc {
+
+namespace {
+
+// From the release of a SYN to the accept of its leg: two packets over loopback.
+constexpr auto kLegTimeout = std::chrono::seconds(5);
+
+// The application bound an address (without a port, or it would not have been steered).
+bool is_bound(const Endpoint& source) {
+    Endpoint address = source;
+    address.port = 0;
+    return address != Endpoint::loopback(false, 0) && address != Endpoint::loopback(true, 0);
+}
+
+}  // namespace
+
+asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Space space) {
+    const auto waiting = std::make_shared<Waiting>(p_.io);
+    const LegKey leg_key{space->slot(), syn.source()};
+    by_cookie_[event.cookie] = waiting;
+    by_leg_[leg_key] = waiting;
+
+    const Handle connection = p_.connections.add(Role::kClient);
+    connection->server = Endpoint::from_abi(event.remote);
+    connection->client = syn.source();
+    connection->netns = space->inode();
+    connection->pid = event.pid;
+    connection->flow_cookie = event.cookie;
+    co_await client_connect(event, syn, std::move(space), connection, waiting);
+
+    const auto forget = [&](auto& map, const auto& key) {
+        if (const auto it = map.find(key); it != map.end() && it->second == waiting) {
+            map.erase(it);
+        }
+    };
+    forget(by_cookie_, event.cookie);
+    forget(by_leg_, leg_key);
+}
+
+asio::awaitable<void> Gateway::client_connect(const smc_event& event, const HeldSyn& syn, Space space,
+                                              const Handle& connection,
+                                              const std::shared_ptr<Waiting>& waiting) {
+    const auto remember = [&](Reason reason) {
+        p_.programs.remember_incapable(event.netns, connection->server, reason, p_.config.cache_time);
+    };
+    std::optional<AsyncFd> wire;
+    Negotiated negotiated;
+    clc::Outcome& outcome = negotiated.outcome;
+
+    int error = co_await connect_wire(event, syn, space, SMC_ROLE_AGENT_WIRE, wire, waiting);
+    if (error == 0) {
+        const auto seen = p_.programs.option_seen(wire->fd());
+        if (seen == SMC_OPTION_PRESENT) {
+            waiting->wire = &*wire;
+            negotiated = co_await negotiate_client(*wire);
+            waiting->wire = nullptr;
+        } else {
+            outcome.kind = clc::Outcome::Kind::kFallBack;
+            outcome.reason = seen == SMC_OPTION_ECHOED ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
+        }
+        if (outcome.kind != clc::Outcome::Kind::kSmcD && outcome.reason != Reason::kOutOfSync &&
+            !outcome.peer_out_of_sync) {
+            remember(outcome.reason);
+        }
+    }
+    if (error == 0 && outcome.kind == clc::Outcome::Kind::kTerminate && !waiting->aborted) {
+        // RFC 7609 C.5 and C.6 end that TCP connection; the application has sent nothing yet, so it can
+        // have another one.
+        reset_socket(wire->release());
+        error = co_await connect_wire(event, syn, space, SMC_ROLE_AGENT_PLAIN, wire, waiting);
+    }
+    const auto give_up = [&](Reason reason, const std::string& detail) {
+        if (negotiated.own) {
+            p_.fabric.deregister(negotiated.own->token);
+        }
+        if (wire) {
+            reset_socket(wire->release());
+        }
+        refuse(connection, reason, detail);
+    };
+    if (waiting->aborted) {
+        give_up(Reason::kApplicationGone, {});
+        co_return;
+    }
+    if (error != 0) {
+        answer_failure(syn, *space, error, connection);
+        give_up(Reason::kConnectFailed, std::strerror(error));
+        co_return;
+    }
+    connection->client = local_endpoint(wire->fd());
+    p_.programs.release_flow(event.cookie, connection->client);
+    if (const auto released = syn.release(*space); !released) {
+        give_up(Reason::kInternal, released.error().text());
+        co_return;
+    }
+    co_await waiting->leg_arrived.wait(std::chrono::steady_clock::now() + kLegTimeout);
+    if (!waiting->leg) {
+        give_up(Reason::kApplicationGone, {});
+        co_return;
+    }
+    if (outcome.kind == clc::Outcome::Kind::kSmcD) {
+        start_smcd(connection, std::move(waiting->leg), wire->release(), std::move(negotiated));
+    } else {
+        start_fallback(connection, std::move(waiting->leg), wire->release(), outcome.reason, outcome.detail);
+    }
+}
+
+// Returns the errno of connect(), 0 when connected. The socket is in `wire` even if it failed.
+asio::awaitable<int> Gateway::connect_wire(const smc_event& event, const HeldSyn& syn, const Space& space,
+                                           smc_role role, std::optional<AsyncFd>& wire,
+                                           const std::shared_ptr<Waiting>& waiting) {
+    const Endpoint remote = Endpoint::from_abi(event.remote);
+    const int family = remote.family();
+    auto fd = space->tcp_socket(family, role, remote);
+    if (!fd) {
+        log()->warn("wire socket: {}", fd.error().text());
+        co_return fd.error().code;
+    }
+    sockaddr_storage address{};
+    if (event.mark != 0) {
+        ::setsockopt(fd->get(), SOL_SOCKET, SO_MARK, &event.mark, sizeof event.mark);
+    }
+    if (is_bound(syn.source())) {
+        const int one = 1;
+        Endpoint source = syn.source();
+        source.port = 0;
+        ::setsockopt(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+        const socklen_t length = source.to_sockaddr(address, family);
+        if (::bind(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+            co_return errno;
+        }
+    }
+    const socklen_t length = remote.to_sockaddr(address, family);
+    const int rc = ::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length);
+    const int failed = rc == 0 ? 0 : errno;
+    wire.emplace(p_.io, std::move(*fd));
+    if (failed != EINPROGRESS) {
+        co_return failed;
+    }
+    // No deadline of our own: TCP's applies, and the application's connect() may end earlier.
+    waiting->wire = &*wire;
+    co_await wire->wait(AsyncFd::kWrite, TimePoint::max());
+    waiting->wire = nullptr;
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(wire->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    co_return error;
+}
+
+asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
+    Negotiated result;
+    clc::ClientHandshake handshake(p_.node);
+    clc::Actions actions = handshake.start(std::chrono::steady_clock::now());
+    for (;;) {
+        clc::Actions next;
+        for (auto& action : actions) {
+            if (auto* send = std::get_if<clc::Send>(&action)) {
+                if (!send_clc(wire.fd(), send->message)) {
+                    next = handshake.peer_closed();
+                }
+            } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
+                auto attached = co_await attach(wanted->peer);
+                auto own = p_.fabric.register_dmb(wanted->peer.gid, dmb_bytes());
+                if (!attached || !own) {
+                    const Error& error = attached ? own.error() : attached.error();
+                    next = handshake.attach_failed(attached ? Reason::kOutOfMemory : Reason::kFabric,
+                                                   error.text());
+                    continue;
+                }
+                const bool in_sync =
+                    wanted->peer.first_contact || p_.groups.find(group_key(wanted->peer)) != nullptr;
+                result.peer.emplace(std::move(*attached));
+                result.own = *own;
+                next = handshake.attached({own->token, compress_size(dmb_bytes())}, in_sync);
+            } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
+                result.outcome = std::move(finish->outcome);
+                if (result.outcome.kind != clc::Outcome::Kind::kSmcD && result.own) {
+                    p_.fabric.deregister(result.own->token);
+                    result.own.reset();
+                }
+                co_return result;
+            }
+        }
+        if (next.empty()) {
+            const ClcRead read = co_await read_clc(wire, handshake.deadline());
+            if (const auto* message = std::get_if<clc::Message>(&read)) {
+                next = handshake.message(message->view());
+            } else if (const auto* fault = std::get_if<clc::Fault>(&read)) {
+                next = handshake.fault(*fault);
+            } else if (std::holds_alternative<ClcTimeout>(read)) {
+                next = handshake.tick(handshake.deadline());
+            } else {
+                next = handshake.peer_closed();
+            }
+        }
+        actions = std::move(next);
+    }
+}
+
+void Gateway::answer_failure(const HeldSyn& syn, Namespace& space, int error, const Handle& connection) {
+    if (error == ETIMEDOUT) {
+        // The application's own TCP gives up at its own time; until then its SYNs go on being held.
+        connection->flow_cookie = 0;
+        return;
+    }
+    const auto answered = error == ECONNREFUSED || error == ECONNRESET ? syn.refuse(space)
+                                                                      : syn.unreachable(space, error);
+    if (!answered) {
+        log()->warn("connection {}: {}", connection->id, answered.error().text());
+    }
+}
+
+}  // namespace smc

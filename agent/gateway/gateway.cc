@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/gateway/gateway.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <asio/co_spawn.hpp>
+#include <asio/detached.hpp>
+
+#include "datapath/smcd_flow.h"
+#include "datapath/splice_flow.h"
+
+namespace smc {
+
+void reset_socket(UniqueFd fd) {
+    Leg(std::move(fd)).reset();
+}
+
+void Gateway::syn_held(const smc_event& event) {
+    HeldSyn syn(event);
+    auto space = p_.namespaces.by_cookie(event.netns);
+    if (!syn.valid() || !space) {
+        p_.programs.forget_flow(event.cookie);  // its next SYN passes and finds nobody
+        return;
+    }
+    asio::co_spawn(p_.io, client_session(event, std::move(syn), std::move(space)), asio::detached);
+}
+
+void Gateway::connect_aborted(std::uint64_t cookie) {
+    if (const auto it = by_cookie_.find(cookie); it != by_cookie_.end()) {
+        it->second->aborted = true;
+        it->second->leg_arrived.set();
+        if (it->second->wire != nullptr) {
+            it->second->wire->cancel();
+        }
+    }
+}
+
+void Gateway::serve(const std::shared_ptr<Namespace>& space) {
+    for (const auto which :
+         {Namespace::kLeg4, Namespace::kLeg6, Namespace::kWire4, Namespace::kWire6}) {
+        if (space->listener(which) >= 0) {
+            asio::co_spawn(p_.io, accept_loop(space, which), asio::detached);
+        }
+    }
+}
+
+asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namespace::Listener which) {
+    std::optional<AsyncFd> listener;
+    if (const auto space = weak.lock()) {
+        listener.emplace(p_.io, UniqueFd(::dup(space->listener(which))));
+    }
+    // The duplicate keeps the listener open, so look now and then whether the namespace is still served.
+    while (listener) {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+        co_await listener->wait(AsyncFd::kRead, until);
+        const auto space = weak.lock();
+        if (!space) {
+            co_return;
+        }
+        for (;;) {
+            UniqueFd fd(::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!fd) {
+                break;
+            }
+            accepted(std::move(fd), space, which);
+        }
+    }
+}
+
+void Gateway::accepted(UniqueFd fd, const Space& space, Namespace::Listener which) {
+    if (which == Namespace::kWire4 || which == Namespace::kWire6) {
+        if (local_endpoint(fd.get()).port == space->port(which) || !has_room()) {
+            reset_socket(std::move(fd));  // somebody found the listener itself
+            return;
+        }
+        asio::co_spawn(p_.io, server_session(std::move(fd), space), asio::detached);
+        return;
+    }
+    const auto it = by_leg_.find({space->slot(), peer_endpoint(fd.get())});
+    if (it == by_leg_.end()) {
+        reset_socket(std::move(fd));
+        return;
+    }
+    it->second->leg = std::move(fd);
+    it->second->leg_arrived.set();
+}
+
+asio::awaitable<Result<ism::Dmb>> Gateway::attach(const clc::Peer& peer) {
+    struct State {
+        explicit State(asio::io_context& io) : done(io) {}
+        Event done;
+        std::optional<Result<ism::Dmb>> result;
+    };
+    const auto state = std::make_shared<State>(p_.io);
+    p_.fabric.attach(peer.gid, peer.token, uncompress_size(peer.dmb_size), p_.config.step_timeout,
+                     [state](Result<ism::Dmb> result) {
+                         state->result.emplace(std::move(result));
+                         state->done.set();
+                     });
+    co_await state->done.wait(TimePoint::max());
+    co_return std::move(*state->result);
+}
+
+void Gateway::prepare_wire(int fd) const {
+    const int on = p_.config.keepalive.count() > 0 ? 1 : 0;
+    const int seconds = static_cast<int>(p_.config.keepalive.count());
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (on != 0) {
+        ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    }
+}
+
+void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
+    const clc::Peer& peer = negotiated.outcome.peer;
+    c->path = Path::kSmcD;
+    c->peer_gid = peer.gid;
+    c->peer_token = peer.token;
+    c->own_token = negotiated.own->token;
+    c->dmb_bytes = negotiated.own->dmb->bytes();
+    c->peer_dmb_bytes = negotiated.peer->bytes();
+    c->eid = peer.eid;
+    c->group_id = p_.groups.establish(group_key(peer), peer.host_name);
+    p_.connections.count(Path::kSmcD, Reason::kNone);
+    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c->id, c->client.text(),
+                 c->server.text(), peer.gid.text(), c->group_id,
+                 peer.first_contact ? ", first contact" : "");
+    prepare_wire(wire.get());
+    SmcdFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)), negotiated.own->dmb,
+                          std::move(*negotiated.peer), p_.config.close_timeout};
+    p_.engine.add(std::make_unique<SmcdFlow>(c->id, c->stats, std::move(parts)));
+}
+
+void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, Reason reason,
+                             std::string detail) {
+    c->path = Path::kFallback;
+    c->reason = reason;
+    c->detail = std::move(detail);
+    p_.connections.count(Path::kFallback, reason);
+    note(*c, "falls back to tcp");
+    p_.engine.add(std::make_unique<SpliceFlow>(c->id, c->stats, Leg(std::move(leg)), Leg(std::move(wire))));
+}
+
+void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {
+    c->path = Path::kRefused;
+    c->reason = reason;
+    c->detail = detail;
+    p_.connections.count(Path::kRefused, reason);
+    note(*c, "refused");
+    p_.programs.forget_flow(c->flow_cookie);
+    p_.connections.end(c->id, reason);
+}
+
+void Gateway::note(const Connection& c, const char* what) {
+    std::uint64_t held_back = 0;
+    if (!limiter_.admit(reason_name(c.reason), held_back)) {
+        return;
+    }
+    log()->info("connection {} {} {}: client {} server {} reason {} ({}){}{}{}", c.id,
+                c.role == Role::kClient ? "outbound" : "inbound", what, c.client.text(), c.server.text(),
+                reason_name(c.reason), reason_text(c.reason), c.detail.empty() ? "" : ", ", c.detail,
+                held_back != 0 ? ", and " + std::to_string(held_back) + " more like it" : "");
+}
+
+void Gateway::flow_ended(const FlowEnd& end) {
+    const auto c = p_.connections.find(end.id);
+    if (!c) {
+        return;
+    }
+    if (c->path == Path::kSmcD) {
+        p_.fabric.deregister(c->own_token);
+        p_.groups.connection_ended(c->group_id);
+    }
+    p_.programs.forget_flow(c->flow_cookie);
+    p_.connections.end(end.id, end.reason);
+    log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
+                 c->stats->bytes_sent.load(), c->stats->bytes_received.load());
+    if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset &&
+        end.reason != Reason::kPeerAborted) {
+        note(*c, "broken");
+    }
+}
+
+}  // namespace smc

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The server's side: a connection whose SYN carried option 254 was accepted in the application's stead.
+//
+//   Proposal ---- none, or no CLC ----> reset; the application never hears of it
+//     | the application's own listener is connected through loopback
+//     | Decline -----------------------> splice
+//   Accept, Confirm: move bytes
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "agent/gateway/clc_io.h"
+#include "agent/gateway/gateway.h"
+
+namespace smc {
+
+asio::awaitable<void> Gateway::server_session(UniqueFd fd, Space space) {
+    const Handle connection = p_.connections.add(Role::kServer);
+    connection->client = peer_endpoint(fd.get());
+    connection->server = local_endpoint(fd.get());
+    connection->netns = space->inode();
+
+    AsyncFd wire(p_.io, std::move(fd));
+    UniqueFd leg;
+    Negotiated negotiated = co_await negotiate_server(wire, space, *connection, leg);
+    clc::Outcome& outcome = negotiated.outcome;
+    if (outcome.kind == clc::Outcome::Kind::kSmcD) {
+        start_smcd(connection, std::move(leg), wire.release(), std::move(negotiated));
+        co_return;
+    }
+    if (outcome.peer_out_of_sync) {
+        p_.groups.drop(group_key(outcome.peer));
+    }
+    if (negotiated.own) {
+        p_.fabric.deregister(negotiated.own->token);
+    }
+    if (outcome.kind == clc::Outcome::Kind::kFallBack && !leg) {
+        const auto deadline = std::chrono::steady_clock::now() + p_.config.step_timeout;
+        if (const int error = co_await connect_application(space, *connection, deadline, leg); error != 0) {
+            outcome = {clc::Outcome::Kind::kTerminate, Reason::kServerRefused, std::strerror(error), false, {}};
+        }
+    }
+    if (outcome.kind == clc::Outcome::Kind::kFallBack) {
+        start_fallback(connection, std::move(leg), wire.release(), outcome.reason, outcome.detail);
+        co_return;
+    }
+    if (leg) {
+        reset_socket(std::move(leg));
+    }
+    reset_socket(wire.release());
+    refuse(connection, outcome.reason, outcome.detail);
+}
+
+// The leg to the application: from its own host, but named after the client (map smc_peernames).
+asio::awaitable<int> Gateway::connect_application(const Space& space, const Connection& connection,
+                                                  TimePoint deadline, UniqueFd& leg) {
+    const Endpoint& server = connection.server;
+    auto fd = space->tcp_socket(server.family(), SMC_ROLE_AGENT_LEG, connection.client);
+    if (!fd) {
+        co_return fd.error().code;
+    }
+    sockaddr_storage address{};
+    const socklen_t length = server.to_sockaddr(address, server.family());
+    if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
+        co_return errno;
+    }
+    AsyncFd socket(p_.io, std::move(*fd));
+    if (co_await socket.wait(AsyncFd::kWrite, deadline) != Waited::kReady) {
+        co_return ETIMEDOUT;
+    }
+    int error = 0;
+    socklen_t size = sizeof error;
+    ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    leg = socket.release();
+    co_return error;
+}
+
+asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, const Space& space,
+                                                               const Connection& connection, UniqueFd& leg) {
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    Negotiated result;
+    clc::ServerHandshake handshake(p_.node, now());
+    for (;;) {
+        clc::Actions actions;
+        const ClcRead read = co_await read_clc(wire, handshake.deadline());
+        if (const auto* message = std::get_if<clc::Message>(&read)) {
+            actions = handshake.message(message->view(), now());
+        } else if (const auto* fault = std::get_if<clc::Fault>(&read)) {
+            actions = handshake.fault(*fault);
+        } else if (std::holds_alternative<ClcTimeout>(read)) {
+            actions = handshake.tick(handshake.deadline());
+        } else {
+            actions = handshake.peer_closed();
+        }
+        while (!actions.empty()) {
+            clc::Actions next;
+            for (auto& action : actions) {
+                if (auto* send = std::get_if<clc::Send>(&action)) {
+                    if (!send_clc(wire.fd(), send->message)) {
+                        next = handshake.peer_closed();
+                    }
+                } else if (auto* create = std::get_if<clc::CreateDmb>(&action)) {
+                    // Whoever cannot be reached on the fabric must be declined now; after Accept it is
+                    // too late for that (RFC 7609 C.3).
+                    const auto reached = p_.fabric.reach(create->peer);
+                    if (!reached) {
+                        next = handshake.dmb_failed(Reason::kNoSmcdV2Device, reached.error().text());
+                        continue;
+                    }
+                    auto own = p_.fabric.register_dmb(create->peer, dmb_bytes());
+                    if (!own) {
+                        next = handshake.dmb_failed(Reason::kOutOfMemory, own.error().text());
+                        continue;
+                    }
+                    result.own = *own;
+                    if (co_await connect_application(space, connection, handshake.deadline(), leg) != 0) {
+                        next = handshake.application_refused();
+                        continue;
+                    }
+                    const auto* group = p_.groups.find(group_key(handshake.peer()));
+                    next = handshake.application_ready(now());
+                    auto more = handshake.dmb_ready({own->token, compress_size(dmb_bytes())},
+                                                    group == nullptr, group != nullptr ? group->id : 0, now());
+                    next.insert(next.end(), more.begin(), more.end());
+                } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
+                    auto attached = co_await attach(wanted->peer);
+                    if (attached) {
+                        result.peer.emplace(std::move(*attached));
+                        next = handshake.attached();
+                    } else {
+                        next = handshake.attach_failed(Reason::kFabric, attached.error().text());
+                    }
+                } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
+                    result.outcome = std::move(finish->outcome);
+                    co_return result;
+                }
+            }
+            actions = std::move(next);
+        }
+    }
+}
+
+}  // namespace smc

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// smc-agent: command line and configuration; everything else is agent.h.
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "agent/agent.h"
+#include "smc_version.h"
+
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+// nullopt: the problem was printed.
+std::optional<smc::Config> read_config(const std::string& path) {
+    if (path.empty()) {
+        return smc::Config{};
+    }
+    std::ifstream file(path);
+    if (!file) {
+        std::cerr << "smc-agent: " << path << ": cannot be read: " << std::strerror(errno) << "\n";
+        return std::nullopt;
+    }
+    std::stringstream text;
+    text << file.rdbuf();
+    auto parsed = smc::parse_config(text.str());
+    if (const auto* problem = std::get_if<smc::ConfigProblem>(&parsed)) {
+        std::cerr << "smc-agent: " << path << ": " << (problem->pointer.empty() ? "/" : problem->pointer)
+                  << ": " << problem->text << "\n";
+        return std::nullopt;
+    }
+    return std::get<smc::Config>(parsed);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Shared Memory Communications for unmodified TCP programs", "smc-agent"};
+    std::string path;
+    bool check = false;
+    bool print = false;
+    app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
+    app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs");
+    app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
+    app.add_flag("--print-default-config", print, "Print the built-in default configuration");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : kExitUsage;
+    }
+    if (print) {
+        std::cout << smc::print_config({}) << "\n";
+        return 0;
+    }
+    const auto config = read_config(path);
+    if (!config) {
+        return kExitUsage;
+    }
+    if (check) {
+        return 0;
+    }
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("smc-agent"));
+    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    spdlog::set_level(spdlog::level::from_str(config->log_level));
+    smc::log()->info("smc-agent {} configuration {}", smc::kVersion,
+                     path.empty() ? "built-in default" : path);
+    smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
+
+    smc::Agent agent(*config);
+    if (const auto started = agent.start(); !started) {
+        smc::log()->error("cannot start: {}", started.error().text());
+        return kExitFailure;
+    }
+    agent.run();
+    return 0;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/netns/namespace.h"
+
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <array>
+
+#include "agent/log.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+#ifndef IPV6_HDRINCL
+#define IPV6_HDRINCL 36
+#endif
+
+namespace smc {
+
+namespace {
+
+int home_netns() {
+    static const UniqueFd home(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    return home.get();
+}
+
+constexpr int kBacklog = 4096;
+
+}  // namespace
+
+InNamespace::InNamespace(int netns_fd) {
+    home_netns();
+    entered_ = ::setns(netns_fd, CLONE_NEWNET) == 0;
+}
+
+InNamespace::~InNamespace() {
+    if (entered_ && ::setns(home_netns(), CLONE_NEWNET) != 0) {
+        log()->critical("cannot return to the agent's own network namespace");
+        std::abort();  // every socket made from here on would be in the wrong namespace
+    }
+}
+
+Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
+                                                   UniqueFd netns,
+                                                   std::uint64_t inode,
+                                                   std::uint32_t slot,
+                                                   const std::string& tc) {
+    std::unique_ptr<Namespace> self(new Namespace(programs, std::move(netns), inode, slot));
+    const InNamespace inside(self->netns_.get());
+    if (!inside.entered()) {
+        return last_error("entering a network namespace");
+    }
+    self->link_events_.reset(
+        ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+    sockaddr_nl address{};
+    address.nl_family = AF_NETLINK;
+    address.nl_groups = RTMGRP_LINK;
+    socklen_t length = sizeof self->cookie_;
+    if (!self->link_events_ ||
+        ::bind(self->link_events_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::getsockopt(self->link_events_.get(), SOL_SOCKET, SO_NETNS_COOKIE, &self->cookie_, &length) !=
+            0) {
+        return last_error("watching a network namespace");
+    }
+    for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
+        if (auto listening = self->listen(which); !listening) {
+            log()->debug("netns {} listener {}: {}", inode, static_cast<int>(which),
+                         listening.error().text());
+        }
+    }
+    auto inbound = bpf::Inbound::load(programs, slot, self->netns_.get(), tc);
+    if (!inbound) {
+        return inbound.error();
+    }
+    self->inbound_ = std::move(*inbound);
+    if (auto published = self->publish(); !published) {
+        return published.error();
+    }
+    return self;
+}
+
+Namespace::~Namespace() {
+    if (inbound_) {
+        close();
+    }
+}
+
+void Namespace::close() {
+    programs_.netns.erase(cookie_);
+    for (UniqueFd& listener : listeners_) {
+        if (listener) {
+            ::shutdown(listener.get(), SHUT_RDWR);  // also for duplicates
+            listener.reset();
+        }
+    }
+    const InNamespace inside(netns_.get());
+    inbound_.reset();
+}
+
+Result<void> Namespace::listen(Listener which) {
+    const bool v6 = which == kLeg6 || which == kWire6;
+    const bool wire = which == kWire4 || which == kWire6;
+    const int family = v6 ? AF_INET6 : AF_INET;
+    UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd) {
+        return last_error("creating a listener");
+    }
+    sockaddr_storage address{};
+    const socklen_t length = Endpoint::loopback(v6, 0).to_sockaddr(address, family);
+    // The role must be there before listen(): the sockops program acts on it then.
+    if (auto marked = programs_.mark_socket(fd.get(), wire ? SMC_ROLE_AGENT_WIRE : SMC_ROLE_AGENT_LEG);
+        !marked) {
+        return marked;
+    }
+    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        ::listen(fd.get(), kBacklog) != 0) {
+        return last_error("listening on loopback");
+    }
+    if (wire) {
+        if (auto put = programs_.wire.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
+            !put) {
+            return put;
+        }
+    }
+    ports_[which] = local_endpoint(fd.get()).port;
+    listeners_[which] = std::move(fd);
+    return {};
+}
+
+Result<void> Namespace::publish() {
+    return programs_.netns.put(cookie_, {slot_, ports_[kLeg4], ports_[kLeg6], inode_});
+}
+
+Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote) const {
+    const InNamespace inside(netns_.get());
+    UniqueFd fd(inside.entered() ? ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1);
+    if (!fd) {
+        return last_error("creating a socket in a network namespace");
+    }
+    if (auto marked = programs_.mark_socket(fd.get(), role, remote); !marked) {
+        return marked.error();
+    }
+    return fd;
+}
+
+Result<int> Namespace::raw_socket(int family, int protocol) {
+    UniqueFd& fd = raw_[{family, protocol}];
+    if (!fd) {
+        const InNamespace inside(netns_.get());
+        fd.reset(inside.entered() ? ::socket(family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol) : -1);
+        if (!fd) {
+            return last_error("creating a raw socket");
+        }
+        const int one = 1;
+        if (family == AF_INET6 && protocol == IPPROTO_RAW &&
+            ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_HDRINCL, &one, sizeof one) != 0) {
+            return last_error("preparing a raw socket");
+        }
+    }
+    return fd.get();
+}
+
+void Namespace::sync_devices() {
+    std::array<char, 16384> drop;
+    while (::recv(link_events_.get(), drop.data(), drop.size(), MSG_DONTWAIT) > 0) {
+    }
+    const InNamespace inside(netns_.get());
+    if (inside.entered() && inbound_) {
+        inbound_->sync_devices();
+    }
+}
+
+}  // namespace smc

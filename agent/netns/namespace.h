@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// One network namespace that the agent serves: its listeners, its BPF programs, its raw sockets.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/bpf/inbound.h"
+#include "agent/bpf/programs.h"
+#include "smc/endpoint.h"
+#include "smc/result.h"
+#include "smc/unique_fd.h"
+
+namespace smc {
+
+// The calling thread is inside another network namespace while this lives. setns() moves only the thread.
+class InNamespace {
+ public:
+    explicit InNamespace(int netns_fd);
+    InNamespace(const InNamespace&) = delete;
+    InNamespace& operator=(const InNamespace&) = delete;
+    ~InNamespace();
+    [[nodiscard]] bool entered() const { return entered_; }
+
+ private:
+    bool entered_ = false;
+};
+
+class Namespace {
+ public:
+    // Opens the listeners and attaches the programs. From the return on, SYNs with option 254 come here.
+    static Result<std::unique_ptr<Namespace>> open(bpf::Programs& programs,
+                                                   UniqueFd netns,
+                                                   std::uint64_t inode,
+                                                   std::uint32_t slot,
+                                                   const std::string& tc);
+    ~Namespace();
+    Namespace(const Namespace&) = delete;
+    Namespace& operator=(const Namespace&) = delete;
+
+    // Detaches and stops listening. What still holds the object can make sockets, but nothing new arrives.
+    void close();
+
+    [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
+    [[nodiscard]] std::uint64_t inode() const { return inode_; }
+    [[nodiscard]] std::uint32_t slot() const { return slot_; }
+    [[nodiscard]] std::vector<std::string> devices() const { return inbound_ ? inbound_->devices() : std::vector<std::string>(); }
+
+    // A non-blocking TCP socket of the namespace that steering ignores.
+    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote) const;
+    // A raw socket of the namespace, made on first use.
+    [[nodiscard]] Result<int> raw_socket(int family, int protocol);
+
+    enum Listener { kLeg4, kLeg6, kWire4, kWire6, kListeners };
+    // -1 where the family (or lo) is not up.
+    [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
+    [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
+
+    // Readable when devices changed; then call sync_devices().
+    [[nodiscard]] int link_events_fd() const { return link_events_.get(); }
+    void sync_devices();
+
+ private:
+    Namespace(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
+        : programs_(programs), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
+    Result<void> listen(Listener which);
+    Result<void> publish();
+
+    bpf::Programs& programs_;
+    UniqueFd netns_;
+    std::uint64_t inode_;
+    std::uint32_t slot_;
+    std::uint64_t cookie_ = 0;
+    UniqueFd listeners_[kListeners];
+    std::uint16_t ports_[kListeners] = {};
+    UniqueFd link_events_;
+    std::map<std::pair<int, int>, UniqueFd> raw_;
+    std::unique_ptr<bpf::Inbound> inbound_;
+};
+
+}  // namespace smc

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/netns/namespaces.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "agent/log.h"
+
+namespace smc {
+
+namespace {
+
+constexpr auto kRegularly = std::chrono::seconds(1);
+constexpr auto kSoon = std::chrono::milliseconds(20);
+constexpr unsigned kAttempts = 3;
+
+std::string netns_path(int pid) {
+    return "/proc/" + std::to_string(pid) + "/ns/net";
+}
+
+// Inode of the process's network namespace; 0 if the process is gone.
+std::uint64_t netns_inode(int pid) {
+    struct stat status {};
+    return ::stat(netns_path(pid).c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+}  // namespace
+
+Namespaces::Namespaces(asio::io_context& io,
+                       bpf::Programs& programs,
+                       const Cgroups& cgroups,
+                       std::string tc,
+                       OnOpened on_opened)
+    : io_(io),
+      programs_(programs),
+      cgroups_(cgroups),
+      tc_(std::move(tc)),
+      on_opened_(std::move(on_opened)),
+      soon_(io),
+      regular_(io) {
+    look_again_later();
+}
+
+void Namespaces::look_again_later() {
+    regular_.expires_after(kRegularly);
+    regular_.async_wait([this](std::error_code error) {
+        if (!error) {
+            rescan();
+            look_again_later();
+        }
+    });
+}
+
+void Namespaces::rescan_soon() {
+    if (soon_pending_) {
+        return;
+    }
+    soon_pending_ = true;
+    soon_.expires_after(kSoon);
+    soon_.async_wait([this](std::error_code error) {
+        soon_pending_ = false;
+        if (!error) {
+            rescan();
+        }
+    });
+}
+
+void Namespaces::want(int pid) {
+    const std::uint64_t inode = netns_inode(pid);
+    if (inode != 0 && !served_.contains(inode)) {
+        open(inode, pid);
+    }
+}
+
+void Namespaces::rescan() {
+    std::map<std::uint64_t, int> present;
+    for (const int pid : cgroups_.enrolled_pids()) {
+        if (const auto inode = netns_inode(pid); inode != 0) {
+            present.emplace(inode, pid);
+        }
+    }
+    for (auto& [inode, served] : served_) {
+        served.unseen = present.contains(inode) ? 0 : served.unseen + 1;
+    }
+    std::erase_if(served_, [](const auto& entry) {
+        if (entry.second.unseen >= 2) {
+            log()->info("netns {} closed", entry.first);
+            entry.second.space->close();
+            return true;
+        }
+        return false;
+    });
+    std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
+    for (const auto& [inode, pid] : present) {
+        if (!served_.contains(inode)) {
+            open(inode, pid);
+        }
+    }
+}
+
+std::uint32_t Namespaces::free_slot() const {
+    std::set<std::uint32_t> used;
+    for (const auto& [inode, served] : served_) {
+        used.insert(served.space->slot());
+    }
+    std::uint32_t slot = 0;
+    while (used.contains(slot)) {
+        slot++;
+    }
+    return slot;
+}
+
+void Namespaces::open(std::uint64_t inode, int pid) {
+    if (failed_[inode] >= kAttempts || free_slot() >= SMC_MAX_NETNS) {
+        return;
+    }
+    UniqueFd fd(::open(netns_path(pid).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) {
+        return;  // the process ended meanwhile
+    }
+    auto opened = Namespace::open(programs_, std::move(fd), inode, free_slot(), tc_);
+    if (!opened) {
+        failed_[inode]++;
+        log()->warn("netns {} is not served: {}", inode, opened.error().text());
+        return;
+    }
+    failed_.erase(inode);
+    std::shared_ptr<Namespace> space = std::move(*opened);
+    auto events = std::make_shared<asio::posix::stream_descriptor>(io_, ::dup(space->link_events_fd()));
+    served_[inode] = {space, events, 0};
+    watch_links(events, space);
+    log()->info("netns {} opened, slot {}, devices {}", inode, space->slot(), space->devices().size());
+    on_opened_(space);
+}
+
+void Namespaces::watch_links(const std::shared_ptr<asio::posix::stream_descriptor>& events,
+                             const std::weak_ptr<Namespace>& space) {
+    events->async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this, weak = std::weak_ptr(events), space](std::error_code error) {
+                           const auto strong = weak.lock();
+                           const auto alive = space.lock();
+                           if (error || !strong || !alive) {
+                               return;
+                           }
+                           alive->sync_devices();
+                           watch_links(strong, space);
+                       });
+}
+
+std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {
+    const auto it = std::find_if(served_.begin(), served_.end(), [&](const auto& entry) {
+        return entry.second.space->cookie() == cookie;
+    });
+    return it == served_.end() ? nullptr : it->second.space;
+}
+
+std::shared_ptr<Namespace> Namespaces::by_inode(std::uint64_t inode) const {
+    const auto it = served_.find(inode);
+    return it == served_.end() ? nullptr : it->second.space;
+}
+
+std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
+    std::vector<std::shared_ptr<Namespace>> spaces;
+    for (const auto& [inode, served] : served_) {
+        spaces.push_back(served.space);
+    }
+    return spaces;
+}
+
+void Namespaces::close_all() {
+    regular_.cancel();
+    soon_.cancel();
+    for (const auto& [inode, served] : served_) {
+        served.space->close();
+    }
+    served_.clear();
+}
+
+}  // namespace smc

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which network namespaces are served: those in which a process of an enrolled cgroup lives.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "agent/netns/cgroups.h"
+#include "agent/netns/namespace.h"
+
+namespace smc {
+
+class Namespaces {
+ public:
+    using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
+
+    Namespaces(asio::io_context& io,
+               bpf::Programs& programs,
+               const Cgroups& cgroups,
+               std::string tc,
+               OnOpened on_opened);
+
+    // Compares with /proc: opens what is new, closes what has had no process for two looks in a row.
+    void rescan();
+    // A rescan soon; several wishes become one.
+    void rescan_soon();
+    // A program met a namespace it does not know, in this process.
+    void want(int pid);
+
+    [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
+    [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
+    [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
+    void close_all();
+
+ private:
+    struct Served {
+        std::shared_ptr<Namespace> space;
+        std::shared_ptr<asio::posix::stream_descriptor> link_events;
+        unsigned unseen = 0;
+    };
+
+    void open(std::uint64_t inode, int pid);
+    void watch_links(const std::shared_ptr<asio::posix::stream_descriptor>& events,
+                     const std::weak_ptr<Namespace>& space);
+    void look_again_later();
+    [[nodiscard]] std::uint32_t free_slot() const;
+
+    asio::io_context& io_;
+    bpf::Programs& programs_;
+    const Cgroups& cgroups_;
+    std::string tc_;
+    OnOpened on_opened_;
+    std::map<std::uint64_t, Served> served_;   // by inode
+    std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts
+    asio::steady_timer soon_;
+    asio::steady_timer regular_;
+    bool soon_pending_ = false;
+};
+
+}  // namespace smc

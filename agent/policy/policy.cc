@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/policy/policy.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace smc {
+
+namespace {
+
+smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const PortRange& ports) {
+    smc_rule out{};
+    std::copy(remote.prefix.begin(), remote.prefix.end(), out.prefix);
+    for (unsigned i = 0; i < remote.bits; i++) {
+        out.mask[i / 8] |= static_cast<__u8>(0x80 >> i % 8);
+    }
+    out.port_first = ports.first;
+    out.port_last = ports.last;
+    out.allow = rule.allow ? 1 : 0;
+    out.directions = static_cast<__u8>(rule.directions);
+    out.group = static_cast<__u8>(group);
+    return out;
+}
+
+bool covers(const smc_rule& rule, const Endpoint& remote) {
+    for (std::size_t i = 0; i < 16; i++) {
+        if (((remote.ip[i] ^ rule.prefix[i]) & rule.mask[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(config.default_allow) {
+    for (std::size_t group = 0; group < rules_.size(); group++) {
+        for (const auto& remote : rules_[group].remotes) {
+            for (const auto& ports : rules_[group].ports) {
+                table_.push_back(
+                    flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports)));
+            }
+        }
+    }
+}
+
+std::uint64_t Policy::rules_for_cgroup(const std::string& path) const {
+    std::uint64_t matched = 0;
+    for (std::size_t group = 0; group < rules_.size(); group++) {
+        const auto& globs = rules_[group].cgroups;
+        if (std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+                return ::fnmatch(glob.c_str(), path.c_str(), 0) == 0;
+            })) {
+            matched |= 1ULL << group;
+        }
+    }
+    return matched;
+}
+
+Policy::Decision Policy::decide(std::uint64_t cgroup_rules,
+                                const Endpoint& remote,
+                                std::uint16_t port,
+                                smc_direction direction) const {
+    for (const smc_rule& rule : table_) {
+        if ((rule.directions & direction) != 0 && (cgroup_rules >> rule.group & 1) != 0 &&
+            port >= rule.port_first && port <= rule.port_last && covers(rule, remote)) {
+            return {rule.allow != 0, rules_[rule.group].name};
+        }
+    }
+    return {default_allow_, "default"};
+}
+
+}  // namespace smc

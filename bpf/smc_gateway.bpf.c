@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/* The programs that exist once per agent. Table of hooks, maps and counters: bpf/README.md */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "smc/abi.h"
+#include "smc_maps.h"
+#include "smc_common.h"
+#include "smc_steer.h"
+#include "smc_names.h"
+#include "smc_option.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

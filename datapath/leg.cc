@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/leg.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <linux/sockios.h>
+
+namespace smc {
+
+Leg::Leg(UniqueFd fd) : fd_(std::move(fd)) {
+    const int one = 1;
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    set_linger(true);
+}
+
+void Leg::set_linger(bool reset_on_close) const {
+    const linger value{reset_on_close ? 1 : 0, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &value, sizeof value);
+}
+
+bool Leg::at_mark() const {
+    int mark = 0;
+    return ::ioctl(fd_.get(), SIOCATMARK, &mark) == 0 && mark != 0;
+}
+
+void Leg::end_writing() {
+    set_linger(false);
+    ::shutdown(fd_.get(), SHUT_WR);
+}
+
+void Leg::close() {
+    set_linger(false);
+    fd_.reset();
+}
+
+void Leg::reset() {
+    if (fd_) {
+        set_linger(true);
+        fd_.reset();
+    }
+}
+
+}  // namespace smc

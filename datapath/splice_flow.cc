@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/splice_flow.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace smc {
+
+namespace {
+constexpr int kStepsPerRun = 8;
+// The default capacity; more would need a privilege per user (pipe-max-size).
+constexpr std::size_t kPipeBytes = 64 * 1024;
+}  // namespace
+
+SpliceFlow::SpliceFlow(std::uint64_t id, std::shared_ptr<FlowStats> counters, Leg leg, Leg wire)
+    : Flow(id, std::move(counters)), leg_(std::move(leg)), wire_(std::move(wire)) {
+    channels_[0].from = channels_[1].to = &leg_;
+    channels_[0].to = channels_[1].from = &wire_;
+    sources_[0] = {this, 0};
+    sources_[1] = {this, 1};
+}
+
+bool SpliceFlow::start(Poller& poller) {
+    for (auto& channel : channels_) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+            return false;
+        }
+        channel.pipe_out.reset(ends[0]);
+        channel.pipe_in.reset(ends[1]);
+    }
+    constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
+    return poller.watch(leg_.fd(), kEvents, sources_[0]) &&
+           poller.watch(wire_.fd(), kEvents, sources_[1]);
+}
+
+void SpliceFlow::on_event(int which, std::uint32_t events) {
+    const bool failed = (events & (EPOLLHUP | EPOLLERR)) != 0;
+    channels_[which].readable |= failed || (events & (EPOLLIN | EPOLLRDHUP | EPOLLPRI)) != 0;
+    channels_[1 - which].writable |= failed || (events & EPOLLOUT) != 0;
+    failed_[which] |= (events & EPOLLERR) != 0;
+}
+
+SpliceFlow::Step SpliceFlow::fill(Channel& c) {
+    if (c.ended || !c.readable || c.held != 0) {
+        return Step::kIdle;
+    }
+    // splice() stops before urgent data and would stay there; that byte goes by hand, as urgent.
+    const bool urgent = c.from->at_mark();
+    ssize_t n = 0;
+    if (urgent) {
+        n = ::recv(c.from->fd(), &c.urgent_byte, 1, MSG_DONTWAIT);
+    } else {
+        n = ::splice(c.from->fd(), nullptr, c.pipe_in.get(), nullptr, kPipeBytes,
+                     SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    }
+    if (n > 0) {
+        c.held = static_cast<std::size_t>(n);
+        c.urgent = urgent;
+        return Step::kMoved;
+    }
+    if (n == 0) {
+        c.ended = true;
+        return Step::kMoved;
+    }
+    if (errno == EAGAIN) {
+        if (!c.from->at_mark()) {
+            c.readable = false;
+        }
+        return Step::kIdle;
+    }
+    if (errno != EINTR) {
+        finish(c.from == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+    }
+    return Step::kMoved;
+}
+
+SpliceFlow::Step SpliceFlow::drain(Channel& c, std::atomic<std::uint64_t>& counter) {
+    if (c.held == 0) {
+        if (c.ended && !c.delivered) {
+            c.delivered = true;
+            c.to->end_writing();
+            return Step::kMoved;
+        }
+        return Step::kIdle;
+    }
+    if (!c.writable) {
+        return Step::kIdle;
+    }
+    ssize_t n = 0;
+    if (c.urgent) {
+        n = ::send(c.to->fd(), &c.urgent_byte, 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+        n = ::splice(c.pipe_out.get(), nullptr, c.to->fd(), nullptr, c.held,
+                     SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    }
+    if (n > 0) {
+        c.held -= static_cast<std::size_t>(n);
+        counter.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
+        return Step::kMoved;
+    }
+    if (n < 0 && errno == EAGAIN) {
+        c.writable = false;
+        return Step::kIdle;
+    }
+    if (n < 0 && errno != EINTR) {
+        finish(c.to == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+    }
+    return Step::kMoved;
+}
+
+bool SpliceFlow::run(TimePoint) {
+    for (int step = 0; step < kStepsPerRun && !ended_; step++) {
+        bool moved = false;
+        for (int i = 0; i < 2 && !ended_; i++) {
+            moved |= fill(channels_[i]) == Step::kMoved;
+            if (!ended_) {
+                moved |= drain(channels_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) ==
+                         Step::kMoved;
+            }
+        }
+        if (ended_) {
+            return false;
+        }
+        if (channels_[0].delivered && channels_[1].delivered) {
+            finish(Reason::kNone);
+            return false;
+        }
+        if (!moved) {
+            // reset after its FIN: reading would not tell
+            for (int i = 0; i < 2; i++) {
+                if (failed_[i] && channels_[i].ended) {
+                    finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
+                    break;
+                }
+            }
+            return false;
+        }
+    }
+    return !ended_;
+}
+
+void SpliceFlow::abort(Reason reason) {
+    finish(reason);
+}
+
+void SpliceFlow::finish(Reason reason) {
+    if (ended_) {
+        return;
+    }
+    ended_ = true;
+    end_reason_ = reason;
+    if (reason == Reason::kNone) {
+        leg_.close();
+        wire_.close();
+    } else {
+        leg_.reset();
+        wire_.reset();
+    }
+}
+
+bool SpliceFlow::ended(FlowEnd& end) const {
+    if (ended_) {
+        end = {id(), end_reason_};
+    }
+    return ended_;
+}
+
+}  // namespace smc

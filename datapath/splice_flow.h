@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The fallback path: two TCP sockets joined by splice(2) through a pipe each way. Payload stays in the
+// kernel, and a full pipe is real backpressure (docs/architecture.md says why this is not a sockmap).
+#pragma once
+
+#include <memory>
+
+#include "datapath/flow.h"
+#include "datapath/leg.h"
+
+namespace smc {
+
+class SpliceFlow final : public Flow {
+ public:
+    SpliceFlow(std::uint64_t id, std::shared_ptr<FlowStats> counters, Leg leg, Leg wire);
+
+    bool start(Poller& poller) override;
+    void on_event(int which, std::uint32_t events) override;
+    bool run(TimePoint now) override;
+    void abort(Reason reason) override;
+    [[nodiscard]] bool ended(FlowEnd& end) const override;
+
+ private:
+    enum class Step { kMoved, kIdle };
+
+    // One direction. The pipe holds what was taken from `from` and not yet given to `to`.
+    struct Channel {
+        Leg* from = nullptr;
+        Leg* to = nullptr;
+        UniqueFd pipe_out, pipe_in;
+        std::size_t held = 0;
+        bool urgent = false;  // what is held is not in the pipe: it is the one byte below
+        char urgent_byte = 0;
+        bool readable = true;
+        bool writable = true;
+        bool ended = false;      // end of file read
+        bool delivered = false;  // and passed on
+    };
+
+    Step fill(Channel& channel);
+    Step drain(Channel& channel, std::atomic<std::uint64_t>& counter);
+    void finish(Reason reason);
+
+    Leg leg_, wire_;
+    Channel channels_[2];  // 0: leg -> wire, 1: wire -> leg
+    Poller::Source sources_[2];
+    bool failed_[2] = {false, false};  // EPOLLERR seen on leg, wire
+    bool ended_ = false;
+    Reason end_reason_ = Reason::kNone;
+};
+
+}  // namespace smc

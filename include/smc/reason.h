@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Why a connection is not (or no longer) on SMC. Codes below 0x0a000000 are the ones that Linux puts
+// into CLC Decline and that smcss shows; those from 0x0a000000 are ours and never leave the node.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace smc {
+
+enum class Reason : std::uint32_t {
+    kNone = 0,
+    kOutOfMemory = 0x01010000,
+    kTimeoutConfirmLink = 0x02010000,
+    kConfiguration = 0x03000000,
+    kPeerNoSmc = 0x03010000,
+    kIpsec = 0x03020000,
+    kNoDevice = 0x03030000,
+    kNoSmcdDevice = 0x03030001,
+    kNoSmcrDevice = 0x03030002,
+    kNoIsmV2Support = 0x03030003,
+    kNoV2Extension = 0x03030004,
+    kNoSmcdV2Extension = 0x03030005,
+    kNoSeid = 0x03030006,
+    kNoSmcdV2Device = 0x03030007,
+    kNoUeid = 0x03030008,
+    kReleaseMismatch = 0x03030009,
+    kMaxConnectionsMismatch = 0x0303000a,
+    kMaxLinksMismatch = 0x0303000b,
+    kModeMismatch = 0x03040000,
+    kOptionUnsupported = 0x03060000,
+    kVersionMismatch = 0x030c0000,
+    kMaxDmb = 0x030d0000,
+    kOutOfSync = 0x04000000,
+    kPeerDeclined = 0x05000000,
+    kInternal = 0x09990000,
+
+    // ours: a decision of this node
+    kCached = 0x0a010000,            // destination in the negative cache
+    kPeerEchoes = 0x0a010001,        // repeats unknown TCP options
+    kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
+    kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6
+    kPeerClosed = 0x0a040000,        // TCP connection ended during the handshake
+    kConnectFailed = 0x0a050000,     // the wire socket's connect() failed
+    kApplicationGone = 0x0a060000,   // the application gave up before it was connected
+    kServerRefused = 0x0a070000,     // the server application did not take the connection
+    kLimit = 0x0a080000,             // a configured limit was reached
+    kFabric = 0x0a090000,            // the ISM fabric failed
+    kPeerAborted = 0x0a0a0000,       // peer set the abnormal close flag
+    kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
+    kWireReset = 0x0a0a0002,         // the TCP connection under SMC ended unexpectedly
+    kBadCursor = 0x0a0b0000,         // peer published cursors outside the buffer
+    kCloseTimeout = 0x0a0c0000,      // peer did not complete the close handshake
+    kStopped = 0x0a0d0000,           // agent is stopping
+};
+
+// Short name for tables and counters ("peer_no_smc"); "0x..." for codes of foreign systems.
+std::string reason_name(Reason reason);
+// One sentence for a person.
+std::string_view reason_text(Reason reason);
+
+}  // namespace smc

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Nodes on one machine: a network namespace, a cgroup and (if wanted) an smc-agent each.
+
+    with Lab("name") as lab:
+        a, b = lab.node("a"), lab.node("b")
+        lab.link(a, b)
+        a.start_agent(); b.start_agent()
+        server = b.popen(["redis-server", ...])
+
+Everything is named after the lab and removed at the end, also after a failure; what an earlier, killed run
+of the same name left is removed at the start. cgroups are sub-cgroups of our own; nothing is attached to the
+root. Traffic stays in the namespaces.
+"""
+import ctypes
+import glob
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("SMC_BUILD", os.path.join(ROOT, "build"))
+AGENT = os.path.join(BUILD, "smc-agent")
+CTL = os.path.join(BUILD, "smcctl")
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def sh(*command, check=True):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def cgroup_mount():
+    with open("/proc/self/mounts") as mounts:
+        for line in mounts:
+            if line.split()[2] == "cgroup2":
+                return line.split()[1]
+    raise RuntimeError("no cgroup v2 mount")
+
+
+def wait_for(what, condition, timeout=10.0):
+    """Polls until condition() is true; the value it returned. A time-out is a failure that says what."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise TimeoutError(f"waited {timeout} s for {what}")
+        time.sleep(0.01)
+
+
+def enter_netns(name):
+    fd = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    try:
+        if _libc.setns(fd, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+    finally:
+        os.close(fd)
+
+
+class Node:
+    def __init__(self, lab, name, index):
+        self.lab, self.name, self.index = lab, name, index
+        self.netns = f"{lab.tag}-{name}"
+        self.cgroup = f"{lab.cgroup}/{name}"
+        self.apps = f"{self.cgroup}/apps"
+        self.control = f"{lab.run}/{name}.sock"
+        self.pins = f"/sys/fs/bpf/{lab.tag}-{name}"
+        self.log = f"{lab.run}/{name}.log"
+        self.agent = None
+        self.ip4 = self.ip6 = None
+        os.makedirs(self.apps)
+        sh("ip", "netns", "add", self.netns)
+        sh("ip", "-n", self.netns, "link", "set", "lo", "up")
+
+    # --- processes -----------------------------------------------------------------------------------
+    def popen(self, command, cgroup=None, **kwargs):
+        """Starts a program of this node, in its namespace and its cgroup for applications."""
+        procs = f"{cgroup or self.apps}/cgroup.procs"
+
+        def enter():
+            with open(procs, "w") as file:
+                file.write(str(os.getpid()))
+            enter_netns(self.netns)
+
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen(command, preexec_fn=enter, **kwargs)
+        self.lab.processes.append(process)
+        return process
+
+    def run(self, command, timeout=60, **kwargs):
+        process = self.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            raise TimeoutError(f"{command[0]} took over {timeout} s; it said: {out[-500:]} {err[-500:]}")
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def python(self, script, *arguments, **kwargs):
+        return self.run(["/usr/bin/python3", "-c", script, *map(str, arguments)], **kwargs)
+
+    # --- agent ---------------------------------------------------------------------------------------
+    def config(self, **overrides):
+        config = {
+            "node": {"host_name": self.netns[-32:]},
+            "cgroup": {"root": self.cgroup},
+            "bpf": {"pin_path": self.pins},
+            "control": {"socket": self.control},
+            "ism": {"directory": f"{self.lab.run}/ism"},
+            "log": {"level": "debug"},
+        }
+        for section, values in overrides.items():
+            config.setdefault(section, {}).update(values)
+        return config
+
+    def start_agent(self, wait=True, **overrides):
+        path = f"{self.lab.run}/{self.name}.json"
+        with open(path, "w") as file:
+            json.dump(self.config(**overrides), file)
+        with open(self.log, "a") as log:
+            self.agent = subprocess.Popen([AGENT, "--config", path], stdout=log, stderr=log,
+                                          stdin=subprocess.DEVNULL,
+                                          preexec_fn=lambda: enter_netns(self.netns))
+        self.lab.processes.append(self.agent)
+        # A process in the cgroup makes the agent serve the namespace before the first connection.
+        self.popen(["sleep", "3600"])
+        if wait:
+            wait_for(f"agent {self.name} to serve its namespace", self.serving)
+        return self.agent
+
+    def serving(self):
+        if self.agent.poll() is not None:
+            raise RuntimeError(f"agent {self.name} ended with {self.agent.returncode}: {self.log_text()[-2000:]}")
+        status = self.status()
+        return status and status["namespaces"]
+
+    def stop_agent(self, how=signal.SIGTERM, timeout=10):
+        self.agent.send_signal(how)
+        code = self.agent.wait(timeout)
+        self.agent = None
+        return code
+
+    def ctl(self, *arguments):
+        return subprocess.run([CTL, "--socket", self.control, *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=20)
+
+    def status(self):
+        done = self.ctl("status", "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def connections(self, ended=False):
+        done = self.ctl("connections", "--json", *(["--ended"] if ended else []))
+        return json.loads(done.stdout)
+
+    def decisions(self):
+        return self.status()["decisions"]
+
+    def totals(self):
+        """{(path, reason): count}"""
+        return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"]}
+
+    def log_text(self):
+        try:
+            with open(self.log, errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+class Lab:
+    def __init__(self, name):
+        self.tag = "smc-" + hashlib.sha256(name.encode()).hexdigest()[:6]
+        self.cgroup = f"{cgroup_mount()}/{self.tag}"
+        self.run = f"/run/{self.tag}"
+        self.nodes, self.processes = {}, []
+        self.links = 0
+        self._clean()
+        os.makedirs(self.run)
+        os.makedirs(self.cgroup)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        if kind is not None:
+            for node in self.nodes.values():
+                text = node.log_text()
+                if text:
+                    print(f"--- log of agent {node.name}\n{text[-6000:]}", file=sys.stderr)
+        self.close()
+
+    def node(self, name):
+        node = Node(self, name, len(self.nodes))
+        self.nodes[name] = node
+        return node
+
+    def link(self, a, b):
+        """A veth pair: 10.77.N.1 and .2, fd77:N::1 and ::2."""
+        n = self.links
+        self.links += 1
+        ends = [f"v{n}{a.name}", f"v{n}{b.name}"]
+        sh("ip", "-n", a.netns, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1], "netns", b.netns)
+        for host, (node, device) in enumerate(zip((a, b), ends), start=1):
+            node.ip4, node.ip6, node.device = f"10.77.{n}.{host}", f"fd77:{n}::{host}", device
+            sh("ip", "-n", node.netns, "addr", "add", f"{node.ip4}/24", "dev", device)
+            sh("ip", "-n", node.netns, "addr", "add", f"{node.ip6}/64", "dev", device, "nodad")
+            sh("ip", "-n", node.netns, "link", "set", device, "up")
+
+    def close(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._clean()
+
+    def _clean(self):
+        for directory, _, _ in os.walk(self.cgroup, topdown=False):
+            self._kill_cgroup(directory)
+            try:
+                os.rmdir(directory)
+            except OSError:
+                pass
+        for path in glob.glob(f"/run/netns/{self.tag}-*"):
+            sh("ip", "netns", "delete", os.path.basename(path), check=False)
+        for path in glob.glob(f"/sys/fs/bpf/{self.tag}-*"):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.run, ignore_errors=True)
+
+    @staticmethod
+    def _kill_cgroup(directory):
+        def pids():
+            try:
+                with open(f"{directory}/cgroup.procs") as file:
+                    return [int(line) for line in file if int(line) != os.getpid()]
+            except OSError:
+                return []
+
+        for pid in pids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        try:
+            wait_for("killed processes to go", lambda: not pids(), 5)
+        except TimeoutError:
+            pass
