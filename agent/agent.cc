@@ -115,7 +115,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return programs.error();
     }
     programs_ = std::move(*programs);
-    cgroups_ = std::make_unique<Cgroups>(io_, root, policy_, programs_->cgroups,
+    cgroups_ = std::make_unique<Cgroups>(io_, root, own, policy_, programs_->cgroups,
                                          [this] { namespaces_->rescan_soon(); });
     namespaces_ = std::make_unique<Namespaces>(
         io_, *programs_, *cgroups_, config_.tc,

@@ -129,7 +129,7 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 	__builtin_memcpy(remote.ip, syn->tuple.remote_ip, 16);
 	remote.port = syn->tuple.remote_port;
 	decision = SMC_IN_DENIED;
-	if (!cgroup ||
+	if (!cgroup || !cgroup->enrolled ||
 	    !smc_allowed(config, cgroup->rules, &remote, syn->tuple.local_port, SMC_INBOUND))
 		goto out;
 	decision = smc_is_signed(tcp) ? SMC_IN_TCP_SIGNED :

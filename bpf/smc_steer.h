@@ -52,7 +52,7 @@ static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx,
 		return SMC_OUT_NOT_ENROLLED;
 	}
 	config = smc_get_config();
-	if (!config || (!cgroup->rules && !config->default_allow))
+	if (!config || !cgroup->enrolled)
 		return SMC_OUT_NOT_ENROLLED;
 	if (!smc_allowed(config, cgroup->rules, remote, remote->port, SMC_OUTBOUND))
 		return SMC_OUT_DENIED;

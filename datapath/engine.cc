@@ -54,6 +54,10 @@ bool Engine::watch(int fd, std::uint32_t events, Source& source) {
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+void Engine::unwatch(int fd) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
 void Engine::take_new() {
     std::vector<std::unique_ptr<Flow>> fresh;
     {

@@ -33,6 +33,7 @@ class Engine final : private Poller {
     explicit Engine(OnEnd on_end) : on_end_(std::move(on_end)) {}
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
+    void unwatch(int fd) override;
     void loop();
     void take_new();
     void run_flow(Flow& flow, Flow::TimePoint now);

@@ -36,6 +36,8 @@ class Poller {
     virtual ~Poller() = default;
     // EPOLLET is added. The source must live as long as the flow. False: out of memory or watches.
     virtual bool watch(int fd, std::uint32_t events, Source& source) = 0;
+    // Needed where closing does not do it: the doorbell's open file is shared with the peer.
+    virtual void unwatch(int fd) = 0;
 };
 
 class Flow {

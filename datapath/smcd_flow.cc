@@ -39,6 +39,7 @@ SmcdFlow::SmcdFlow(std::uint64_t id, std::shared_ptr<FlowStats> counters, Parts 
 }
 
 bool SmcdFlow::start(Poller& poller) {
+    poller_ = &poller;
     return poller.watch(parts_.leg.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, sources_[kLeg]) &&
            poller.watch(parts_.wire.fd(), EPOLLIN | EPOLLRDHUP, sources_[kWire]) &&
            poller.watch(parts_.own->doorbell_fd(), EPOLLIN, sources_[kDoorbell]);
@@ -282,6 +283,9 @@ void SmcdFlow::finish(Reason reason) {
     }
     ended_ = true;
     end_reason_ = reason;
+    if (poller_ != nullptr) {
+        poller_->unwatch(parts_.own->doorbell_fd());
+    }
     if (reason == Reason::kNone) {
         parts_.leg.close();
         parts_.wire.close();

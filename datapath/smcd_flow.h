@@ -56,6 +56,7 @@ class SmcdFlow final : public Flow {
     void finish(Reason reason);
 
     Parts parts_;
+    Poller* poller_ = nullptr;
     Poller::Source sources_[3];
     CloseMachine close_;
 

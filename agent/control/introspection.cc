@@ -116,7 +116,7 @@ json Introspection::status() const {
     }
     std::size_t enrolled = 0;
     for (const auto& [id, group] : p_.cgroups.groups()) {
-        enrolled += group.rules != 0 ? 1 : 0;
+        enrolled += group.enrolled ? 1 : 0;
     }
     const auto uptime = std::chrono::steady_clock::now() - started_;
     return {{"agent",
@@ -183,6 +183,9 @@ json Introspection::explain(const json& request) const {
         } else {
             rules = it->second.rules;
             cgroup = it->second.path;
+            if (!it->second.enrolled) {
+                obstacles.push_back("the process's cgroup " + cgroup + " is not enrolled");
+            }
         }
         if (p_.namespaces.by_inode(inode) == nullptr) {
             obstacles.push_back("the process's network namespace " + std::to_string(inode) +

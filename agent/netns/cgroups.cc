@@ -56,10 +56,12 @@ Result<std::string> find_cgroup_mount() {
 
 Cgroups::Cgroups(asio::io_context& io,
                  std::string root,
+                 std::string own,
                  const Policy& policy,
                  bpf::Map<std::uint64_t, smc_cgroup> map,
                  std::function<void()> on_change)
     : root_(std::move(root)),
+      own_(std::move(own)),
       policy_(policy),
       map_(map),
       on_change_(std::move(on_change)),
@@ -99,7 +101,9 @@ void Cgroups::rescan() {
             return;
         }
         const std::string below = path.size() > root_.size() ? path.substr(root_.size()) : "/";
-        found[id] = {below, policy_.rules_for_cgroup(below)};
+        const std::uint64_t rules = policy_.rules_for_cgroup(below);
+        const bool enrolled = path != own_ && (rules != 0 || policy_.default_allow());
+        found[id] = {below, rules, enrolled};
         if (!groups_.contains(id)) {
             // a watch that cannot be had costs only the immediacy: programs ask for unknown cgroups
             ::inotify_add_watch(inotify_.native_handle(), path.c_str(), IN_CREATE | IN_DELETE);
@@ -122,7 +126,7 @@ void Cgroups::rescan() {
     }
     for (const auto& [id, group] : found) {
         if (!groups_.contains(id)) {
-            if (auto put = map_.put(id, {group.rules}); !put) {
+            if (auto put = map_.put(id, {group.rules, group.enrolled ? 1U : 0U, 0}); !put) {
                 log()->warn("cgroup {} is not served: {}", group.path, put.error().text());
             }
         }
@@ -133,7 +137,7 @@ void Cgroups::rescan() {
 std::vector<int> Cgroups::enrolled_pids() const {
     std::vector<int> pids;
     for (const auto& [id, group] : groups_) {
-        if (group.rules == 0 && !policy_.default_allow()) {
+        if (!group.enrolled) {
             continue;
         }
         std::ifstream procs(root_ + group.path + "/cgroup.procs");

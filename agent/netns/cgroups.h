@@ -22,8 +22,10 @@ Result<std::string> find_cgroup_mount();
 class Cgroups {
  public:
     // on_change: a cgroup appeared, vanished, or became populated or empty.
+    // `own` is the agent's: it is never enrolled.
     Cgroups(asio::io_context& io,
             std::string root,
+            std::string own,
             const Policy& policy,
             bpf::Map<std::uint64_t, smc_cgroup> map,
             std::function<void()> on_change);
@@ -36,6 +38,7 @@ class Cgroups {
     struct Group {
         std::string path;  // below root; "/" is root itself
         std::uint64_t rules = 0;
+        bool enrolled = false;
     };
     // By cgroup id.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
@@ -45,7 +48,7 @@ class Cgroups {
  private:
     void listen();
 
-    std::string root_;
+    std::string root_, own_;
     const Policy& policy_;
     bpf::Map<std::uint64_t, smc_cgroup> map_;
     std::function<void()> on_change_;

@@ -110,6 +110,11 @@ Result<void> Namespace::listen(Listener which) {
     }
     sockaddr_storage address{};
     const socklen_t length = Endpoint::loopback(v6, 0).to_sockaddr(address, family);
+    // Accepted wire sockets sit on the server's port: an application that binds it again (as on a restart)
+    // must find them no more in its way than its own.
+    const int one = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     // The role must be there before listen(): the sockops program acts on it then.
     if (auto marked = programs_.mark_socket(fd.get(), wire ? SMC_ROLE_AGENT_WIRE : SMC_ROLE_AGENT_LEG);
         !marked) {

@@ -137,6 +137,8 @@ struct smc_rule {
 
 struct smc_cgroup {
 	__u64 rules;		/* bit n: rule n's cgroup globs match this cgroup */
+	__u32 enrolled;		/* 0: nothing here is ever eligible (no rule, or the agent itself) */
+	__u32 pad;
 };
 
 struct smc_netns {

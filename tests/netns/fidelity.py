@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Runs socket_cases.py on plain TCP, on the fallback path and on SMC-D, and compares line by line.
+
+    fidelity.py [--only CASE] [--modes smcd,fallback] [--families 4,6] [--show]
+
+Differences must be those of docs/fidelity.md (the table KNOWN below), neither more nor fewer.
+"""
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import lab as laboratory  # noqa: E402
+import socket_cases  # noqa: E402
+from lab import Lab, sh  # noqa: E402
+
+# (mode, family or None, case): why. Anything else that differs fails the test; so does one that no longer does.
+KNOWN = {}
+
+FAMILIES = {"4": socket.AF_INET, "6": socket.AF_INET6}
+
+
+def enter(node):
+    with open(f"{node.apps}/cgroup.procs", "w") as procs:
+        procs.write(str(os.getpid()))
+    laboratory.enter_netns(node.netns)
+
+
+def serve_listeners(node, channel):
+    """In the server's namespace and cgroup: makes listeners on request and hands them over."""
+    enter(node)
+    while True:
+        request = channel.recv(1024)
+        if not request:
+            return
+        family, address = json.loads(request)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(tuple(address))
+            sock.listen(16)
+            socket.send_fds(channel, [b"ok"], [sock.fileno()])
+        except OSError as error:
+            channel.send(str(error).encode())
+        sock.close()
+
+
+class ListenerSource:
+    def __init__(self, node):
+        ours, theirs = socket.socketpair()
+        self.channel = ours
+        self.process = multiprocessing.Process(target=serve_listeners, args=(node, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def __call__(self, family, address):
+        self.channel.send(json.dumps([family, list(address)]).encode())
+        data, fds, _, _ = socket.recv_fds(self.channel, 1024, 1)
+        if not fds:
+            raise OSError(data.decode())
+        return socket.socket(fileno=fds[0])
+
+
+def places(family, listen, own):
+    v6 = family == socket.AF_INET6
+    at = (lambda a: (a, 5999, 0, 0)) if v6 else (lambda a: (a, 5999))
+    return {
+        "net": at("fd99::1" if v6 else "10.200.0.1"),
+        "host": at("fd77:0::99" if v6 else "10.77.0.99"),
+        "silent": at("fd77:0::77" if v6 else "10.77.0.77"),
+        "prohibited": at("fd98::1" if v6 else "10.201.0.1"),
+        "own": own,
+        "listen": listen,
+    }
+
+
+def run_cases(client, server, listen, family_name, first_port, only):
+    """In the client's node. Returns {case: [line, ...]}."""
+    enter(client)
+
+    def stuck(*_):
+        raise TimeoutError("the case is stuck")
+
+    signal.signal(signal.SIGALRM, stuck)
+    family = FAMILIES[family_name]
+    own = client.ip6 if family == socket.AF_INET6 else client.ip4
+    target = server.ip6 if family == socket.AF_INET6 else server.ip4
+    outcome = {}
+    for port, case in enumerate(socket_cases.CASES, start=first_port):
+        if only and case.__name__ != only:
+            continue
+        address = (target, port, 0, 0) if family == socket.AF_INET6 else (target, port)
+        bench = socket_cases.Bench(listen(family, ("::" if family == socket.AF_INET6 else "0.0.0.0", port)), address,
+                                   family, places(family, listen, own))
+        lines = outcome.setdefault(case.__name__, [])
+        if os.environ.get("TRACE"):
+            print(f"{time.monotonic():.1f} {case.__name__}", file=sys.stderr, flush=True)
+        signal.alarm(30)
+        try:
+            for line in case(bench):
+                lines.append(repr(line))
+        except Exception as error:  # a line like any other: plain TCP must show the same
+            lines.append(f"{type(error).__name__}: {error}")
+            if os.environ.get("TRACE"):
+                traceback.print_exc()
+        finally:
+            signal.alarm(0)
+            bench.close()
+            bench.listener.close()
+    return outcome
+
+
+def in_child(function, *arguments):
+    ours, theirs = multiprocessing.Pipe(False)
+    process = multiprocessing.Process(target=lambda: theirs.send(function(*arguments)))
+    process.start()
+    theirs.close()
+    try:
+        result = ours.recv()
+    except EOFError:
+        raise RuntimeError("a child ended without a result")
+    process.join()
+    return result
+
+
+def dead_ends(client):
+    """Addresses that fail in known ways."""
+    sh("ip", "-n", client.netns, "route", "add", "prohibit", "10.201.0.0/16")
+    sh("ip", "-n", client.netns, "-6", "route", "add", "prohibit", "fd98::/16")
+    for address in ("10.77.0.77", "fd77:0::77"):
+        sh("ip", "-n", client.netns, "neigh", "add", address, "lladdr", "02:00:00:00:00:77", "dev", client.device)
+
+
+def compare(mode, family, plain, other, show):
+    wrong = []
+    for case, lines in plain.items():
+        differs = other[case] != lines
+        known = KNOWN.get((mode, family, case)) or KNOWN.get((mode, None, case))
+        print(f"{'differs' if differs else 'same':8} {mode} IPv{family} {case}{'  (known: ' + known + ')' if known else ''}")
+        if differs != bool(known):
+            wrong.append(f"{mode} IPv{family} {case}")
+        if differs and (show or not known):
+            for a, b in zip(lines + ["(nothing)"] * len(other[case]), other[case] + ["(nothing)"] * len(lines)):
+                if a != b and a != "(nothing)" or b != "(nothing)" and a != b:
+                    print(f"           tcp  {a}\n           {mode:4} {b}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only")
+    parser.add_argument("--modes", default="smcd,fallback")
+    parser.add_argument("--families", default="4,6")
+    parser.add_argument("--show", action="store_true")
+    options = parser.parse_args()
+    modes, families = options.modes.split(","), options.families.split(",")
+    multiprocessing.set_start_method("fork")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    with Lab("fidelity") as lab:
+        client, server = lab.node("a"), lab.node("b")
+        lab.link(client, server)
+        dead_ends(client)
+        listen = ListenerSource(server)
+        port = 20000
+
+        def run():
+            nonlocal port
+            results = {}
+            for family in families:
+                results[family] = in_child(run_cases, client, server, listen, family, port, options.only)
+                port += 1000
+            return results
+
+        plain = run()
+        wrong = []
+        short = {"smc": {"step_timeout_ms": 2000}}
+        if "fallback" in modes:
+            client.start_agent(**short)
+            fallback = run()
+            assert client.totals().get(("fallback", "peer_no_smc"), 0) > 0, "nothing went over the fallback path"
+            for family in families:
+                wrong += compare("fallback", family, plain[family], fallback[family], options.show)
+            client.stop_agent()
+        if "smcd" in modes:
+            client.start_agent(**short)
+            server.start_agent(**short)
+            smcd = run()
+            totals = client.totals()
+            assert totals.get(("smcd", "none"), 0) > 0, "nothing went over SMC-D"
+            assert not any(path == "fallback" for path, _ in totals), f"fell back: {totals}"
+            for family in families:
+                wrong += compare("smcd", family, plain[family], smcd[family], options.show)
+            print("paths of the client's agent:", totals)
+        listen.channel.close()
+    print(f"{len(plain[families[0]])} cases, {len(families)} families, {len(modes)} paths: "
+          f"{len(wrong)} unexpected outcomes")
+    for line in wrong:
+        print("  unexpected:", line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
