@@ -4,10 +4,16 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "agent/log.h"
 
@@ -65,6 +71,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
             0) {
         return last_error("watching a network namespace");
     }
+    self->measure_mtu();
     for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
         if (auto listening = self->listen(which); !listening) {
             log()->debug("netns {} listener {}: {}", inode, static_cast<int>(which),
@@ -100,6 +107,27 @@ void Namespace::close() {
     inbound_.reset();
 }
 
+void Namespace::measure_mtu() {
+    int smallest = 0;
+    struct if_nameindex* list = ::if_nameindex();
+    for (const auto* entry = list; entry != nullptr && entry->if_index != 0; entry++) {
+        ifreq request{};
+        std::strncpy(request.ifr_name, entry->if_name, IFNAMSIZ - 1);
+        if (std::strcmp(entry->if_name, "lo") != 0 &&
+            ::ioctl(link_events_.get(), SIOCGIFMTU, &request) == 0) {
+            smallest = smallest == 0 ? request.ifr_mtu : std::min(smallest, request.ifr_mtu);
+        }
+    }
+    ::if_freenameindex(list);
+    mtu_ = smallest != 0 ? smallest : mtu_;
+}
+
+void Namespace::limit_segments(int fd, int family) const {
+    constexpr int kHeaders4 = 40, kHeaders6 = 60, kLargest = 32767;
+    const int segment = std::min(mtu_ - (family == AF_INET ? kHeaders4 : kHeaders6), kLargest);
+    ::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
+}
+
 Result<void> Namespace::listen(Listener which) {
     const bool v6 = which == kLeg6 || which == kWire6;
     const bool wire = which == kWire4 || which == kWire6;
@@ -124,6 +152,9 @@ Result<void> Namespace::listen(Listener which) {
         ::listen(fd.get(), kBacklog) != 0) {
         return last_error("listening on loopback");
     }
+    if (!wire) {
+        limit_segments(fd.get(), family);
+    }
     if (wire) {
         if (auto put = programs_.wire.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
             !put) {
@@ -144,6 +175,9 @@ Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint
     UniqueFd fd(inside.entered() ? ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1);
     if (!fd) {
         return last_error("creating a socket in a network namespace");
+    }
+    if (role == SMC_ROLE_AGENT_LEG) {
+        limit_segments(fd.get(), family);
     }
     if (auto marked = programs_.mark_socket(fd.get(), role, remote); !marked) {
         return marked.error();

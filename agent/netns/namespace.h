@@ -46,6 +46,9 @@ class Namespace {
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] std::vector<std::string> devices() const { return inbound_ ? inbound_->devices() : std::vector<std::string>(); }
 
+    // Legs run over loopback, whose 64 KiB segments stall in small windows and show in TCP_MAXSEG; they are
+    // given the segment size of the namespace's devices instead.
+    void limit_segments(int fd, int family) const;
     // A non-blocking TCP socket of the namespace that steering ignores.
     [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote) const;
     // A raw socket of the namespace, made on first use.
@@ -65,12 +68,14 @@ class Namespace {
         : programs_(programs), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
     Result<void> listen(Listener which);
     Result<void> publish();
+    void measure_mtu();
 
     bpf::Programs& programs_;
     UniqueFd netns_;
     std::uint64_t inode_;
     std::uint32_t slot_;
     std::uint64_t cookie_ = 0;
+    int mtu_ = 1500;  // the smallest of the devices
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     UniqueFd link_events_;

@@ -203,6 +203,15 @@ def connect_unreachable_net(b):
 
 
 @case
+def nonblocking_connect_without_route(b):
+    c = b.client()
+    c.setblocking(False)
+    first = attempt(c.connect, b.unreachable["net"])
+    poll(c, select.POLLOUT)
+    yield first, c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+@case
 def connect_unreachable_host(b):
     yield attempt(b.client().connect, b.unreachable["host"])
 

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/clc/handshake.h"
+
+#include <catch2/catch.hpp>
+
+using namespace smc;
+using namespace smc::clc;
+
+namespace {
+
+const TimePoint kStart{};
+
+LocalNode node(const char* gid) {
+    LocalNode n;
+    n.gid = *Gid::parse(gid);
+    n.chid = Chid{0xff00};
+    n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
+    n.host_name = "host";
+    n.step_timeout = std::chrono::milliseconds(1000);
+    return n;
+}
+
+const LocalNode kClient = node("11111111-1111-4111-8111-111111111111");
+const LocalNode kServer = node("22222222-2222-4222-8222-222222222222");
+
+template <class T>
+const T* find(const Actions& actions) {
+    for (const auto& action : actions) {
+        if (const auto* wanted = std::get_if<T>(&action)) {
+            return wanted;
+        }
+    }
+    return nullptr;
+}
+
+Reason declined(const Actions& actions) {
+    const auto* send = find<Send>(actions);
+    REQUIRE(send != nullptr);
+    const auto decoded = decode_decline(send->message.view());
+    REQUIRE(std::holds_alternative<Decline>(decoded));
+    return std::get<Decline>(decoded).reason;
+}
+
+Message proposal_of(const LocalNode& from) {
+    ClientHandshake client(from);
+    return find<Send>(client.start(kStart))->message;
+}
+
+// A server that has sent its Accept.
+struct Accepted {
+    ServerHandshake server{kServer, kStart};
+    Message accept;
+
+    explicit Accepted(const LocalNode& client, bool first_contact = true) {
+        REQUIRE(find<CreateDmb>(server.message(proposal_of(client).view(), kStart)) != nullptr);
+        CHECK(server.application_ready(kStart).empty());
+        const auto actions = server.dmb_ready({DmbToken{5}, 4}, first_contact, 1, kStart);
+        accept = find<Send>(actions)->message;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
+    ClientHandshake client(kClient);
+    auto actions = client.start(kStart);
+    ServerHandshake server(kServer, kStart);
+    const auto* create = find<CreateDmb>(server.message(find<Send>(actions)->message.view(), kStart));
+    REQUIRE(create != nullptr);
+
+    CHECK(server.dmb_ready({DmbToken{5}, 4}, true, 9, kStart).empty());  // the application comes first
+    actions = server.application_ready(kStart);
+    const auto attach = client.message(find<Send>(actions)->message.view());
+    REQUIRE(find<AttachDmb>(attach) != nullptr);
+    CHECK(find<AttachDmb>(attach)->peer.token == DmbToken{5});
+    CHECK(find<AttachDmb>(attach)->peer.gid == kServer.gid);
+    CHECK(find<AttachDmb>(attach)->peer.host_name == "host");
+
+    actions = client.attached({DmbToken{6}, 3}, true);
+    CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kSmcD);
+    const auto confirm = server.message(find<Send>(actions)->message.view(), kStart);
+    REQUIRE(find<AttachDmb>(confirm) != nullptr);
+    CHECK(find<AttachDmb>(confirm)->peer.token == DmbToken{6});
+    CHECK(find<AttachDmb>(confirm)->peer.dmb_size == 3);
+    const auto done = server.attached();
+    CHECK(find<Finish>(done)->outcome.kind == Outcome::Kind::kSmcD);
+    CHECK(find<Finish>(done)->outcome.peer.eid == *Eid::parse("COMMON"));
+}
+
+TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
+    const auto answer = [](const LocalNode& client) {
+        ServerHandshake server(kServer, kStart);
+        return declined(server.message(proposal_of(client).view(), kStart));
+    };
+    LocalNode other = kClient;
+    other.ueids = {*Eid::parse("STRANGER")};
+    CHECK(answer(other) == Reason::kNoUeid);
+    other = kClient;
+    other.chid = Chid{0xff01};
+    CHECK(answer(other) == Reason::kNoSmcdV2Device);
+
+    const auto edited = [](auto edit) {
+        auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
+        edit(p);
+        ServerHandshake server(kServer, kStart);
+        return declined(server.message(encode(p).view(), kStart));
+    };
+    CHECK(edited([](Proposal& p) { p.v2_offer = Offer::kSmcR; }) == Reason::kModeMismatch);
+    CHECK(edited([](Proposal& p) { p.release = 0; }) == Reason::kNoSmcdV2Device);
+    CHECK(edited([](Proposal& p) { p.features = 0; }) == Reason::kNoSmcdV2Device);
+    CHECK(edited([](Proposal& p) { p.gid_count = 0; }) == Reason::kNoSmcdV2Extension);
+}
+
+TEST_CASE("server__tells_a_reason_for_every_type_offered") {
+    auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
+    p.v2_offer = Offer::kBoth;
+    p.v1_offer = Offer::kSmcR;
+    p.eid_count = 0;
+    p.eids[p.eid_count++] = *Eid::parse("STRANGER");
+    ServerHandshake server(kServer, kStart);
+    const auto actions = server.message(encode(p).view(), kStart);
+    const auto d = std::get<Decline>(decode_decline(find<Send>(actions)->message.view()));
+    CHECK(d.smcd_v2 == Reason::kNoUeid);
+    CHECK(d.smcr_v2 == Reason::kNoSmcrDevice);
+    CHECK(d.smcr_v1 == Reason::kNoSmcrDevice);
+    CHECK(d.smcd_v1 == Reason::kNone);
+}
+
+TEST_CASE("server__answers_a_version_1_client_with_a_version_1_decline") {
+    std::vector<std::uint8_t> v1(52);
+    wire::store_be(&v1[0], 4, kEyeCatcherR);
+    v1[4] = 1;
+    wire::store_be(&v1[5], 2, v1.size());
+    v1[7] = 0x10;
+    wire::store_be(&v1[48], 4, kEyeCatcherR);
+    ServerHandshake server(kServer, kStart);
+    const auto actions = server.message(v1, kStart);
+    CHECK(find<Send>(actions)->message.size == 28);
+    CHECK(declined(actions) == Reason::kVersionMismatch);
+}
+
+TEST_CASE("server__a_higher_release_is_answered_with_ours") {
+    auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
+    p.release = 3;
+    ServerHandshake server(kServer, kStart);
+    CHECK(find<CreateDmb>(server.message(encode(p).view(), kStart)) != nullptr);
+    CHECK(server.dmb_ready({DmbToken{5}, 4}, true, 1, kStart).empty());
+    const auto actions = server.application_ready(kStart);
+    const auto a = std::get<Acceptance>(decode_acceptance(find<Send>(actions)->message.view(), Type::kAccept));
+    CHECK(a.release == 1);
+}
+
+TEST_CASE("server__a_confirm_must_repeat_the_accept") {
+    const auto outcome = [](auto edit) {
+        Accepted state(kClient);
+        auto c = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+        c.type = Type::kConfirm;
+        c.gid = kClient.gid;
+        edit(c);
+        const auto actions = state.server.message(encode(c).view(), kStart);
+        const auto* finish = find<Finish>(actions);
+        return finish != nullptr ? finish->outcome.reason : Reason::kNone;
+    };
+    CHECK(outcome([](Acceptance&) {}) == Reason::kNone);
+    CHECK(outcome([](Acceptance& c) { c.gid = kServer.gid; }) == Reason::kProtocolError);
+    CHECK(outcome([](Acceptance& c) { c.chid = Chid{0xff01}; }) == Reason::kProtocolError);
+    CHECK(outcome([](Acceptance& c) { c.eid = *Eid::parse("OTHER"); }) == Reason::kProtocolError);
+    CHECK(outcome([](Acceptance& c) { c.first_contact = c.has_fce = false; }) == Reason::kProtocolError);
+    CHECK(outcome([](Acceptance& c) { c.features = 0; }) == Reason::kReleaseMismatch);  // a late Decline
+}
+
+TEST_CASE("client__declines_what_it_did_not_offer") {
+    const auto answer = [](auto edit) {
+        Accepted state(kClient);
+        auto a = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+        edit(a);
+        ClientHandshake client(kClient);
+        [[maybe_unused]] const auto proposal = client.start(kStart);
+        return declined(client.message(encode(a).view()));
+    };
+    CHECK(answer([](Acceptance& a) { a.chid = Chid{0xff01}; }) == Reason::kNoSmcdV2Device);
+    CHECK(answer([](Acceptance& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
+    CHECK(answer([](Acceptance& a) { a.release = 2; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](Acceptance& a) { a.release = 0; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](Acceptance& a) { a.features = 0; }) == Reason::kReleaseMismatch);
+}
+
+TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
+    Accepted state(kClient, false);
+    ClientHandshake client(kClient);
+    [[maybe_unused]] const auto proposal = client.start(kStart);
+    REQUIRE(find<AttachDmb>(client.message(state.accept.view())) != nullptr);
+    const auto actions = client.attached({DmbToken{6}, 3}, false);
+    const auto d = std::get<Decline>(decode_decline(find<Send>(actions)->message.view()));
+    CHECK(d.out_of_sync);
+    CHECK(d.reason == Reason::kOutOfSync);
+    const auto seen = state.server.message(find<Send>(actions)->message.view(), kStart);
+    CHECK(find<Finish>(seen)->outcome.peer_out_of_sync);
+    CHECK(find<Finish>(seen)->outcome.peer.gid == kClient.gid);
+}
+
+TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
+    ClientHandshake client(kClient);
+    [[maybe_unused]] const auto proposal = client.start(kStart);
+    Decline d;
+    d.reason = Reason::kNoUeid;
+    const auto actions = client.message(encode(d).view());
+    CHECK(find<Send>(actions) == nullptr);
+    CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kFallBack);
+    CHECK(find<Finish>(actions)->outcome.reason == Reason::kPeerDeclined);
+
+    Accepted state(kClient);
+    const auto late = state.server.message(encode(d).view(), kStart);
+    CHECK(find<Finish>(late)->outcome.kind == Outcome::Kind::kFallBack);
+}
+
+TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines") {
+    const std::vector<std::uint8_t> junk(100, 'x');
+    ClientHandshake client(kClient);
+    [[maybe_unused]] const auto proposal = client.start(kStart);
+    CHECK(find<Finish>(client.message(junk))->outcome.kind == Outcome::Kind::kTerminate);
+    ServerHandshake server(kServer, kStart);
+    CHECK(find<Finish>(server.message(junk, kStart))->outcome.reason == Reason::kProtocolError);
+
+    Accepted state(kClient);
+    state.accept.bytes[7] = 0x39;
+    ClientHandshake strict(kClient);
+    [[maybe_unused]] const auto again = strict.start(kStart);
+    CHECK(declined(strict.message(state.accept.view())) == Reason::kVersionMismatch);
+}
+
+TEST_CASE("every_waiting_state_has_a_deadline") {
+    const auto late = kStart + std::chrono::milliseconds(1000);
+    ClientHandshake client(kClient);
+    CHECK(client.tick(late).empty());  // not started
+    [[maybe_unused]] const auto proposal = client.start(kStart);
+    CHECK(client.tick(late - std::chrono::milliseconds(1)).empty());
+    CHECK(find<Finish>(client.tick(late))->outcome.reason == Reason::kHandshakeTimeout);
+    CHECK(client.tick(late).empty());
+    CHECK(client.message(proposal_of(kClient).view()).empty());
+
+    ServerHandshake server(kServer, kStart);
+    CHECK(find<Finish>(server.tick(late))->outcome.reason == Reason::kHandshakeTimeout);
+    Accepted state(kClient);
+    CHECK(find<Finish>(state.server.tick(late))->outcome.reason == Reason::kHandshakeTimeout);
+}
+
+TEST_CASE("server__after_confirm_there_is_no_way_back") {
+    Accepted state(kClient);
+    auto c = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+    c.type = Type::kConfirm;
+    c.gid = kClient.gid;
+    REQUIRE(find<AttachDmb>(state.server.message(encode(c).view(), kStart)) != nullptr);
+    const auto actions = state.server.attach_failed(Reason::kFabric, "gone");
+    CHECK(find<Send>(actions) == nullptr);
+    CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kTerminate);
+}
+
+TEST_CASE("server__an_application_that_refuses_terminates_before_accept") {
+    ServerHandshake server(kServer, kStart);
+    [[maybe_unused]] const auto create = server.message(proposal_of(kClient).view(), kStart);
+    const auto actions = server.application_refused();
+    CHECK(find<Send>(actions) == nullptr);
+    CHECK(find<Finish>(actions)->outcome.reason == Reason::kServerRefused);
+}
