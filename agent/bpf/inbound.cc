@@ -98,6 +98,10 @@ Inbound::~Inbound() {
 
 Result<void> Inbound::attach_device(unsigned index, const std::string& name) {
     const int program = bpf_program__fd(skeleton_->progs.smc_ingress);
+    auto hook = clsact_hook(index);
+    auto place = clsact_place();
+    bpf_tc_detach(&hook, &place);  // of an agent that was killed
+    place = clsact_place();
     if (tc_ != Tc::kClsact) {
         UniqueFd link(create_tcx_link(program, index));
         if (link) {
@@ -108,11 +112,9 @@ Result<void> Inbound::attach_device(unsigned index, const std::string& name) {
             return last_error("attaching to " + name + " by tcx");
         }
     }
-    auto hook = clsact_hook(index);
     if (const int rc = bpf_tc_hook_create(&hook); rc != 0 && rc != -EEXIST) {
         return Error{-rc, "creating a clsact qdisc on " + name};
     }
-    auto place = clsact_place();
     place.prog_fd = program;
     place.flags = BPF_TC_F_REPLACE;
     if (const int rc = bpf_tc_attach(&hook, &place); rc != 0) {

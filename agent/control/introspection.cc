@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -171,7 +173,7 @@ json Introspection::explain(const json& request) const {
     if (pid != 0) {
         inode = netns_of(pid);
         if (inode == 0) {
-            return {{"error", "there is no process " + std::to_string(pid)}};
+            return {{"error", "looking at process " + std::to_string(pid) + ": " + std::strerror(errno)}};
         }
         const auto mount = find_cgroup_mount();
         const auto id = mount ? cgroup_of(pid, *mount) : std::nullopt;

@@ -40,7 +40,7 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
     by_cookie_[event.cookie] = waiting;
     by_leg_[leg_key] = waiting;
 
-    const Handle connection = p_.connections.add(Role::kClient);
+    const Handle connection = admit(Role::kClient);
     connection->server = Endpoint::from_abi(event.remote);
     connection->client = syn.source();
     connection->netns = space->inode();
@@ -83,7 +83,11 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
             remember(outcome.reason);
         }
     }
-    if (error == 0 && outcome.kind == clc::Outcome::Kind::kTerminate && !waiting->aborted) {
+    const bool reset_by_peer = error == ECONNRESET || error == EPIPE;
+    if (reset_by_peer) {
+        outcome.reason = Reason::kPeerClosed;
+    }
+    if ((reset_by_peer || (error == 0 && outcome.kind == clc::Outcome::Kind::kTerminate)) && !waiting->aborted) {
         // RFC 7609 C.5 and C.6 end that TCP connection; the application has sent nothing yet, so it can
         // have another one.
         reset_socket(wire->release());

@@ -45,6 +45,15 @@ void Gateway::serve(const std::shared_ptr<Namespace>& space) {
     }
 }
 
+// The one that fills the agent also stops the programs from steering more; the heartbeat resumes by itself.
+Gateway::Handle Gateway::admit(Role role) {
+    auto connection = p_.connections.add(role);
+    if (!has_room()) {
+        p_.programs.beat(false);
+    }
+    return connection;
+}
+
 asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namespace::Listener which) {
     std::optional<AsyncFd> listener;
     if (const auto space = weak.lock()) {

@@ -90,6 +90,7 @@ class Gateway {
                                              TimePoint deadline, UniqueFd& leg);
 
     // both, gateway.cc
+    Handle admit(Role role);
     asio::awaitable<void> accept_loop(std::weak_ptr<Namespace> space, Namespace::Listener which);
     void accepted(UniqueFd fd, const Space& space, Namespace::Listener which);
     asio::awaitable<Result<ism::Dmb>> attach(const clc::Peer& peer);

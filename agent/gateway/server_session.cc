@@ -15,7 +15,7 @@
 namespace smc {
 
 asio::awaitable<void> Gateway::server_session(UniqueFd fd, Space space) {
-    const Handle connection = p_.connections.add(Role::kServer);
+    const Handle connection = admit(Role::kServer);
     connection->client = peer_endpoint(fd.get());
     connection->server = local_endpoint(fd.get());
     connection->netns = space->inode();

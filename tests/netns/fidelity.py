@@ -79,8 +79,8 @@ def places(family, listen, own):
     at = (lambda a: (a, 5999, 0, 0)) if v6 else (lambda a: (a, 5999))
     return {
         "net": at("fd99::1" if v6 else "10.200.0.1"),
-        "host": at("fd77:0::99" if v6 else "10.77.0.99"),
-        "silent": at("fd77:0::77" if v6 else "10.77.0.77"),
+        "host": at("fd77:1::99" if v6 else "10.77.0.99"),
+        "silent": at("fd77:1::77" if v6 else "10.77.0.77"),
         "prohibited": at("fd98::1" if v6 else "10.201.0.1"),
         "own": own,
         "listen": listen,
@@ -140,7 +140,7 @@ def dead_ends(client):
     """Addresses that fail in known ways."""
     sh("ip", "-n", client.netns, "route", "add", "prohibit", "10.201.0.0/16")
     sh("ip", "-n", client.netns, "-6", "route", "add", "prohibit", "fd98::/16")
-    for address in ("10.77.0.77", "fd77:0::77"):
+    for address in ("10.77.0.77", "fd77:1::77"):
         sh("ip", "-n", client.netns, "neigh", "add", address, "lladdr", "02:00:00:00:00:77", "dev", client.device)
 
 

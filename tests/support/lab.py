@@ -205,13 +205,13 @@ class Lab:
         return node
 
     def link(self, a, b):
-        """A veth pair: 10.77.N.1 and .2, fd77:N::1 and ::2."""
+        """A veth pair: 10.77.N.1 and .2, fd77:N+1::1 and ::2."""
         n = self.links
         self.links += 1
         ends = [f"v{n}{a.name}", f"v{n}{b.name}"]
         sh("ip", "-n", a.netns, "link", "add", ends[0], "type", "veth", "peer", "name", ends[1], "netns", b.netns)
         for host, (node, device) in enumerate(zip((a, b), ends), start=1):
-            node.ip4, node.ip6, node.device = f"10.77.{n}.{host}", f"fd77:{n}::{host}", device
+            node.ip4, node.ip6, node.device = f"10.77.{n}.{host}", f"fd77:{n + 1}::{host}", device
             sh("ip", "-n", node.netns, "addr", "add", f"{node.ip4}/24", "dev", device)
             sh("ip", "-n", node.netns, "addr", "add", f"{node.ip6}/64", "dev", device, "nodad")
             sh("ip", "-n", node.netns, "link", "set", device, "up")

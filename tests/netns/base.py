@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What the namespace tests share: two linked nodes per test class, small servers and clients."""
+import json
+import os
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SUPPORT = os.path.join(HERE, "..", "support")
+sys.path.insert(0, SUPPORT)
+import lab as laboratory  # noqa: E402
+from lab import Lab, sh, wait_for  # noqa: E402,F401
+
+ECHO = """
+import socket, sys, threading
+family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
+s = socket.socket(family); s.setsockopt(1, 2, 1); s.bind((sys.argv[1], int(sys.argv[2]))); s.listen(4096)
+print('ready', flush=True)
+def serve(c, peer):
+    try:
+        while True:
+            d = c.recv(65536)
+            if not d: break
+            c.sendall(peer[0].encode() + b' ' + str(peer[1]).encode() if d == b'who' else d)
+    except OSError: pass
+    c.close()
+while True:
+    c, peer = s.accept()
+    threading.Thread(target=serve, args=(c, peer), daemon=True).start()
+"""
+
+# Says what a connection saw: {"ok", "echo", "who", "own", "peer", "error"}
+CLIENT = """
+import socket, sys, json
+out = {}
+try:
+    c = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
+    c.settimeout(float(sys.argv[3]) if len(sys.argv) > 3 else 15)
+    for level, option, value in json.loads(sys.argv[4]) if len(sys.argv) > 4 else []:
+        c.setsockopt(level, option, bytes.fromhex(value) if isinstance(value, str) else value)
+    c.connect((sys.argv[1], int(sys.argv[2])))
+    c.sendall(b'who'); out['who'] = c.recv(100).decode()
+    c.sendall(b'hello'); out['echo'] = c.recv(100).decode()
+    own, peer = c.getsockname(), c.getpeername()
+    out.update(own=own[0] + ' ' + str(own[1]), peer=peer[0] + ' ' + str(peer[1]), ok=out['echo'] == 'hello')
+except OSError as e:
+    import errno
+    out.update(ok=False, error=errno.errorcode.get(e.errno, str(e)))
+print(json.dumps(out))
+"""
+
+
+class TwoNodes(unittest.TestCase):
+    """client a, server b; a fresh lab for every test."""
+
+    def setUp(self):
+        self.lab = Lab(f"{type(self).__name__}.{self._testMethodName}")
+        self.addCleanup(self.lab.close)
+        self.addCleanup(self.show_logs)
+        self.a, self.b = self.lab.node("a"), self.lab.node("b")
+        self.lab.link(self.a, self.b)
+
+    def show_logs(self):
+        outcome = self._outcome.result
+        if any(test is self for test, _ in outcome.failures + outcome.errors):
+            for node in self.lab.nodes.values():
+                print(f"--- agent {node.name}\n{node.log_text()[-5000:]}", file=sys.stderr)
+
+    def start_agents(self, **overrides):
+        self.a.start_agent(**overrides)
+        self.b.start_agent(**overrides)
+
+    def serve(self, node=None, ip=None, port=5000):
+        node = node or self.b
+        process = node.popen(["/usr/bin/python3", "-c", ECHO, ip or "0.0.0.0", str(port)], stdout=-1, text=True)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def connect(self, ip=None, port=5000, node=None, timeout=15, options=()):
+        done = (node or self.a).python(CLIENT, ip or self.b.ip4, port, timeout, json.dumps(list(options)), timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def raw(self, node, own_ip, *arguments):
+        """A hand-made TCP peer in `node`; returns the running process."""
+        command = ["/usr/bin/python3", "-B", os.path.join(SUPPORT, "rawtcp.py"), node.device, own_ip, *map(str, arguments)]
+        process = node.popen(command, stdout=-1, text=True)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def raw_results(self, process, timeout=60):
+        out, _ = process.communicate(timeout=timeout)
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+    def assertPath(self, node, path, reason="none", at_least=1):
+        self.assertGreaterEqual(node.totals().get((path, reason), 0), at_least, node.totals())

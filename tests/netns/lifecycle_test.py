@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Start, stop, kill, hang, restart: applications must not notice more than they have to."""
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from base import TwoNodes, laboratory, sh, wait_for
+
+# Downloads until the end and says how it ended.
+DOWNLOAD = """
+import socket, sys, time
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'start'); c.recv(5); print('up', flush=True)
+total = 5
+try:
+    while True:
+        d = c.recv(65536)
+        if not d: print('clean end', total); break
+        total += len(d)
+except OSError as e:
+    print('error', type(e).__name__)
+"""
+
+
+class Lifecycle(TwoNodes):
+    def leftovers(self, node):
+        found = []
+        if os.path.exists(node.pins):
+            found.append(node.pins)
+        found += laboratory.glob.glob(f"{self.lab.run}/{node.name}.sock*")
+        if os.path.exists(f"{node.cgroup}/smc-agent"):
+            found.append(f"{node.cgroup}/smc-agent")
+        found += [line for line in sh("bpftool", "cgroup", "show", node.cgroup).splitlines() if "smc_" in line]
+        found += [line for line in sh("nsenter", f"--net=/run/netns/{node.netns}", "bpftool", "net", "show").splitlines()
+                  if "smc_" in line]
+        found += [line for line in sh("ip", "netns", "exec", node.netns, "ss", "-Hltnp").splitlines() if "smc-agent" in line]
+        return found
+
+    def test_sigterm_leaves_nothing_behind(self):
+        self.start_agents()
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        gid = self.a.status()["ism"]["gid"]
+        self.assertTrue(os.path.exists(f"{self.lab.run}/ism/{gid}.ism"))
+        self.assertNotEqual(self.leftovers(self.a), [])
+        self.assertEqual(self.a.stop_agent(), 0)
+        self.assertEqual(self.leftovers(self.a), [])
+        self.assertFalse(os.path.exists(f"{self.lab.run}/ism/{gid}.ism"))
+        self.assertTrue(self.connect()["ok"])
+
+    def test_sigint_is_a_stop_too(self):
+        self.a.start_agent()
+        self.assertEqual(self.a.stop_agent(signal.SIGINT), 0)
+        self.assertEqual(self.leftovers(self.a), [])
+
+    def test_kill_then_plain_at_once_then_a_restart_that_cleans_up(self):
+        self.start_agents(bpf={"tc": "clsact"})
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        self.a.stop_agent(signal.SIGKILL)
+        self.b.stop_agent(signal.SIGKILL)
+        for _ in range(3):
+            seen = self.connect(timeout=1)
+            self.assertTrue(seen["ok"], seen)
+        self.a.start_agent()
+        self.b.start_agent()
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+        self.assertEqual(len(laboratory.glob.glob(f"{self.lab.run}/ism/*.ism")), 2)
+        for node in (self.a, self.b):
+            self.assertEqual(node.stop_agent(), 0)
+            self.assertEqual(self.leftovers(node), [])
+
+    def test_a_hung_agent_is_left_alone_within_a_second(self):
+        self.start_agents()
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        for node in (self.a, self.b):
+            node.agent.send_signal(signal.SIGSTOP)
+        time.sleep(1)  # what is promised
+        seen = self.connect(timeout=2)
+        self.assertTrue(seen["ok"], seen)
+        for node in (self.a, self.b):
+            node.agent.send_signal(signal.SIGCONT)
+        wait_for("the agents to serve again", lambda: self.a.status() and self.b.status())
+        before = self.a.totals()[("smcd", "none")]
+        wait_for("steering to go on", lambda: self.connect()["ok"] and self.a.totals()[("smcd", "none")] > before)
+
+    def streaming_server(self):
+        process = self.b.popen(["/usr/bin/python3", "-c", """
+import socket, time
+s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    try:
+        c.recv(5); c.sendall(b'begin')
+        while True: c.sendall(b'x' * 1000); time.sleep(0.001)
+    except OSError as e: print('server', type(e).__name__, flush=True)
+"""], stdout=-1, text=True)
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def ends_with_an_error(self, victim, how):
+        self.start_agents()
+        server = self.streaming_server()
+        client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
+        self.assertEqual(client.stdout.readline(), "up\n")
+        wait_for("bytes to flow", lambda: any(c["bytes_received"] > 20000 for c in self.a.connections()))
+        getattr(self, victim).stop_agent(how)
+        self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")
+        self.assertIn(server.stdout.readline(), ("server ConnectionResetError\n", "server BrokenPipeError\n"))
+
+    def test_killed_client_agent_ends_connections_with_an_error(self):
+        self.ends_with_an_error("a", signal.SIGKILL)
+
+    def test_killed_server_agent_ends_connections_with_an_error(self):
+        self.ends_with_an_error("b", signal.SIGKILL)
+
+    def test_stopped_agent_ends_connections_with_an_error(self):
+        self.ends_with_an_error("a", signal.SIGTERM)
+
+    def test_killed_agent_ends_spliced_connections_with_an_error(self):
+        self.a.start_agent()
+        self.streaming_server()
+        client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
+        self.assertEqual(client.stdout.readline(), "up\n")
+        self.assertPath(self.a, "fallback", "peer_no_smc")
+        self.a.stop_agent(signal.SIGKILL)
+        self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")
+
+    def test_a_restarted_peer_is_a_first_contact_again(self):
+        self.start_agents()
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        self.b.stop_agent(signal.SIGKILL)
+        wait_for("the link group to go", lambda: not self.a.status()["groups"])
+        self.b.start_agent()
+        self.assertTrue(self.connect()["ok"])
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd", at_least=3)
+
+    def test_a_second_agent_is_kept_out(self):
+        self.a.start_agent()
+        second = subprocess.run([laboratory.AGENT, "--config", f"{self.lab.run}/a.json"], capture_output=True, text=True,
+                                timeout=20)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn("another smc-agent", second.stderr)
+        self.assertTrue(self.a.status()["agent"]["serving"])
+
+    def test_a_full_agent_lets_connections_be_plain(self):
+        self.start_agents(limits={"connections": 2})
+        self.serve()
+        hold = self.a.popen(["/usr/bin/python3", "-c", f"""
+import socket, time
+held = []
+for _ in range(2):
+    c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); held.append(c)
+print('held', flush=True); time.sleep(60)"""], stdout=-1, text=True)
+        self.addCleanup(hold.stdout.close)
+        self.assertEqual(hold.stdout.readline(), "held\n")
+        wait_for("the agent to be full", lambda: not self.a.status()["agent"]["serving"])
+        wait_for("the heartbeat to stop", lambda: self.connect()["ok"] and self.a.decisions()["SMC_OUT_AGENT_STALE"] > 0)
+        self.assertEqual(self.a.totals(), {("smcd", "none"): 2})
+        self.assertIn("FULL", self.a.ctl("status").stdout)
+
+
+class CommandLine(unittest.TestCase):
+    def agent(self, *arguments):
+        return subprocess.run([laboratory.AGENT, *arguments], capture_output=True, text=True, timeout=20)
+
+    def with_config(self, text, *arguments):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write(text)
+            file.flush()
+            return self.agent("--config", file.name, *arguments)
+
+    def test_default_configuration_is_printed_and_good(self):
+        printed = self.agent("--print-default-config")
+        self.assertEqual(printed.returncode, 0)
+        self.assertEqual(json.loads(printed.stdout)["ism"]["chid"], "0xff00")
+        checked = self.with_config(printed.stdout, "--check-config")
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+
+    def test_a_bad_configuration_is_one_line_and_exit_2(self):
+        for text, words in ((' {"limits": {"connections": "many"}}', "/limits/connections: found \"many\", allowed: integer"),
+                            ('{"nonsense": 1}', "/nonsense: found an unknown key"), ("{", "not JSON"), ("[]", "allowed: object")):
+            done = self.with_config(text)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+            self.assertIn(words, done.stderr)
+        missing = self.agent("--config", "/does/not/exist")
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("No such file", missing.stderr)
+
+    def test_version_and_usage(self):
+        self.assertRegex(self.agent("--version").stdout, r"smc-agent \d")
+        self.assertEqual(self.agent("--nonsense").returncode, 2)
+        ctl = subprocess.run([laboratory.CTL, "--socket", "/does/not/exist", "status"], capture_output=True, text=True)
+        self.assertEqual(ctl.returncode, 3)
+        self.assertIn("is smc-agent running?", ctl.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
