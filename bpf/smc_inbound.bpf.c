@@ -102,16 +102,13 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 		return SMC_IN_AGENT_STALE;
 	if (syn->mptcp)
 		return SMC_IN_MPTCP;
+	/* no remote address: only the listener is wanted, not what TIME_WAIT keeps of a port used before */
 	if (syn->v6) {
-		__builtin_memcpy(tuple.ipv6.saddr, syn->tuple.remote_ip, 16);
 		__builtin_memcpy(tuple.ipv6.daddr, syn->tuple.local_ip, 16);
-		tuple.ipv6.sport = bpf_htons(syn->tuple.remote_port);
 		tuple.ipv6.dport = bpf_htons(syn->tuple.local_port);
 		skc = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
 	} else {
-		__builtin_memcpy(&tuple.ipv4.saddr, syn->tuple.remote_ip + 12, 4);
 		__builtin_memcpy(&tuple.ipv4.daddr, syn->tuple.local_ip + 12, 4);
-		tuple.ipv4.sport = bpf_htons(syn->tuple.remote_port);
 		tuple.ipv4.dport = bpf_htons(syn->tuple.local_port);
 		skc = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	}

@@ -8,6 +8,7 @@ using State = CloseMachine::State;
 void CloseMachine::application_done() {
     if (state_ == State::kActive) {
         flags_ |= cdc::kSendingDone;
+        active_ = true;
         state_ = State::kPeerCloseWait1;
     } else if (state_ == State::kAppCloseWait1) {
         flags_ |= cdc::kSendingDone;

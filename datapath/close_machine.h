@@ -46,6 +46,8 @@ class CloseMachine {
     // Connection state flags to publish.
     [[nodiscard]] std::uint8_t flags() const { return flags_; }
     [[nodiscard]] State state() const { return state_; }
+    // Our application ended first: the TIME_WAIT of the TCP connection is ours, as without SMC.
+    [[nodiscard]] bool active() const { return active_; }
     [[nodiscard]] bool peer_done() const {
         return (peer_ & (cdc::kSendingDone | cdc::kConnectionClosed)) != 0;
     }
@@ -56,6 +58,7 @@ class CloseMachine {
     State state_ = State::kActive;
     std::uint8_t flags_ = 0;
     std::uint8_t peer_ = 0;
+    bool active_ = false;
 };
 
 const char* name(CloseMachine::State state);

@@ -27,6 +27,11 @@ bool Leg::at_mark() const {
     return ::ioctl(fd_.get(), SIOCATMARK, &mark) == 0 && mark != 0;
 }
 
+std::uint32_t Leg::readable() const {
+    int bytes = 0;
+    return ::ioctl(fd_.get(), SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0;
+}
+
 void Leg::end_writing() {
     set_linger(false);
     ::shutdown(fd_.get(), SHUT_WR);

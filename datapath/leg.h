@@ -19,6 +19,8 @@ class Leg {
 
     // The next byte to read is the urgent one. The socket has SO_OOBINLINE, so reading never skips it.
     [[nodiscard]] bool at_mark() const;
+    // Bytes that can be read now.
+    [[nodiscard]] std::uint32_t readable() const;
     // FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.

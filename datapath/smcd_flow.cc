@@ -124,8 +124,11 @@ SmcdFlow::Step SmcdFlow::send_some() {
         }
         return Step::kStuck;
     }
+    // What is readable is asked before where the mark is: urgent data that arrives in between lies beyond,
+    // and a read that begins at the mark would run across it. Nothing readable: one byte shows why.
+    const std::uint32_t readable = std::max(parts_.leg.readable(), 1U);
     const bool urgent = parts_.leg.at_mark();
-    auto to = pieces(ring, produced_.cursor.count, urgent ? 1 : size - used);
+    auto to = pieces(ring, produced_.cursor.count, urgent ? 1 : std::min(size - used, readable));
     msghdr message{};
     message.msg_iov = to.part;
     message.msg_iovlen = static_cast<std::size_t>(to.count);
@@ -201,7 +204,7 @@ SmcdFlow::Step SmcdFlow::receive_some() {
 // F4. The peer stores its last flags before it closes the TCP connection, so look at them first.
 void SmcdFlow::check_wire() {
     wire_event_ = false;
-    if (!read_cdc() || close_.state() == CloseMachine::State::kClosed) {
+    if (!read_cdc()) {
         return;
     }
     char byte = 0;
@@ -209,8 +212,9 @@ void SmcdFlow::check_wire() {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
-    const bool peer_closed = (peer_produced_.state & cdc::kConnectionClosed) != 0;
-    if (n == 0 && peer_closed) {
+    wire_ended_ = n <= 0;
+    if (close_.state() == CloseMachine::State::kClosed ||
+        (n == 0 && (peer_produced_.state & cdc::kConnectionClosed) != 0)) {
         return;
     }
     abort(n > 0 ? Reason::kProtocolError : Reason::kWireReset);
@@ -224,9 +228,16 @@ void SmcdFlow::advance_close(TimePoint now) {
     }
     stats->state.store(name(close_.state()), std::memory_order_relaxed);
     if (close_.state() == CloseMachine::State::kClosed) {
-        finish(Reason::kNone);
+        // The one who ended first closes the TCP connection first; the other follows its FIN.
+        if (close_.active() || wire_ended_ || now >= close_deadline_) {
+            finish(Reason::kNone);
+        }
     } else if (now >= close_deadline_) {
-        abort(Reason::kCloseTimeout);
+        if (peer_consumed_ == produced_.cursor) {
+            abort(Reason::kCloseTimeout);
+        } else {
+            close_deadline_ = now + parts_.close_timeout;  // its application still reads; nothing is owed yet
+        }
     }
 }
 
@@ -249,8 +260,8 @@ bool SmcdFlow::run(TimePoint now) {
         if (wire_event_) {
             check_wire();
         }
-        if (!ended_ && leg_failed_ && leg_ended_) {
-            abort(Reason::kApplicationReset);  // reset after its FIN: reading would not tell
+        if (!ended_ && leg_failed_ && (leg_ended_ || sent == Step::kStuck)) {
+            abort(Reason::kApplicationReset);  // reading would not tell: behind its FIN, or not possible now
         }
         if (!ended_) {
             advance_close(now);

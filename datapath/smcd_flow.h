@@ -76,6 +76,7 @@ class SmcdFlow final : public Flow {
     bool end_delivered_ = false;
 
     bool wire_event_ = false;
+    bool wire_ended_ = false;
     bool ended_ = false;
     Reason end_reason_ = Reason::kNone;
     TimePoint close_deadline_ = TimePoint::max();

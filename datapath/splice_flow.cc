@@ -130,9 +130,9 @@ bool SpliceFlow::run(TimePoint) {
             return false;
         }
         if (!moved) {
-            // reset after its FIN: reading would not tell
+            // reading would not tell: behind its FIN, or not possible now
             for (int i = 0; i < 2; i++) {
-                if (failed_[i] && channels_[i].ended) {
+                if (failed_[i] && (channels_[i].ended || channels_[i].held != 0)) {
                     finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
                     break;
                 }

@@ -74,6 +74,9 @@ Actions ClientHandshake::accept(const Acceptance& a) {
     if (!offered && a.eid != node_.seid) {
         return decline(Reason::kNoUeid, "server chose EID " + a.eid.text());
     }
+    if (a.dmbe_index != 0) {
+        return decline(Reason::kInternal, "server wants several elements in one DMB");
+    }
     peer_.gid = a.gid;
     peer_.chid = a.chid;
     peer_.eid = a.eid;

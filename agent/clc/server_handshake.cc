@@ -174,6 +174,7 @@ Actions ServerHandshake::confirm(const Acceptance& c) {
                         : c.chid != peer_.chid                    ? "CHID"
                         : c.eid != peer_.eid                      ? "EID"
                         : c.first_contact != peer_.first_contact  ? "first contact flag"
+                        : c.dmbe_index != 0                       ? "DMBE index"
                         : c.has_fce && c.release != peer_.release ? "release"
                                                                   : nullptr;
     if (wrong != nullptr) {
@@ -182,6 +183,8 @@ Actions ServerHandshake::confirm(const Acceptance& c) {
     }
     if (c.has_fce && c.features != kFeatureEmulatedIsm) {
         // v2.1, "Feature negotiation", item 5: a violation that is told by a late Decline
+        proposal_ = {};  // a late Decline has no reasons by type (v2.1, Decline, note 4)
+        proposal_.v2_offer = Offer::kNone;
         Actions actions = decline(Reason::kReleaseMismatch, "Confirm has other features than agreed");
         std::get<Finish>(actions.back()).outcome.kind = Outcome::Kind::kTerminate;
         return actions;

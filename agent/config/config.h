@@ -56,7 +56,7 @@ struct Config {
 
     std::string ism_directory = "/run/smc-agent/ism";
     std::string chid = "0xff00";
-    unsigned dmb_kib = 256;
+    unsigned dmb_kib = 1024;
 
     unsigned cache_entries = 8192;
     std::chrono::seconds cache_time{300};

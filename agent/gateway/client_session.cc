@@ -78,7 +78,7 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
             outcome.kind = clc::Outcome::Kind::kFallBack;
             outcome.reason = seen == SMC_OPTION_ECHOED ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
         }
-        if (outcome.kind != clc::Outcome::Kind::kSmcD && outcome.reason != Reason::kOutOfSync &&
+        if (!waiting->aborted && outcome.kind != clc::Outcome::Kind::kSmcD && outcome.reason != Reason::kOutOfSync &&
             !outcome.peer_out_of_sync) {
             remember(outcome.reason);
         }
@@ -163,8 +163,11 @@ asio::awaitable<int> Gateway::connect_wire(const smc_event& event, const HeldSyn
     }
     // No deadline of our own: TCP's applies, and the application's connect() may end earlier.
     waiting->wire = &*wire;
-    co_await wire->wait(AsyncFd::kWrite, TimePoint::max());
+    const Waited waited = co_await wire->wait(AsyncFd::kWrite, TimePoint::max());
     waiting->wire = nullptr;
+    if (waited != Waited::kReady) {
+        co_return ECANCELED;  // the application gave up
+    }
     int error = 0;
     socklen_t size = sizeof error;
     ::getsockopt(wire->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -184,11 +187,13 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
                 }
             } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
                 auto attached = co_await attach(wanted->peer);
+                if (!attached) {
+                    next = handshake.attach_failed(Reason::kFabric, attached.error().text());
+                    continue;
+                }
                 auto own = p_.fabric.register_dmb(wanted->peer.gid, dmb_bytes());
-                if (!attached || !own) {
-                    const Error& error = attached ? own.error() : attached.error();
-                    next = handshake.attach_failed(attached ? Reason::kOutOfMemory : Reason::kFabric,
-                                                   error.text());
+                if (!own) {
+                    next = handshake.attach_failed(Reason::kOutOfMemory, own.error().text());
                     continue;
                 }
                 const bool in_sync =
@@ -198,7 +203,10 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
                 next = handshake.attached({own->token, compress_size(dmb_bytes())}, in_sync);
             } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
                 result.outcome = std::move(finish->outcome);
-                if (result.outcome.kind != clc::Outcome::Kind::kSmcD && result.own) {
+                if (result.outcome.kind == clc::Outcome::Kind::kSmcD) {
+                    // from the Confirm on the server counts on it, whatever becomes of this connection
+                    p_.groups.establish(group_key(result.outcome.peer), result.outcome.peer.host_name);
+                } else if (result.own) {
                     p_.fabric.deregister(result.own->token);
                     result.own.reset();
                 }

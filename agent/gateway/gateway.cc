@@ -5,12 +5,26 @@
 #include <sys/socket.h>
 
 #include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
 
 #include "datapath/smcd_flow.h"
 #include "datapath/splice_flow.h"
 
 namespace smc {
+
+namespace {
+
+// Coroutines throw only when the system has no descriptors or memory left; what they held is released.
+void log_failure(const std::exception_ptr& failure) {
+    try {
+        if (failure) {
+            std::rethrow_exception(failure);
+        }
+    } catch (const std::exception& error) {
+        log()->error("a session ended early: {}", error.what());
+    }
+}
+
+}  // namespace
 
 void reset_socket(UniqueFd fd) {
     Leg(std::move(fd)).reset();
@@ -23,7 +37,7 @@ void Gateway::syn_held(const smc_event& event) {
         p_.programs.forget_flow(event.cookie);  // its next SYN passes and finds nobody
         return;
     }
-    asio::co_spawn(p_.io, client_session(event, std::move(syn), std::move(space)), asio::detached);
+    asio::co_spawn(p_.io, client_session(event, std::move(syn), std::move(space)), log_failure);
 }
 
 void Gateway::connect_aborted(std::uint64_t cookie) {
@@ -40,7 +54,7 @@ void Gateway::serve(const std::shared_ptr<Namespace>& space) {
     for (const auto which :
          {Namespace::kLeg4, Namespace::kLeg6, Namespace::kWire4, Namespace::kWire6}) {
         if (space->listener(which) >= 0) {
-            asio::co_spawn(p_.io, accept_loop(space, which), asio::detached);
+            asio::co_spawn(p_.io, accept_loop(space, which), log_failure);
         }
     }
 }
@@ -70,6 +84,14 @@ asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namesp
         for (;;) {
             UniqueFd fd(::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
             if (!fd) {
+                if (errno == EINVAL) {
+                    co_return;  // shut down: the namespace closed
+                }
+                if (errno != EAGAIN && errno != ECONNABORTED) {
+                    // out of descriptors: the listener stays readable, so do not come back at once
+                    Event never(p_.io);
+                    co_await never.wait(std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+                }
                 break;
             }
             accepted(std::move(fd), space, which);
@@ -83,7 +105,7 @@ void Gateway::accepted(UniqueFd fd, const Space& space, Namespace::Listener whic
             reset_socket(std::move(fd));  // somebody found the listener itself
             return;
         }
-        asio::co_spawn(p_.io, server_session(std::move(fd), space), asio::detached);
+        asio::co_spawn(p_.io, server_session(std::move(fd), space), log_failure);
         return;
     }
     const auto it = by_leg_.find({space->slot(), peer_endpoint(fd.get())});
@@ -130,6 +152,7 @@ void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiate
     c->peer_dmb_bytes = negotiated.peer->bytes();
     c->eid = peer.eid;
     c->group_id = p_.groups.establish(group_key(peer), peer.host_name);
+    p_.groups.connection_began(c->group_id);
     p_.connections.count(Path::kSmcD, Reason::kNone);
     log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c->id, c->client.text(),
                  c->server.text(), peer.gid.text(), c->group_id,

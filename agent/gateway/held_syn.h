@@ -27,7 +27,7 @@ class HeldSyn {
     Result<void> unreachable(Namespace& space, int error) const;
 
  private:
-    [[nodiscard]] bool v6() const { return tcp_at_ == 40; }
+    [[nodiscard]] bool v6() const { return packet_[0] >> 4 == 6; }
     [[nodiscard]] std::uint16_t tcp_checksum(const std::vector<std::uint8_t>& packet) const;
     Result<void> inject(Namespace& space, std::vector<std::uint8_t> packet) const;
 

@@ -33,6 +33,7 @@ class LinkGroups {
     }
     // The handshake is complete on this side. Returns the group's id.
     std::uint32_t establish(const LinkGroupKey& key, const std::string& host_name);
+    void connection_began(std::uint32_t id);
     void connection_ended(std::uint32_t id);
     void drop(const LinkGroupKey& key) { groups_.erase(key); }
     void drop_peer(const Gid& peer) {
@@ -53,8 +54,13 @@ inline std::uint32_t LinkGroups::establish(const LinkGroupKey& key, const std::s
     if (!host_name.empty()) {
         group.host_name = host_name;
     }
-    group.connections++;
     return group.id;
+}
+
+inline void LinkGroups::connection_began(std::uint32_t id) {
+    for (auto& [key, group] : groups_) {
+        group.connections += group.id == id ? 1 : 0;
+    }
 }
 
 inline void LinkGroups::connection_ended(std::uint32_t id) {

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace smc::ism {
@@ -72,6 +74,14 @@ Result<Dmb> Dmb::attach(UniqueFd memory, UniqueFd doorbell, std::uint32_t bytes)
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
         return Error{EPROTO, "attaching a DMB that is not sealed"};
+    }
+    // Anything else might block the one who rings it.
+    char target[64] = "";
+    const std::string link = "/proc/self/fd/" + std::to_string(doorbell.get());
+    if (::readlink(link.c_str(), target, sizeof target - 1) < 0 ||
+        std::string_view(target) != "anon_inode:[eventfd]" ||
+        (::fcntl(doorbell.get(), F_GETFL) & O_NONBLOCK) == 0) {
+        return Error{EPROTO, "attaching a DMB whose doorbell is no eventfd"};
     }
     Dmb dmb;
     dmb.bytes_ = bytes;

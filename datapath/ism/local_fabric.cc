@@ -82,7 +82,7 @@ bool send_reply(int fd, const Reply& reply, const Dmb* dmb) {
     return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof reply;
 }
 
-// Takes one reply and its descriptors. False: the connection is at its end or talks nonsense.
+// Takes one reply and its descriptors. False: errno is EAGAIN, or says how the connection ended.
 bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
     iovec part{&reply, sizeof reply};
     alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
@@ -93,6 +93,7 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
     message.msg_controllen = sizeof control;
     const ssize_t n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n <= 0) {
+        errno = n == 0 ? ECONNRESET : errno;
         return false;
     }
     if (const cmsghdr* rights = CMSG_FIRSTHDR(&message);
@@ -103,6 +104,7 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
         memory.reset(fds[0]);
         doorbell.reset(fds[1]);
     }
+    errno = EPROTO;
     return n == sizeof reply && reply.magic == kMagic && (reply.status != 0 || doorbell);
 }
 
@@ -143,6 +145,7 @@ LocalFabric::LocalFabric(asio::io_context& io, std::string directory, Gid gid, C
       gid_(gid),
       chid_(chid),
       listener_(io),
+      retry_(io),
       alive_(std::make_shared<bool>(true)) {}
 
 LocalFabric::~LocalFabric() {
@@ -266,8 +269,9 @@ void LocalFabric::listen_for_replies(const std::shared_ptr<Link>& link) {
                                 }
                                 if (take_reply(*link)) {
                                     listen_for_replies(link);
-                                } else {
-                                    lose(link->peer);
+                                } else if (const auto it = links_.find(link->peer);
+                                           it != links_.end() && it->second == link) {
+                                    lose(link->peer);  // unless a newer connection took its place
                                 }
                             });
 }
@@ -310,6 +314,16 @@ void LocalFabric::accept_next() {
             }
             UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr,
                                   SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
+                // out of descriptors: the listener stays readable, so do not come back at once
+                retry_.expires_after(std::chrono::milliseconds(100));
+                retry_.async_wait([this, alive](std::error_code cancelled) {
+                    if (*alive && !cancelled) {
+                        accept_next();
+                    }
+                });
+                return;
+            }
             if (fd && same_user(fd.get())) {
                 const int raw = fd.release();
                 serve(std::make_shared<Visitor>(

@@ -81,6 +81,7 @@ class LocalFabric {
     Chid chid_;
     OnPeerLost on_peer_lost_;
     asio::posix::stream_descriptor listener_;
+    asio::steady_timer retry_;
     std::map<Gid, std::shared_ptr<Link>> links_;
     std::map<DmbToken, Owned> dmbs_;
     std::shared_ptr<bool> alive_;  // false once destroyed: handlers may still be queued

@@ -233,6 +233,26 @@ TEST_CASE("smcd_flow__a_peer_that_never_confirms_the_close_times_out") {
     CHECK(h.victim.ends.wait() == Reason::kCloseTimeout);
 }
 
+TEST_CASE("smcd_flow__a_peer_that_still_reads_is_given_time_to_close") {
+    Hostile h(std::chrono::milliseconds(20));
+    REQUIRE(::send(h.victim.app.get(), "unread", 6, 0) == 6);
+    ::shutdown(h.victim.app.get(), SHUT_WR);
+    h.publish({{0, 0}, 0, cdc::kSendingDone});
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while ((cdc::unpack_producer(h.mine.load_producer()).state & cdc::kConnectionClosed) == 0) {
+        REQUIRE(std::chrono::steady_clock::now() < end);
+        std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // five times what it may take
+    {
+        const std::lock_guard lock(h.victim.ends.mutex);
+        CHECK(h.victim.ends.ends.empty());
+    }
+    h.its.store_consumer(cdc::pack(cdc::Cursor{0, 6}));
+    h.its.ring_doorbell();
+    CHECK(h.victim.ends.wait() == Reason::kCloseTimeout);
+}
+
 TEST_CASE("smcd_flow__a_full_ring_says_writer_blocked_and_goes_on_when_read") {
     Hostile h;
     const std::uint32_t size = kDmb - cdc::kSmcdBytes;
@@ -259,5 +279,10 @@ TEST_CASE("dmb__unsealed_or_short_memory_is_refused") {
     const auto dmb = ism::Dmb::create(kDmb);
     REQUIRE(dmb);
     CHECK_FALSE(ism::Dmb::attach(UniqueFd(::dup(dmb->memory_fd())), UniqueFd(), kDmb * 2));
-    CHECK(ism::Dmb::attach(UniqueFd(::dup(dmb->memory_fd())), UniqueFd(), kDmb));
+    const auto doorbell = [&](int fd) {
+        return static_cast<bool>(ism::Dmb::attach(UniqueFd(::dup(dmb->memory_fd())), UniqueFd(::dup(fd)), kDmb));
+    };
+    CHECK(doorbell(dmb->doorbell_fd()));
+    CHECK_FALSE(doorbell(plain.get()));  // ringing anything but an eventfd might block
+    CHECK_FALSE(doorbell(-1));
 }

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// An ordinary TCP program to measure with. It knows nothing of SMC.
+//
+//   peer serve PORT COUNT                      echoes or swallows on COUNT ports from PORT on
+//   peer roundtrip IP PORT BYTES SECONDS       prints microseconds a round trip
+//   peer stream IP PORT BYTES SECONDS          prints GB/s, until the server has it all
+//   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+[[noreturn]] void fail(const char* what) {
+    std::perror(what);
+    std::exit(1);
+}
+
+bool read_all(int fd, char* to, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes;) {
+        const ssize_t n = ::recv(fd, to + at, bytes - at, 0);
+        if (n <= 0) {
+            return false;
+        }
+        at += static_cast<std::size_t>(n);
+    }
+    return true;
+}
+
+void write_all(int fd, const char* from, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes;) {
+        const ssize_t n = ::send(fd, from + at, bytes - at, MSG_NOSIGNAL);
+        if (n <= 0) {
+            fail("send");
+        }
+        at += static_cast<std::size_t>(n);
+    }
+}
+
+sockaddr_in address_of(const char* ip, int port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    ::inet_pton(AF_INET, ip, &address.sin_addr);
+    return address;
+}
+
+int connect_to(const char* ip, int port) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    const auto address = address_of(ip, port);
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+        fail("connect");
+    }
+    const int one = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+// The first 8 bytes say what follows: a size to echo (kOnce: one time, then the server closes, so that the
+// client's ports do not wait), or 0 for a stream that is answered at its end.
+constexpr std::uint64_t kOnce = 1ULL << 63;
+
+void serve_one(int fd) {
+    const int one = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    std::uint64_t size = 0;
+    if (read_all(fd, reinterpret_cast<char*>(&size), sizeof size)) {
+        const bool once = (size & kOnce) != 0;
+        size &= ~kOnce;
+        std::vector<char> buffer(size != 0 ? size : 1 << 18);
+        if (once) {
+            if (read_all(fd, buffer.data(), size)) {
+                write_all(fd, buffer.data(), size);
+            }
+        } else if (size != 0) {
+            while (read_all(fd, buffer.data(), size)) {
+                write_all(fd, buffer.data(), size);
+            }
+        } else {
+            while (::recv(fd, buffer.data(), buffer.size(), 0) > 0) {
+            }
+            ::send(fd, "!", 1, MSG_NOSIGNAL);
+        }
+    }
+    ::close(fd);
+}
+
+void serve(int port) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    const int one = 1;
+    ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    const auto address = address_of("0.0.0.0", port);
+    if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(listener, 1024) != 0) {
+        fail("listen");
+    }
+    for (;;) {
+        const int fd = ::accept(listener, nullptr, nullptr);
+        if (fd >= 0) {
+            std::thread(serve_one, fd).detach();
+        }
+    }
+}
+
+void roundtrip(const char* ip, int port, std::uint64_t bytes, double seconds) {
+    const int fd = connect_to(ip, port);
+    std::vector<char> buffer(bytes, 'x');
+    write_all(fd, reinterpret_cast<char*>(&bytes), sizeof bytes);
+    long count = 0;
+    const auto start = Clock::now();
+    while (since(start) < seconds) {
+        write_all(fd, buffer.data(), bytes);
+        if (!read_all(fd, buffer.data(), bytes)) {
+            fail("recv");
+        }
+        count++;
+    }
+    std::printf("%.3f\n", since(start) / static_cast<double>(count) * 1e6);
+}
+
+void stream(const char* ip, int port, std::uint64_t bytes, double seconds) {
+    const int fd = connect_to(ip, port);
+    const std::uint64_t zero = 0;
+    const std::vector<char> buffer(bytes, 'x');
+    write_all(fd, reinterpret_cast<const char*>(&zero), sizeof zero);
+    double total = 0;
+    const auto start = Clock::now();
+    while (since(start) < seconds) {
+        write_all(fd, buffer.data(), bytes);
+        total += static_cast<double>(bytes);
+    }
+    ::shutdown(fd, SHUT_WR);
+    char done = 0;
+    if (!read_all(fd, &done, 1)) {
+        fail("recv");
+    }
+    std::printf("%.4f\n", total / since(start) / 1e9);
+}
+
+void connect_many(const char* ip, int port, int ports, double seconds) {
+    const std::uint64_t size = 8 | kOnce;
+    char buffer[16] = {};
+    std::memcpy(buffer, &size, sizeof size);
+    int count = 0;
+    const auto start = Clock::now();
+    for (; since(start) < seconds && (ports == 1 || count < ports); count++) {
+        const int fd = connect_to(ip, port + count % ports);
+        write_all(fd, buffer, sizeof buffer);
+        char more = 0;
+        if (!read_all(fd, buffer + 8, 8) || ::recv(fd, &more, 1, 0) != 0) {
+            fail("recv");
+        }
+        ::close(fd);
+    }
+    std::printf("%.1f\n", count / since(start));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string what = argc > 1 ? argv[1] : "";
+    if (what == "serve" && argc == 4) {
+        for (int i = 1; i < std::atoi(argv[3]); i++) {
+            std::thread(serve, std::atoi(argv[2]) + i).detach();
+        }
+        serve(std::atoi(argv[2]));
+    }
+    if (argc != 6) {
+        std::fprintf(stderr, "peer: see the head of peer.cc\n");
+        return 2;
+    }
+    const int port = std::atoi(argv[3]);
+    const double seconds = std::atof(argv[5]);
+    if (what == "roundtrip") {
+        roundtrip(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
+    } else if (what == "stream") {
+        stream(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
+    } else if (what == "connect") {
+        connect_many(argv[2], port, std::atoi(argv[4]), seconds);
+    }
+    return 0;
+}
