@@ -16,12 +16,13 @@ namespace smc {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(250);
+constexpr unsigned kBeatsPerSweep = 20;
 
 // A connection holds at most six descriptors (a spliced one: two sockets, two pipes). Where the system allows
 // too few, the limit of connections is lowered, so that it is met as a limit and not as a failure half-way.
 unsigned affordable_connections(unsigned wanted) {
     constexpr rlim_t kEach = 6;
-    constexpr rlim_t kOthers = 1024;
+    constexpr rlim_t kOthers = 4096;  // about 30 for every namespace
     const rlim_t needed = wanted * kEach + kOthers;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -68,6 +69,7 @@ Agent::Agent(Config config)
       policy_(config_),
       signals_(io_, SIGTERM, SIGINT),
       heartbeat_(io_),
+      cgroup_look_(io_),
       node_(local_node(config_)) {}
 
 Result<void> Agent::start() {
@@ -162,17 +164,41 @@ void Agent::handle(const smc_event& event) {
             gateway_->connect_aborted(event.cookie);
             break;
         case SMC_EVENT_NETNS_WANTED:
-            namespaces_->want(static_cast<int>(event.pid));
+            if (event.pid != 0) {
+                namespaces_->want(static_cast<int>(event.pid));
+            } else {
+                namespaces_->rescan_soon();
+            }
             break;
         case SMC_EVENT_CGROUP_WANTED:
-            cgroups_->rescan();
-            namespaces_->rescan_soon();
+            if (!cgroups_->groups().contains(event.cgroup)) {
+                look_at_cgroups_soon();
+            }
             break;
     }
 }
 
+// One walk for a burst of connections from a cgroup that is not known yet.
+void Agent::look_at_cgroups_soon() {
+    if (cgroup_look_pending_) {
+        return;
+    }
+    cgroup_look_pending_ = true;
+    cgroup_look_.expires_after(std::chrono::milliseconds(20));
+    cgroup_look_.async_wait([this](std::error_code error) {
+        cgroup_look_pending_ = false;
+        if (!error) {
+            cgroups_->rescan();
+            namespaces_->rescan_soon();
+        }
+    });
+}
+
 void Agent::beat() {
     programs_->beat(gateway_->has_room());
+    if (beats_++ % kBeatsPerSweep == 0) {
+        programs_->sweep_flows();
+    }
     heartbeat_.expires_after(kBeat);
     heartbeat_.async_wait([this](std::error_code error) {
         if (!error) {

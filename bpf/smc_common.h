@@ -38,10 +38,17 @@ static __always_inline bool smc_is_v4(const __u8 *ip)
 	return word[0] == 0 && word[1] == 0 && word[2] == bpf_htonl(0xffff);
 }
 
-/* fe80::/10 needs a scope id, which no table here carries: never eligible. */
-static __always_inline bool smc_is_link_local(const __u8 *ip)
+/*
+ * Never eligible: fe80::/10 needs a scope id, which no table here carries; the unspecified address means
+ * another one, which only the kernel's routing knows.
+ */
+static __always_inline bool smc_is_special(const __u8 *ip)
 {
-	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
+	const __u32 *word = (const __u32 *)ip;
+
+	return (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80) ||
+	       (word[0] == 0 && word[1] == 0 && word[3] == 0 &&
+		(word[2] == 0 || word[2] == bpf_htonl(0xffff)));
 }
 
 static __always_inline const struct smc_config *smc_get_config(void)
@@ -51,13 +58,21 @@ static __always_inline const struct smc_config *smc_get_config(void)
 	return bpf_map_lookup_elem(&smc_config, &zero);
 }
 
-static __always_inline bool smc_agent_alive(const struct smc_config *config)
+enum smc_agent_state { SMC_AGENT_STALE, SMC_AGENT_FULL, SMC_AGENT_SERVES };
+
+static __always_inline enum smc_agent_state smc_agent(const struct smc_config *config)
 {
 	__u32 zero = 0;
 	const struct smc_heartbeat *beat = bpf_map_lookup_elem(&smc_heartbeat, &zero);
+	__u64 last;
 
-	return beat && beat->ktime_ns &&
-	       bpf_ktime_get_ns() - beat->ktime_ns < config->heartbeat_max_age_ns;
+	if (!beat)
+		return SMC_AGENT_STALE;
+	/* once, and before the clock: a beat in between must not make it look old */
+	last = *(const volatile __u64 *)&beat->ktime_ns;
+	if (bpf_ktime_get_ns() - last >= config->heartbeat_max_age_ns)
+		return SMC_AGENT_STALE;
+	return beat->steer ? SMC_AGENT_SERVES : SMC_AGENT_FULL;
 }
 
 /* First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. */
@@ -67,7 +82,9 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 {
 	const __u32 *ip = (const __u32 *)remote->ip;
 
-	if (smc_is_link_local(remote->ip))
+	bool v4 = smc_is_v4(remote->ip);
+
+	if (smc_is_special(remote->ip))
 		return false;
 	for (__u32 i = 0; i < SMC_MAX_RULES; i++) {
 		__u32 key = i;
@@ -81,7 +98,7 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 			break;
 		if (!(rule->directions & direction) || !(rules >> (rule->group & 63) & 1))
 			continue;
-		if (port < rule->port_first || port > rule->port_last)
+		if (port < rule->port_first || port > rule->port_last || v4 != !!rule->v4)
 			continue;
 		prefix = (const __u32 *)rule->prefix;
 		mask = (const __u32 *)rule->mask;

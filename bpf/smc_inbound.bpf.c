@@ -98,7 +98,7 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 	struct tcp_sock *tcp;
 	__u64 cgroup_id;
 
-	if (!config || !smc_agent_alive(config))
+	if (!config || smc_agent(config) != SMC_AGENT_SERVES)
 		return SMC_IN_AGENT_STALE;
 	if (syn->mptcp)
 		return SMC_IN_MPTCP;
@@ -116,6 +116,9 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 		return SMC_IN_NO_LISTENER;
 	sk = bpf_sk_fullsock(skc);
 	if (!sk || sk->state != BPF_TCP_LISTEN)
+		goto out;
+	decision = SMC_IN_BOUND_DEVICE;
+	if (sk->bound_dev_if)
 		goto out;
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)

@@ -98,12 +98,18 @@ static __always_inline void smc_name_accepted(struct bpf_sock_ops *ctx)
 	struct smc_sock *state;
 	struct bpf_sock *sk = ctx->sk;
 
+	if (!sk)
+		return;
+	/* a socket that failed to connect and listens now hands its storage down */
+	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+	if (state && state->role == SMC_ROLE_APP_CLIENT)
+		bpf_sk_storage_delete(&smc_socks, sk);
 	leg.netns = bpf_get_netns_cookie(ctx);
 	smc_remote_of(ctx, leg.client.ip);
 	leg.client.port = bpf_ntohl(ctx->remote_port);
 	leg.server_port = ctx->local_port;
 	client = bpf_map_lookup_elem(&smc_peernames, &leg);
-	if (!client || !sk)
+	if (!client)
 		return;
 	state = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (state) {
@@ -116,14 +122,16 @@ static __always_inline void smc_name_accepted(struct bpf_sock_ops *ctx)
 static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_netns_cookie(ctx);
+	struct bpf_sock *sk = ctx->sk;
 	struct smc_event *event;
 
-	if (bpf_map_lookup_elem(&smc_netns, &cookie))
-		return;
+	if (bpf_map_lookup_elem(&smc_netns, &cookie) ||
+	    (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
+		return;	/* known, or a listener of the agent itself */
 	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
 	if (event) {
+		/* no pid: sockops programs may ask for it only from kernel 6.10 on */
 		event->netns = cookie;
-		event->pid = bpf_get_current_pid_tgid() >> 32;
 		bpf_ringbuf_submit(event, 0);
 	}
 }
@@ -167,10 +175,9 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 	} else if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) {
 		state->local = flow->local;
 		flow->state = SMC_FLOW_ESTABLISHED;
-		bpf_sock_ops_cb_flags_set(ctx,
-			ctx->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_STATE_CB_FLAG);
-	} else if (ctx->args[1] == BPF_TCP_CLOSE && flow->state != SMC_FLOW_ESTABLISHED) {
-		event = smc_event_new(SMC_EVENT_CONNECT_ABORTED);
+	} else if (ctx->args[1] == BPF_TCP_CLOSE) {
+		event = flow->state != SMC_FLOW_ESTABLISHED ?
+			smc_event_new(SMC_EVENT_CONNECT_ABORTED) : 0;
 		if (event) {
 			event->cookie = cookie;
 			bpf_ringbuf_submit(event, 0);

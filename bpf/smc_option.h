@@ -22,6 +22,9 @@ static __always_inline void smc_reserve_option(struct bpf_sock_ops *ctx)
 {
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
 		return;
+	/* two went unanswered: perhaps something on the way drops what it does not know */
+	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->total_retrans >= 2)
+		return;
 	bpf_reserve_hdr_opt(ctx, SMC_TCPOPT_LEN, 0);
 	/* separately: with TCP Fast Open the canary does not fit, the option itself does */
 	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
@@ -43,7 +46,7 @@ static __always_inline void smc_write_option(struct bpf_sock_ops *ctx)
 		.nonce = bpf_get_prandom_u32(),
 	};
 
-	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
+	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN) || (!synack && ctx->total_retrans >= 2))
 		return;
 	if (bpf_store_hdr_opt(ctx, &option, SMC_TCPOPT_LEN, 0))
 		smc_count(synack ? SMC_OPTION_SYNACK_FAILED : SMC_OPTION_SYN_FAILED);
@@ -79,8 +82,11 @@ static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc
 	}
 }
 
-/* Before the leg's SYN leaves, so that the accepting socket always finds the entry. */
-static __always_inline void smc_announce_leg(struct bpf_sock_ops *ctx, const struct smc_sock *state)
+/*
+ * Announced before the leg's SYN leaves, so that the accepting socket always finds the entry; taken back
+ * when the leg closes, so that nobody else who gets its port is given the client's name.
+ */
+static __always_inline void smc_name_leg(struct bpf_sock_ops *ctx, const struct smc_sock *state)
 {
 	struct smc_leg leg = {};
 	struct smc_addr client = state->remote;
@@ -89,7 +95,13 @@ static __always_inline void smc_announce_leg(struct bpf_sock_ops *ctx, const str
 	smc_local_of(ctx, leg.client.ip);
 	leg.client.port = ctx->local_port;
 	leg.server_port = bpf_ntohl(ctx->remote_port);
-	bpf_map_update_elem(&smc_peernames, &leg, &client, BPF_ANY);
+	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
+		bpf_map_update_elem(&smc_peernames, &leg, &client, BPF_ANY);
+		bpf_sock_ops_cb_flags_set(ctx,
+			ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE) {
+		bpf_map_delete_elem(&smc_peernames, &leg);
+	}
 }
 
 SEC("sockops")
@@ -108,6 +120,7 @@ int smc_wire_ops(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
+	    ctx->op != BPF_SOCK_OPS_STATE_CB &&
 	    ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
@@ -118,11 +131,10 @@ int smc_wire_ops(struct bpf_sock_ops *ctx)
 	if (!state)
 		return 1;
 	if (state->role == SMC_ROLE_AGENT_LEG) {
-		if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
-			smc_announce_leg(ctx, state);
+		smc_name_leg(ctx, state);
 		return 1;
 	}
-	if (state->role != SMC_ROLE_AGENT_WIRE)
+	if (state->role != SMC_ROLE_AGENT_WIRE || ctx->op == BPF_SOCK_OPS_STATE_CB)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		smc_set_flags(ctx, true);

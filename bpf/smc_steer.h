@@ -35,6 +35,7 @@ static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx,
 	const struct smc_incapable *incapable;
 	const struct smc_cgroup *cgroup;
 	const struct smc_netns *netns;
+	enum smc_agent_state agent;
 	struct smc_dest dest = {};
 	struct smc_event *event;
 	struct tcp_sock *tcp;
@@ -56,8 +57,9 @@ static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx,
 		return SMC_OUT_NOT_ENROLLED;
 	if (!smc_allowed(config, cgroup->rules, remote, remote->port, SMC_OUTBOUND))
 		return SMC_OUT_DENIED;
-	if (!smc_agent_alive(config))
-		return SMC_OUT_AGENT_STALE;
+	agent = smc_agent(config);
+	if (agent != SMC_AGENT_SERVES)
+		return agent == SMC_AGENT_FULL ? SMC_OUT_AGENT_FULL : SMC_OUT_AGENT_STALE;
 
 	cookie = bpf_get_netns_cookie(ctx);
 	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
@@ -102,7 +104,7 @@ static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct s
 	enum smc_decision decision;
 	struct smc_sock *state;
 	struct smc_flow flow = {};
-	__u64 cookie;
+	__u64 cookie, owner;
 	__u16 port = 0;
 
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !ctx->sk)
@@ -123,6 +125,10 @@ static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct s
 	}
 	flow.state = SMC_FLOW_STEERED;
 	flow.pid = bpf_get_current_pid_tgid() >> 32;
+	owner = bpf_get_current_uid_gid();
+	flow.uid = owner;
+	flow.gid = owner >> 32;
+	flow.since_ns = bpf_ktime_get_ns();
 	flow.netns = bpf_get_netns_cookie(ctx);
 	flow.cgroup = bpf_get_current_cgroup_id();
 	flow.remote = *remote;
@@ -179,16 +185,11 @@ int smc_connect6(struct bpf_sock_addr *ctx)
 	return 1;
 }
 
-static __always_inline bool smc_agent_serves(void)
-{
-	const struct smc_config *config = smc_get_config();
-
-	return config && smc_agent_alive(config);
-}
-
 /*
  * Holds the SYN of a steered socket. Dropping it here does not disturb the application's connect():
- * TCP goes on retransmitting until the agent answers, or until TCP itself gives up.
+ * TCP goes on retransmitting until the agent answers, or until TCP itself gives up. It is never let go
+ * without an answer: it would reach the agent's own listener, and connect() would succeed for nothing.
+ * (When the agent dies the kernel detaches this program, and the listener is gone.)
  */
 SEC("cgroup_skb/egress")
 int smc_hold_syn(struct __sk_buff *skb)
@@ -209,13 +210,9 @@ int smc_hold_syn(struct __sk_buff *skb)
 		return 1;
 	cookie = bpf_get_socket_cookie(skb);
 	flow = bpf_map_lookup_elem(&smc_flows, &cookie);
-	if (!flow || flow->state >= SMC_FLOW_RELEASED)
+	if (flow && flow->state >= SMC_FLOW_RELEASED)
 		return 1;
-	if (!smc_agent_serves()) {
-		smc_count(SMC_SYN_LET_GO);
-		return 1;
-	}
-	if (flow->state == SMC_FLOW_HELD) {
+	if (!flow || flow->state == SMC_FLOW_HELD) {
 		smc_count(SMC_SYN_HELD_AGAIN);
 		return 0;
 	}
@@ -229,6 +226,8 @@ int smc_hold_syn(struct __sk_buff *skb)
 	event->netns = flow->netns;
 	event->cgroup = flow->cgroup;
 	event->remote = flow->remote;
+	event->uid = flow->uid;
+	event->gid = flow->gid;
 	event->mark = sk->mark;
 	len = skb->len;
 	if (len > SMC_SYN_BYTES)
@@ -237,7 +236,7 @@ int smc_hold_syn(struct __sk_buff *skb)
 	asm volatile("" : "+r"(len));
 	if (len == 0 || len > SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, event->syn, len)) {
 		bpf_ringbuf_discard(event, 0);
-		return 1;
+		return 0;
 	}
 	event->syn_len = len;
 	flow->state = SMC_FLOW_HELD;

@@ -82,7 +82,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     }
     bpf_map__set_max_entries(programs->skeleton_->maps.smc_incapable, config.cache_entries);
     if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
-        return Error{-rc, "loading the BPF programs (is this kernel 5.14 or newer, with BTF?)"};
+        return Error{-rc, "loading the BPF programs (is this kernel 5.15 or newer, with BTF?)"};
     }
     programs->cgroups = Map<std::uint64_t, smc_cgroup>(programs->map_fd("smc_cgroups"));
     programs->netns = Map<std::uint64_t, smc_netns>(programs->map_fd("smc_netns"));
@@ -128,15 +128,29 @@ Result<void> Programs::fill_tables(const Policy& policy) const {
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, config);
 }
 
+namespace {
+
+// Removes what an agent pinned, and nothing else that may be in the directory.
+void remove_pins(const std::string& path) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+        if (entry.path().filename().string().starts_with("smc_")) {
+            ::unlink(entry.path().c_str());
+        }
+    }
+    ::rmdir(path.c_str());
+}
+
+}  // namespace
+
 // Pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
 Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
         return made;
     }
     const std::string fresh = path + "-new";
-    std::error_code failure;
-    std::filesystem::remove_all(fresh, failure);
-    std::filesystem::remove_all(path, failure);  // of an agent that was killed; the lock says it is gone
+    remove_pins(fresh);
+    remove_pins(path);  // of an agent that was killed; the lock says it is gone
     if (::mkdir(fresh.c_str(), 0700) != 0) {
         return last_error("creating " + fresh);
     }
@@ -158,8 +172,7 @@ Result<void> Programs::pin(const std::string& path) {
 
 void Programs::unpin() {
     if (!pinned_.empty()) {
-        std::error_code ignored;
-        std::filesystem::remove_all(pinned_, ignored);
+        remove_pins(pinned_);
     }
 }
 
@@ -203,9 +216,9 @@ void Programs::poll() {
     ring_buffer__consume(ring_);
 }
 
-void Programs::beat(bool serving) const {
+void Programs::beat(bool steer) const {
     if (skeleton_ != nullptr && skeleton_->maps.smc_heartbeat != nullptr) {
-        const smc_heartbeat value{serving ? ktime_ns() : 0};
+        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U};
         [[maybe_unused]] const auto put =
             Map<std::uint32_t, smc_heartbeat>(map_fd("smc_heartbeat")).put(0, value);
     }
@@ -227,12 +240,19 @@ void Programs::release_flow(std::uint64_t cookie, const Endpoint& local) const {
     if (auto flow = flows.get(cookie)) {
         flow->state = SMC_FLOW_RELEASED;
         flow->local = local.to_abi();
-        [[maybe_unused]] const auto put = flows.put(cookie, *flow);
+        // not if the socket closed meanwhile
+        bpf_map_update_elem(flows.fd(), &cookie, &*flow, BPF_EXIST);
     }
 }
 
-void Programs::forget_flow(std::uint64_t cookie) const {
-    flows.erase(cookie);
+void Programs::sweep_flows() const {
+    constexpr std::uint64_t kPatience = 5'000'000'000;
+    for (const auto cookie : flows.keys()) {
+        const auto flow = flows.get(cookie);
+        if (flow && flow->state == SMC_FLOW_STEERED && ktime_ns() - flow->since_ns > kPatience) {
+            flows.erase(cookie);
+        }
+    }
 }
 
 void Programs::remember_incapable(std::uint64_t cookie,

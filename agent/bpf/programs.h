@@ -40,8 +40,8 @@ class Programs {
     Result<void> subscribe(OnEvent on_event);
     void poll();
 
-    // The heartbeat that lets the steering programs steer; false stops them at once.
-    void beat(bool serving) const;
+    // The heartbeat; steer false stops new connections from being steered at once.
+    void beat(bool steer) const;
 
     // Marks a socket of the agent's before connect() or listen().
     Result<void> mark_socket(int fd, smc_role role, const Endpoint& remote = {}) const;
@@ -49,7 +49,8 @@ class Programs {
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
     // The application's socket `cookie` shall be shown `local` as its own address.
     void release_flow(std::uint64_t cookie, const Endpoint& local) const;
-    void forget_flow(std::uint64_t cookie) const;
+    // Flows end with their sockets; what never got as far as a SYN is swept here, now and then.
+    void sweep_flows() const;
     void remember_incapable(std::uint64_t netns, const Endpoint& remote, Reason reason,
                             std::chrono::seconds how_long) const;
     [[nodiscard]] std::optional<smc_incapable> incapable(std::uint64_t netns, const Endpoint& remote) const;

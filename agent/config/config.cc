@@ -36,6 +36,13 @@ void take_duration(const json& section, const char* key, Duration& to) {
     }
 }
 
+std::string without_slashes(std::string path) {
+    while (path.size() > 1 && path.back() == '/') {
+        path.pop_back();
+    }
+    return path;
+}
+
 json section(const json& document, const char* key) {
     return document.value(key, json::object());
 }
@@ -94,7 +101,11 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
                                  "found " + ueids[i].dump() + ", allowed: no two dots in a row"};
         }
     }
-    if (ueids.empty() && section(document, "smc").value("seid", "").empty()) {
+    const std::string seid = section(document, "smc").value("seid", "");
+    if (!seid.empty() && !Eid::parse(seid)) {
+        return ConfigProblem{"/smc/seid", "found \"" + seid + "\", allowed: no two dots in a row"};
+    }
+    if (ueids.empty() && seid.empty()) {
         return ConfigProblem{"/smc/ueids", "found no EID, allowed: at least one UEID or a seid"};
     }
     return std::nullopt;
@@ -104,7 +115,9 @@ Config build(const json& d) {
     Config c;
     take(section(d, "node"), "host_name", c.host_name);
     take(section(d, "cgroup"), "root", c.cgroup_root);
+    c.cgroup_root = without_slashes(c.cgroup_root);
     take(section(d, "bpf"), "pin_path", c.pin_path);
+    c.pin_path = without_slashes(c.pin_path);
     take(section(d, "bpf"), "tc", c.tc);
     take(section(d, "control"), "socket", c.control_socket);
     const json policy = section(d, "policy");

@@ -45,16 +45,27 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
     connection->client = syn.source();
     connection->netns = space->inode();
     connection->pid = event.pid;
-    connection->flow_cookie = event.cookie;
-    co_await client_connect(event, syn, std::move(space), connection, waiting);
 
-    const auto forget = [&](auto& map, const auto& key) {
-        if (const auto it = map.find(key); it != map.end() && it->second == waiting) {
-            map.erase(it);
+    // Also if the coroutine ends by an exception.
+    struct Forget {
+        Gateway& gateway;
+        std::uint64_t cookie;
+        LegKey leg_key;
+        const std::shared_ptr<Waiting>& waiting;
+        ~Forget() {
+            // an entry may already be a later connection's
+            if (const auto it = gateway.by_cookie_.find(cookie);
+                it != gateway.by_cookie_.end() && it->second == waiting) {
+                gateway.by_cookie_.erase(it);
+            }
+            if (const auto it = gateway.by_leg_.find(leg_key);
+                it != gateway.by_leg_.end() && it->second == waiting) {
+                gateway.by_leg_.erase(it);
+            }
         }
     };
-    forget(by_cookie_, event.cookie);
-    forget(by_leg_, leg_key);
+    const Forget forget{*this, event.cookie, leg_key, waiting};
+    co_await client_connect(event, syn, std::move(space), connection, waiting);
 }
 
 asio::awaitable<void> Gateway::client_connect(const smc_event& event, const HeldSyn& syn, Space space,
@@ -114,12 +125,16 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
     connection->client = local_endpoint(wire->fd());
     p_.programs.release_flow(event.cookie, connection->client);
     if (const auto released = syn.release(*space); !released) {
+        answer_failure(syn, *space, ECONNREFUSED, connection);
         give_up(Reason::kInternal, released.error().text());
         co_return;
     }
     co_await waiting->leg_arrived.wait(std::chrono::steady_clock::now() + kLegTimeout);
     if (!waiting->leg) {
-        give_up(Reason::kApplicationGone, {});
+        if (!waiting->aborted) {
+            remember(Reason::kInternal);  // something drops loopback traffic; do not try again soon
+        }
+        give_up(waiting->aborted ? Reason::kApplicationGone : Reason::kInternal, "no local leg");
         co_return;
     }
     if (outcome.kind == clc::Outcome::Kind::kSmcD) {
@@ -135,7 +150,7 @@ asio::awaitable<int> Gateway::connect_wire(const smc_event& event, const HeldSyn
                                            const std::shared_ptr<Waiting>& waiting) {
     const Endpoint remote = Endpoint::from_abi(event.remote);
     const int family = remote.family();
-    auto fd = space->tcp_socket(family, role, remote);
+    auto fd = space->tcp_socket(family, role, remote, {event.uid, event.gid});
     if (!fd) {
         log()->warn("wire socket: {}", fd.error().text());
         co_return fd.error().code;
@@ -231,9 +246,7 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
 
 void Gateway::answer_failure(const HeldSyn& syn, Namespace& space, int error, const Handle& connection) {
     if (error == ETIMEDOUT) {
-        // The application's own TCP gives up at its own time; until then its SYNs go on being held.
-        connection->flow_cookie = 0;
-        return;
+        return;  // the application's own TCP gives up at its own time; until then its SYNs are held
     }
     const auto answered = error == ECONNREFUSED || error == ECONNRESET ? syn.refuse(space)
                                                                       : syn.unreachable(space, error);

@@ -34,7 +34,7 @@ void Gateway::syn_held(const smc_event& event) {
     HeldSyn syn(event);
     auto space = p_.namespaces.by_cookie(event.netns);
     if (!syn.valid() || !space) {
-        p_.programs.forget_flow(event.cookie);  // its next SYN passes and finds nobody
+        p_.programs.release_flow(event.cookie, {});  // its next SYN passes; nobody listens there any more
         return;
     }
     asio::co_spawn(p_.io, client_session(event, std::move(syn), std::move(space)), log_failure);
@@ -51,15 +51,12 @@ void Gateway::connect_aborted(std::uint64_t cookie) {
 }
 
 void Gateway::serve(const std::shared_ptr<Namespace>& space) {
-    for (const auto which :
-         {Namespace::kLeg4, Namespace::kLeg6, Namespace::kWire4, Namespace::kWire6}) {
-        if (space->listener(which) >= 0) {
-            asio::co_spawn(p_.io, accept_loop(space, which), log_failure);
-        }
+    for (const auto which : space->take_fresh()) {
+        asio::co_spawn(p_.io, accept_loop(space, which), log_failure);
     }
 }
 
-// The one that fills the agent also stops the programs from steering more; the heartbeat resumes by itself.
+// The one that fills the agent also stops the programs from steering more; the next beat with room resumes.
 Gateway::Handle Gateway::admit(Role role) {
     auto connection = p_.connections.add(role);
     if (!has_room()) {
@@ -179,7 +176,6 @@ void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) 
     c->detail = detail;
     p_.connections.count(Path::kRefused, reason);
     note(*c, "refused");
-    p_.programs.forget_flow(c->flow_cookie);
     p_.connections.end(c->id, reason);
 }
 
@@ -203,7 +199,6 @@ void Gateway::flow_ended(const FlowEnd& end) {
         p_.fabric.deregister(c->own_token);
         p_.groups.connection_ended(c->group_id);
     }
-    p_.programs.forget_flow(c->flow_cookie);
     p_.connections.end(end.id, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());

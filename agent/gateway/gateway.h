@@ -40,7 +40,7 @@ class Gateway {
     // From the BPF programs.
     void syn_held(const smc_event& event);
     void connect_aborted(std::uint64_t cookie);
-    // A namespace is served from now on: accept on its listeners until it closes.
+    // Accepts on the namespace's fresh listeners until it closes.
     void serve(const std::shared_ptr<Namespace>& space);
     // From the engine, on the control thread.
     void flow_ended(const FlowEnd& end);

@@ -55,7 +55,7 @@ asio::awaitable<void> Gateway::server_session(UniqueFd fd, Space space) {
 asio::awaitable<int> Gateway::connect_application(const Space& space, const Connection& connection,
                                                   TimePoint deadline, UniqueFd& leg) {
     const Endpoint& server = connection.server;
-    auto fd = space->tcp_socket(server.family(), SMC_ROLE_AGENT_LEG, connection.client);
+    auto fd = space->tcp_socket(server.family(), SMC_ROLE_AGENT_LEG, connection.client, {});
     if (!fd) {
         co_return fd.error().code;
     }

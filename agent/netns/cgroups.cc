@@ -110,13 +110,19 @@ void Cgroups::rescan() {
             ::inotify_add_watch(inotify_.native_handle(), (path + "/cgroup.events").c_str(), IN_MODIFY);
         }
     };
-    visit(root_);
-    std::error_code error;
-    for (auto it = fs::recursive_directory_iterator(root_, error);
-         !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    // By hand: a cgroup that vanishes during the walk must cost only itself.
+    std::vector<std::string> left{root_};
+    while (!left.empty()) {
+        const std::string path = std::move(left.back());
+        left.pop_back();
+        visit(path);
         std::error_code gone;
-        if (it->is_directory(gone)) {
-            visit(it->path().string());
+        for (auto it = fs::directory_iterator(path, gone); !gone && it != fs::directory_iterator();
+             it.increment(gone)) {
+            std::error_code ignored;
+            if (it->is_directory(ignored)) {
+                left.push_back(it->path().string());
+            }
         }
     }
     for (const auto& [id, group] : groups_) {

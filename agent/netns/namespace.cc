@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -63,7 +64,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
         ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
     sockaddr_nl address{};
     address.nl_family = AF_NETLINK;
-    address.nl_groups = RTMGRP_LINK;
+    address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
     socklen_t length = sizeof self->cookie_;
     if (!self->link_events_ ||
         ::bind(self->link_events_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
@@ -71,13 +72,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
             0) {
         return last_error("watching a network namespace");
     }
-    self->measure_mtu();
-    for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
-        if (auto listening = self->listen(which); !listening) {
-            log()->debug("netns {} listener {}: {}", inode, static_cast<int>(which),
-                         listening.error().text());
-        }
-    }
+    self->open_listeners();
     auto inbound = bpf::Inbound::load(programs, slot, self->netns_.get(), tc);
     if (!inbound) {
         return inbound.error();
@@ -87,6 +82,21 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
         return published.error();
     }
     return self;
+}
+
+void Namespace::open_listeners() {
+    measure_mtu();
+    for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
+        if (listeners_[which]) {
+            continue;
+        }
+        if (auto listening = listen(which); !listening) {
+            log()->debug("netns {} listener {}: {}", inode_, static_cast<int>(which),
+                         listening.error().text());
+        } else {
+            fresh_.push_back(which);
+        }
+    }
 }
 
 Namespace::~Namespace() {
@@ -170,9 +180,15 @@ Result<void> Namespace::publish() {
     return programs_.netns.put(cookie_, {slot_, ports_[kLeg4], ports_[kLeg6], inode_});
 }
 
-Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote) const {
+Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote,
+                                       Owner owner) const {
     const InNamespace inside(netns_.get());
+    // A socket belongs to the file system user of the thread that makes it.
+    ::setfsgid(owner.gid);
+    ::setfsuid(owner.uid);
     UniqueFd fd(inside.entered() ? ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1);
+    ::setfsuid(::geteuid());
+    ::setfsgid(::getegid());
     if (!fd) {
         return last_error("creating a socket in a network namespace");
     }
@@ -207,8 +223,15 @@ void Namespace::sync_devices() {
     while (::recv(link_events_.get(), drop.data(), drop.size(), MSG_DONTWAIT) > 0) {
     }
     const InNamespace inside(netns_.get());
-    if (inside.entered() && inbound_) {
-        inbound_->sync_devices();
+    if (!inside.entered() || !inbound_) {
+        return;
+    }
+    inbound_->sync_devices();
+    open_listeners();
+    if (!fresh_.empty()) {
+        if (auto published = publish(); !published) {
+            log()->warn("netns {}: {}", inode_, published.error().text());
+        }
     }
 }
 

@@ -50,7 +50,12 @@ class Namespace {
     // given the segment size of the namespace's devices instead.
     void limit_segments(int fd, int family) const;
     // A non-blocking TCP socket of the namespace that steering ignores.
-    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote) const;
+    // It belongs to `owner`, so that firewall rules by user see the application's.
+    struct Owner {
+        std::uint32_t uid = 0, gid = 0;
+    };
+    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote,
+                                              Owner owner) const;
     // A raw socket of the namespace, made on first use.
     [[nodiscard]] Result<int> raw_socket(int family, int protocol);
 
@@ -59,13 +64,18 @@ class Namespace {
     [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
 
-    // Readable when devices changed; then call sync_devices().
+    // Listeners that opened since the last call.
+    [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
+
+    // Readable when devices or addresses changed; then call sync_devices(). It also opens listeners that
+    // could not be opened before (lo was down).
     [[nodiscard]] int link_events_fd() const { return link_events_.get(); }
     void sync_devices();
 
  private:
     Namespace(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
         : programs_(programs), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
+    void open_listeners();
     Result<void> listen(Listener which);
     Result<void> publish();
     void measure_mtu();
@@ -78,6 +88,7 @@ class Namespace {
     int mtu_ = 1500;  // the smallest of the devices
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
+    std::vector<Listener> fresh_;
     UniqueFd link_events_;
     std::map<std::pair<int, int>, UniqueFd> raw_;
     std::unique_ptr<bpf::Inbound> inbound_;

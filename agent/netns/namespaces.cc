@@ -129,7 +129,12 @@ void Namespaces::open(std::uint64_t inode, int pid) {
     }
     failed_.erase(inode);
     std::shared_ptr<Namespace> space = std::move(*opened);
-    auto events = std::make_shared<asio::posix::stream_descriptor>(io_, ::dup(space->link_events_fd()));
+    UniqueFd copy(::dup(space->link_events_fd()));
+    if (!copy) {
+        log()->warn("netns {} is not served: out of file descriptors", inode);
+        return;
+    }
+    auto events = std::make_shared<asio::posix::stream_descriptor>(io_, copy.release());
     served_[inode] = {space, events, 0};
     watch_links(events, space);
     log()->info("netns {} opened, slot {}, devices {}", inode, space->slot(), space->devices().size());
@@ -146,6 +151,7 @@ void Namespaces::watch_links(const std::shared_ptr<asio::posix::stream_descripto
                                return;
                            }
                            alive->sync_devices();
+                           on_opened_(alive);
                            watch_links(strong, space);
                        });
 }

@@ -17,6 +17,7 @@ namespace smc {
 
 class Namespaces {
  public:
+    // A namespace has fresh listeners: it is new, or its loopback device came up.
     using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
 
     Namespaces(asio::io_context& io,

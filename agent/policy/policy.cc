@@ -20,10 +20,14 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     out.allow = rule.allow ? 1 : 0;
     out.directions = static_cast<__u8>(rule.directions);
     out.group = static_cast<__u8>(group);
+    out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;
 }
 
 bool covers(const smc_rule& rule, const Endpoint& remote) {
+    if (remote.is_v4() != (rule.v4 != 0)) {
+        return false;
+    }
     for (std::size_t i = 0; i < 16; i++) {
         if (((remote.ip[i] ^ rule.prefix[i]) & rule.mask[i]) != 0) {
             return false;

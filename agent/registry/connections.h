@@ -29,7 +29,6 @@ struct Connection {
     Endpoint client, server;  // as the applications see them
     std::uint64_t netns = 0;  // inode
     std::uint32_t pid = 0;    // of the client application; 0 on the server's side
-    std::uint64_t flow_cookie = 0;
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
     std::shared_ptr<FlowStats> stats = std::make_shared<FlowStats>();
 

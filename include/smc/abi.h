@@ -75,6 +75,7 @@ enum smc_decision {
 	SMC_OUT_NOT_ENROLLED,	/* cgroup matches no rule, or is not known yet */
 	SMC_OUT_DENIED,		/* a rule (or the default) says deny */
 	SMC_OUT_AGENT_STALE,	/* heartbeat too old */
+	SMC_OUT_AGENT_FULL,	/* the agent takes no more connections */
 	SMC_OUT_AGENT_GONE,	/* no listener of the agent in this namespace */
 	SMC_OUT_NETNS_UNKNOWN,	/* namespace not prepared yet; the agent was told */
 	SMC_OUT_BOUND_PORT,	/* the application chose the local port */
@@ -87,11 +88,11 @@ enum smc_decision {
 	SMC_SYN_HELD,
 	SMC_SYN_HELD_AGAIN,	/* retransmission of a held SYN */
 	SMC_SYN_EVENT_LOST,	/* ring buffer full: the next retransmission tries again */
-	SMC_SYN_LET_GO,		/* agent gone or stale while a SYN was held */
 	SMC_IN_STEERED,
 	SMC_IN_NO_LISTENER,
 	SMC_IN_DENIED,
-	SMC_IN_AGENT_STALE,
+	SMC_IN_AGENT_STALE,	/* or full */
+	SMC_IN_BOUND_DEVICE,	/* the listener is not reachable over loopback */
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
 	SMC_IN_MPTCP,
@@ -120,7 +121,8 @@ struct smc_config {
 };
 
 struct smc_heartbeat {
-	__u64 ktime_ns;	/* CLOCK_MONOTONIC; 0 while the agent is not serving */
+	__u64 ktime_ns;	/* CLOCK_MONOTONIC; too old: the agent hangs */
+	__u64 steer;	/* 0: the agent lives but takes no more (full, or stopping) */
 };
 
 /* One CIDR and port range of one configured rule. First match in order decides. */
@@ -132,7 +134,7 @@ struct smc_rule {
 	__u8 allow;
 	__u8 directions;	/* enum smc_direction */
 	__u8 group;		/* index of the configured rule: bit in smc_cgroup.rules */
-	__u8 pad;
+	__u8 v4;		/* the prefix is IPv4's; ::/0 does not mean IPv4 */
 };
 
 struct smc_cgroup {
@@ -161,16 +163,19 @@ struct smc_incapable {
 };
 
 enum smc_flow_state {
-	SMC_FLOW_STEERED,	/* connect() rewritten, SYN not seen yet */
+	SMC_FLOW_STEERED,	/* connect() rewritten, SYN not seen yet; swept if it stays so */
 	SMC_FLOW_HELD,		/* SYN with the agent */
 	SMC_FLOW_RELEASED,	/* SYN re-injected */
 	SMC_FLOW_ESTABLISHED,
 };
 
-/* One application socket that was steered; key is its socket cookie. */
+/* One application socket that was steered; key is its socket cookie. Gone when the socket closes. */
 struct smc_flow {
 	enum smc_flow_state state;
 	__u32 pid;
+	__u32 uid;
+	__u32 gid;
+	__u64 since_ns;
 	__u64 netns;
 	__u64 cgroup;
 	struct smc_addr remote;
@@ -208,6 +213,8 @@ struct smc_event {
 	__u64 netns;
 	__u64 cgroup;
 	struct smc_addr remote;	/* where the application wants to go */
+	__u32 uid;		/* the application's, for the wire socket */
+	__u32 gid;
 	__u32 mark;
 	__u8 syn_len;
 	__u8 pad[3];
@@ -219,7 +226,7 @@ static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_rule) == 40);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
-static_assert(sizeof(smc_flow) == 64);
+static_assert(sizeof(smc_flow) == 80);
 static_assert(sizeof(smc_leg) == 32);
 static_assert(sizeof(smc_tuple) == 40);
 #endif

@@ -163,7 +163,9 @@ print('held', flush=True); time.sleep(60)"""], stdout=-1, text=True)
         self.addCleanup(hold.stdout.close)
         self.assertEqual(hold.stdout.readline(), "held\n")
         wait_for("the agent to be full", lambda: not self.a.status()["agent"]["serving"])
-        wait_for("the heartbeat to stop", lambda: self.connect()["ok"] and self.a.decisions()["SMC_OUT_AGENT_STALE"] > 0)
+        for _ in range(3):
+            self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.decisions()["SMC_OUT_AGENT_FULL"], 3)
         self.assertEqual(self.a.totals(), {("smcd", "none"): 2})
         self.assertIn("FULL", self.a.ctl("status").stdout)
 
