@@ -35,7 +35,8 @@ unsigned affordable_connections(unsigned wanted) {
     if (limit.rlim_max >= needed) {
         return wanted;
     }
-    const auto afforded = static_cast<unsigned>(std::max(limit.rlim_max, kOthers + kEach) - kOthers) / kEach;
+    const rlim_t others = std::min(kOthers, limit.rlim_max / 2);
+    const rlim_t afforded = (limit.rlim_max - others) / kEach;
     log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, afforded,
                 limit.rlim_max);
     return static_cast<unsigned>(afforded);

@@ -9,7 +9,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import socket
 import sys
@@ -152,11 +151,26 @@ def compare(mode, family, plain, other, show):
         print(f"{'differs' if differs else 'same':8} {mode} IPv{family} {case}{'  (known: ' + known + ')' if known else ''}")
         if differs != bool(known):
             wrong.append(f"{mode} IPv{family} {case}")
+        if bool(known) != differs and not differs:
+            print(f"           both {lines}")
         if differs and (show or not known):
             for a, b in zip(lines + ["(nothing)"] * len(other[case]), other[case] + ["(nothing)"] * len(lines)):
                 if a != b and a != "(nothing)" or b != "(nothing)" and a != b:
                     print(f"           tcp  {a}\n           {mode:4} {b}")
     return wrong
+
+
+def check_path(client, wanted, options, families):
+    """The comparison means something only if the connections really went that way."""
+    totals, decisions = client.totals(), client.decisions()
+    print("paths of the client's agent:", totals)
+    print("its decisions:", {name: count for name, count in decisions.items() if count})
+    taken = totals.get(wanted, 0)
+    # Cases without a connection, or with one that is plain by design (bind_port), are fewer than a fifth.
+    expected = 0 if options.only else len(families) * len(socket_cases.CASES) * 4 // 5
+    others = {path: n for path, n in totals.items() if path != wanted and path[0] in ("smcd", "fallback")}
+    assert taken >= expected and not others, f"{taken} of at least {expected} connections took {wanted}: {totals}"
+    assert decisions["SMC_OUT_AGENT_FULL"] == decisions["SMC_OUT_AGENT_STALE"] == 0, decisions
 
 
 def main():
@@ -168,7 +182,6 @@ def main():
     options = parser.parse_args()
     modes, families = options.modes.split(","), options.families.split(",")
     multiprocessing.set_start_method("fork")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
     with Lab("fidelity") as lab:
         client, server = lab.node("a"), lab.node("b")
         lab.link(client, server)
@@ -190,7 +203,7 @@ def main():
         if "fallback" in modes:
             client.start_agent(**short)
             fallback = run()
-            assert client.totals().get(("fallback", "peer_no_smc"), 0) > 0, "nothing went over the fallback path"
+            check_path(client, ("fallback", "peer_no_smc"), options, families)
             for family in families:
                 wrong += compare("fallback", family, plain[family], fallback[family], options.show)
             client.stop_agent()
@@ -198,12 +211,9 @@ def main():
             client.start_agent(**short)
             server.start_agent(**short)
             smcd = run()
-            totals = client.totals()
-            assert totals.get(("smcd", "none"), 0) > 0, "nothing went over SMC-D"
-            assert not any(path == "fallback" for path, _ in totals), f"fell back: {totals}"
+            check_path(client, ("smcd", "none"), options, families)
             for family in families:
                 wrong += compare("smcd", family, plain[family], smcd[family], options.show)
-            print("paths of the client's agent:", totals)
         listen.channel.close()
     print(f"{len(plain[families[0]])} cases, {len(families)} families, {len(modes)} paths: "
           f"{len(wrong)} unexpected outcomes")
