@@ -79,7 +79,11 @@ asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namesp
             co_return;
         }
         for (;;) {
-            UniqueFd fd(::accept4(listener->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
+            sockaddr_storage address{};
+            socklen_t length = sizeof address;
+            UniqueFd fd(::accept4(listener->fd(), reinterpret_cast<sockaddr*>(&address), &length,
+                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
             if (!fd) {
                 if (errno == EINVAL) {
                     co_return;  // shut down: the namespace closed
@@ -91,21 +95,21 @@ asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namesp
                 }
                 break;
             }
-            accepted(std::move(fd), space, which);
+            accepted(std::move(fd), Endpoint::from_sockaddr(address), space, which);
         }
     }
 }
 
-void Gateway::accepted(UniqueFd fd, const Space& space, Namespace::Listener which) {
+void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
     if (which == Namespace::kWire4 || which == Namespace::kWire6) {
         if (local_endpoint(fd.get()).port == space->port(which) || !has_room()) {
             reset_socket(std::move(fd));  // somebody found the listener itself
             return;
         }
-        asio::co_spawn(p_.io, server_session(std::move(fd), space), log_failure);
+        asio::co_spawn(p_.io, server_session(std::move(fd), from, space), log_failure);
         return;
     }
-    const auto it = by_leg_.find({space->slot(), peer_endpoint(fd.get())});
+    const auto it = by_leg_.find({space->slot(), from});
     if (it == by_leg_.end()) {
         reset_socket(std::move(fd));
         return;

@@ -83,7 +83,7 @@ class Gateway {
     void answer_failure(const HeldSyn& syn, Namespace& space, int error, const Handle& connection);
 
     // server_session.cc
-    asio::awaitable<void> server_session(UniqueFd wire, Space space);
+    asio::awaitable<void> server_session(UniqueFd wire, Endpoint client, Space space);
     asio::awaitable<Negotiated> negotiate_server(AsyncFd& wire, const Space& space,
                                                  const Connection& connection, UniqueFd& leg);
     asio::awaitable<int> connect_application(const Space& space, const Connection& connection,
@@ -92,7 +92,7 @@ class Gateway {
     // both, gateway.cc
     Handle admit(Role role);
     asio::awaitable<void> accept_loop(std::weak_ptr<Namespace> space, Namespace::Listener which);
-    void accepted(UniqueFd fd, const Space& space, Namespace::Listener which);
+    void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     asio::awaitable<Result<ism::Dmb>> attach(const clc::Peer& peer);
     void start_smcd(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
     void start_fallback(const Handle& connection, UniqueFd leg, UniqueFd wire, Reason reason,

@@ -14,9 +14,9 @@
 
 namespace smc {
 
-asio::awaitable<void> Gateway::server_session(UniqueFd fd, Space space) {
+asio::awaitable<void> Gateway::server_session(UniqueFd fd, Endpoint client, Space space) {
     const Handle connection = admit(Role::kServer);
-    connection->client = peer_endpoint(fd.get());
+    connection->client = client;
     connection->server = local_endpoint(fd.get());
     connection->netns = space->inode();
 

@@ -43,8 +43,7 @@ struct Endpoint {
     auto operator<=>(const Endpoint&) const = default;
 };
 
-// getsockname() and getpeername(); all zero if the socket has no such address any more.
+// getsockname(); all zero if the socket has no address any more.
 Endpoint local_endpoint(int fd);
-Endpoint peer_endpoint(int fd);
 
 }  // namespace smc

@@ -134,11 +134,4 @@ Endpoint local_endpoint(int fd) {
     return Endpoint::from_sockaddr(address);
 }
 
-Endpoint peer_endpoint(int fd) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    ::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length);
-    return Endpoint::from_sockaddr(address);
-}
-
 }  // namespace smc

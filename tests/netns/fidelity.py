@@ -169,6 +169,7 @@ def check_path(client, wanted, options, families):
     # Cases without a connection, or with one that is plain by design (bind_port), are fewer than a fifth.
     expected = 0 if options.only else len(families) * len(socket_cases.CASES) * 4 // 5
     others = {path: n for path, n in totals.items() if path != wanted and path[0] in ("smcd", "fallback")}
+    assert ("refused", "internal") not in totals, totals
     assert taken >= expected and not others, f"{taken} of at least {expected} connections took {wanted}: {totals}"
     assert decisions["SMC_OUT_AGENT_FULL"] == decisions["SMC_OUT_AGENT_STALE"] == 0, decisions
 
