@@ -184,6 +184,7 @@ class Lab:
         self.run = f"/run/{self.tag}"
         self.nodes, self.processes = {}, []
         self.links = 0
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a terminated test cleans up too
         self._clean()
         os.makedirs(self.run)
         os.makedirs(self.cgroup)
