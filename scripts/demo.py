@@ -183,6 +183,9 @@ def main():
     try:
         with Lab("demo") as lab:
             rows = run(lab, scratch)
+    except KeyboardInterrupt:
+        print("\nInterrupted; nothing is left behind.", file=sys.stderr)
+        return 130
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     good = all(row.pop("ok") for row in rows)

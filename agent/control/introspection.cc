@@ -95,8 +95,8 @@ json Introspection::status() const {
         spaces.push_back({{"inode", space->inode()},
                           {"slot", space->slot()},
                           {"devices", space->devices()},
-                          {"ipv4", space->port(Namespace::kLeg4) != 0},
-                          {"ipv6", space->port(Namespace::kLeg6) != 0}});
+                          {"ipv4", space->serves(Namespace::kLeg4)},
+                          {"ipv6", space->serves(Namespace::kLeg6)}});
     }
     json counters = json::object();
     for (int i = 0; i < SMC_DECISIONS; i++) {

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
 }
 
 void Namespace::open_listeners() {
-    measure_mtu();
+    look_at_devices();
     for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
         if (listeners_[which]) {
             continue;
@@ -117,7 +117,11 @@ void Namespace::close() {
     inbound_.reset();
 }
 
-void Namespace::measure_mtu() {
+void Namespace::look_at_devices() {
+    ifreq loopback{};
+    std::strncpy(loopback.ifr_name, "lo", IFNAMSIZ - 1);
+    loopback_up_ = ::ioctl(link_events_.get(), SIOCGIFFLAGS, &loopback) == 0 &&
+                   (loopback.ifr_flags & IFF_UP) != 0;
     int smallest = 0;
     struct if_nameindex* list = ::if_nameindex();
     for (const auto* entry = list; entry != nullptr && entry->if_index != 0; entry++) {
@@ -177,7 +181,8 @@ Result<void> Namespace::listen(Listener which) {
 }
 
 Result<void> Namespace::publish() {
-    return programs_.netns.put(cookie_, {slot_, ports_[kLeg4], ports_[kLeg6], inode_});
+    const auto leg = [&](Listener which) { return serves(which) ? ports_[which] : std::uint16_t{0}; };
+    return programs_.netns.put(cookie_, {slot_, leg(kLeg4), leg(kLeg6), inode_});
 }
 
 Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote,
@@ -228,10 +233,8 @@ void Namespace::sync_devices() {
     }
     inbound_->sync_devices();
     open_listeners();
-    if (!fresh_.empty()) {
-        if (auto published = publish(); !published) {
-            log()->warn("netns {}: {}", inode_, published.error().text());
-        }
+    if (auto published = publish(); !published) {
+        log()->warn("netns {}: {}", inode_, published.error().text());
     }
 }
 

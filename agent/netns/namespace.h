@@ -63,6 +63,8 @@ class Namespace {
     // -1 where the family (or lo) is not up.
     [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
+    // Applications here can reach the local leg: it needs the listener, and lo up.
+    [[nodiscard]] bool serves(Listener leg) const { return loopback_up_ && ports_[leg] != 0; }
 
     // Listeners that opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
@@ -78,7 +80,7 @@ class Namespace {
     void open_listeners();
     Result<void> listen(Listener which);
     Result<void> publish();
-    void measure_mtu();
+    void look_at_devices();
 
     bpf::Programs& programs_;
     UniqueFd netns_;
@@ -86,6 +88,7 @@ class Namespace {
     std::uint32_t slot_;
     std::uint64_t cookie_ = 0;
     int mtu_ = 1500;  // the smallest of the devices
+    bool loopback_up_ = false;
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;

@@ -102,6 +102,14 @@ except OSError as e: print('got', type(e).__name__)
         results = self.raw_results(peer)
         self.assertEqual(bytes.fromhex(results[1]["received"]), b"GET /")
 
+    def test_a_path_that_drops_syns_with_unknown_options(self):
+        self.a.start_agent()
+        process = self.raw(self.b, RAW_IP, "server", 6000, '{"options": "", "deaf_to": "%s", "listen_s": 9}' % SMC_OPTION)
+        self.assertEqual(process.stdout.readline(), "listening\n")
+        self.assertEqual(self.talk().stdout, "got TimeoutError\n")
+        self.assertPath(self.a, "fallback", "peer_no_smc")
+        self.assertEqual([bytes.fromhex(r["received"]) for r in self.raw_results(process)], [b"GET /"])
+
     def test_what_follows_a_decline_is_the_applications(self):
         decline = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
         self.a.start_agent()

@@ -142,6 +142,36 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
         self.lab._kill_cgroup(pod.apps)
         wait_for("the namespace to be let go", lambda: len(self.a.status()["namespaces"]) == 1)
 
+    def test_a_loopback_device_that_comes_up_late(self):
+        sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
+        self.start_agents()
+        self.serve()
+        self.assertFalse(self.a.status()["namespaces"][0]["ipv4"])
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.totals(), {})
+        sh("ip", "-n", self.a.netns, "link", "set", "lo", "up")
+        wait_for("the listeners", lambda: self.a.status()["namespaces"][0]["ipv4"])
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+        sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
+        wait_for("it to be noticed", lambda: not self.a.status()["namespaces"][0]["ipv4"])
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.totals(), {("smcd", "none"): 1})
+
+    def test_the_wire_socket_belongs_to_the_applications_user(self):
+        self.start_agents()
+        self.serve()
+        client = self.a.popen(["/usr/bin/python3", "-c", f"""
+import os, socket, time
+os.setgid(1235); os.setuid(1234)
+c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True); time.sleep(60)"""],
+                              stdout=-1, text=True)
+        self.addCleanup(client.stdout.close)
+        self.assertEqual(client.stdout.readline(), "up\n")
+        self.assertPath(self.a, "smcd")
+        wire = self.a.run(["ss", "-Htne", "dst", f"{self.b.ip4}:5000"]).stdout
+        self.assertIn("uid:1234", wire)
+
     def test_a_device_that_appears_later(self):
         self.start_agents()
         self.lab.link(self.a, self.b)

@@ -7,7 +7,8 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
     python3 rawtcp.py DEVICE OWN_IP server PORT SCRIPT               answers every connection by the script
 
 SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
-between bytes, "count": connections, "close": "fin" | "rst" | null, "listen_s": seconds}. Prints one JSON line
+between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
+"close": "fin" | "rst" | null, "listen_s": seconds}. Prints one JSON line
 per connection: {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
 import json
@@ -141,6 +142,8 @@ def run(wire, connections, script, server_port=None):
         if segment:
             peer, sport, dport, seq, ack, flags, options, data = segment
             key = (peer, sport, dport)
+            if flags & SYN and script.get("deaf_to") and bytes.fromhex(script["deaf_to"]) in options:
+                continue
             if flags & SYN and not flags & ACK and dport == server_port:
                 connection = Connection(wire, peer, dport, sport, script)
                 connection.ack = (seq + 1) & 0xFFFFFFFF

@@ -89,6 +89,14 @@ TEST_CASE("policy__first_match_decides") {
     CHECK_FALSE(decide(policy, "/web/1", "11.0.0.1:80").allow);
 }
 
+TEST_CASE("policy__a_cidr_is_of_its_own_family_only") {
+    const Policy policy(config(R"({"policy": {"rules": [
+        {"name": "no-v6", "action": "deny", "remotes": ["::/0"]},
+        {"name": "v4", "action": "allow", "remotes": ["0.0.0.0/0"]}]}})"));
+    CHECK(decide(policy, "/a", "10.0.0.1:80").rule == "v4");
+    CHECK(decide(policy, "/a", "[fd00::1]:80").rule == "no-v6");
+}
+
 TEST_CASE("policy__the_default_configuration_takes_private_networks") {
     const Policy policy{Config{}};
     for (const char* remote : {"10.0.0.1:1", "172.31.0.1:80", "192.168.1.1:65535", "[fd00::1]:443"}) {
