@@ -178,8 +178,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     options = parser.parse_args()
-    scratch = tempfile.mkdtemp(prefix="smc-demo-", dir="/dev/shm" if shutil.disk_usage("/dev/shm").free > 2 * FILE_BYTES else None)
-    os.chmod(scratch, 0o755)
+    # One name, so that a run clears what a killed one left.
+    memory = shutil.disk_usage("/dev/shm").free > 2 * FILE_BYTES
+    scratch = os.path.join("/dev/shm" if memory else tempfile.gettempdir(), "smc-demo")
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.mkdir(scratch, 0o755)
     try:
         with Lab("demo") as lab:
             rows = run(lab, scratch)

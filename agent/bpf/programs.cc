@@ -99,7 +99,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
 
 Programs::~Programs() {
     beat(false);
-    for (bpf_link* link : links_) {
+    for (const auto& [name, link] : links_) {
         bpf_link__destroy(link);
     }
     ring_buffer__free(ring_);
@@ -194,9 +194,17 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
         if (link == nullptr) {
             return last_error(std::string("attaching ") + bpf_program__name(program));
         }
-        links_.push_back(link);
+        links_.emplace_back(bpf_program__name(program), link);
     }
     return {};
+}
+
+std::vector<std::string> Programs::attached() const {
+    std::vector<std::string> names;
+    for (const auto& [name, link] : links_) {
+        names.push_back(name);
+    }
+    return names;
 }
 
 Result<void> Programs::subscribe(OnEvent on_event) {

@@ -59,6 +59,9 @@ class Programs {
     // "SMC_OUT_STEERED", from BTF.
     [[nodiscard]] static std::string decision_name(smc_decision decision);
 
+    // Names of the attached programs.
+    [[nodiscard]] std::vector<std::string> attached() const;
+
     // Every map by name, for objects that share them.
     [[nodiscard]] int map_fd(const std::string& name) const;
 
@@ -76,7 +79,7 @@ class Programs {
     smc_gateway* skeleton_ = nullptr;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
-    std::vector<bpf_link*> links_;
+    std::vector<std::pair<std::string, bpf_link*>> links_;
     std::string pinned_;
 };
 

@@ -136,6 +136,7 @@ json Introspection::status() const {
               {"dmb_bytes", p_.config.dmb_kib * 1024}}},
             {"eids", p_.config.ueids},
             {"cgroups", {{"root", p_.cgroups.root()}, {"known", p_.cgroups.groups().size()}, {"enrolled", enrolled}}},
+            {"programs", p_.programs.attached()},
             {"pin_path", p_.config.pin_path},
             {"namespaces", spaces},
             {"groups", groups},

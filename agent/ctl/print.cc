@@ -96,6 +96,8 @@ void print_status(std::ostream& out, const json& s) {
                       {"EIDs", join(s["eids"])},
                       {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
                                       " below " + word(s["cgroups"]["root"])},
+                      {"Programs", join(s["programs"])},
+                      {"", "and smc_lookup, smc_ingress in each namespace below"},
                       {"Maps", word(s["pin_path"])}});
     out << "\nNamespaces\n";
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};

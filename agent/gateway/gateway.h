@@ -44,7 +44,6 @@ class Gateway {
     void serve(const std::shared_ptr<Namespace>& space);
     // From the engine, on the control thread.
     void flow_ended(const FlowEnd& end);
-    void peer_lost(const Gid& peer) { p_.groups.drop_peer(peer); }
 
     // False: full; new connections shall stay plain.
     [[nodiscard]] bool has_room() const { return p_.connections.live() < p_.config.max_connections; }

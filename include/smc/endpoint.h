@@ -25,7 +25,6 @@ struct Endpoint {
     // "10.0.0.1:80", "[fd00::1]:80"
     [[nodiscard]] std::string text() const;
     [[nodiscard]] std::string ip_text() const;
-    [[nodiscard]] bool is_any() const;
 
     // A sockaddr of `family` (AF_INET or AF_INET6; IPv4 becomes mapped in the latter) and its length.
     [[nodiscard]] socklen_t to_sockaddr(sockaddr_storage& out, int family) const;

@@ -21,7 +21,6 @@ struct Gid {
     static Gid random();
     static std::optional<Gid> parse(std::string_view text);
     [[nodiscard]] std::string text() const;  // 8-4-4-4-12
-    [[nodiscard]] bool is_zero() const;
     auto operator<=>(const Gid&) const = default;
 };
 
@@ -41,7 +40,6 @@ struct Eid {
     // Rules for UEIDs: A-Z 0-9 - . only, first character alphanumeric, no two dots in a row.
     static std::optional<Eid> parse(std::string_view text);
     [[nodiscard]] std::string text() const;  // without the padding
-    [[nodiscard]] bool is_zero() const;
     auto operator<=>(const Eid&) const = default;
 };
 

@@ -17,11 +17,6 @@ bool Endpoint::is_v4() const {
     return std::equal(kMappedPrefix.begin(), kMappedPrefix.end(), ip.begin());
 }
 
-bool Endpoint::is_any() const {
-    const auto first = ip.begin() + (is_v4() ? 12 : 0);
-    return std::all_of(first, ip.end(), [](std::uint8_t b) { return b == 0; });
-}
-
 std::string Endpoint::ip_text() const {
     char buffer[INET6_ADDRSTRLEN] = {};
     if (is_v4()) {

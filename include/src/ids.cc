@@ -52,10 +52,6 @@ std::optional<Gid> Gid::parse(std::string_view text) {
     return gid;
 }
 
-bool Gid::is_zero() const {
-    return *this == Gid{};
-}
-
 std::string text(Chid chid) {
     char buffer[8];
     std::snprintf(buffer, sizeof buffer, "0x%04x", static_cast<unsigned>(chid));
@@ -92,10 +88,6 @@ std::string Eid::text() const {
     out.erase(std::find_if(out.begin(), out.end(), [](char c) { return c == ' ' || c == '\0'; }),
               out.end());
     return out;
-}
-
-bool Eid::is_zero() const {
-    return std::all_of(chars.begin(), chars.end(), [](char c) { return c == '\0'; });
 }
 
 }  // namespace smc

@@ -41,16 +41,13 @@ class Hostile(TwoNodes):
     def attack(self, expect, reason, count=1, timeout=60, **script):
         before = self.resources()
         text = laboratory.json.dumps({"count": count, "listen_s": 15, **script})
-        results = self.raw_results(self.raw(self.b_peer(), RAW_IP, "client", self.b.ip4, 5000, text), timeout)
+        results = self.raw_results(self.raw(self.a, RAW_IP, "client", self.b.ip4, 5000, text), timeout)
         self.assertEqual({r["ended"] for r in results}, {expect}, results[:3])
         self.assertEqual(len(results), count)
         wait_for("everything to be given back", lambda: self.resources() == before, 15)
         self.assertPath(self.b, "refused", reason, count)
         self.assertIn(f"reason {reason}", self.b.log_text())
         return results
-
-    def b_peer(self):
-        return self.a
 
     def still_works(self):
         self.a.start_agent()

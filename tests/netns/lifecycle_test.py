@@ -170,6 +170,34 @@ print('held', flush=True); time.sleep(60)"""], stdout=-1, text=True)
         self.assertIn("FULL", self.a.ctl("status").stdout)
 
 
+class BuiltInDefault(unittest.TestCase):
+    def test_it_runs_and_leaves_nothing(self):
+        """In cgroup, mount and network namespaces of its own, whose cgroup root is one of our sub-cgroups."""
+        with laboratory.Lab("default") as lab:
+            node = lab.node("a")
+            script = f"""
+                set -e
+                mount --make-rprivate /
+                umount -l {laboratory.cgroup_mount()}
+                mount -t cgroup2 none {laboratory.cgroup_mount()}
+                mount -t tmpfs none /run
+                mount -t bpf none /sys/fs/bpf
+                {laboratory.AGENT} 2>/run/log & pid=$!
+                for i in $(seq 100); do {laboratory.CTL} status --json >/run/status 2>/dev/null && break; sleep 0.1; done
+                ls /sys/fs/bpf/smc-agent >/run/pins
+                kill $pid; wait $pid
+                cat /run/status
+                echo "left: $(ls -d /sys/fs/bpf/smc-agent /run/smc-agent/control* {laboratory.cgroup_mount()}/smc-agent 2>/dev/null)"
+            """
+            done = node.run(["unshare", "--mount", "--cgroup", "sh", "-c", script], timeout=40)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            text, left = done.stdout.rsplit("left: ", 1)
+            self.assertEqual(left.strip(), "")
+            status = json.loads(text)
+            self.assertTrue(status["agent"]["serving"])
+            self.assertEqual((status["ism"]["chid"], status["pin_path"]), ("0xff00", "/sys/fs/bpf/smc-agent"))
+
+
 class CommandLine(unittest.TestCase):
     def agent(self, *arguments):
         return subprocess.run([laboratory.AGENT, *arguments], capture_output=True, text=True, timeout=20)

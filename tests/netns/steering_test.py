@@ -141,6 +141,26 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
             process.wait()
         self.lab._kill_cgroup(pod.apps)
         wait_for("the namespace to be let go", lambda: len(self.a.status()["namespaces"]) == 1)
+        self.assertNotIn("smc_", sh("nsenter", f"--net=/run/netns/{pod.netns}", "bpftool", "net", "show"))
+        self.assertNotIn("smc-agent", sh("nsenter", f"--net=/run/netns/{pod.netns}", "ss", "-Hltnp"))
+
+    def test_a_static_binary(self):
+        self.start_agents()
+        peer = f"{laboratory.BUILD}/tests/smc-bench-peer"
+        self.assertNotIn("INTERP", sh("readelf", "-lW", peer))  # no dynamic loader, nothing to preload into
+        self.b.popen([peer, "serve", "7000", "1"])
+        wait_for("the server", lambda: ":7000 " in self.b.run(["ss", "-Hltn"]).stdout)
+        done = self.a.run([peer, "roundtrip", self.b.ip4, "7000", "64", "0.1"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.a.totals(), {("smcd", "none"): 1})
+
+    def test_status_names_the_programs(self):
+        self.a.start_agent()
+        programs = self.a.status()["programs"]
+        shown = sh("bpftool", "cgroup", "show", self.a.cgroup)
+        self.assertIn("smc_connect4", programs)
+        self.assertEqual([p for p in programs if p not in shown and p != "smc_wire_ops"], [])
+        self.assertIn("smc_hold_syn", self.a.ctl("status").stdout)
 
     def test_a_loopback_device_that_comes_up_late(self):
         sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
