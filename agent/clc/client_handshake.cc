@@ -23,16 +23,19 @@ Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_
 
 Actions ClientHandshake::start(TimePoint now) {
     Proposal p;
+    p.v2_offer = Offer::kSmcD;
     p.peer_id = node_.peer_id;
-    p.features = kFeatureEmulatedIsm;
+    V2Extension& v2 = p.v2.emplace();
+    v2.features = kFeatureEmulatedIsm;
     for (const Eid& eid : node_.ueids) {
-        p.eids[p.eid_count++] = eid;
+        v2.eids.push_back(eid);
     }
+    SmcdExtension& smcd = v2.smcd.emplace();
     if (node_.seid) {
-        p.seid_present = true;
-        p.seid = *node_.seid;
+        v2.seid_present = true;
+        smcd.seid = *node_.seid;
     }
-    add_extended_gid(p, node_.gid, node_.chid);
+    add_extended_gid(smcd, node_.gid, node_.chid);
     state_ = State::kAwaitAccept;
     deadline_ = now + node_.step_timeout;
     return {Send{encode(p)}};
@@ -56,15 +59,19 @@ Actions ClientHandshake::message(Bytes bytes) {
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
         return fault(*bad);
     }
-    return accept(std::get<Acceptance>(decoded));
+    const auto* smcd = std::get_if<AcceptD>(&std::get<Acceptance>(decoded));
+    if (smcd == nullptr || smcd->version < kVersion2) {
+        return fault({"eye_catcher", 0, kEyeCatcherR, "SMC-Dv2: nothing else was offered"});
+    }
+    return accept(*smcd);
 }
 
-Actions ClientHandshake::accept(const Acceptance& a) {
-    if (a.has_fce && a.release > kRelease1) {
+Actions ClientHandshake::accept(const AcceptD& a) {
+    if (a.fce && a.fce->release > kRelease1) {
         return decline(Reason::kReleaseMismatch, "Accept has a higher release than the Proposal");
     }
     // Emulated-ISM exists from release 1 on, and only where both feature bits are set.
-    if (a.has_fce && (a.release < kRelease1 || (a.features & kFeatureEmulatedIsm) == 0)) {
+    if (a.fce && (a.fce->release < kRelease1 || (a.fce->features & kFeatureEmulatedIsm) == 0)) {
         return decline(Reason::kReleaseMismatch, "server accepted without the Emulated-ISM feature");
     }
     if (a.chid != node_.chid) {
@@ -77,16 +84,15 @@ Actions ClientHandshake::accept(const Acceptance& a) {
     if (a.dmbe_index != 0) {
         return decline(Reason::kInternal, "server wants several elements in one DMB");
     }
-    peer_.gid = a.gid;
+    peer_.gid = join(a.gid, a.gid_part2);
     peer_.chid = a.chid;
     peer_.eid = a.eid;
     peer_.token = a.token;
     peer_.dmb_size = a.dmbe_size;
     peer_.first_contact = a.first_contact;
-    peer_.release = a.has_fce ? a.release : kRelease1;
-    if (a.has_fce) {
-        peer_.host_name.assign(a.host_name.begin(),
-                               std::find(a.host_name.begin(), a.host_name.end(), ' '));
+    peer_.release = a.fce ? a.fce->release : kRelease1;
+    if (a.fce) {
+        peer_.host_name = a.fce->host_name.text();
     }
     state_ = State::kAttaching;
     return {AttachDmb{peer_}};
@@ -99,18 +105,7 @@ Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
     if (!in_sync) {
         return decline(Reason::kOutOfSync, "server thinks it knows us", true);
     }
-    Acceptance c;
-    c.type = Type::kConfirm;
-    c.first_contact = peer_.first_contact;
-    c.gid = node_.gid;
-    c.token = own.token;
-    c.dmbe_size = own.size;
-    c.chid = peer_.chid;
-    c.eid = peer_.eid;
-    c.has_fce = peer_.first_contact;
-    c.features = kFeatureEmulatedIsm;
-    c.host_name = padded_host_name(node_.host_name);
-    Actions actions{Send{encode(c)}};
+    Actions actions{Send{encode(own_half(Type::kConfirm, node_, peer_, own))}};
     actions.push_back(finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_}).front());
     return actions;
 }

@@ -42,7 +42,7 @@ struct LocalNode {
 
 struct LocalDmb {
     DmbToken token{};
-    std::uint8_t size = 0;  // compressed
+    BufferSize size{};
 };
 
 // What was agreed about the peer.
@@ -51,7 +51,7 @@ struct Peer {
     Chid chid{};
     Eid eid{};
     DmbToken token{};
-    std::uint8_t dmb_size = 0;  // compressed
+    BufferSize dmb_size{};
     bool first_contact = false;
     std::string host_name;  // from the FCE, empty on subsequent contact
     std::uint8_t release = 0;
@@ -85,6 +85,9 @@ struct Finish {
 using Action = std::variant<Send, CreateDmb, AttachDmb, Finish>;
 using Actions = std::vector<Action>;
 
+// What Accept and Confirm say about the sender's side of the connection that was agreed on with `peer`.
+AcceptD own_half(Type type, const LocalNode& node, const Peer& peer, const LocalDmb& own);
+
 class ClientHandshake {
  public:
     enum class State { kIdle, kAwaitAccept, kAttaching, kDone };
@@ -106,7 +109,7 @@ class ClientHandshake {
  private:
     Actions finish(Outcome outcome);
     Actions decline(Reason reason, std::string detail, bool out_of_sync = false);
-    Actions accept(const Acceptance& accept);
+    Actions accept(const AcceptD& accept);
 
     const LocalNode& node_;
     State state_ = State::kIdle;
@@ -145,7 +148,7 @@ class ServerHandshake {
     Actions finish(Outcome outcome);
     Actions decline(Reason reason, std::string detail);
     Actions propose(const Proposal& proposal);
-    Actions confirm(const Acceptance& confirm);
+    Actions confirm(const AcceptD& confirm);
     Actions accept_if_prepared(TimePoint now);
 
     const LocalNode& node_;

@@ -7,32 +7,15 @@ namespace smc::clc {
 
 namespace {
 
-// The client's Extended GID on the fabric `chid`. decode_proposal() has checked that entries pair up.
-std::optional<Gid> extended_gid(const Proposal& p, Chid chid) {
-    for (std::size_t i = 0; i + 1 < p.gid_count; i++) {
-        if (!is_emulated(p.gids[i].chid)) {
-            continue;
-        }
-        if (p.gids[i].chid == chid) {
-            Gid gid;
-            wire::store_be(gid.bytes.data(), 8, p.gids[i].gid);
-            wire::store_be(gid.bytes.data() + 8, 8, p.gids[i + 1].gid);
-            return gid;
-        }
-        i++;
-    }
-    return std::nullopt;
-}
-
 // The client's order decides (it proposes), UEIDs before the SEID.
-std::optional<Eid> common_eid(const Proposal& p, const LocalNode& node) {
-    for (std::size_t i = 0; i < p.eid_count; i++) {
-        if (std::find(node.ueids.begin(), node.ueids.end(), p.eids[i]) != node.ueids.end()) {
-            return p.eids[i];
+std::optional<Eid> common_eid(const V2Extension& v2, const LocalNode& node) {
+    for (const Eid& eid : v2.eids) {
+        if (std::find(node.ueids.begin(), node.ueids.end(), eid) != node.ueids.end()) {
+            return eid;
         }
     }
-    if (p.seid_present && node.seid == p.seid) {
-        return p.seid;
+    if (v2.seid_present && v2.smcd && node.seid == v2.smcd->seid) {
+        return node.seid;
     }
     return std::nullopt;
 }
@@ -48,6 +31,7 @@ Actions ServerHandshake::finish(Outcome outcome) {
 Actions ServerHandshake::decline(Reason reason, std::string detail) {
     Decline d;
     d.version = std::min(proposal_.version, kVersion2);
+    d.has_types = d.version == kVersion2;
     d.peer_id = node_.peer_id;
     d.reason = reason;
     d.smcd_v2 = offers_d(proposal_.v2_offer) ? reason : Reason::kNone;
@@ -87,28 +71,33 @@ Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
         return fault(*bad);
     }
-    return confirm(std::get<Acceptance>(decoded));
+    const auto* smcd = std::get_if<AcceptD>(&std::get<Acceptance>(decoded));
+    if (smcd == nullptr || smcd->version < kVersion2) {
+        return fault({"eye_catcher", 0, kEyeCatcherR, "SMC-Dv2, as accepted"});
+    }
+    return confirm(*smcd);
 }
 
 Actions ServerHandshake::propose(const Proposal& p) {
     if (p.version < kVersion2) {
         return decline(Reason::kVersionMismatch, "client offers SMC version 1 only");
     }
-    if (!offers_d(p.v2_offer)) {
+    if (!offers_d(p.v2_offer) || !p.v2) {
         return decline(Reason::kModeMismatch, "client does not offer SMC-Dv2");
     }
-    if (!p.seid_present && p.gid_count == 0) {
+    const V2Extension& v2 = *p.v2;
+    if (!v2.smcd) {
         return decline(Reason::kNoSmcdV2Extension, "Proposal has no SMC-Dv2 extension");
     }
     // A release 0 client cannot know Emulated-ISM; a reserved CHID does not match for it.
-    const bool emulated = p.release >= kRelease1 && (p.features & kFeatureEmulatedIsm) != 0;
-    const auto gid = emulated ? extended_gid(p, node_.chid) : std::nullopt;
+    const bool emulated = v2.release >= kRelease1 && (v2.features & kFeatureEmulatedIsm) != 0;
+    const auto gid = emulated ? extended_gid(*v2.smcd, node_.chid) : std::nullopt;
     if (!gid) {
         return decline(Reason::kNoSmcdV2Device, "no ISM fabric in common");
     }
-    const auto eid = common_eid(p, node_);
+    const auto eid = common_eid(v2, node_);
     if (!eid) {
-        return decline(p.eid_count != 0 ? Reason::kNoUeid : Reason::kNoSeid, "no EID in common");
+        return decline(!v2.eids.empty() ? Reason::kNoUeid : Reason::kNoSeid, "no EID in common");
     }
     peer_.gid = *gid;
     peer_.chid = node_.chid;
@@ -151,37 +140,26 @@ Actions ServerHandshake::accept_if_prepared(TimePoint now) {
     if (state_ != State::kPreparing || !own_ || !application_ready_) {
         return {};
     }
-    Acceptance a;
-    a.type = Type::kAccept;
-    a.first_contact = peer_.first_contact;
-    a.gid = node_.gid;
-    a.token = own_->token;
-    a.dmbe_size = own_->size;
+    AcceptD a = own_half(Type::kAccept, node_, peer_, *own_);
     a.link_id = link_id_;
-    a.chid = peer_.chid;
-    a.eid = peer_.eid;
-    a.has_fce = peer_.first_contact;
-    a.release = peer_.release;
-    a.features = kFeatureEmulatedIsm;
-    a.host_name = padded_host_name(node_.host_name);
     state_ = State::kAwaitConfirm;
     deadline_ = now + node_.step_timeout;
     return {Send{encode(a)}};
 }
 
-Actions ServerHandshake::confirm(const Acceptance& c) {
-    const char* wrong = c.gid != peer_.gid                        ? "GID"
+Actions ServerHandshake::confirm(const AcceptD& c) {
+    const char* wrong = join(c.gid, c.gid_part2) != peer_.gid                        ? "GID"
                         : c.chid != peer_.chid                    ? "CHID"
                         : c.eid != peer_.eid                      ? "EID"
                         : c.first_contact != peer_.first_contact  ? "first contact flag"
                         : c.dmbe_index != 0                       ? "DMBE index"
-                        : c.has_fce && c.release != peer_.release ? "release"
+                        : c.fce && c.fce->release != peer_.release ? "release"
                                                                   : nullptr;
     if (wrong != nullptr) {
         return finish({Outcome::Kind::kTerminate, Reason::kProtocolError,
                        std::string("Confirm does not repeat the Accept: ") + wrong, false, {}});
     }
-    if (c.has_fce && c.features != kFeatureEmulatedIsm) {
+    if (c.fce && c.fce->features != kFeatureEmulatedIsm) {
         // v2.1, "Feature negotiation", item 5: a violation that is told by a late Decline
         proposal_ = {};  // a late Decline has no reasons by type (v2.1, Decline, note 4)
         proposal_.v2_offer = Offer::kNone;
@@ -191,9 +169,8 @@ Actions ServerHandshake::confirm(const Acceptance& c) {
     }
     peer_.token = c.token;
     peer_.dmb_size = c.dmbe_size;
-    if (c.has_fce) {
-        peer_.host_name.assign(c.host_name.begin(),
-                               std::find(c.host_name.begin(), c.host_name.end(), ' '));
+    if (c.fce) {
+        peer_.host_name = c.fce->host_name.text();
     }
     state_ = State::kAttaching;
     return {AttachDmb{peer_}};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// smcctl: looks at a running agent. Exit codes: 0 done, 1 the agent says no, 2 usage, 3 no agent there.
+// smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent says no or the capture is broken,
+// 2 usage, 3 no agent there.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "agent/ctl/client.h"
+#include "agent/ctl/decode.h"
 #include "agent/ctl/print.h"
 #include "smc_version.h"
 
@@ -35,7 +37,7 @@ int run(const std::string& socket, const json& request, const char* part, bool a
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Looks at a running smc-agent", "smcctl"};
+    CLI::App app{"Looks at a running smc-agent, and at SMC in captures", "smcctl"};
     app.require_subcommand(1);
     app.fallthrough();
     std::string socket = "/run/smc-agent/control.sock";
@@ -53,10 +55,19 @@ int main(int argc, char** argv) {
     int pid = 0;
     explain->add_option("ADDR:PORT", address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
     explain->add_option("--pid", pid, "For this process: its cgroup and network namespace");
+    auto* decode = app.add_subcommand("decode", "SMC messages in a capture; needs no agent");
+    smc::ctl::DecodeOptions decoding;
+    decode->add_option("FILE", decoding.file, "pcap or pcapng; - is standard input")->capture_default_str();
+    auto* hex = decode->add_flag("--hex", decoding.hex, "FILE has messages in hexadecimal, one per line");
+    decode->add_flag("--summary", decoding.summary, "The story of each connection instead of its messages")->excludes(hex);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
+    }
+    if (decode->parsed()) {
+        decoding.json = as_json;
+        return smc::ctl::decode(decoding, std::cout, std::cerr);
     }
     if (status->parsed()) {
         return run(socket, {{"command", "status"}}, nullptr, as_json, smc::ctl::print_status);

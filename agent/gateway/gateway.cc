@@ -125,7 +125,7 @@ asio::awaitable<Result<ism::Dmb>> Gateway::attach(const clc::Peer& peer) {
         std::optional<Result<ism::Dmb>> result;
     };
     const auto state = std::make_shared<State>(p_.io);
-    p_.fabric.attach(peer.gid, peer.token, uncompress_size(peer.dmb_size), p_.config.step_timeout,
+    p_.fabric.attach(peer.gid, peer.token, bytes_of(peer.dmb_size), p_.config.step_timeout,
                      [state](Result<ism::Dmb> result) {
                          state->result.emplace(std::move(result));
                          state->done.set();

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "messages.h"
+
 using namespace smc::cdc;
 
 TEST_CASE("producer__stands_in_memory_as_on_the_fabric") {
@@ -34,4 +36,65 @@ TEST_CASE("cursors__what_cannot_be_is_refused") {
     CHECK_FALSE(is_sane({0, 10}, {0, 9}, 100));    // backwards
     CHECK_FALSE(is_sane({0, 10}, {0, 100}, 100));  // outside the area
     CHECK_FALSE(is_sane({0, 10}, {2, 0}, 100));    // two laps
+}
+
+TEST_CASE("message__fields_stand_where_the_rfc_says") {
+    Message m;
+    m.sequence = 0x0102;
+    m.token = smc::AlertToken{0x03040506};
+    m.producer = {0x0708, 0x090a0b0c};
+    m.consumer = {0x0d0e, 0x0f101112};
+    m.flags = kWriterBlocked | kCursorRequested | kFailoverValidation;
+    m.state = kSendingDone | kAbnormalClose;
+    const std::vector<std::uint8_t> expected{0xfe, 44, 1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 11, 12, 0, 0, 13, 14, 15, 16,
+                                             17, 18, 0x98, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    CHECK(smc::test::bytes(encode(m)) == expected);
+    CHECK(std::get<Message>(decode(expected)) == m);
+}
+
+TEST_CASE("message__every_generated_one_goes_there_and_back") {
+    smc::test::Generator generator(44);
+    for (int i = 0; i < 1000; i++) {
+        const Message m = generator.cdc();
+        REQUIRE(std::get<Message>(decode(encode(m).view())) == m);
+    }
+}
+
+TEST_CASE("message__what_it_is_not_resets_the_link") {
+    const auto good = smc::test::bytes(encode(Message{}));
+    const auto verdict = [](const std::vector<std::uint8_t>& bytes) {
+        const auto decoded = decode(bytes);
+        const auto* fault = std::get_if<smc::Fault>(&decoded);
+        return fault == nullptr ? "none" : std::string(fault->field) + ": " + smc::text(fault->verdict);
+    };
+    auto bad = good;
+    bad[0] = 0xff;
+    CHECK(verdict(bad) == "type: reset");
+    bad = good;
+    bad[1] = 45;
+    CHECK(verdict(bad) == "length: reset");
+    for (std::size_t n = 0; n < good.size(); n++) {
+        REQUIRE(verdict({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}) == "length: reset");
+    }
+    // reserved bytes and bits are not looked at
+    bad = good;
+    bad[8] = bad[16] = bad[26] = bad[43] = 0xff;
+    bad[24] = 0x07;
+    bad[25] = 0x1f;
+    CHECK(std::get<Message>(decode(bad)) == Message{});
+}
+
+TEST_CASE("smcd__the_area_at_the_start_of_a_dmb") {
+    SmcdMessage m;
+    m.producer = {{1, 2}, kUrgentPending, kConnectionClosed};
+    m.consumer = {3, 4};
+    const auto area = encode(m);
+    CHECK(area.size == kSmcdBytes);
+    CHECK(std::get<SmcdMessage>(decode_smcd(area.view())) == m);
+    std::uint64_t word;
+    std::memcpy(&word, &area.bytes[kProducerOffset], sizeof word);
+    CHECK(word == pack(m.producer));
+    std::memcpy(&word, &area.bytes[kConsumerOffset], sizeof word);
+    CHECK(unpack_cursor(word) == m.consumer);
+    CHECK(std::holds_alternative<smc::Fault>(decode_smcd(area.view().first(31))));
 }

@@ -41,6 +41,10 @@ Reason declined(const Actions& actions) {
     return std::get<Decline>(decoded).reason;
 }
 
+AcceptD smcd(const Message& message, Type type) {
+    return std::get<AcceptD>(std::get<Acceptance>(decode_acceptance(message.view(), type)));
+}
+
 Message proposal_of(const LocalNode& from) {
     ClientHandshake client(from);
     return find<Send>(client.start(kStart))->message;
@@ -54,7 +58,7 @@ struct Accepted {
     explicit Accepted(const LocalNode& client, bool first_contact = true) {
         REQUIRE(find<CreateDmb>(server.message(proposal_of(client).view(), kStart)) != nullptr);
         CHECK(server.application_ready(kStart).empty());
-        const auto actions = server.dmb_ready({DmbToken{5}, 4}, first_contact, 1, kStart);
+        const auto actions = server.dmb_ready({DmbToken{5}, BufferSize{4}}, first_contact, 1, kStart);
         accept = find<Send>(actions)->message;
     }
 };
@@ -68,7 +72,7 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
     const auto* create = find<CreateDmb>(server.message(find<Send>(actions)->message.view(), kStart));
     REQUIRE(create != nullptr);
 
-    CHECK(server.dmb_ready({DmbToken{5}, 4}, true, 9, kStart).empty());  // the application comes first
+    CHECK(server.dmb_ready({DmbToken{5}, BufferSize{4}}, true, 9, kStart).empty());  // the application comes first
     actions = server.application_ready(kStart);
     const auto attach = client.message(find<Send>(actions)->message.view());
     REQUIRE(find<AttachDmb>(attach) != nullptr);
@@ -76,12 +80,12 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
     CHECK(find<AttachDmb>(attach)->peer.gid == kServer.gid);
     CHECK(find<AttachDmb>(attach)->peer.host_name == "host");
 
-    actions = client.attached({DmbToken{6}, 3}, true);
+    actions = client.attached({DmbToken{6}, BufferSize{3}}, true);
     CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kSmcD);
     const auto confirm = server.message(find<Send>(actions)->message.view(), kStart);
     REQUIRE(find<AttachDmb>(confirm) != nullptr);
     CHECK(find<AttachDmb>(confirm)->peer.token == DmbToken{6});
-    CHECK(find<AttachDmb>(confirm)->peer.dmb_size == 3);
+    CHECK(find<AttachDmb>(confirm)->peer.dmb_size == BufferSize{3});
     const auto done = server.attached();
     CHECK(find<Finish>(done)->outcome.kind == Outcome::Kind::kSmcD);
     CHECK(find<Finish>(done)->outcome.peer.eid == *Eid::parse("COMMON"));
@@ -106,17 +110,17 @@ TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
         return declined(server.message(encode(p).view(), kStart));
     };
     CHECK(edited([](Proposal& p) { p.v2_offer = Offer::kSmcR; }) == Reason::kModeMismatch);
-    CHECK(edited([](Proposal& p) { p.release = 0; }) == Reason::kNoSmcdV2Device);
-    CHECK(edited([](Proposal& p) { p.features = 0; }) == Reason::kNoSmcdV2Device);
-    CHECK(edited([](Proposal& p) { p.gid_count = 0; }) == Reason::kNoSmcdV2Extension);
+    CHECK(edited([](Proposal& p) { p.v2->release = 0; }) == Reason::kNoSmcdV2Device);
+    CHECK(edited([](Proposal& p) { p.v2->features = 0; }) == Reason::kNoSmcdV2Device);
+    CHECK(edited([](Proposal& p) { p.v2->smcd.reset(); }) == Reason::kNoSmcdV2Extension);
 }
 
 TEST_CASE("server__tells_a_reason_for_every_type_offered") {
     auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
     p.v2_offer = Offer::kBoth;
     p.v1_offer = Offer::kSmcR;
-    p.eid_count = 0;
-    p.eids[p.eid_count++] = *Eid::parse("STRANGER");
+    p.subnet.emplace();
+    p.v2->eids = {*Eid::parse("STRANGER")};
     ServerHandshake server(kServer, kStart);
     const auto actions = server.message(encode(p).view(), kStart);
     const auto d = std::get<Decline>(decode_decline(find<Send>(actions)->message.view()));
@@ -141,48 +145,48 @@ TEST_CASE("server__answers_a_version_1_client_with_a_version_1_decline") {
 
 TEST_CASE("server__a_higher_release_is_answered_with_ours") {
     auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
-    p.release = 3;
+    p.v2->release = 3;
     ServerHandshake server(kServer, kStart);
     CHECK(find<CreateDmb>(server.message(encode(p).view(), kStart)) != nullptr);
-    CHECK(server.dmb_ready({DmbToken{5}, 4}, true, 1, kStart).empty());
+    CHECK(server.dmb_ready({DmbToken{5}, BufferSize{4}}, true, 1, kStart).empty());
     const auto actions = server.application_ready(kStart);
-    const auto a = std::get<Acceptance>(decode_acceptance(find<Send>(actions)->message.view(), Type::kAccept));
-    CHECK(a.release == 1);
+    CHECK(smcd(find<Send>(actions)->message, Type::kAccept).fce->release == 1);
 }
 
 TEST_CASE("server__a_confirm_must_repeat_the_accept") {
     const auto outcome = [](auto edit) {
         Accepted state(kClient);
-        auto c = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+        auto c = smcd(state.accept, Type::kAccept);
         c.type = Type::kConfirm;
-        c.gid = kClient.gid;
+        c.gid = first_part(kClient.gid);
+        c.gid_part2 = second_part(kClient.gid);
         edit(c);
         const auto actions = state.server.message(encode(c).view(), kStart);
         const auto* finish = find<Finish>(actions);
         return finish != nullptr ? finish->outcome.reason : Reason::kNone;
     };
-    CHECK(outcome([](Acceptance&) {}) == Reason::kNone);
-    CHECK(outcome([](Acceptance& c) { c.gid = kServer.gid; }) == Reason::kProtocolError);
-    CHECK(outcome([](Acceptance& c) { c.chid = Chid{0xff01}; }) == Reason::kProtocolError);
-    CHECK(outcome([](Acceptance& c) { c.eid = *Eid::parse("OTHER"); }) == Reason::kProtocolError);
-    CHECK(outcome([](Acceptance& c) { c.first_contact = c.has_fce = false; }) == Reason::kProtocolError);
-    CHECK(outcome([](Acceptance& c) { c.features = 0; }) == Reason::kReleaseMismatch);  // a late Decline
+    CHECK(outcome([](AcceptD&) {}) == Reason::kNone);
+    CHECK(outcome([](AcceptD& c) { c.gid = first_part(kServer.gid); }) == Reason::kProtocolError);
+    CHECK(outcome([](AcceptD& c) { c.chid = Chid{0xff01}; }) == Reason::kProtocolError);
+    CHECK(outcome([](AcceptD& c) { c.eid = *Eid::parse("OTHER"); }) == Reason::kProtocolError);
+    CHECK(outcome([](AcceptD& c) { c.first_contact = false, c.fce.reset(); }) == Reason::kProtocolError);
+    CHECK(outcome([](AcceptD& c) { c.fce->features = 0; }) == Reason::kReleaseMismatch);  // a late Decline
 }
 
 TEST_CASE("client__declines_what_it_did_not_offer") {
     const auto answer = [](auto edit) {
         Accepted state(kClient);
-        auto a = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+        auto a = smcd(state.accept, Type::kAccept);
         edit(a);
         ClientHandshake client(kClient);
         [[maybe_unused]] const auto proposal = client.start(kStart);
         return declined(client.message(encode(a).view()));
     };
-    CHECK(answer([](Acceptance& a) { a.chid = Chid{0xff01}; }) == Reason::kNoSmcdV2Device);
-    CHECK(answer([](Acceptance& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
-    CHECK(answer([](Acceptance& a) { a.release = 2; }) == Reason::kReleaseMismatch);
-    CHECK(answer([](Acceptance& a) { a.release = 0; }) == Reason::kReleaseMismatch);
-    CHECK(answer([](Acceptance& a) { a.features = 0; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](AcceptD& a) { a.chid = Chid{0xff01}; }) == Reason::kNoSmcdV2Device);
+    CHECK(answer([](AcceptD& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
+    CHECK(answer([](AcceptD& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](AcceptD& a) { a.fce->release = 0; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](AcceptD& a) { a.fce->features = 0; }) == Reason::kReleaseMismatch);
 }
 
 TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
@@ -190,7 +194,7 @@ TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
     ClientHandshake client(kClient);
     [[maybe_unused]] const auto proposal = client.start(kStart);
     REQUIRE(find<AttachDmb>(client.message(state.accept.view())) != nullptr);
-    const auto actions = client.attached({DmbToken{6}, 3}, false);
+    const auto actions = client.attached({DmbToken{6}, BufferSize{3}}, false);
     const auto d = std::get<Decline>(decode_decline(find<Send>(actions)->message.view()));
     CHECK(d.out_of_sync);
     CHECK(d.reason == Reason::kOutOfSync);
@@ -247,9 +251,10 @@ TEST_CASE("every_waiting_state_has_a_deadline") {
 
 TEST_CASE("server__after_confirm_there_is_no_way_back") {
     Accepted state(kClient);
-    auto c = std::get<Acceptance>(decode_acceptance(state.accept.view(), Type::kAccept));
+    auto c = smcd(state.accept, Type::kAccept);
     c.type = Type::kConfirm;
-    c.gid = kClient.gid;
+    c.gid = first_part(kClient.gid);
+    c.gid_part2 = second_part(kClient.gid);
     REQUIRE(find<AttachDmb>(state.server.message(encode(c).view(), kStart)) != nullptr);
     const auto actions = state.server.attach_failed(Reason::kFabric, "gone");
     CHECK(find<Send>(actions) == nullptr);

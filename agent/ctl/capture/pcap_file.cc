@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/ctl/capture/pcap_file.h"
+
+#include <pcap/pcap.h>
+
+#include <memory>
+
+namespace smc::capture {
+
+std::optional<std::string> read_capture(std::FILE* file, const std::function<void(const Frame&)>& frame) {
+    char error[PCAP_ERRBUF_SIZE] = "";
+    pcap_t* opened = ::pcap_fopen_offline(file, error);
+    if (opened == nullptr) {
+        std::fclose(file);
+        return error;
+    }
+    const std::unique_ptr<pcap_t, decltype(&::pcap_close)> capture(opened, ::pcap_close);
+    const int link_type = ::pcap_datalink(opened);
+    if (!is_known_link_type(link_type)) {
+        const char* name = ::pcap_datalink_val_to_name(link_type);
+        return "link layer " + (name != nullptr ? std::string(name) : std::to_string(link_type)) +
+               " is not one of Ethernet, Linux cooked, raw IP, loopback";
+    }
+    pcap_pkthdr* header = nullptr;
+    const std::uint8_t* bytes = nullptr;
+    for (std::uint64_t number = 1;; number++) {
+        const int status = ::pcap_next_ex(opened, &header, &bytes);
+        if (status == PCAP_ERROR_BREAK) {
+            return std::nullopt;  // the end of the file
+        }
+        if (status != 1) {
+            return ::pcap_geterr(opened);
+        }
+        frame({number, std::int64_t{header->ts.tv_sec} * 1'000'000 + header->ts.tv_usec, link_type,
+               Bytes(bytes, header->caplen)});
+    }
+}
+
+}  // namespace smc::capture

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/ctl/capture/roce.h"
+
+namespace smc::capture {
+
+namespace {
+
+constexpr std::size_t kBthBytes = 12;
+constexpr std::size_t kRethBytes = 16;
+constexpr std::size_t kImmediateBytes = 4;
+constexpr std::size_t kCrcBytes = 4;
+constexpr std::uint32_t kPsnMask = 0xffffff;
+constexpr std::uint32_t kHalfOfPsns = 0x800000;
+
+struct Opcode {
+    RcRequest::Operation operation;
+    bool first, last;
+    std::size_t extension;  // bytes of headers behind the BTH
+};
+
+// Reliable connection is 000 in the upper three bits.
+std::optional<Opcode> opcode(std::uint8_t code) {
+    using enum RcRequest::Operation;
+    switch (code) {
+        case 0x00:
+            return Opcode{kSend, true, false, 0};
+        case 0x01:
+            return Opcode{kSend, false, false, 0};
+        case 0x02:
+            return Opcode{kSend, false, true, 0};
+        case 0x03:
+            return Opcode{kSend, false, true, kImmediateBytes};
+        case 0x04:
+            return Opcode{kSend, true, true, 0};
+        case 0x05:
+            return Opcode{kSend, true, true, kImmediateBytes};
+        case 0x06:
+            return Opcode{kWrite, true, false, kRethBytes};
+        case 0x07:
+            return Opcode{kWrite, false, false, 0};
+        case 0x08:
+            return Opcode{kWrite, false, true, 0};
+        case 0x09:
+            return Opcode{kWrite, false, true, kImmediateBytes};
+        case 0x0a:
+            return Opcode{kWrite, true, true, kRethBytes};
+        case 0x0b:
+            return Opcode{kWrite, true, true, kRethBytes + kImmediateBytes};
+        default:
+            return std::nullopt;
+    }
+}
+
+}  // namespace
+
+std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length) {
+    if (datagram.size() < kBthBytes) {
+        return std::nullopt;
+    }
+    const auto op = opcode(datagram[0]);
+    const std::size_t padding = datagram[1] >> 4 & 3;
+    if (!op || length < kBthBytes + op->extension + padding + kCrcBytes || datagram.size() < kBthBytes + op->extension) {
+        return std::nullopt;
+    }
+    RcRequest request;
+    request.operation = op->operation;
+    request.first = op->first;
+    request.last = op->last;
+    request.destination = Qpn{static_cast<std::uint32_t>(wire::load_be(&datagram[5], 3))};
+    request.psn = Psn{static_cast<std::uint32_t>(wire::load_be(&datagram[9], 3))};
+    const std::size_t headers = kBthBytes + op->extension;
+    const std::size_t bytes = length - headers - padding - kCrcBytes;
+    request.payload = datagram.subspan(headers);
+    request.cut = request.payload.size() < bytes;
+    request.payload = request.payload.first(std::min(request.payload.size(), bytes));
+    return request;
+}
+
+SendFlow::Seen SendFlow::accept(const RcRequest& request) {
+    const auto psn = static_cast<std::uint32_t>(request.psn);
+    const std::uint32_t ahead = (psn - next_) & kPsnMask;
+    complete_ = false;
+    if (ahead >= kHalfOfPsns) {
+        return Seen::kAgain;
+    }
+    next_ = (psn + 1) & kPsnMask;
+    if (request.operation == RcRequest::Operation::kSend) {
+        if (request.first) {
+            bytes_.clear();
+            whole_ = true;
+        } else if (ahead != 0) {
+            whole_ = false;
+        }
+        whole_ = whole_ && !request.cut && bytes_.size() + request.payload.size() <= kLongest;
+        if (whole_) {
+            bytes_.insert(bytes_.end(), request.payload.begin(), request.payload.end());
+        }
+        complete_ = request.last && whole_;
+        whole_ = whole_ && !request.last;
+    }
+    return ahead == 0 ? Seen::kNew : Seen::kAfterGap;
+}
+
+std::optional<wire::Bytes> SendFlow::message() const {
+    return complete_ ? std::optional<wire::Bytes>(bytes_) : std::nullopt;
+}
+
+}  // namespace smc::capture

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// RoCEv2: the Base Transport Header of InfiniBand in UDP port 4791, and SENDs put together again from their packets
+// (InfiniBand Architecture Specification volume 1, chapter 9; annex A17).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "smc/ids.h"
+#include "smc/layout.h"
+
+namespace smc::capture {
+
+inline constexpr std::uint16_t kRoceV2Port = 4791;
+
+// Base Transport Header of a request on a reliable connection.
+struct RcRequest {
+    enum class Operation : std::uint8_t { kSend, kWrite };
+    Operation operation = Operation::kSend;
+    bool first = false, last = false;  // of the message's packets; both in an "only"
+    Qpn destination{};
+    Psn psn{};
+    wire::Bytes payload;  // without headers, padding and the invariant CRC
+    bool cut = false;     // the snap length took some of it
+};
+
+// nullopt for acknowledgements, other services, and what is no RoCE. `length` is the datagram's on the wire: the CRC is cut
+// off its end.
+std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length);
+
+// SENDs towards one queue pair, in order of their packet sequence numbers.
+class SendFlow {
+ public:
+    enum class Seen : std::uint8_t { kNew, kAgain, kAfterGap };
+
+    explicit SendFlow(Psn first) : next_(static_cast<std::uint32_t>(first)) {}
+
+    // A packet again is a retransmission and is not to be looked at.
+    Seen accept(const RcRequest& request);
+    // The message that ended with the last packet accepted; nullopt if it did not end, or not all of it was seen.
+    [[nodiscard]] std::optional<wire::Bytes> message() const;
+
+ private:
+    static constexpr std::size_t kLongest = 8192;  // v2.1: LLC messages are no longer
+
+    std::uint32_t next_;
+    bool whole_ = false;
+    bool complete_ = false;
+    std::vector<std::uint8_t> bytes_;
+};
+
+}  // namespace smc::capture

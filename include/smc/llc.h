@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Link Layer Control: the messages that manage the links and RMBs of a link group, sent over a link itself (RFC 7609 A.3,
+// version 1; SMC v2.1 "LLC V2 messages", cited as "v2.1"). Every message is a request or its reply.
+//
+//                               v1   v2                                      v1   v2
+//   CONFIRM LINK                x01  x21        CONFIRM RKEY                 x06  x26
+//   ADD LINK                    x02  x22 large  TEST LINK                    x07  x27
+//   ADD LINK CONTINUATION       x03  -          CONFIRM RKEY CONTINUATION    x08  -
+//   DELETE LINK                 x04  x24        DELETE RKEY                  x09  x29 large request
+//   REQUEST ADD LINK            -    x25 large
+//
+// Messages have 44 bytes; the large ones of version 2 may have more.
+#pragma once
+
+#include <optional>
+#include <variant>
+
+#include "smc/clc/accept.h"
+
+namespace smc::llc {
+
+using wire::Bytes;
+
+enum class Type : std::uint8_t {
+    kConfirmLink = 1,
+    kAddLink = 2,
+    kAddLinkContinuation = 3,
+    kDeleteLink = 4,
+    kRequestAddLink = 5,
+    kConfirmRkey = 6,
+    kTestLink = 7,
+    kConfirmRkeyContinuation = 8,
+    kDeleteRkey = 9,
+};
+std::string text(Type type);  // "CONFIRM LINK"
+
+inline constexpr std::size_t kSmallBytes = 44;
+inline constexpr std::size_t kMaxRmbs = 255;  // of a link group (v2.1, ADD LINK, note 3)
+inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;
+
+// What every message starts with.
+struct Header {
+    bool optional = false;     // bit 0: silently discard what is not known
+    std::uint8_t version = 1;  // 1, or the number in bits 1 to 3, which is 0 for version 1
+    Type type = Type::kTestLink;
+    std::uint16_t length = kSmallBytes;
+    bool reply = false;
+    // Version 2: the length and ADD LINK's number of RKeys are little endian. Linux has them in host order, and reads them
+    // so; on most machines that is not what the specification says. Decoders take both, encoders write what
+    // this member says: a peer understands best the order that it uses itself.
+    bool little_endian = false;
+};
+
+// v2.1 and RFC 7609 A.3.1.
+struct ConfirmLink : Header {
+    std::uint8_t cache_size = 0;  // "System Cache Size", version 2
+    Mac mac;
+    RoceGid gid;
+    Qpn qpn{};
+    std::uint8_t link_number = 0;
+    LinkId link_id{};
+    std::uint8_t max_links = 0;
+    std::uint8_t max_connections = 0;  // from v2.1 on
+};
+
+// How an RMB is reached over a new link (RFC 7609 A.3.3, figure 34).
+struct RTokenPair {
+    RKey reference{};  // as known on the link that carries the message
+    RKey rkey{};       // on the new link
+    VirtualAddress address{};
+    bool operator==(const RTokenPair&) const = default;
+};
+
+enum class AddLinkReason : std::uint8_t { kNone = 0, kNoAlternatePath = 1, kInvalidMtu = 2 };
+std::string text(AddLinkReason reason);
+
+// RFC 7609 A.3.2 and v2.1.
+struct AddLink : Header {
+    // Version 2 from offset 44 on. Replies may end before it: Linux's rejections do.
+    struct Large {
+        bool direct = false;  // in the client's reply
+        RoceGid target_gid;   // in the request; may be zero
+        List<RTokenPair, kMaxRmbs> rkeys;
+    };
+    bool rejected = false;
+    AddLinkReason reason = AddLinkReason::kNone;
+    Mac mac;
+    RoceGid gid;
+    Qpn qpn{};
+    std::uint8_t link_number = 0;
+    clc::Mtu mtu = clc::Mtu::k1024;
+    Psn psn{};
+    std::optional<Large> large;
+};
+
+// RFC 7609 A.3.3; version 1 only.
+struct AddLinkContinuation : Header {
+    std::uint8_t link_number = 0;
+    std::uint8_t tokens_left = 0;  // including those in this message
+    List<RTokenPair, 2> rkeys;
+};
+
+// v2.1; version 2 only, from the client. The request has the GID list.
+struct RequestAddLink : Header {
+    bool rejected = false;
+    std::uint8_t reason = 0;
+    List<RoceGid, clc::kMaxGids> gid_list;
+};
+
+// RFC 7609 A.3.4.
+enum class DeleteLinkReason : std::uint32_t {
+    kNone = 0,
+    kLostPath = 0x00010000,
+    kOperator = 0x00020000,
+    kInactivity = 0x00030000,
+    kProtocolViolation = 0x00040000,
+    kAsymmetricNotNeeded = 0x00050000,
+    kUnknownLink = 0x00100000,
+};
+std::string text(DeleteLinkReason reason);  // "0x00010000 (lost path)"
+
+struct DeleteLink : Header {
+    bool all = false;
+    bool orderly = false;
+    std::uint8_t link_number = 0;  // 0 with `all`
+    DeleteLinkReason reason{};
+};
+
+// How an RMB is reached over one of the other links (RFC 7609 A.3.5, figure 37).
+struct LinkRToken {
+    std::uint8_t link_number = 0;
+    RKey rkey{};
+    VirtualAddress address{};
+    bool operator==(const LinkRToken&) const = default;
+};
+
+// RFC 7609 A.3.5 and v2.1.
+struct ConfirmRkey : Header {
+    bool negative = false;
+    bool retry = false;
+    std::uint8_t other_tokens = 0;  // of other links; more than 2 need continuations, in version 1
+    RKey rkey{};
+    VirtualAddress address{};
+    List<LinkRToken, 2> others;
+};
+
+// RFC 7609 A.3.6; version 1 only.
+struct ConfirmRkeyContinuation : Header {
+    bool negative = false;
+    std::uint8_t tokens_left = 0;  // including those in this message
+    List<LinkRToken, 3> others;
+};
+
+// RFC 7609 A.3.7 and v2.1, where request and reply have different formats.
+struct DeleteRkey : Header {
+    bool negative = false;
+    std::uint8_t count = 0;          // a version 2 reply repeats the request's; elsewhere the list's own
+    std::uint8_t error_mask = 0;     // version 1, negative reply: bit 0 is the first RKey
+    std::uint8_t invalid_count = 0;  // version 2, reply: how many were not deleted, perhaps more than are listed
+    // Request and version 1: up to 8, in version 2 up to 255. Version 2 reply: the first 8 that were not deleted.
+    List<RKey, kMaxRmbs> rkeys;
+};
+
+// RFC 7609 A.3.8.
+struct TestLink : Header {
+    std::array<std::uint8_t, 16> user_data{};
+};
+
+using AnyMessage = std::variant<ConfirmLink, AddLink, AddLinkContinuation, RequestAddLink, DeleteLink, ConfirmRkey,
+                                ConfirmRkeyContinuation, DeleteRkey, TestLink>;
+using Message = wire::Encoded<kMaxMessage>;
+
+// The whole message as received. What cannot be used is told with RFC 7609 C.7.1's verdict: reset the link, reject, or
+// ignore.
+Decoded<AnyMessage> decode(Bytes message);
+// Type and length follow from the argument's type and contents.
+Message encode(const AnyMessage& message);
+inline const Header& header_of(const AnyMessage& message) {
+    return std::visit([](const auto& m) -> const Header& { return m; }, message);
+}
+
+}  // namespace smc::llc
+
+namespace smc::wire {
+
+// Version 1: the two high-order bits of the type say how to treat what is not known; version 2 has its version there.
+struct LlcTypeField;
+template <>
+struct Layout<LlcTypeField> {
+    using H = llc::Header;
+    static constexpr std::size_t kSize = 1;
+    static constexpr auto kFields = std::tuple{
+        bits<&H::optional>(0, 0, 1, "type_code_unsupported", "LLC Type Code Unsupported"),
+        bits<&H::version>(0, 1, 3, "version", "LLC SMC-R Version"),
+        bits<&H::type>(0, 4, 4, "type", "LLC Type Code"),
+    };
+};
+static_assert(fields_fit<LlcTypeField>());
+
+struct LlcHeaderV1;
+template <>
+struct Layout<LlcHeaderV1> {
+    using H = llc::Header;
+    static constexpr std::size_t kSize = 4;
+    static constexpr auto kFields = std::tuple{
+        field<&H::length>(1, 1, "length", "Length"),
+        bits<&H::reply>(3, 0, 1, "reply", "Reply flag"),
+    };
+};
+static_assert(fields_fit<LlcHeaderV1>());
+
+struct LlcHeaderV2;
+template <>
+struct Layout<LlcHeaderV2> {
+    using H = llc::Header;
+    static constexpr std::size_t kSize = 4;
+    static constexpr auto kFields = std::tuple{
+        field<&H::length>(1, 2, "length", "Length"),
+        bits<&H::reply>(3, 0, 1, "reply", "Request or Reply"),
+    };
+};
+static_assert(fields_fit<LlcHeaderV2>());
+
+template <>
+struct Layout<llc::RTokenPair> {
+    using P = llc::RTokenPair;
+    static constexpr std::size_t kSize = 16;
+    static constexpr auto kFields = std::tuple{
+        field<&P::reference>(0, 4, "reference_rkey", "Reference RKey (on this link)"),
+        field<&P::rkey>(4, 4, "new_rkey", "New RKey (on new link)"),
+        field<&P::address>(8, 8, "new_virtual_address", "New Virtual Address (for new link)"),
+    };
+};
+static_assert(fields_fit<llc::RTokenPair>());
+
+template <>
+struct Layout<llc::LinkRToken> {
+    using R = llc::LinkRToken;
+    static constexpr std::size_t kSize = 13;
+    static constexpr auto kFields = std::tuple{
+        field<&R::link_number>(0, 1, "link_number", "Link number"),
+        field<&R::rkey>(1, 4, "rkey", "RMB's RKey for the specified link"),
+        field<&R::address>(5, 8, "virtual_address", "RMB's virtual address for the specified link"),
+    };
+};
+static_assert(fields_fit<llc::LinkRToken>());
+
+template <>
+struct Layout<llc::ConfirmLink> {
+    using M = llc::ConfirmLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::cache_size>(3, 4, 4, "system_cache_size", "System Cache Size (version 2)"),
+        field<&M::mac>(4, 6, "mac_address", "Sender's RoCE MAC address"),
+        field<&M::gid>(10, 16, "gid", "Sender's RoCE GID"),
+        field<&M::qpn>(26, 3, "qp_number", "Sender's QP number"),
+        field<&M::link_number>(29, 1, "link_number", "Link number"),
+        field<&M::link_id>(30, 4, "link_user_id", "Sender's link user ID"),
+        field<&M::max_links>(34, 1, "max_links", "Max links"),
+        field<&M::max_connections>(35, 1, "max_connections", "Max Connections per LG (v2.1)"),
+    };
+};
+static_assert(fields_fit<llc::ConfirmLink>());
+
+struct AddLinkV1;
+template <>
+struct Layout<AddLinkV1> {
+    using M = llc::AddLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::reason>(2, 4, 4, "reason_code", "RsnCode"),
+        bits<&M::rejected>(3, 1, 1, "rejection", "Rejection flag"),
+        field<&M::mac>(4, 6, "mac_address", "Sender's RoCE MAC address"),
+        field<&M::gid>(10, 16, "gid", "Sender's RoCE GID"),
+        field<&M::qpn>(26, 3, "qp_number", "Sender's QP number"),
+        field<&M::link_number>(29, 1, "link_number", "Link number"),
+        bits<&M::mtu>(30, 4, 4, "mtu", "MTU"),
+        field<&M::psn>(31, 3, "initial_psn", "Initial PSN"),
+    };
+};
+static_assert(fields_fit<AddLinkV1>());
+
+struct AddLinkV2;
+template <>
+struct Layout<AddLinkV2> {
+    using M = llc::AddLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::rejected>(3, 1, 1, "negative_response", "Response Type (positive or negative)"),
+        bits<&M::reason>(3, 4, 4, "reject_reason_code", "Reject Reason Code"),
+        field<&M::mac>(4, 6, "mac_address", "MAC Address"),
+        field<&M::gid>(12, 16, "rocev2_gid", "RoCEv2 GID (IPv4 or IPv6 address)"),
+        field<&M::qpn>(28, 3, "qp_number", "QP number"),
+        field<&M::link_number>(31, 1, "link_number", "Link number"),
+        bits<&M::mtu>(32, 4, 4, "qp_enumerated_mtu", "QP Enumerated MTU"),
+        field<&M::psn>(33, 3, "initial_psn", "Initial PSN"),
+    };
+};
+static_assert(fields_fit<AddLinkV2>());
+
+// `count_bytes` at 70: 2 as specified; 1 where the number, at most 255, is little endian.
+constexpr auto add_link_rows(std::uint16_t count_bytes) {
+    using M = llc::AddLink::Large;
+    return std::tuple{
+        bits<&M::direct>(44, 0, 1, "direct", "link type (direct or indirect)"),
+        field<&M::target_gid>(46, 16, "client_target_gid", "Client Target GID"),
+        count<&M::rkeys>(70, count_bytes, "no_of_rkeys", "No of RKeys in RKey Array", "0 to 255"),
+        list<&M::rkeys>(72, "rkey_array_area", "RKey Array Area"),
+    };
+}
+template <>
+struct Layout<llc::AddLink::Large> {
+    static constexpr std::size_t kSize = 72;
+    static constexpr auto kFields = add_link_rows(2);
+};
+static_assert(fields_fit<llc::AddLink::Large>());
+
+struct AddLinkLittleEndian;
+template <>
+struct Layout<AddLinkLittleEndian> {
+    static constexpr std::size_t kSize = 72;
+    static constexpr auto kFields = add_link_rows(1);
+};
+static_assert(fields_fit<AddLinkLittleEndian>());
+
+template <>
+struct Layout<llc::AddLinkContinuation> {
+    using M = llc::AddLinkContinuation;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        field<&M::link_number>(4, 1, "link_number", "Linknum"),
+        field<&M::tokens_left>(5, 1, "num_rtokens", "NumRTokens"),
+        list<&M::rkeys>(8, "rkey_rtoken_pairs", "RKey/RToken pairs"),
+    };
+};
+static_assert(fields_fit<llc::AddLinkContinuation>());
+
+struct RequestAddLinkFlags;
+template <>
+struct Layout<RequestAddLinkFlags> {
+    using M = llc::RequestAddLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::rejected>(3, 1, 1, "negative_response", "Response Type (positive or negative)"),
+        bits<&M::reason>(3, 4, 4, "reject_reason_code", "Reject Reason Code"),
+    };
+};
+static_assert(fields_fit<RequestAddLinkFlags>());
+
+struct RequestAddLinkGids;
+template <>
+struct Layout<RequestAddLinkGids> {
+    using M = llc::RequestAddLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        count<&M::gid_list>(24, 1, "gid_list_no_of_entries", "GID List No of Entries", "1 to 8"),
+        list<&M::gid_list>(28, "gid_list_array_area", "GID List Array Area"),
+    };
+};
+static_assert(fields_fit<RequestAddLinkGids>());
+
+template <>
+struct Layout<llc::DeleteLink> {
+    using M = llc::DeleteLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::all>(3, 1, 1, "all", "\"All\" flag"),
+        bits<&M::orderly>(3, 2, 1, "orderly", "Orderly flag"),
+        field<&M::link_number>(4, 1, "link_number", "Linknum"),
+        field<&M::reason>(5, 4, "reason_code", "Reason Code"),
+    };
+};
+static_assert(fields_fit<llc::DeleteLink>());
+
+template <>
+struct Layout<llc::ConfirmRkey> {
+    using M = llc::ConfirmRkey;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::negative>(3, 2, 1, "negative_response", "Negative response flag"),
+        bits<&M::retry>(3, 3, 1, "configuration_retry", "Configuration Retry bit"),
+        field<&M::other_tokens>(4, 1, "num_tkns", "NumTkns: other RToken pairs to be communicated"),
+        field<&M::rkey>(5, 4, "new_rmb_rkey", "New RMB RKey for this link"),
+        field<&M::address>(9, 8, "new_rmb_virtual_address", "New RMB virtual address for this link"),
+        list<&M::others>(17, "other_link_rmb_specifications", "Other link RMB specification"),
+    };
+};
+static_assert(fields_fit<llc::ConfirmRkey>());
+
+template <>
+struct Layout<llc::ConfirmRkeyContinuation> {
+    using M = llc::ConfirmRkeyContinuation;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::negative>(3, 2, 1, "negative_response", "Negative response flag"),
+        field<&M::tokens_left>(4, 1, "num_tkns_left", "NumTknsLeft"),
+        list<&M::others>(5, "other_link_rmb_specifications", "Other link RMB specification"),
+    };
+};
+static_assert(fields_fit<llc::ConfirmRkeyContinuation>());
+
+struct DeleteRkeyV1;
+template <>
+struct Layout<DeleteRkeyV1> {
+    using M = llc::DeleteRkey;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::negative>(3, 2, 1, "negative_response", "Negative response flag"),
+        count<&M::rkeys>(4, 1, "count", "Count", "1 to 8"),
+        field<&M::error_mask>(5, 1, "error_mask", "Error Mask"),
+        list<&M::rkeys>(8, "deleted_rkeys", "Deleted RKeys"),
+    };
+};
+static_assert(fields_fit<DeleteRkeyV1>());
+
+struct DeleteRkeyRequestV2;
+template <>
+struct Layout<DeleteRkeyRequestV2> {
+    using M = llc::DeleteRkey;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::negative>(3, 2, 1, "negative_response", "Reply type (positive or negative)"),
+        count<&M::rkeys>(4, 1, "count", "Count", "1 to 255"),
+        list<&M::rkeys>(8, "deleted_rkeys", "RKeys to be deleted"),
+    };
+};
+static_assert(fields_fit<DeleteRkeyRequestV2>());
+
+struct DeleteRkeyReplyV2;
+template <>
+struct Layout<DeleteRkeyReplyV2> {
+    using M = llc::DeleteRkey;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::negative>(3, 2, 1, "negative_response", "Reply type (positive or negative)"),
+        field<&M::count>(4, 1, "count", "Count"),
+        field<&M::invalid_count>(5, 1, "invalid_rkey_count", "Invalid Rkey Count"),
+        list<&M::rkeys>(8, "rkeys_not_deleted", "RKeys not deleted"),
+    };
+};
+static_assert(fields_fit<DeleteRkeyReplyV2>());
+
+template <>
+struct Layout<llc::TestLink> {
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        field<&llc::TestLink::user_data>(4, 16, "user_data", "User Data"),
+    };
+};
+static_assert(fields_fit<llc::TestLink>());
+
+}  // namespace smc::wire

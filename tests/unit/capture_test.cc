@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include <catch2/catch.hpp>
+#include <pcap/dlt.h>
+
+#include "agent/ctl/capture/dissector.h"
+#include "agent/ctl/capture/pcap_file.h"
+#include "agent/ctl/capture/summary.h"
+#include "messages.h"
+#include "smc/tcp_option.h"
+
+using namespace smc;
+using namespace smc::capture;
+using smc::test::bytes;
+
+namespace {
+
+using Raw = std::vector<std::uint8_t>;
+
+void put(Raw& to, std::uint64_t value, std::size_t bytes) {
+    to.resize(to.size() + bytes);
+    wire::store_be(&to[to.size() - bytes], bytes, value);
+}
+
+Raw operator+(Raw a, const Raw& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
+Raw ipv4(std::uint8_t from, std::uint8_t to, std::uint8_t protocol, const Raw& payload, std::uint16_t fragment = 0) {
+    Raw ip{0x45, 0};
+    put(ip, 20 + payload.size(), 2);
+    put(ip, 0, 2);
+    put(ip, fragment, 2);
+    put(ip, std::uint64_t{64} << 8 | protocol, 2);
+    put(ip, 0, 2);
+    put(ip, 0x0a000000 | from, 4);
+    put(ip, 0x0a000000 | to, 4);
+    return ip + payload;
+}
+
+Raw tcp_segment(std::uint16_t from, std::uint16_t to, std::uint32_t sequence, std::uint8_t flags, const Raw& payload,
+                const Raw& options = {}) {
+    Raw tcp;
+    put(tcp, from, 2);
+    put(tcp, to, 2);
+    put(tcp, sequence, 4);
+    put(tcp, 0, 4);
+    put(tcp, (20 + options.size()) / 4 << 4, 1);
+    put(tcp, flags, 1);
+    put(tcp, 0, 6);
+    return tcp + options + payload;
+}
+
+Raw send(Qpn qpn, std::uint32_t psn, const Raw& payload, std::uint8_t opcode = 4) {
+    Raw udp;
+    put(udp, 50000, 2);
+    put(udp, kRoceV2Port, 2);
+    put(udp, 8 + 12 + payload.size() + 4, 2);
+    put(udp, 0, 2);
+    put(udp, opcode, 1);
+    put(udp, 0, 1);
+    put(udp, 0xffff, 2);
+    put(udp, static_cast<std::uint32_t>(qpn), 4);
+    put(udp, psn, 4);
+    return udp + payload + Raw(4);
+}
+
+const Raw kOption{254, 6, 0xe2, 0xd4, 0xc3, 0xd9, 1, 1};
+
+// Host 1 is the client, host 2 the server.
+struct Bench {
+    std::vector<Event> events;
+    Dissector dissector{[this](const Event& event) { events.push_back(event); }};
+    std::uint64_t frames = 0;
+
+    void frame(const Raw& raw, int link_type = DLT_RAW) {
+        dissector.add({++frames, static_cast<std::int64_t>(frames), link_type, raw});
+    }
+    void client(std::uint32_t sequence, const Raw& payload, std::uint8_t flags = kAck, const Raw& options = {}) {
+        frame(ipv4(1, 2, 6, tcp_segment(1000, 80, sequence, flags, payload, options)));
+    }
+    void server(std::uint32_t sequence, const Raw& payload, std::uint8_t flags = kAck, const Raw& options = {}) {
+        frame(ipv4(2, 1, 6, tcp_segment(80, 1000, sequence, flags, payload, options)));
+    }
+    void open() {
+        client(0xfffffff0, {}, kSyn, kOption);
+        server(500, {}, kSyn | kAck, kOption);
+    }
+    [[nodiscard]] std::string types() const {
+        std::string out;
+        for (const Event& e : events) {
+            out += (out.empty() ? "" : ",") + (e.message.fault ? "fault" : e.message.type);
+        }
+        return out;
+    }
+    [[nodiscard]] const Connection& story() const { return dissector.connections().at(0); }
+};
+
+Raw proposal() {
+    clc::Proposal p;
+    p.v2_offer = clc::Offer::kBoth;
+    p.v2.emplace().eids = {*Eid::parse("A"), *Eid::parse("B")};
+    return bytes(encode(p));
+}
+
+clc::AcceptR half(clc::Type type, std::uint8_t host, std::uint32_t token, bool first = true) {
+    clc::AcceptR a;
+    a.type = type;
+    a.first_contact = first;
+    a.gid = RoceGid::from_ipv4({10, 0, 0, host});
+    a.qpn = Qpn{host};
+    a.alert_token = AlertToken{token};
+    a.psn = Psn{0xfffffe};
+    a.eid = *Eid::parse("B");
+    if (first) {
+        a.fce.emplace();
+        a.gid_list = {a.gid};
+    }
+    return a;
+}
+
+// First contact, with tokens 11 at the client and 22 at the server.
+void negotiate(Bench& bench, bool first = true) {
+    bench.open();
+    const Raw p = proposal();
+    bench.client(0xfffffff1, p);
+    const Raw accept = bytes(encode(half(clc::Type::kAccept, 2, 22, first)));
+    bench.server(501, accept);
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), bytes(encode(half(clc::Type::kConfirm, 1, 11, first))));
+}
+
+Raw cdc_to(std::uint32_t token, std::uint32_t count, std::uint16_t wrap = 0, std::uint8_t state = 0, std::uint32_t consumed = 0) {
+    cdc::Message m;
+    m.token = AlertToken{token};
+    m.producer = {wrap, count};
+    m.consumer = {0, consumed};
+    m.state = state;
+    return bytes(encode(m));
+}
+
+}  // namespace
+
+TEST_CASE("clc__is_found_in_segments_of_any_size_and_order") {
+    const Raw p = proposal();
+    for (const std::size_t step : {1U, 7U, 100U}) {
+        Bench bench;
+        bench.open();
+        for (std::size_t at = 0; at < p.size(); at += step) {
+            // sequence numbers wrap in the middle of the Proposal
+            bench.client(static_cast<std::uint32_t>(0xfffffff1 + at), Raw(p.begin() + static_cast<long>(at), p.begin() + static_cast<long>(std::min(p.size(), at + step))));
+        }
+        CHECK(bench.types() == "PROPOSAL");
+        CHECK(bench.events[0].frame == bench.frames);
+        CHECK(bench.events[0].from == "10.0.0.1:1000");
+    }
+    Bench bench;
+    bench.open();
+    bench.client(0xfffffff1 + 50, Raw(p.begin() + 50, p.end()));  // overtakes
+    bench.client(0xfffffff1 + 20, Raw(p.begin() + 20, p.begin() + 60));
+    CHECK(bench.types().empty());
+    bench.client(0xfffffff1, Raw(p.begin(), p.begin() + 30));
+    CHECK(bench.types() == "PROPOSAL");
+    bench.client(0xfffffff1, p);  // again
+    CHECK(bench.types() == "PROPOSAL");
+}
+
+TEST_CASE("clc__only_where_both_sent_option_254") {
+    Bench bench;
+    bench.client(100, {}, kSyn);
+    bench.server(500, {}, kSyn | kAck);
+    bench.client(101, proposal());
+    CHECK(bench.types().empty());
+    CHECK(bench.dissector.connections().empty());
+
+    Bench refused;
+    refused.client(100, {}, kSyn, kOption);
+    refused.server(500, {}, kSyn | kAck);
+    refused.client(101, proposal());
+    CHECK(refused.types().empty());
+    CHECK(answered(refused.story()) == "the server did not answer TCP option 254: plain TCP");
+}
+
+TEST_CASE("clc__ends_with_a_decline_and_what_follows_is_data") {
+    Bench bench;
+    bench.open();
+    const Raw p = proposal();
+    clc::Decline d;
+    d.reason = Reason::kNoUeid;
+    bench.client(0xfffffff1, p);
+    bench.server(501, bytes(encode(d)));
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), proposal());  // an application that sends such bytes
+    CHECK(bench.types() == "PROPOSAL,DECLINE");
+    CHECK(answered(bench.story()) == "DECLINE by the server: 0x03030008 (no EID in common)");
+}
+
+TEST_CASE("clc__what_is_none_is_told_with_its_verdict_once") {
+    Bench bench;
+    bench.open();
+    bench.client(0xfffffff1, Raw(20, 'x'));
+    bench.client(0xfffffff1 + 20, Raw(20, 'x'));
+    CHECK(bench.types() == "fault");
+    CHECK(answered(bench.story()).find("no CLC message from the client: eye_catcher at offset 0") != std::string::npos);
+    CHECK(answered(bench.story()).find("treat as data") != std::string::npos);
+}
+
+TEST_CASE("story__who_proposed_what_and_what_was_chosen_and_why") {
+    Bench bench;
+    negotiate(bench);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM");
+    CHECK(proposed(bench.story()).starts_with("SMC-Dv2.1 and SMC-Rv2.1; EIDs A, B; RoCEv2 GID"));
+    CHECK(answered(bench.story()) ==
+          "ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact; EID B, number 2 of those offered; confirmed");
+    CHECK(bench.story().link_group == 0U);
+    CHECK(ended(bench.story()) == "not in this capture");
+    bench.server(9000, {}, kRst);
+    CHECK(ended(bench.story()) == "TCP reset by the server");
+}
+
+TEST_CASE("cdc__cursors_give_the_bytes_and_flags_the_end") {
+    Bench bench;
+    negotiate(bench);
+    // to the server's queue pair; packet sequence numbers wrap
+    const auto to_server = [&](std::uint32_t psn, const Raw& m) { bench.frame(ipv4(1, 2, 17, send(Qpn{2}, psn, m))); };
+    const auto to_client = [&](std::uint32_t psn, const Raw& m) { bench.frame(ipv4(2, 1, 17, send(Qpn{1}, psn, m))); };
+    to_server(0xfffffe, cdc_to(22, 10000));
+    to_server(0xffffff, cdc_to(22, 16000));
+    to_server(0xffffff, cdc_to(22, 16000));  // a retransmission
+    to_server(0x000000, cdc_to(22, 500, 1));  // behind the end of 16 KiB
+    to_server(0x000001, cdc_to(99, 1));
+    to_client(0xfffffe, cdc_to(11, 77, 0, cdc::kConnectionClosed));
+    CHECK(bench.story().server_half.received == 16384 + 500);
+    CHECK(bench.story().client_half.received == 77);
+    CHECK(ended(bench.story()) == "closed by the server only");
+    to_server(0x000002, cdc_to(22, 500, 1, cdc::kAbnormalClose));
+    CHECK(ended(bench.story()) == "aborted by the client");
+    CHECK(bench.dissector.counters().retransmissions == 1);
+    CHECK(bench.dissector.counters().cdc_without_connection == 1);
+    CHECK(bench.events.back().from == "10.0.0.1 qp 0x000001");
+    CHECK(bench.events.back().to == "10.0.0.2 qp 0x000002");
+    CHECK(bench.events.back().message.version == 2);
+}
+
+TEST_CASE("cdc__a_peer_of_the_rfc_counts_from_4") {
+    Bench bench;
+    negotiate(bench);
+    const auto to_server = [&](std::uint32_t psn, const Raw& m) { bench.frame(ipv4(1, 2, 17, send(Qpn{2}, psn, m))); };
+    to_server(0xfffffe, cdc_to(22, 4 + 1000, 0, 0, 4));
+    to_server(0xffffff, cdc_to(22, 4 + 20, 1, 0, 4));
+    CHECK(bench.story().server_half.received == 16380 + 20);
+}
+
+TEST_CASE("cdc__impossible_cursors_are_not_counted") {
+    Bench bench;
+    negotiate(bench);
+    const auto to_server = [&](std::uint32_t psn, const Raw& m) { bench.frame(ipv4(1, 2, 17, send(Qpn{2}, psn, m))); };
+    to_server(0xfffffe, cdc_to(22, 100));
+    to_server(0xffffff, cdc_to(22, 0xfffffff0));
+    to_server(0x000000, cdc_to(22, 50));
+    to_server(0x000001, cdc_to(22, 50, 7));
+    CHECK(bench.story().server_half.received == 100);
+}
+
+TEST_CASE("roce__unknown_queue_pairs_are_counted_only") {
+    Bench bench;
+    bench.frame(ipv4(1, 2, 17, send(Qpn{2}, 0, cdc_to(22, 1))));
+    CHECK(bench.events.empty());
+    CHECK(bench.dissector.counters().sends_to_unknown_qps == 1);
+}
+
+TEST_CASE("llc__add_link_over_several_packets_brings_a_second_link") {
+    Bench bench;
+    negotiate(bench);
+    llc::AddLink add;
+    add.version = 2;
+    add.gid = RoceGid::from_ipv4_right_aligned({10, 0, 0, 22});
+    add.qpn = Qpn{5};
+    add.link_number = 2;
+    add.psn = Psn{100};
+    auto& large = add.large.emplace();
+    for (std::uint32_t i = 0; i < 100; i++) {
+        large.rkeys.push_back({RKey{i}, RKey{i}, VirtualAddress{i}});
+    }
+    const Raw request = bytes(encode(add));
+    REQUIRE(request.size() > 1024);
+    const auto to_client = [&](std::uint32_t psn, const Raw& m, std::uint8_t opcode) {
+        bench.frame(ipv4(2, 1, 17, send(Qpn{1}, psn, m, opcode)));
+    };
+    to_client(0xfffffe, Raw(request.begin(), request.begin() + 1024), 0x00);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM");
+    to_client(0xffffff, Raw(request.begin() + 1024, request.end()), 0x02);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,ADD LINK");
+    llc::AddLink reply = add;
+    reply.reply = true;
+    reply.gid = RoceGid::from_ipv4({10, 0, 0, 11});
+    reply.qpn = Qpn{6};
+    reply.psn = Psn{200};
+    bench.frame(ipv4(1, 2, 17, send(Qpn{2}, 0xfffffe, Raw(), 0x00)));
+    bench.frame(ipv4(1, 2, 17, send(Qpn{2}, 0xffffff, bytes(encode(reply)), 0x02)));
+
+    // the new link carries its own CONFIRM LINK, under the addresses of ADD LINK
+    llc::ConfirmLink confirm;
+    confirm.version = 2;
+    confirm.link_number = 2;
+    bench.frame(ipv4(22, 11, 17, send(Qpn{6}, 100, bytes(encode(confirm)))));
+    confirm.reply = true;
+    bench.frame(ipv4(11, 22, 17, send(Qpn{5}, 200, bytes(encode(confirm)))));
+    const LinkGroup& group = bench.dissector.link_groups().at(0);
+    REQUIRE(group.links.size() == 2);
+    CHECK(group.links[1].confirmed);
+    CHECK(group.links[1].number == 2);
+
+    llc::DeleteLink del;
+    del.version = 2;
+    del.link_number = 2;
+    del.reason = llc::DeleteLinkReason::kLostPath;
+    bench.frame(ipv4(2, 1, 17, send(Qpn{1}, 0, bytes(encode(del)))));
+    CHECK(group.links[1].deleted == "server, 0x00010000 (lost path)");
+    CHECK_FALSE(group.ended);
+}
+
+TEST_CASE("subsequent_contact__joins_the_link_group_and_data_may_overtake_the_confirm") {
+    Bench bench;
+    negotiate(bench);
+    bench.client(50, {}, kSyn, kOption);
+    bench.server(700, {}, kSyn | kAck, kOption);
+    const Raw p = proposal();
+    bench.client(51, p);
+    bench.server(701, bytes(encode(half(clc::Type::kAccept, 2, 23, false))));
+    bench.frame(ipv4(1, 2, 17, send(Qpn{2}, 0xfffffe, cdc_to(23, 5))));
+    bench.client(static_cast<std::uint32_t>(51 + p.size()), bytes(encode(half(clc::Type::kConfirm, 1, 12, false))));
+    REQUIRE(bench.dissector.connections().size() == 2);
+    const Connection& second = bench.dissector.connections()[1];
+    CHECK(second.link_group == 0U);
+    CHECK(second.server_half.received == 5);
+    CHECK(bench.dissector.link_groups().size() == 1);
+}
+
+TEST_CASE("packet__link_layers_and_what_is_none") {
+    const Raw ip = ipv4(1, 2, 6, tcp_segment(1000, 80, 7, kAck, {'x'}));
+    const auto port = [](int link_type, const Raw& frame) {
+        const auto packet = parse_packet(link_type, frame);
+        return packet ? packet->to.port : 0;
+    };
+    CHECK(port(DLT_RAW, ip) == 80);
+    CHECK(port(DLT_EN10MB, Raw(12) + Raw{8, 0} + ip) == 80);
+    CHECK(port(DLT_EN10MB, Raw(12) + Raw{0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0} + ip) == 80);  // two VLAN tags
+    CHECK(port(DLT_LINUX_SLL, Raw(14) + Raw{8, 0} + ip) == 80);
+    CHECK(port(DLT_LINUX_SLL2, Raw{8, 0} + Raw(18) + ip) == 80);
+    CHECK(port(DLT_NULL, Raw{2, 0, 0, 0} + ip) == 80);
+    CHECK(port(DLT_EN10MB, Raw(12) + Raw{8, 6} + ip) == 0);  // ARP
+
+    Raw v6{0x60, 0, 0, 0};
+    const Raw tcp = tcp_segment(1000, 81, 7, kAck, {'x'});
+    put(v6, 8 + tcp.size(), 2);
+    put(v6, 0x0040, 2);  // hop-by-hop options follow
+    v6 = v6 + Raw(32) + Raw{6, 0, 0, 0, 0, 0, 0, 0} + tcp;
+    CHECK(port(DLT_RAW, v6) == 81);
+
+    CHECK(port(DLT_RAW, ipv4(1, 2, 6, tcp_segment(1000, 80, 7, kAck, {'x'}), 0x2000)) == 0);  // a fragment
+    CHECK(port(DLT_RAW, ipv4(1, 2, 1, Raw(40))) == 0);                                        // ICMP
+    for (std::size_t n = 0; n < ip.size() - 1; n++) {
+        CHECK(port(DLT_RAW, Raw(ip.begin(), ip.begin() + static_cast<long>(n))) == 0);
+    }
+}
+
+TEST_CASE("packet__what_the_snap_length_cut_is_no_message") {
+    Bench bench;
+    negotiate(bench);
+    Raw cut = ipv4(1, 2, 17, send(Qpn{2}, 0xfffffe, cdc_to(22, 100)));
+    cut.resize(cut.size() - 20);
+    bench.frame(cut);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM");
+}
+
+TEST_CASE("read_capture__what_is_broken_is_told_after_what_could_be_read") {
+    const auto read = [](const Raw& file, std::uint64_t& frames) {
+        frames = 0;
+        std::FILE* memory = ::fmemopen(const_cast<std::uint8_t*>(file.data()), file.size(), "rb");
+        return read_capture(memory, [&](const Frame& frame) { frames = frame.number; });
+    };
+    std::FILE* whole = std::fopen(SMC_CAPTURES "/linux612-decline-no-common-eid.pcap", "rb");
+    REQUIRE(whole != nullptr);
+    Raw file(20000);
+    file.resize(std::fread(file.data(), 1, file.size(), whole));
+    std::fclose(whole);
+    std::uint64_t frames = 0;
+    CHECK_FALSE(read(file, frames));
+    CHECK(frames == 31);
+    CHECK(read(Raw(file.begin(), file.end() - 10), frames)->find("truncated") != std::string::npos);
+    CHECK(frames == 30);
+    CHECK(read(Raw(100, 'x'), frames));
+    CHECK(frames == 0);
+    file[20] = 105;  // IEEE 802.11
+    CHECK(read(file, frames)->find("link layer IEEE802_11") != std::string::npos);
+}
