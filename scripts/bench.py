@@ -4,6 +4,8 @@
 A ratio above 1 means better than TCP, whatever the unit. The baseline is the same program in a cgroup that no
 smc-agent program is attached to. Numbers are of the machine at hand; only the ratios are worth comparing.
 
+--codec measures the wire library instead: nanoseconds and allocations per message.
+
 Paths: plain (an agent runs, the connection is not eligible), fallback (spliced by the client's agent, the
 server has none), smcd.
 """
@@ -11,12 +13,14 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
 from lab import BUILD, Lab, wait_for  # noqa: E402
 
 PEER = os.path.join(BUILD, "tests", "smc-bench-peer")
+CODEC = os.path.join(BUILD, "tests", "smc-bench-codec")
 PORT, FRESH = 7000, 8000  # FRESH: ports that are used once, for connections that must not be cached
 # name, peer's arguments, unit, higher is better
 CASES = [
@@ -90,21 +94,38 @@ def measure(path, rounds, seconds):
     return results
 
 
+def measure_codec():
+    results = []
+    print(f"{'case':25} {'ns':>8} {'allocations':>12}")
+    for line in subprocess.run([CODEC], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
+        case, nanoseconds, allocations = line.split("\t")
+        results.append({"path": "codec", "case": case, "unit": "ns", "ours": float(nanoseconds),
+                        "allocations": int(allocations)})
+        print(f"{case:25} {nanoseconds:>8} {allocations:>12}")
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--path", choices=["plain", "fallback", "smcd"], help="only this one")
+    parser.add_argument("--codec", action="store_true", help="the wire library, no network")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--rounds", type=int, default=7, help="pairs of measurements (default 7)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each (default 1)")
     options = parser.parse_args()
-    print(f"{'path':9} {'case':17} {'ours':>12} {'plain TCP':>12} {'unit':5} {'ratio':>7} (lowest to highest of {options.rounds})")
-    results = []
-    for path in [options.path] if options.path else ["plain", "fallback", "smcd"]:
-        results += measure(path, options.rounds, options.seconds)
+    results = measure_codec() if options.codec else measure_paths(options)
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"results": results}, file, indent=2)
     return 0
+
+
+def measure_paths(options):
+    print(f"{'path':9} {'case':17} {'ours':>12} {'plain TCP':>12} {'unit':5} {'ratio':>7} (lowest to highest of {options.rounds})")
+    results = []
+    for path in [options.path] if options.path else ["plain", "fallback", "smcd"]:
+        results += measure(path, options.rounds, options.seconds)
+    return results
 
 
 if __name__ == "__main__":

@@ -74,14 +74,15 @@ struct RTokenPair {
 enum class AddLinkReason : std::uint8_t { kNone = 0, kNoAlternatePath = 1, kInvalidMtu = 2 };
 std::string text(AddLinkReason reason);
 
+// ADD LINK of version 2 from offset 44 on.
+struct AddLinkLarge {
+    bool direct = false;  // in the client's reply
+    RoceGid target_gid;   // in the request; may be zero
+    List<RTokenPair, kMaxRmbs> rkeys;
+};
+
 // RFC 7609 A.3.2 and v2.1.
 struct AddLink : Header {
-    // Version 2 from offset 44 on. Replies may end before it: Linux's rejections do.
-    struct Large {
-        bool direct = false;  // in the client's reply
-        RoceGid target_gid;   // in the request; may be zero
-        List<RTokenPair, kMaxRmbs> rkeys;
-    };
     bool rejected = false;
     AddLinkReason reason = AddLinkReason::kNone;
     Mac mac;
@@ -90,7 +91,7 @@ struct AddLink : Header {
     std::uint8_t link_number = 0;
     clc::Mtu mtu = clc::Mtu::k1024;
     Psn psn{};
-    std::optional<Large> large;
+    std::optional<AddLinkLarge> large;  // version 2; a rejection may do without, and Linux's does
 };
 
 // RFC 7609 A.3.3; version 1 only.
@@ -300,7 +301,7 @@ static_assert(fields_fit<AddLinkV2>());
 
 // `count_bytes` at 70: 2 as specified; 1 where the number, at most 255, is little endian.
 constexpr auto add_link_rows(std::uint16_t count_bytes) {
-    using M = llc::AddLink::Large;
+    using M = llc::AddLinkLarge;
     return std::tuple{
         bits<&M::direct>(44, 0, 1, "direct", "link type (direct or indirect)"),
         field<&M::target_gid>(46, 16, "client_target_gid", "Client Target GID"),
@@ -309,11 +310,11 @@ constexpr auto add_link_rows(std::uint16_t count_bytes) {
     };
 }
 template <>
-struct Layout<llc::AddLink::Large> {
+struct Layout<llc::AddLinkLarge> {
     static constexpr std::size_t kSize = 72;
     static constexpr auto kFields = add_link_rows(2);
 };
-static_assert(fields_fit<llc::AddLink::Large>());
+static_assert(fields_fit<llc::AddLinkLarge>());
 
 struct AddLinkLittleEndian;
 template <>

@@ -95,7 +95,7 @@ std::optional<Fault> decode_body(Bytes message, AddLink& m) {
                                                   __builtin_bswap16(m.length) == m.length);
             auto& large = m.large.emplace();
             auto fault = m.little_endian ? decode_area<wire::AddLinkLittleEndian>(message, 0, "length", 1, large)
-                                         : decode_area<AddLink::Large>(message, 0, "length", 1, large);
+                                         : decode_area<AddLinkLarge>(message, 0, "length", 1, large);
             if (fault) {
                 return fault;
             }

@@ -43,7 +43,7 @@ void for_each_table(const AddLink& m, Visit&& visit) {
     if (m.large && m.little_endian) {
         visit.template operator()<wire::AddLinkLittleEndian>(*m.large);
     } else if (m.large) {
-        visit.template operator()<AddLink::Large>(*m.large);
+        visit.template operator()<AddLinkLarge>(*m.large);
     }
 }
 template <class Visit>

@@ -129,7 +129,7 @@ while socks:
             print(e); poller.unregister(fd); del socks[fd]
 print(good)
 """, timeout=120)
-        self.assertEqual(done.stdout, "2000\n", done.stderr)
+        self.assertEqual(done.stdout, "2000\n", f"{done.stderr} client {self.a.totals()} server {self.b.totals()}")
         self.assertGreater(self.b.totals()[("smcd", "none")], 0)
         # what stays is the one fabric connection each way
         wait_for("everything to be given back",

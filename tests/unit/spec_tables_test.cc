@@ -305,7 +305,7 @@ TEST_CASE("v21__add_link") {
                46 16 Client Target GID
                62 8  -
                70 2  No of RKeys
-               72 *  RKey Array Area)", fields<wire::LlcHeaderV2, wire::AddLinkV2, llc::AddLink::Large>({0, 0, 0}));
+               72 *  RKey Array Area)", fields<wire::LlcHeaderV2, wire::AddLinkV2, llc::AddLinkLarge>({0, 0, 0}));
     compare(R"(0 4 Reference RKey
                4 4 New RKey
                8 8 New Virtual Address)", fields<llc::RTokenPair>({0}));

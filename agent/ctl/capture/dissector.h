@@ -24,7 +24,7 @@ namespace smc::capture {
 
 struct Frame {
     std::uint64_t number = 0;  // from 1
-    std::int64_t time_us = 0;  // since the epoch
+    std::int64_t time_us = 0;  // since the epoch, not before it
     int link_type = 0;         // DLT_
     Bytes bytes;
 };

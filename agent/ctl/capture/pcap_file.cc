@@ -7,6 +7,18 @@
 
 namespace smc::capture {
 
+namespace {
+
+// 0 for a time that is none: pcapng can say the year half a million.
+std::int64_t microseconds(const pcap_pkthdr& header) {
+    constexpr std::int64_t kLatest = 253'402'300'799;  // the end of 9999
+    const std::int64_t seconds = header.ts.tv_sec;
+    const bool sane = seconds >= 0 && seconds <= kLatest && header.ts.tv_usec >= 0 && header.ts.tv_usec < 1'000'000;
+    return sane ? seconds * 1'000'000 + header.ts.tv_usec : 0;
+}
+
+}  // namespace
+
 std::optional<std::string> read_capture(std::FILE* file, const std::function<void(const Frame&)>& frame) {
     char error[PCAP_ERRBUF_SIZE] = "";
     pcap_t* opened = ::pcap_fopen_offline(file, error);
@@ -31,8 +43,7 @@ std::optional<std::string> read_capture(std::FILE* file, const std::function<voi
         if (status != 1) {
             return ::pcap_geterr(opened);
         }
-        frame({number, std::int64_t{header->ts.tv_sec} * 1'000'000 + header->ts.tv_usec, link_type,
-               Bytes(bytes, header->caplen)});
+        frame({number, microseconds(*header), link_type, Bytes(bytes, header->caplen)});
     }
 }
 

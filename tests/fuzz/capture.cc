@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A whole capture file: libpcap's reading, packets, streams, messages, stories.
+#include <sstream>
+
+#include "agent/ctl/capture/pcap_file.h"
+#include "agent/ctl/capture/summary.h"
+#include "check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size == 0) {
+        return 0;
+    }
+    std::FILE* file = ::fmemopen(const_cast<std::uint8_t*>(data), size, "rb");
+    smc::fuzz::require(file != nullptr);
+    std::uint64_t last = 0;
+    smc::capture::Dissector dissector([&](const smc::capture::Event& event) {
+        smc::fuzz::require(event.frame >= last && !event.from.empty() && !event.message.layer.empty());
+        last = event.frame;
+    });
+    smc::capture::read_capture(file, [&](const smc::capture::Frame& frame) { dissector.add(frame); });
+    std::ostringstream text;
+    smc::capture::print_summary(text, dissector);
+    for (const auto& line : smc::capture::summary_json(dissector)) {
+        smc::fuzz::require(!line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
+    }
+    return 0;
+}

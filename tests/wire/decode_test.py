@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""smcctl decode as a user runs it: captures of Linux 6.12, captures made here, broken ones; tshark as the second opinion."""
+import collections
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import tshark
+from packets import ACK, Capture, Connection, FIN, ethernet, roce_send
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ["SMC_BUILD"]
+CAPTURES = os.path.join(HERE, "..", "captures")
+CONTACT = os.path.join(CAPTURES, "linux612-smcrv2-first-and-subsequent-contact.pcap")
+DECLINE = os.path.join(CAPTURES, "linux612-decline-no-common-eid.pcap")
+
+
+def decode(*arguments, data=None):
+    return subprocess.run([os.path.join(BUILD, "smcctl"), "decode", *arguments], input=data, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=60)
+
+
+def messages(*arguments, data=None):
+    done = decode("--json", *arguments, data=data)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr.decode())
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def sample(layer, kind=None, seed=1, count=400):
+    out = subprocess.run([os.path.join(BUILD, "tests", "smc-wire-samples"), str(seed), str(count)], check=True,
+                         stdout=subprocess.PIPE, text=True).stdout
+    return [bytes.fromhex(line.split()[1]) for line in out.splitlines() if line.startswith(layer)
+            and (kind is None or bytes.fromhex(line.split()[1])[4] == kind)]
+
+
+class Linux(unittest.TestCase):
+    def test_every_message_is_found(self):
+        found = collections.Counter((m["layer"], m["type"]) for m in messages(CONTACT))
+        self.assertEqual(found, {("CLC", "PROPOSAL"): 3, ("CLC", "ACCEPT"): 3, ("CLC", "CONFIRM"): 3, ("CDC", "CDC"): 36,
+                                 ("LLC", "CONFIRM LINK"): 2, ("LLC", "ADD LINK"): 2, ("LLC", "CONFIRM RKEY"): 8,
+                                 ("LLC", "DELETE RKEY"): 12, ("LLC", "DELETE LINK"): 3})
+        self.assertFalse([m for m in messages(CONTACT) if "fault" in m])
+
+    def test_an_object_has_the_promised_keys(self):
+        first = messages(CONTACT)[0]
+        self.assertEqual(list(first), ["frame", "time", "from", "to", "layer", "type", "version", "fields"])
+        self.assertEqual((first["frame"], first["from"], first["to"], first["version"]),
+                         (12, "10.9.0.2:36732", "10.9.0.1:5000", 2))
+        self.assertAlmostEqual(first["time"], 1795220217.928408, places=5)
+
+    def test_tshark_says_the_same(self):
+        for path in (CONTACT, DECLINE):
+            frames, seen = tshark.dissect(path), collections.Counter()
+            for message in messages(path):
+                if message["layer"] == "LLC":
+                    continue  # tshark 4.0 takes version 2 for malformed
+                different, compared = tshark.compare(message, frames[message["frame"]])
+                self.assertEqual(different, [])
+                seen[message["type"]] += compared
+            self.assertGreater(min(seen.values()), 3, seen)
+            self.assertEqual({f for f, v in frames.items() if "smc.clc_msg" in v},
+                             {m["frame"] for m in messages(path) if m["layer"] == "CLC"})
+
+    def test_summary_tells_the_story(self):
+        text = decode("--summary", CONTACT).stdout.decode()
+        self.assertIn("connection 10.9.0.2:36732 > 10.9.0.1:5000, frames 9 to 81", text)
+        self.assertIn("ACCEPT of SMC-Rv2.1 (the only type offered); first contact; EID TESTEID", text)
+        self.assertEqual(text.count("client to server 4500, server to client 4500"), 3)
+        self.assertEqual(text.count("subsequent contact"), 2)
+        self.assertIn("link 1      10.9.0.1 qp 0x000011 - 10.9.0.2 qp 0x000011, MTU 1024, confirmed", text)
+        self.assertIn("ADD LINK rejected by the client", text)
+        self.assertIn("operator initiated termination", text)
+        declined = decode("--summary", DECLINE).stdout.decode()
+        self.assertIn("DECLINE by the server: 0x03030000", declined)
+        objects = [json.loads(line) for line in decode("--summary", "--json", CONTACT).stdout.splitlines()]
+        self.assertEqual([o["kind"] for o in objects], ["connection"] * 3 + ["link_group", "counters"])
+        self.assertEqual(objects[0]["bytes_client_to_server"], 4500)
+
+
+class Generated(unittest.TestCase):
+    """Messages that this library wrote, read by tshark: version 1, SMC-D, everything that no capture here has."""
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="smc-wire-")
+        self.addCleanup(self.dir.cleanup)
+        self.path = os.path.join(self.dir.name, "made.pcap")
+
+    def test_clc(self):
+        capture = Capture()
+        for i, message in enumerate(sample("clc")):
+            connection = Connection(capture, port=40000 + i)  # no protocol of tshark's
+            (connection.server if message[4] == 2 else connection.client)(message)
+        capture.write(self.path)
+        ours, theirs, seen = messages(self.path), tshark.dissect(self.path), collections.Counter()
+        self.assertEqual(len(ours), 400)
+        for message in ours:
+            self.assertNotIn("fault", message)
+            different, compared = tshark.compare(message, theirs[message["frame"]])
+            self.assertEqual(different, [])
+            seen[message["type"]] += compared
+        self.assertEqual(set(seen), {"PROPOSAL", "ACCEPT", "CONFIRM", "DECLINE"})
+        self.assertGreater(min(seen.values()), 300, seen)
+
+    def link(self, capture):
+        """First contact with queue pair 0x11 at the client, 0x22 at the server."""
+        connection = Connection(capture)
+        base = next(m["fields"] for m in messages(CONTACT) if m["type"] == "ACCEPT")
+        self.assertEqual(base["qp_number"], "0x000011")
+        with open(os.path.join(CAPTURES, "linux612-messages.hex")) as file:
+            lines = [line.split() for line in file if line.startswith("linux612-smcrv2")]
+        raw = {frame: bytes.fromhex(message) for _, frame, message in lines}
+        accept, confirm = bytearray(raw["14"]), bytearray(raw["16"])
+        for half, host, qpn in ((accept, 2, 0x22), (confirm, 1, 0x11)):
+            half[28:32] = bytes([10, 0, 0, host])
+            half[38:41] = qpn.to_bytes(3, "big")
+            half[61:64] = bytes(3)
+        connection.client(raw["12"])
+        connection.server(bytes(accept))
+        connection.client(bytes(confirm))
+        return connection
+
+    def test_llc_and_cdc_over_several_packets_and_retransmissions(self):
+        capture = Capture()
+        self.link(capture)
+        sent, psn = [], 0
+        for message in sample("llc", count=150) + sample("cdc", count=50):
+            pieces = [message[i:i + 1024] for i in range(0, len(message), 1024)]
+            for i, piece in enumerate(pieces):
+                opcode = 4 if len(pieces) == 1 else 0 if i == 0 else 2 if i == len(pieces) - 1 else 1
+                frame = ethernet("10.0.0.1", "10.0.0.2", 17, roce_send(0x22, psn, piece, opcode))
+                capture.add(frame)
+                if psn % 7 == 0:
+                    capture.add(frame)  # seen twice
+                psn += 1
+            sent.append(message)
+        capture.write(self.path)
+        found = [m for m in messages(self.path) if m["layer"] != "CLC"]
+        self.assertEqual(len(found), len(sent))
+        self.assertFalse([m for m in found if "fault" in m])
+        by_hex = messages("--hex", data="\n".join(m.hex() for m in sent).encode())
+        self.assertEqual([m["fields"] for m in found], [m["fields"] for m in by_hex])
+        counters = [json.loads(line) for line in decode("--summary", "--json", self.path).stdout.splitlines()][-1]
+        self.assertEqual((counters["retransmissions"], counters["gaps"]), ((psn + 6) // 7, 0))
+
+    def test_cdc_as_tshark_sees_it(self):
+        capture = Capture()
+        self.link(capture)
+        for psn, message in enumerate(sample("cdc", count=200)):
+            capture.add(ethernet("10.0.0.1", "10.0.0.2", 17, roce_send(0x22, psn, message)))
+        capture.write(self.path)
+        theirs, total = tshark.dissect(self.path), 0
+        for message in (m for m in messages(self.path) if m["layer"] == "CDC"):
+            if message["frame"] in theirs:
+                different, compared = tshark.compare(message, theirs[message["frame"]])
+                self.assertEqual(different, [])
+                total += compared
+        self.assertGreater(total, 1000)
+
+    def test_streams_are_put_in_order(self):
+        whole = sample("clc", kind=1, count=50)[0]
+        for client, server in (("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")):
+            capture = Capture()
+            connection = Connection(capture, client, server)
+            start = connection.next[0]
+            order = [2, 0, 1, 1, 0] + list(range(3, len(whole) // 20 + 1))
+            for i in order:
+                connection.next[0] = start + i * 20
+                connection.client(whole[i * 20:i * 20 + 25])  # overlaps the next
+            capture.write(self.path)
+            self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL"])
+
+    def test_other_link_layers_and_file_formats(self):
+        subprocess.run(["editcap", "-F", "pcapng", CONTACT, self.path], check=True, stderr=subprocess.DEVNULL)
+        self.assertEqual(messages(self.path), messages(CONTACT))
+        with open(CONTACT, "rb") as file:
+            data = file.read()
+        self.assertEqual(messages("-", data=data), messages(CONTACT))
+        self.assertEqual(messages(data=data), messages(CONTACT))
+        capture = Capture(link_type=276)  # Linux cooked 2, as "tcpdump -i any" writes it
+        made = Capture()
+        connection = Connection(made)
+        connection.client(sample("clc", kind=1, count=50)[0])
+        for frame in made.frames:
+            capture.add(frame[12:14] + bytes(18) + frame[14:])
+        capture.write(self.path)
+        self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL"])
+
+    def test_a_declined_connection_of_an_application_that_sends_clc(self):
+        capture = Capture()
+        connection = Connection(capture)
+        proposal = sample("clc", kind=1, count=50)[0]
+        connection.client(proposal)
+        connection.server(bytes.fromhex("e2d4c3d904001c10" "0000000000000001" "03010000" "00000000" "e2d4c3d9"))
+        connection.client(proposal)
+        connection.client(b"", FIN | ACK)
+        capture.write(self.path)
+        self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL", "DECLINE"])
+
+
+class Broken(unittest.TestCase):
+    def assert_fails(self, done, text):
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(text, done.stderr.decode())
+        self.assertTrue(done.stderr.startswith(b"Error: "))
+
+    def test_what_could_be_read_then_an_error(self):
+        with open(CONTACT, "rb") as file:
+            data = file.read()
+        whole = messages(CONTACT)
+        for cut in range(0, len(data), 997):
+            done = decode("--json", data=data[:cut])
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual(lines, whole[:len(lines)])
+            if done.returncode == 0:
+                continue  # cut between two frames
+            self.assert_fails(done, "standard input: ")
+        self.assert_fails(decode(data=data[:5000]), "truncated")
+        self.assert_fails(decode(data=b"GET / HTTP/1.0\r\n" * 10), "unknown file format")
+        self.assert_fails(decode(data=b""), "standard input: ")
+        self.assert_fails(decode("/nonexistent.pcap"), "No such file or directory")
+        self.assert_fails(decode("/"), "Is a directory")
+        summary = decode("--summary", data=data[:5000])
+        self.assertIn(b"connection 10.9.0.2:36732", summary.stdout)
+        self.assert_fails(summary, "truncated")
+
+    def test_hex(self):
+        decline = "e2 d4 c3 d9 04 00:1c:10 0000000000000001 0x03010000 00000000 e2d4c3d9"
+        self.assertEqual(messages("--hex", data=decline.encode())[0]["type"], "DECLINE")
+        self.assertEqual(messages("--hex", data=b"fe06e2d4c3d9\n\n")[0]["type"], "OPTION 254")
+        done = decode("--hex", "--json", data=("zz\n" + decline + "\nabc\n").encode())
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assert_fails(done, "line 1 is not hexadecimal")
+        self.assertIn(b"line 3 is not hexadecimal", done.stderr)
+        wrong = decode("--hex", "--json", data=decline.replace("1c", "1d").encode())
+        self.assertEqual(wrong.returncode, 1)
+        fault = json.loads(wrong.stdout)["fault"]
+        self.assertEqual((fault["field"], fault["offset"], fault["found"], fault["verdict"]),
+                         ("clc_message_length", 5, 29, "treat as data"))
+
+    def test_usage(self):
+        for arguments in (["--hex", "--summary"], ["one", "two"], ["--nonsense"]):
+            self.assertEqual(decode(*arguments, data=b"").returncode, 2)
+
+    def test_a_reader_that_goes_away(self):
+        done = subprocess.run(f"'{BUILD}/smcctl' decode '{CONTACT}' | head -n 1", shell=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=20)
+        self.assertTrue(done.stdout.startswith(b"frame 12"))
+        self.assertEqual(done.stderr, b"")
+
+
+if __name__ == "__main__":
+    unittest.main()
