@@ -27,9 +27,13 @@ std::string time_text(std::int64_t time_us) {
     std::tm parts{};
     ::gmtime_r(&seconds, &parts);
     char buffer[48];
-    const std::size_t n = std::strftime(buffer, sizeof buffer, "%F %T", &parts);
-    std::snprintf(buffer + n, sizeof buffer - n, ".%06d", static_cast<int>(time_us % 1'000'000));
+    const std::size_t n = std::strftime(buffer, sizeof buffer, "%FT%T", &parts);
+    std::snprintf(buffer + n, sizeof buffer - n, ".%06dZ", static_cast<int>(time_us % 1'000'000));
     return buffer;
+}
+
+std::string dump(const ordered_json& line) {
+    return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 void print(std::ostream& out, const capture::Event& event, bool json) {
@@ -47,7 +51,17 @@ void print(std::ostream& out, const capture::Event& event, bool json) {
     if (m.fault) {
         line["fault"] = to_json(*m.fault);
     }
-    out << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+    out << dump(line);
+}
+
+// Output that nobody gets is a failure, but for a reader who has seen enough.
+int written(std::ostream& out, std::ostream& error, int status) {
+    out.flush();
+    if (!out) {
+        error << "Error: cannot write the output\n";
+        return 1;
+    }
+    return status;
 }
 
 int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
@@ -67,19 +81,38 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
         frames = frame.number;
         dissector.add(frame);
     });
-    if (options.summary && options.json) {
-        for (const auto& line : capture::summary_json(dissector)) {
-            out << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+    if (frames != 0 || !broken) {
+        if (options.summary && options.json) {
+            capture::summary_json(dissector, [&](const ordered_json& line) { out << dump(line); });
+        } else if (options.summary) {
+            capture::print_summary(out, dissector);
+        } else {
+            capture::print_counters(error, dissector.counters());
         }
-    } else if (options.summary) {
-        capture::print_summary(out, dissector);
     }
-    out.flush();
     if (broken) {
+        out.flush();
         error << "Error: " << name << ": " << *broken << " (" << frames << " frames were read)\n";
         return 1;
     }
-    return 0;
+    return written(out, error, 0);
+}
+
+// A line without its end; false at the end of the input. What is longer than `longest` is left out, and `whole` says so.
+bool read_line(std::istream& in, std::string& line, std::size_t longest, bool& whole) {
+    line.clear();
+    whole = true;
+    int c = in.get();
+    if (c == std::char_traits<char>::eof()) {
+        return false;
+    }
+    for (; c != '\n' && c != std::char_traits<char>::eof(); c = in.get()) {
+        whole = whole && line.size() < longest;
+        if (whole) {
+            line += static_cast<char>(c);
+        }
+    }
+    return true;
 }
 
 // Hexadecimal digits with blanks, colons or "0x" between them; nullopt for anything else.
@@ -90,7 +123,7 @@ std::optional<std::vector<std::uint8_t>> parse_hex(const std::string& line) {
         const char c = line[i];
         const char* digits = "0123456789abcdef";
         const char* found = std::strchr(digits, c | 0x20);
-        if (pending == 0 && (c | 0x20) == 'x') {
+        if (pending == 0 && (c | 0x20) == 'x' && i + 1 < line.size()) {
             pending = -1;
         } else if (c != '\0' && found != nullptr && (std::isxdigit(static_cast<unsigned char>(c)) != 0)) {
             const int digit = static_cast<int>(found - digits);
@@ -118,11 +151,13 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
     }
     std::istream& in = options.file == "-" ? std::cin : opened;
     int status = 0;
+    bool whole = true;
     std::string line;
-    for (std::uint64_t number = 1; std::getline(in, line); number++) {
-        const auto bytes = line.size() <= kLongestLine ? parse_hex(line) : std::nullopt;
+    for (std::uint64_t number = 1; read_line(in, line, kLongestLine, whole); number++) {
+        const auto bytes = whole ? parse_hex(line) : std::nullopt;
         if (!bytes) {
-            error << "Error: line " << number << " is not hexadecimal\n";
+            out.flush();
+            error << "Error: line " << number << (whole ? " is not hexadecimal" : " is longer than 65536 characters") << "\n";
             status = 1;
             continue;
         }
@@ -139,14 +174,18 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
             if (message.fault) {
                 object["fault"] = to_json(*message.fault);
             }
-            out << object.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+            out << dump(object);
         } else {
             out << title(message) << "\n";
             print_fields(out, message.fields, 2);
         }
         status = message.fault ? 1 : status;
     }
-    return status;
+    if (in.bad()) {
+        error << "Error: cannot read " << (options.file == "-" ? "standard input" : options.file) << "\n";
+        status = 1;
+    }
+    return written(out, error, status);
 }
 
 }  // namespace

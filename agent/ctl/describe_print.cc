@@ -28,10 +28,16 @@ ordered_json to_json(const Value& value) {
                       static_cast<const Value::variant&>(value));
 }
 
+// Control characters do not reach a terminal, wherever they come from.
+std::string printable(std::string text) {
+    std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+    return text;
+}
+
 std::string plain_text(const Value& value) {
     return std::visit(Overloaded{[](std::uint64_t number) { return std::to_string(number); },
                                  [](bool flag) { return std::string(flag ? "yes" : "no"); },
-                                 [](const std::string& text) { return text; },
+                                 [](const std::string& text) { return printable(text); },
                                  [](const Fields&) { return std::string(); },
                                  [](const Values& list) { return list.empty() ? std::string("none") : std::string(); }},
                       static_cast<const Value::variant&>(value));

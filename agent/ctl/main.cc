@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     int pid = 0;
     explain->add_option("ADDR:PORT", address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
     explain->add_option("--pid", pid, "For this process: its cgroup and network namespace");
-    auto* decode = app.add_subcommand("decode", "SMC messages in a capture; needs no agent");
+    auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
     smc::ctl::DecodeOptions decoding;
     decode->add_option("FILE", decoding.file, "pcap or pcapng; - is standard input")->capture_default_str();
     auto* hex = decode->add_flag("--hex", decoding.hex, "FILE has messages in hexadecimal, one per line");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Connection Data Control: cursors and flags of a connection (RFC 7609 A.4). SMC-R sends them as 44-byte messages;
 // ISM has no messages, so SMC-D keeps the same information in the first 32 bytes of every DMB, written by the
-// peer, as Linux has it on the fabric. There each cursor is one aligned 8-byte word, always read and written whole.
+// peer. No specification has that layout. This one is for Emulated-ISM between agents: each cursor is one aligned 8-byte word,
+// always read and written whole, and the flags share the producer's, to which urgent data belongs. Linux on ISM hardware has
+// the flags beside the consumer cursor instead.
 #pragma once
 
 #include <bit>

@@ -79,7 +79,7 @@ struct Eid {
 
     // Rules for UEIDs: A-Z 0-9 - . only, first character alphanumeric, no two dots in a row.
     static std::optional<Eid> parse(std::string_view text);
-    [[nodiscard]] std::string text() const;  // without the padding
+    [[nodiscard]] std::string text() const;  // without the padding; what is not printable is escaped
     auto operator<=>(const Eid&) const = default;
 };
 

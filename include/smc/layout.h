@@ -29,6 +29,7 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "smc/fault.h"
 #include "smc/ids.h"
@@ -243,22 +244,23 @@ void encode_fixed(const T& in, std::uint8_t* to) {
     for_each_row<L>([&](const auto& row) { encode_row(row, in, to); });
 }
 
-// Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. `area` and
-// `area_offset` are what a fault names when the area does not fit: the field that pointed here. A list without
-// a count in this table has the size that `out` came with.
+// The field that says where an area is, or how many elements it has: what a fault names when they are not there.
+struct Pointer {
+    const char* field;
+    std::size_t offset;
+    std::uint64_t value;
+};
+
+// Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. A list
+// without a count in this table has the size that `out` came with, and `counted` says where that stood.
 template <class L, class T>
-std::optional<Fault> decode_area(Bytes message,
-                                 std::size_t start,
-                                 const char* area,
-                                 std::size_t area_offset,
-                                 T& out) {
+std::optional<Fault> decode_area(Bytes message, std::size_t start, Pointer pointer, T& out, std::optional<Pointer> counted = {}) {
     if (start > message.size() || Layout<L>::kSize > message.size() - start) {
-        return Fault{area, area_offset, start, "an offset with the whole area inside the message"};
+        return Fault{pointer.field, pointer.offset, pointer.value, "the whole area inside the message"};
     }
     const std::uint8_t* base = message.data() + start;
     std::optional<Fault> fault;
-    const char* count_name = area;
-    std::size_t count_offset = area_offset;
+    Pointer count = counted.value_or(pointer);
     for_each_row<L>([&](const auto& row) {
         using R = std::remove_cvref_t<decltype(row)>;
         if (fault) {
@@ -267,11 +269,9 @@ std::optional<Fault> decode_area(Bytes message,
         auto& member = R::in(out);
         using M = std::remove_cvref_t<decltype(member)>;
         if constexpr (R::kKind == Kind::kCount) {
-            const std::uint64_t found = load_be(base + row.offset, row.bytes);
-            count_name = row.name;
-            count_offset = start + row.offset;
-            if (found > M::kCapacity) {
-                fault = Fault{row.name, count_offset, found, row.expected};
+            count = {row.name, start + row.offset, load_be(base + row.offset, row.bytes)};
+            if (count.value > M::kCapacity) {
+                fault = Fault{count.field, count.offset, count.value, row.expected};
                 return;
             }
         }
@@ -279,7 +279,7 @@ std::optional<Fault> decode_area(Bytes message,
             constexpr std::size_t kEach = element_size<typename M::value_type>();
             const std::size_t room = (message.size() - start - row.offset) / kEach;
             if (member.size() > room) {
-                fault = Fault{count_name, count_offset, member.size(), "no more elements than the message holds"};
+                fault = Fault{count.field, count.offset, count.value, "no more elements than the message holds"};
                 return;
             }
             for (std::size_t i = 0; i < member.size(); i++) {
@@ -312,13 +312,25 @@ std::size_t encode_area(const T& in, std::uint8_t* to) {
     return end;
 }
 
-// For static_assert beside each table: fixed fields end inside it, bits inside their byte, and lists start at its end
-// or inside (where a message has room for a fixed number of elements).
-template <class L>
+// Member type of a row in structures of type T.
+template <class R, class T>
+using MemberOf = std::remove_cvref_t<decltype(R::in(std::declval<T&>()))>;
+
+// For static_assert beside each table of structure T: fixed fields and parts end inside it, bits inside their byte, and an
+// array is as wide as its field.
+template <class L, class T = L>
 constexpr bool fields_fit() {
     bool fit = true;
     for_each_row<L>([&](const auto& row) {
-        fit = fit && row.offset + row.bytes <= Layout<L>::kSize && row.bit + row.bits <= 8;
+        using R = std::remove_cvref_t<decltype(row)>;
+        using M = MemberOf<R, T>;
+        std::size_t bytes = row.bytes;
+        if constexpr (R::kKind == Kind::kPart) {
+            bytes = Layout<M>::kSize;
+        } else if constexpr (R::kKind == Kind::kField && !Number<M>) {
+            fit = fit && bytes == sizeof(M);
+        }
+        fit = fit && row.offset + bytes <= Layout<L>::kSize && row.bit + row.bits <= 8;
     });
     return fit;
 }

@@ -53,14 +53,16 @@ struct Header {
 
 // v2.1 and RFC 7609 A.3.1.
 struct ConfirmLink : Header {
-    std::uint8_t cache_size = 0;  // "System Cache Size", version 2
+    // Version 2: "System Cache Size". Linux keeps a flag there, in version 1 too, where the bits are reserved: 3 says
+    // that its RMBEs have no eye catcher.
+    std::uint8_t cache_size = 0;
     Mac mac;
     RoceGid gid;
     Qpn qpn{};
     std::uint8_t link_number = 0;
     LinkId link_id{};
     std::uint8_t max_links = 0;
-    std::uint8_t max_connections = 0;  // from v2.1 on
+    std::uint8_t max_connections = 0;  // version 2, from v2.1 on
 };
 
 // How an RMB is reached over a new link (RFC 7609 A.3.3, figure 34).
@@ -76,13 +78,16 @@ std::string text(AddLinkReason reason);
 
 // ADD LINK of version 2 from offset 44 on.
 struct AddLinkLarge {
-    bool direct = false;  // in the client's reply
+    clc::LinkType link_type = clc::LinkType::kIndirect;  // in the client's reply
     RoceGid target_gid;   // in the request; may be zero
     List<RTokenPair, kMaxRmbs> rkeys;
 };
 
-// RFC 7609 A.3.2 and v2.1.
+// RFC 7609 A.3.2 and v2.1. A client's request of version 1 asks for a link: it has no QP number and no MTU yet.
 struct AddLink : Header {
+    // Version 1: two reserved bytes stand behind the MAC address, as in version 2, and everything after it is two bytes further.
+    // Figure 32 of RFC 7609 does not have them; Linux and Wireshark do. A GID that begins with zeros tells.
+    bool padded = false;
     bool rejected = false;
     AddLinkReason reason = AddLinkReason::kNone;
     Mac mac;
@@ -103,6 +108,7 @@ struct AddLinkContinuation : Header {
 
 // v2.1; version 2 only, from the client. The request has the GID list.
 struct RequestAddLink : Header {
+    RequestAddLink() { version = 2; }
     bool rejected = false;
     std::uint8_t reason = 0;
     List<RoceGid, clc::kMaxGids> gid_list;
@@ -174,8 +180,10 @@ using Message = wire::Encoded<kMaxMessage>;
 // The whole message as received. What cannot be used is told with RFC 7609 C.7.1's verdict: reset the link, reject, or
 // ignore.
 Decoded<AnyMessage> decode(Bytes message);
-// Type and length follow from the argument's type and contents.
+// Type and length follow from the argument's type and contents. Lists longer than the message can have are cut.
 Message encode(const AnyMessage& message);
+// The negative reply to an ADD LINK request that decode() says to reject: RFC 7609 C.7.1, reason 2.
+AddLink rejection(Bytes request);
 inline const Header& header_of(const AnyMessage& message) {
     return std::visit([](const auto& m) -> const Header& { return m; }, message);
 }
@@ -196,7 +204,7 @@ struct Layout<LlcTypeField> {
         bits<&H::type>(0, 4, 4, "type", "LLC Type Code"),
     };
 };
-static_assert(fields_fit<LlcTypeField>());
+static_assert(fields_fit<LlcTypeField, llc::Header>());
 
 struct LlcHeaderV1;
 template <>
@@ -208,7 +216,7 @@ struct Layout<LlcHeaderV1> {
         bits<&H::reply>(3, 0, 1, "reply", "Reply flag"),
     };
 };
-static_assert(fields_fit<LlcHeaderV1>());
+static_assert(fields_fit<LlcHeaderV1, llc::Header>());
 
 struct LlcHeaderV2;
 template <>
@@ -220,7 +228,7 @@ struct Layout<LlcHeaderV2> {
         bits<&H::reply>(3, 0, 1, "reply", "Request or Reply"),
     };
 };
-static_assert(fields_fit<LlcHeaderV2>());
+static_assert(fields_fit<LlcHeaderV2, llc::Header>());
 
 template <>
 struct Layout<llc::RTokenPair> {
@@ -251,17 +259,27 @@ struct Layout<llc::ConfirmLink> {
     using M = llc::ConfirmLink;
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
-        bits<&M::cache_size>(3, 4, 4, "system_cache_size", "System Cache Size (version 2)"),
         field<&M::mac>(4, 6, "mac_address", "Sender's RoCE MAC address"),
         field<&M::gid>(10, 16, "gid", "Sender's RoCE GID"),
         field<&M::qpn>(26, 3, "qp_number", "Sender's QP number"),
         field<&M::link_number>(29, 1, "link_number", "Link number"),
         field<&M::link_id>(30, 4, "link_user_id", "Sender's link user ID"),
         field<&M::max_links>(34, 1, "max_links", "Max links"),
-        field<&M::max_connections>(35, 1, "max_connections", "Max Connections per LG (v2.1)"),
     };
 };
 static_assert(fields_fit<llc::ConfirmLink>());
+
+struct ConfirmLinkV2;
+template <>
+struct Layout<ConfirmLinkV2> {
+    using M = llc::ConfirmLink;
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = std::tuple{
+        bits<&M::cache_size>(3, 4, 4, "system_cache_size", "System Cache Size"),
+        field<&M::max_connections>(35, 1, "max_connections_per_lg", "Max Connections per LG"),
+    };
+};
+static_assert(fields_fit<ConfirmLinkV2, llc::ConfirmLink>());
 
 struct AddLinkV1;
 template <>
@@ -271,15 +289,9 @@ struct Layout<AddLinkV1> {
     static constexpr auto kFields = std::tuple{
         bits<&M::reason>(2, 4, 4, "reason_code", "RsnCode"),
         bits<&M::rejected>(3, 1, 1, "rejection", "Rejection flag"),
-        field<&M::mac>(4, 6, "mac_address", "Sender's RoCE MAC address"),
-        field<&M::gid>(10, 16, "gid", "Sender's RoCE GID"),
-        field<&M::qpn>(26, 3, "qp_number", "Sender's QP number"),
-        field<&M::link_number>(29, 1, "link_number", "Link number"),
-        bits<&M::mtu>(30, 4, 4, "mtu", "MTU"),
-        field<&M::psn>(31, 3, "initial_psn", "Initial PSN"),
     };
 };
-static_assert(fields_fit<AddLinkV1>());
+static_assert(fields_fit<AddLinkV1, llc::AddLink>());
 
 struct AddLinkV2;
 template <>
@@ -287,23 +299,46 @@ struct Layout<AddLinkV2> {
     using M = llc::AddLink;
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
-        bits<&M::rejected>(3, 1, 1, "negative_response", "Response Type (positive or negative)"),
+        bits<&M::rejected>(3, 1, 1, "response_type_negative", "Response Type: negative"),
         bits<&M::reason>(3, 4, 4, "reject_reason_code", "Reject Reason Code"),
-        field<&M::mac>(4, 6, "mac_address", "MAC Address"),
-        field<&M::gid>(12, 16, "rocev2_gid", "RoCEv2 GID (IPv4 or IPv6 address)"),
-        field<&M::qpn>(28, 3, "qp_number", "QP number"),
-        field<&M::link_number>(31, 1, "link_number", "Link number"),
-        bits<&M::mtu>(32, 4, 4, "qp_enumerated_mtu", "QP Enumerated MTU"),
-        field<&M::psn>(33, 3, "initial_psn", "Initial PSN"),
     };
 };
-static_assert(fields_fit<AddLinkV2>());
+static_assert(fields_fit<AddLinkV2, llc::AddLink>());
+
+// The rest of the 44 bytes, `padding` bytes further than in figure 32 of RFC 7609.
+constexpr auto add_link_address(std::uint16_t padding) {
+    using M = llc::AddLink;
+    const auto at = [=](unsigned offset) { return static_cast<std::uint16_t>(offset + padding); };
+    return std::tuple{
+        field<&M::mac>(4, 6, "mac_address", "Sender's RoCE MAC address"),
+        field<&M::gid>(at(10), 16, "gid", "Sender's RoCE GID"),
+        field<&M::qpn>(at(26), 3, "qp_number", "Sender's QP number"),
+        field<&M::link_number>(at(29), 1, "link_number", "Link number"),
+        bits<&M::mtu>(at(30), 4, 4, "mtu", "MTU"),
+        field<&M::psn>(at(31), 3, "initial_psn", "Initial PSN"),
+    };
+}
+struct AddLinkAddress;
+template <>
+struct Layout<AddLinkAddress> {
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = add_link_address(0);
+};
+static_assert(fields_fit<AddLinkAddress, llc::AddLink>());
+
+struct AddLinkPadded;
+template <>
+struct Layout<AddLinkPadded> {
+    static constexpr std::size_t kSize = llc::kSmallBytes;
+    static constexpr auto kFields = add_link_address(2);
+};
+static_assert(fields_fit<AddLinkPadded, llc::AddLink>());
 
 // `count_bytes` at 70: 2 as specified; 1 where the number, at most 255, is little endian.
 constexpr auto add_link_rows(std::uint16_t count_bytes) {
     using M = llc::AddLinkLarge;
     return std::tuple{
-        bits<&M::direct>(44, 0, 1, "direct", "link type (direct or indirect)"),
+        bits<&M::link_type>(44, 0, 1, "link_type", "link type"),
         field<&M::target_gid>(46, 16, "client_target_gid", "Client Target GID"),
         count<&M::rkeys>(70, count_bytes, "no_of_rkeys", "No of RKeys in RKey Array", "0 to 255"),
         list<&M::rkeys>(72, "rkey_array_area", "RKey Array Area"),
@@ -322,7 +357,7 @@ struct Layout<AddLinkLittleEndian> {
     static constexpr std::size_t kSize = 72;
     static constexpr auto kFields = add_link_rows(1);
 };
-static_assert(fields_fit<AddLinkLittleEndian>());
+static_assert(fields_fit<AddLinkLittleEndian, llc::AddLinkLarge>());
 
 template <>
 struct Layout<llc::AddLinkContinuation> {
@@ -342,11 +377,11 @@ struct Layout<RequestAddLinkFlags> {
     using M = llc::RequestAddLink;
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
-        bits<&M::rejected>(3, 1, 1, "negative_response", "Response Type (positive or negative)"),
+        bits<&M::rejected>(3, 1, 1, "response_type_negative", "Response Type: negative"),
         bits<&M::reason>(3, 4, 4, "reject_reason_code", "Reject Reason Code"),
     };
 };
-static_assert(fields_fit<RequestAddLinkFlags>());
+static_assert(fields_fit<RequestAddLinkFlags, llc::RequestAddLink>());
 
 struct RequestAddLinkGids;
 template <>
@@ -358,7 +393,7 @@ struct Layout<RequestAddLinkGids> {
         list<&M::gid_list>(28, "gid_list_array_area", "GID List Array Area"),
     };
 };
-static_assert(fields_fit<RequestAddLinkGids>());
+static_assert(fields_fit<RequestAddLinkGids, llc::RequestAddLink>());
 
 template <>
 struct Layout<llc::DeleteLink> {
@@ -407,12 +442,12 @@ struct Layout<DeleteRkeyV1> {
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
         bits<&M::negative>(3, 2, 1, "negative_response", "Negative response flag"),
-        count<&M::rkeys>(4, 1, "count", "Count", "1 to 8"),
+        count<&M::rkeys>(4, 1, "count", "Count", "at most 8"),
         field<&M::error_mask>(5, 1, "error_mask", "Error Mask"),
         list<&M::rkeys>(8, "deleted_rkeys", "Deleted RKeys"),
     };
 };
-static_assert(fields_fit<DeleteRkeyV1>());
+static_assert(fields_fit<DeleteRkeyV1, llc::DeleteRkey>());
 
 struct DeleteRkeyRequestV2;
 template <>
@@ -420,12 +455,12 @@ struct Layout<DeleteRkeyRequestV2> {
     using M = llc::DeleteRkey;
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
-        bits<&M::negative>(3, 2, 1, "negative_response", "Reply type (positive or negative)"),
-        count<&M::rkeys>(4, 1, "count", "Count", "1 to 255"),
+        bits<&M::negative>(3, 2, 1, "reply_type_negative", "Reply type: negative"),
+        count<&M::rkeys>(4, 1, "count", "Count", "at most 255"),
         list<&M::rkeys>(8, "deleted_rkeys", "RKeys to be deleted"),
     };
 };
-static_assert(fields_fit<DeleteRkeyRequestV2>());
+static_assert(fields_fit<DeleteRkeyRequestV2, llc::DeleteRkey>());
 
 struct DeleteRkeyReplyV2;
 template <>
@@ -433,13 +468,13 @@ struct Layout<DeleteRkeyReplyV2> {
     using M = llc::DeleteRkey;
     static constexpr std::size_t kSize = llc::kSmallBytes;
     static constexpr auto kFields = std::tuple{
-        bits<&M::negative>(3, 2, 1, "negative_response", "Reply type (positive or negative)"),
+        bits<&M::negative>(3, 2, 1, "reply_type_negative", "Reply type: negative"),
         field<&M::count>(4, 1, "count", "Count"),
         field<&M::invalid_count>(5, 1, "invalid_rkey_count", "Invalid Rkey Count"),
         list<&M::rkeys>(8, "rkeys_not_deleted", "RKeys not deleted"),
     };
 };
-static_assert(fields_fit<DeleteRkeyReplyV2>());
+static_assert(fields_fit<DeleteRkeyReplyV2, llc::DeleteRkey>());
 
 template <>
 struct Layout<llc::TestLink> {

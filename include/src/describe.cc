@@ -22,10 +22,30 @@ std::string hex(Bytes bytes) {
     return out;
 }
 
+// The codes are the sender's operating system's (v2.1, Decline, note 5); translated where that is Linux.
 std::string text(Reason reason) {
     char code[12];
     std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(reason));
-    return reason == Reason::kNone ? code : std::string(code) + " (" + std::string(reason_text(reason)) + ")";
+    return code;
+}
+
+void explain_reasons(Fields& fields, const clc::Decline& d) {
+    const std::pair<const char*, Reason> reasons[] = {{"sender_diagnosis_information", d.reason},
+                                                      {"smcdv2_reason_code", d.smcd_v2},
+                                                      {"smcdv1_reason_code", d.smcd_v1},
+                                                      {"smcrv2_reason_code", d.smcr_v2},
+                                                      {"smcrv1_reason_code", d.smcr_v1}};
+    for (Field& field : fields) {
+        for (const auto& [name, reason] : reasons) {
+            if (field.name == name && reason != Reason::kNone) {
+                field.value = text(reason) + " (" + std::string(reason_text(reason)) + ")";
+            }
+        }
+    }
+}
+
+void drop(Fields& fields, std::string_view name) {
+    std::erase_if(fields, [&](const Field& f) { return f.name == name; });
 }
 
 template <class L, class T>
@@ -84,7 +104,7 @@ void add_group(Fields& out, const char* name, const char* meaning, const T& obje
 void add_message(Fields& out, const clc::Proposal& p) {
     add_fields<wire::ProposalBase>(out, p);
     if (p.version == clc::kVersion1) {
-        std::erase_if(out, [](const Field& f) { return f.name == "smcv2_type"; });
+        drop(out, "smcv2_type");
     }
     if (p.version != clc::kVersion1 || offers_d(p.v1_offer)) {
         add_fields<wire::ProposalGrowth>(out, p);
@@ -117,10 +137,15 @@ void add_fce(Fields& out, const clc::FirstContact& fce, bool smcr) {
 
 void add_message(Fields& out, const clc::AcceptR& a) {
     add_fields<wire::AcceptSmcrV1>(out, a);
-    if (a.type == clc::Type::kConfirm) {
-        std::erase_if(out, [](const Field& f) { return f.name == "smc_type_rc_saved"; });
+    const bool v1 = a.version == clc::kVersion1, confirm = a.type == clc::Type::kConfirm;
+    if (v1 || confirm) {
+        drop(out, "smc_type_rc_saved");
     }
-    if (a.version == clc::kVersion1) {
+    if (v1) {
+        drop(out, "smcv2_type");
+        if (confirm) {
+            drop(out, "contact");
+        }
         return;
     }
     add_fields<wire::AcceptSmcrV2>(out, a);
@@ -135,6 +160,9 @@ void add_message(Fields& out, const clc::AcceptR& a) {
 void add_message(Fields& out, const clc::AcceptD& a) {
     add_fields<wire::AcceptSmcdV1>(out, a);
     if (a.version == clc::kVersion1) {
+        if (a.type == clc::Type::kConfirm) {
+            drop(out, "contact");
+        }
         return;
     }
     add_fields<wire::AcceptSmcdV2>(out, a);
@@ -150,6 +178,9 @@ void add_message(Fields& out, const clc::Decline& d) {
     }
     if (d.has_types) {
         add_fields<wire::DeclineTypes>(out, d);
+    }
+    if (d.os == clc::Os::kLinux) {
+        explain_reasons(out, d);
     }
 }
 

@@ -20,6 +20,18 @@ std::string hex(std::uint64_t value, int digits) {
     return buffer;
 }
 
+// What a peer said, safe for a terminal.
+std::string escaped(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        const bool printable = c > ' ' && c < 0x7f && c != '\\';
+        char byte[5];
+        std::snprintf(byte, sizeof byte, "\\x%02x", static_cast<std::uint8_t>(c));
+        out += printable ? std::string(1, c) : byte;
+    }
+    return out;
+}
+
 constexpr bool is_host_name_character(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
 }
@@ -100,7 +112,7 @@ bool RoceGid::is_v4() const {
                            [](std::uint8_t b) { return b == 0; });
     };
     const bool mapped = zeros(10) && bytes[10] == 0xff && bytes[11] == 0xff;
-    return mapped || (zeros(12) && !is_zero());
+    return mapped || (zeros(12) && bytes[12] != 0);  // ::1 is IPv6
 }
 
 RoceGid RoceGid::normalised() const {
@@ -182,17 +194,10 @@ std::string HostName::text() const {
     std::string translated = upto(std::string_view("\x40\0", 2));  // x'40' is the blank
     std::transform(translated.begin(), translated.end(), translated.begin(),
                    [](char c) { return ascii_of(static_cast<std::uint8_t>(c)); });
-    if (std::all_of(translated.begin(), translated.end(), is_host_name_character)) {
+    if (!translated.empty() && std::all_of(translated.begin(), translated.end(), is_host_name_character)) {
         return translated;
     }
-    std::string escaped;
-    for (const char c : name) {
-        const bool printable = c > ' ' && c < 0x7f && c != '\\';
-        char byte[5];
-        std::snprintf(byte, sizeof byte, "\\x%02x", static_cast<std::uint8_t>(c));
-        escaped += printable ? std::string(1, c) : byte;
-    }
-    return escaped;
+    return escaped(name);
 }
 
 std::optional<Eid> Eid::parse(std::string_view text) {
@@ -218,7 +223,7 @@ std::string Eid::text() const {
     std::string out(chars.data(), chars.size());
     out.erase(std::find_if(out.begin(), out.end(), [](char c) { return c == ' ' || c == '\0'; }),
               out.end());
-    return out;
+    return escaped(out);
 }
 
 }  // namespace smc

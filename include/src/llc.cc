@@ -2,6 +2,7 @@
 #include "smc/llc.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "llc_tables.h"
 
@@ -41,7 +42,7 @@ bool is_known(Type type, std::uint8_t version) {
 }
 
 bool may_be_large(const Header& h) {
-    return h.version == kVersion2 && (h.type == Type::kAddLink || h.type == Type::kRequestAddLink ||
+    return h.version == kVersion2 && (h.type == Type::kAddLink || (h.type == Type::kRequestAddLink && !h.reply) ||
                                       (h.type == Type::kDeleteRkey && !h.reply));
 }
 
@@ -77,35 +78,79 @@ Decoded<Header> decode_header(Bytes message) {
     return h;
 }
 
+// What a fault names when an area is not there: the header has seen that `length` is the message's.
+wire::Pointer length_of(Bytes message) {
+    return {"length", 1, message.size()};
+}
+
+// Large messages end with their last element, or with the 44th byte.
+std::optional<Fault> check_end(Bytes message, std::size_t end) {
+    if (message.size() != std::max(end, kSmallBytes)) {
+        return reset("length", 1, message.size(), "the end behind the last element");
+    }
+    return std::nullopt;
+}
+
 // Fills `m` from the tables that hold the message; the header is there already.
 template <class M>
 std::optional<Fault> decode_body(Bytes message, M& m) {
-    return decode_area<M>(message, 0, "length", 1, m);
+    return decode_area<M>(message, 0, length_of(message), m);
+}
+
+std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
+    decode_fixed<ConfirmLink>(message.data(), m);
+    if (m.version != 1) {
+        decode_fixed<wire::ConfirmLinkV2>(message.data(), m);
+    }
+    return std::nullopt;
+}
+
+// Without what lies behind 44 bytes.
+void decode_small(Bytes message, AddLink& m) {
+    constexpr std::size_t kBehindMac = 10;
+    if (m.version == 1) {
+        decode_fixed<wire::AddLinkV1>(message.data(), m);
+        m.padded = message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
+    } else {
+        decode_fixed<wire::AddLinkV2>(message.data(), m);
+    }
+    if (m.version != 1 || m.padded) {
+        decode_fixed<wire::AddLinkPadded>(message.data(), m);
+    } else {
+        decode_fixed<wire::AddLinkAddress>(message.data(), m);
+    }
+}
+
+std::optional<Fault> decode_large(Bytes message, AddLink& m) {
+    if (message.size() == kSmallBytes) {
+        return m.reply && m.rejected ? std::nullopt
+                                     : std::optional(reset("length", 1, message.size(), "72 and 16 for each RKey"));
+    }
+    // 124 RKeys make a length that reads the same either way; their number does not.
+    constexpr std::size_t kRkeysAt = 70, kRkeys = 72;
+    if (message.size() >= kRkeys && message[kRkeysAt] != 0 && __builtin_bswap16(m.length) == m.length) {
+        m.little_endian = true;
+    }
+    auto& large = m.large.emplace();
+    auto fault = m.little_endian ? decode_area<wire::AddLinkLittleEndian>(message, 0, length_of(message), large)
+                                 : decode_area<AddLinkLarge>(message, 0, length_of(message), large);
+    if (!fault && m.little_endian && message[kRkeysAt + 1] != 0) {
+        fault = reset("no_of_rkeys", kRkeysAt, wire::load_be(&message[kRkeysAt], 2), "0 to 255");
+    }
+    return fault ? fault : check_end(message, kRkeys + large.rkeys.size() * sizeof(RTokenPair));
 }
 
 std::optional<Fault> decode_body(Bytes message, AddLink& m) {
-    if (m.version == 1) {
-        decode_fixed<wire::AddLinkV1>(message.data(), m);
-    } else {
-        decode_fixed<wire::AddLinkV2>(message.data(), m);
-        if (message.size() > kSmallBytes) {
-            // 124 RKeys make a length that reads the same either way; their number does not.
-            constexpr std::size_t kRkeysAt = 70;
-            m.little_endian = m.little_endian || (message.size() > kRkeysAt && message[kRkeysAt] != 0 &&
-                                                  __builtin_bswap16(m.length) == m.length);
-            auto& large = m.large.emplace();
-            auto fault = m.little_endian ? decode_area<wire::AddLinkLittleEndian>(message, 0, "length", 1, large)
-                                         : decode_area<AddLinkLarge>(message, 0, "length", 1, large);
-            if (fault) {
-                return fault;
-            }
-        } else if (!m.reply || !m.rejected) {
-            return reset("length", 1, message.size(), "72 and 16 for each RKey");
+    decode_small(message, m);
+    if (m.version != 1) {
+        if (auto fault = decode_large(message, m)) {
+            return fault;
         }
     }
-    if (!m.rejected && !clc::is_valid(m.mtu)) {
+    const bool invitation = m.version == 1 && !m.reply && m.qpn == Qpn{0};
+    if (!m.rejected && !invitation && !clc::is_valid(m.mtu)) {
         // C.7.1: answered with reason 2; in a reply there is nothing left to answer
-        return Fault{"mtu", m.version == 1 ? 30U : 32U, static_cast<std::uint64_t>(m.mtu), "1 to 5",
+        return Fault{"mtu", m.version == 1 && !m.padded ? 30U : 32U, static_cast<std::uint64_t>(m.mtu), "1 to 5",
                      m.reply ? Verdict::kReset : Verdict::kReject};
     }
     return std::nullopt;
@@ -114,7 +159,7 @@ std::optional<Fault> decode_body(Bytes message, AddLink& m) {
 std::optional<Fault> decode_body(Bytes message, AddLinkContinuation& m) {
     decode_fixed<AddLinkContinuation>(message.data(), m);
     m.rkeys.resize(m.tokens_left);
-    return decode_area<AddLinkContinuation>(message, 0, "length", 1, m);
+    return decode_area<AddLinkContinuation>(message, 0, length_of(message), m);
 }
 
 std::optional<Fault> decode_body(Bytes message, RequestAddLink& m) {
@@ -122,13 +167,13 @@ std::optional<Fault> decode_body(Bytes message, RequestAddLink& m) {
     if (m.reply) {
         return std::nullopt;
     }
-    if (auto fault = decode_area<wire::RequestAddLinkGids>(message, 0, "length", 1, m)) {
+    if (auto fault = decode_area<wire::RequestAddLinkGids>(message, 0, length_of(message), m)) {
         return fault;
     }
     if (m.gid_list.empty()) {
         return reset("gid_list_no_of_entries", 24, 0, "1 to 8");
     }
-    return std::nullopt;
+    return check_end(message, 28 + m.gid_list.size() * sizeof(RoceGid));
 }
 
 std::optional<Fault> decode_body(Bytes message, ConfirmRkey& m) {
@@ -137,28 +182,28 @@ std::optional<Fault> decode_body(Bytes message, ConfirmRkey& m) {
         return reset("num_tkns", 4, m.other_tokens, "0 to 2: version 2 has no continuations");
     }
     m.others.resize(m.other_tokens);
-    return decode_area<ConfirmRkey>(message, 0, "length", 1, m);
+    return decode_area<ConfirmRkey>(message, 0, length_of(message), m);
 }
 
 std::optional<Fault> decode_body(Bytes message, ConfirmRkeyContinuation& m) {
     decode_fixed<ConfirmRkeyContinuation>(message.data(), m);
     m.others.resize(m.tokens_left);
-    return decode_area<ConfirmRkeyContinuation>(message, 0, "length", 1, m);
+    return decode_area<ConfirmRkeyContinuation>(message, 0, length_of(message), m);
 }
 
 std::optional<Fault> decode_body(Bytes message, DeleteRkey& m) {
     if (m.version == kVersion2 && m.reply) {
         decode_fixed<wire::DeleteRkeyReplyV2>(message.data(), m);
         m.rkeys.resize(m.negative ? std::min<std::size_t>(m.invalid_count, kMaxInvalidRkeys) : 0);
-        return decode_area<wire::DeleteRkeyReplyV2>(message, 0, "length", 1, m);
+        return decode_area<wire::DeleteRkeyReplyV2>(message, 0, length_of(message), m);
     }
-    auto fault = m.version == 1 ? decode_area<wire::DeleteRkeyV1>(message, 0, "length", 1, m)
-                                : decode_area<wire::DeleteRkeyRequestV2>(message, 0, "length", 1, m);
+    auto fault = m.version == 1 ? decode_area<wire::DeleteRkeyV1>(message, 0, length_of(message), m)
+                                : decode_area<wire::DeleteRkeyRequestV2>(message, 0, length_of(message), m);
     if (!fault && m.version == 1 && m.rkeys.size() > kMaxRkeysV1) {
         fault = reset("count", 4, m.rkeys.size(), "1 to 8");
     }
     m.count = static_cast<std::uint8_t>(m.rkeys.size());
-    return fault;
+    return fault ? fault : check_end(message, 8 + m.rkeys.size() * sizeof(RKey));
 }
 
 template <class M>
@@ -173,6 +218,30 @@ Decoded<AnyMessage> decode_as(Bytes message, const Header& header) {
         decoded = *fault;
     }
     return decoded;
+}
+
+// What the message cannot say is left out.
+template <class M>
+const M& encodable(const M& m) {
+    return m;
+}
+DeleteRkey encodable(DeleteRkey m) {
+    if (m.version == 1 || m.reply) {
+        m.rkeys.resize(std::min(m.rkeys.size(), m.version == 1 ? kMaxRkeysV1 : kMaxInvalidRkeys));
+    }
+    return m;
+}
+ConfirmRkey encodable(ConfirmRkey m) {
+    m.others.resize(std::min<std::size_t>(m.others.size(), m.other_tokens));
+    return m;
+}
+ConfirmRkeyContinuation encodable(ConfirmRkeyContinuation m) {
+    m.others.resize(std::min<std::size_t>(m.others.size(), m.tokens_left));
+    return m;
+}
+AddLinkContinuation encodable(AddLinkContinuation m) {
+    m.rkeys.resize(std::min<std::size_t>(m.rkeys.size(), m.tokens_left));
+    return m;
 }
 
 void encode_header(const Header& h, Type type, Message& out) {
@@ -285,12 +354,26 @@ Decoded<AnyMessage> decode(Bytes message) {
     return reset("type", 0, message[0], "a type of RFC 7609 or SMC v2.1");
 }
 
+AddLink rejection(Bytes request) {
+    AddLink reply;
+    if (request.size() < kSmallBytes) {
+        return reply;
+    }
+    if (const auto header = decode_header(request); const auto* h = std::get_if<Header>(&header)) {
+        static_cast<Header&>(reply) = *h;
+    }
+    decode_small(request, reply);
+    reply.reply = reply.rejected = true;
+    reply.reason = AddLinkReason::kInvalidMtu;
+    return reply;
+}
+
 Message encode(const AnyMessage& message) {
     Message out;
     std::visit(
         [&]<class M>(const M& m) {
             std::size_t end = 0;
-            for_each_table(m, [&]<class Table>(const auto& object) {
+            for_each_table(encodable(m), [&]<class Table>(const auto& object) {
                 end = std::max(end, wire::encode_area<Table>(object, out.bytes.data()));
             });
             out.size = std::max(end, kSmallBytes);

@@ -34,12 +34,27 @@ void for_each_table(const M& m, Visit&& visit) {
     visit.template operator()<M>(m);
 }
 template <class Visit>
+void for_each_table(const ConfirmLink& m, Visit&& visit) {
+    visit.template operator()<ConfirmLink>(m);
+    if (m.version != 1) {
+        visit.template operator()<wire::ConfirmLinkV2>(m);
+    }
+}
+template <class Visit>
 void for_each_table(const AddLink& m, Visit&& visit) {
     if (m.version == 1) {
         visit.template operator()<wire::AddLinkV1>(m);
+        if (!m.padded) {
+            visit.template operator()<wire::AddLinkAddress>(m);
+            return;
+        }
+    } else {
+        visit.template operator()<wire::AddLinkV2>(m);
+    }
+    visit.template operator()<wire::AddLinkPadded>(m);
+    if (m.version == 1) {
         return;
     }
-    visit.template operator()<wire::AddLinkV2>(m);
     if (m.large && m.little_endian) {
         visit.template operator()<wire::AddLinkLittleEndian>(*m.large);
     } else if (m.large) {

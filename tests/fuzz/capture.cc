@@ -20,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     smc::capture::read_capture(file, [&](const smc::capture::Frame& frame) { dissector.add(frame); });
     std::ostringstream text;
     smc::capture::print_summary(text, dissector);
-    for (const auto& line : smc::capture::summary_json(dissector)) {
+    smc::capture::summary_json(dissector, [](const nlohmann::ordered_json& line) {
         smc::fuzz::require(!line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
-    }
+    });
     return 0;
 }

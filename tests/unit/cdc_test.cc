@@ -44,10 +44,10 @@ TEST_CASE("message__fields_stand_where_the_rfc_says") {
     m.token = smc::AlertToken{0x03040506};
     m.producer = {0x0708, 0x090a0b0c};
     m.consumer = {0x0d0e, 0x0f101112};
-    m.flags = kWriterBlocked | kCursorRequested | kFailoverValidation;
+    m.flags = kWriterBlocked | kCursorRequested;
     m.state = kSendingDone | kAbnormalClose;
     const std::vector<std::uint8_t> expected{0xfe, 44, 1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 11, 12, 0, 0, 13, 14, 15, 16,
-                                             17, 18, 0x98, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+                                             17, 18, 0x90, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     CHECK(smc::test::bytes(encode(m)) == expected);
     CHECK(std::get<Message>(decode(expected)) == m);
 }

@@ -84,7 +84,7 @@ AcceptR smcr_confirm() {
     a.psn = Psn{0x0e65b3};
     a.eid = *Eid::parse("TESTEID");
     FirstContact& fce = a.fce.emplace();
-    fce.direct = true;
+    fce.link_type = LinkType::kDirect;
     fce.max_connections = 255;
     fce.max_links = 2;
     fce.features = kFeatureEmulatedIsm;
@@ -234,7 +234,7 @@ TEST_CASE("proposal__offsets_and_counts_are_checked") {
     CHECK(blamed(smcd, 80, 9) == "eid_number");
     CHECK(blamed(smcd, 80, 8) == "eid_number");
     CHECK(blamed(smcd, 81, 9) == "ismv2_gid_number");
-    CHECK(blamed(smcd, 81, 8) == "smcdv2_extension_offset");
+    CHECK(blamed(smcd, 81, 8) == "ismv2_gid_number");
     CHECK(blamed(smcd, 87, 0xf0) == "smcdv2_extension_offset");
     CHECK(blamed(smcd, 86, 0xff) == "smcdv2_extension_offset");
     CHECK(blamed(smcd, 184 + 66 + 1, 0x01) == "ismv2_chid");  // a reserved CHID must be repeated
@@ -249,6 +249,7 @@ TEST_CASE("proposal__offsets_and_counts_are_checked") {
     b[86] = b[87] = 0;
     CHECK(fault_of(decode_proposal(b)) == "smcdv2_extension_offset");
     b[81] = 0;
+    b[83] = 0x10;
     CHECK_FALSE(std::get<Proposal>(decode_proposal(b)).v2->smcd);
 }
 
@@ -332,7 +333,7 @@ TEST_CASE("accept__lengths_and_the_fce_belong_together") {
     CHECK_FALSE(smcr(encode(r), Type::kConfirm).fce);
     CHECK(smcr(encode(r), Type::kConfirm).gid_list.empty());
 
-    // release 0 has the short one: SMC-D by specification, SMC-R by Linux
+    // SMC-D of release 0 has a short one, SMC-R has not
     d = smcd_accept();
     d.fce->bytes = kShortFce;
     d.fce->release = 0;
@@ -343,12 +344,90 @@ TEST_CASE("accept__lengths_and_the_fce_belong_together") {
     r = smcr_confirm();
     r.type = Type::kAccept;
     r.fce->bytes = kShortFce;
-    CHECK(encode(r).size == 144);
-    CHECK(smcr(encode(r), Type::kAccept).fce->max_connections == 0);
+    CHECK(encode(r).size == 160);
+    r.first_contact = false;
+    r.fce.reset();
+    Raw cut = longer(encode(r), 36);
+    CHECK(fault_of(decode_acceptance(cut, Type::kAccept)) == "none");  // out of place: not looked at
+    cut[7] |= 8;
+    CHECK(fault_of(decode_acceptance(cut, Type::kAccept)) == "clc_message_length");
+    r = smcr_confirm();
+    r.type = Type::kAccept;
 
     CHECK(fault_of(decode_acceptance(encode(smcd_accept()).view(), Type::kConfirm)) == "clc_message_type");
     CHECK(fault_of(decode_acceptance(longer(encode(smcd_accept()), 1), Type::kAccept)) == "clc_message_length");
     CHECK(fault_of(decode_acceptance(longer(encode(r), 1), Type::kAccept)) == "clc_message_length");
+}
+
+TEST_CASE("accept__the_type_must_be_that_of_the_format") {
+    const auto verdict = [](const Message& message, std::uint8_t flags) {
+        Raw b = bytes(message);
+        b[7] = flags;
+        const auto decoded = decode(b);
+        const auto* fault = std::get_if<Fault>(&decoded);
+        return fault == nullptr ? "none" : std::string(fault->field) + ": " + text(fault->verdict);
+    };
+    const auto d = encode(smcd_accept());
+    CHECK(verdict(d, 0x29) == "none");
+    CHECK(verdict(d, 0x28) == "smcv2_type: treat as data");
+    CHECK(verdict(d, 0x2a) == "smcv2_type: decline");
+    CHECK(verdict(d, 0x2b) == "smcv2_type: decline");
+    const auto r = encode(smcr_confirm());
+    CHECK(verdict(r, 0x28) == "none");
+    CHECK(verdict(r, 0x29) == "smcv2_type: treat as data");
+    CHECK(verdict(r, 0x2b) == "smcv2_type: decline");
+}
+
+TEST_CASE("accept__what_is_wrong_otherwise_is_never_declined") {
+    Raw b = bytes(encode(smcr_confirm()));
+    b[50] = 0x20;   // a reserved MTU, and
+    b[156] = 9;     // a GID list that cannot be
+    const auto decoded = decode(b);
+    REQUIRE(fault_of(decoded) == "gid_list_no_of_entries");
+    CHECK(std::get<Fault>(decoded).verdict == Verdict::kTreatAsData);
+    CHECK(fault_of(decode(longer(encode(smcr_confirm()), 16))) == "clc_message_length");
+}
+
+TEST_CASE("version_1__reserved_bits_are_zero") {
+    AcceptR r = smcr_confirm();
+    r.version = kVersion1;
+    r.rc_saved = true;
+    CHECK(bytes(encode(r))[7] == 0x10);
+    AcceptD d = smcd_accept();
+    d.version = kVersion1;
+    CHECK(bytes(encode(d))[7] == 0x19);
+    d.type = Type::kConfirm;
+    CHECK(bytes(encode(d))[7] == 0x11);
+}
+
+TEST_CASE("proposal__areas_do_not_overlap") {
+    const auto smcd = encode(smcd_proposal());
+    CHECK(blamed(smcd, 51, 0) == "smc_version_2_extension_offset");   // into the reserved bytes
+    CHECK(blamed(smcd, 51, 27) == "smc_version_2_extension_offset");
+    auto b = bytes(smcd);
+    b[86] = 0, b[87] = 32;  // the SMC-Dv2 extension onto the EIDs
+    CHECK(fault_of(decode(b)) == "smcdv2_extension_offset");
+    b = bytes(encode(everything()));
+    b[51] = 28;  // the V2 extension onto the subnet extension
+    CHECK(fault_of(decode(b)) == "smc_version_2_extension_offset");
+    // a fault tells what stands there
+    b[50] = 0x7f;
+    CHECK(std::get<Fault>(decode(b)).found == 0x7f1c);
+    // an SEID needs a place
+    b = bytes(smcd);
+    b[81] = b[86] = b[87] = 0;
+    CHECK(fault_of(decode(b)) == "smcdv2_extension_offset");
+}
+
+TEST_CASE("proposal__encoders_forget_old_offsets") {
+    auto p = std::get<Proposal>(decode_proposal(encode(everything()).view()));
+    p.v2.reset();
+    p.subnet.reset();
+    p.v2_offer = p.v1_offer = Offer::kNone;
+    const auto b = bytes(encode(p));
+    CHECK(at(b, 38, 2) == 0);
+    CHECK(at(b, 50, 2) == 0);
+    CHECK(fault_of(decode(b)) == "none");
 }
 
 TEST_CASE("confirm_smcr__the_gid_list_has_one_to_eight_entries_that_are_there") {
@@ -389,13 +468,17 @@ TEST_CASE("decline__has_28_bytes_in_version_1_and_44_in_version_2") {
     d.peer_id = {9, 8, 7, 6, 5, 4, 3, 2};
     d.reason = d.smcd_v2 = Reason::kNoUeid;
     d.smcr_v2 = Reason::kNoSmcrDevice;
+    d.smcd_v1 = Reason{1};
+    d.smcr_v1 = Reason{2};
     const auto b = bytes(encode(d));
     REQUIRE(b.size() == 44);
     CHECK(at(b, 7, 1) == 0x20);
     CHECK(at(b, 16, 4) == 0x03030008);
     CHECK(at(b, 20, 1) == 0x20);
     CHECK(at(b, 24, 4) == 0x03030008);
+    CHECK(at(b, 28, 4) == 1);
     CHECK(at(b, 32, 4) == 0x03030002);
+    CHECK(at(b, 36, 4) == 2);
     d.version = 1;
     d.out_of_sync = true;
     const auto v1 = bytes(encode(d));
@@ -458,7 +541,12 @@ TEST_CASE("clc_truncation__every_shorter_prefix_is_refused") {
             if (n >= 12) {
                 Raw relabelled = prefix;
                 wire::store_be(&relabelled[5], 2, n);
-                [[maybe_unused]] const auto any = decode(relabelled);
+                wire::store_be(&relabelled[n - 4], 4, wire::load_be(relabelled.data(), 4));
+                const auto any = decode(relabelled);
+                if (const auto* m = std::get_if<AnyMessage>(&any)) {
+                    REQUIRE(encode(*m).size <= kMaxMessage);
+                    REQUIRE(fault_of(decode(encode(*m).view())) == "none");
+                }
             }
         }
     }

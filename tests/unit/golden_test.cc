@@ -107,7 +107,7 @@ TEST_CASE("linux__accept_and_confirm_of_first_and_subsequent_contact") {
     CHECK(accept.psn == Psn{0x0e65b3});
     CHECK(accept.eid.text() == "TESTEID");
     REQUIRE(accept.fce);
-    CHECK(accept.fce->direct);
+    CHECK(accept.fce->link_type == clc::LinkType::kDirect);
     CHECK(accept.fce->os == clc::Os::kLinux);
     CHECK(accept.fce->release == 1);
     CHECK(accept.fce->host_name.text() == "(none)");
@@ -146,7 +146,7 @@ TEST_CASE("linux__llc") {
 
     const auto add = llc_message<llc::AddLink>(22);
     REQUIRE(add.large);
-    CHECK(add.large->direct);
+    CHECK(add.large->link_type == clc::LinkType::kDirect);
     CHECK(add.gid.text() == "::ffff:10.9.0.1");
     CHECK(add.qpn == Qpn{0x12});
     CHECK(add.link_number == 2);

@@ -19,6 +19,9 @@ TEST_CASE("eid__rules") {
     CHECK_FALSE(Eid::parse("A..B"));
     CHECK_FALSE(Eid::parse(std::string(33, 'A')));
     CHECK(Eid::parse("TESTEID")->text() == "TESTEID");
+    Eid hostile = *Eid::parse("A");
+    hostile.chars[1] = '\x1b';
+    CHECK(hostile.text() == "A\\x1b");
 }
 
 TEST_CASE("roce_gid__an_ipv4_address_has_two_notations") {
@@ -34,6 +37,7 @@ TEST_CASE("roce_gid__an_ipv4_address_has_two_notations") {
     CHECK_FALSE(v6.is_v4());
     CHECK(v6.normalised() == v6);
     CHECK_FALSE(RoceGid{}.is_v4());
+    CHECK_FALSE(RoceGid::parse("::1")->is_v4());
     CHECK(RoceGid::parse("10.9.0.2") == mapped);
     CHECK_FALSE(RoceGid::parse("10.9.0"));
 }
@@ -58,6 +62,7 @@ TEST_CASE("host_name__is_padded_cut_translated_and_never_an_error") {
     const std::uint8_t mvs1[] = {0xd4, 0xe5, 0xe2, 0xf1};
     std::copy(std::begin(mvs1), std::end(mvs1), reinterpret_cast<std::uint8_t*>(ebcdic.chars.data()));
     CHECK(ebcdic.text() == "MVS1");
+    CHECK(HostName::padded("@foo").text() == "@foo");  // x'40' is EBCDIC's blank, but this is ASCII
     CHECK(HostName::padded("a\nb\\").text() == "a\\x0ab\\x5c");
 }
 

@@ -109,7 +109,7 @@ TEST_CASE("add_link__version_1_and_2_differ") {
 
     m.version = 2;
     auto& large = m.large.emplace();
-    large.direct = true;
+    large.link_type = clc::LinkType::kDirect;
     large.target_gid = RoceGid::from_ipv4({10, 9, 0, 2});
     large.rkeys = {{RKey{1}, RKey{2}, VirtualAddress{3}}, {RKey{4}, RKey{5}, VirtualAddress{6}}};
     b = bytes(encode(m));
@@ -155,10 +155,90 @@ TEST_CASE("add_link__what_linux_sends_is_understood_and_written_back") {
     CHECK(bytes(encode(decoded_as<AddLink>(bytes(encode(m))))) == bytes(encode(m)));
 }
 
+TEST_CASE("add_link__version_1_with_two_bytes_more_behind_the_mac") {
+    // As Linux has it. Everything after the MAC stands two bytes further than in figure 32.
+    Raw linux(44);
+    linux[0] = 2;
+    linux[1] = 44;
+    linux[12] = 0xfe, linux[13] = 0x80;
+    linux[30] = 0x11;
+    linux[31] = 2;
+    linux[32] = 3;
+    linux[35] = 0x2b;
+    const auto m = decoded_as<AddLink>(linux);
+    CHECK(m.padded);
+    CHECK(m.gid.text() == "fe80::");
+    CHECK(m.qpn == Qpn{0x11});
+    CHECK(m.link_number == 2);
+    CHECK(m.mtu == clc::Mtu::k1024);
+    CHECK(m.psn == Psn{0x2b});
+    CHECK(bytes(encode(m)) == linux);
+    // a client's invitation has neither queue pair nor MTU
+    linux[30] = linux[32] = 0;
+    CHECK(decoded_as<AddLink>(linux).qpn == Qpn{0});
+}
+
+TEST_CASE("rejection__repeats_what_was_asked_with_reason_2") {
+    AddLink m = version<AddLink>(2);
+    m.link_number = 7;
+    m.mtu = clc::Mtu{9};
+    m.little_endian = true;
+    m.large.emplace();
+    const auto request = bytes(encode(m));
+    REQUIRE(fault_of(request) == "mtu: reject");
+    const auto reply = bytes(encode(rejection(request)));
+    REQUIRE(reply.size() == 44);
+    CHECK(at(reply, 1, 3) == 0x2c00c2);
+    CHECK(reply[31] == 7);
+    CHECK(fault_of(reply) == "none");
+}
+
+TEST_CASE("large_messages__end_with_their_last_element") {
+    const auto longer = [](const AnyMessage& message) {
+        Raw b = bytes(encode(message));
+        b.resize(b.size() + 16);
+        wire::store_be(&b[1], 2, b.size());
+        return fault_of(b);
+    };
+    AddLink add = version<AddLink>(2);
+    add.large.emplace();
+    CHECK(longer(add) == "length: reset");
+    auto rkeys = version<DeleteRkey>(2);
+    rkeys.rkeys = {RKey{1}};
+    CHECK(longer(rkeys) == "length: reset");
+    RequestAddLink ask;
+    ask.gid_list = {RoceGid{}};
+    CHECK(longer(ask) == "length: reset");
+    ask.reply = true;
+    CHECK(longer(ask) == "length: reset");
+    // and a little-endian number of RKeys has nothing in its high byte
+    add.little_endian = true;
+    add.large->rkeys = {{RKey{1}, RKey{2}, VirtualAddress{3}}};
+    CHECK(blamed(add, 71, 1) == "no_of_rkeys: reset");
+}
+
+TEST_CASE("encode__leaves_out_what_a_message_cannot_say") {
+    auto rkeys = version<DeleteRkey>(1);
+    for (std::uint32_t i = 0; i < 20; i++) {
+        rkeys.rkeys.push_back(RKey{i});
+    }
+    CHECK(decoded_as<DeleteRkey>(bytes(encode(rkeys))).rkeys.size() == 8);
+    auto confirm = version<ConfirmRkey>(2);
+    confirm.others = {{1, RKey{1}, VirtualAddress{1}}};
+    CHECK(bytes(encode(confirm))[17] == 0);  // other_tokens is 0
+    auto v1 = version<ConfirmLink>(1);
+    v1.cache_size = 3;
+    v1.max_connections = 255;
+    CHECK(bytes(encode(v1))[3] == 0);
+    CHECK(bytes(encode(v1))[35] == 0);
+}
+
 TEST_CASE("add_link__a_bad_mtu_is_rejected_but_not_in_a_rejection") {
     AddLink m = version<AddLink>(2);
     m.large.emplace();
     m.mtu = clc::Mtu{6};
+    m.qpn = Qpn{1};
+    m.gid = *RoceGid::parse("fe80::1");
     CHECK(fault_of(bytes(encode(m))) == "mtu: reject");
     m.version = 1;
     CHECK(fault_of(bytes(encode(m))) == "mtu: reject");
@@ -204,19 +284,21 @@ TEST_CASE("continuations__count_what_is_left_and_hold_two_or_three") {
 
 TEST_CASE("confirm_rkey__fields") {
     auto m = version<ConfirmRkey>(2, true);
-    m.negative = m.retry = true;
+    m.negative = true;
     m.other_tokens = 1;
     m.rkey = RKey{0x628};
     m.address = VirtualAddress{0xff24ff3544b20000};
     m.others = {{2, RKey{9}, VirtualAddress{10}}};
     const auto b = bytes(encode(m));
-    CHECK(at(b, 3, 1) == 0xb0);
+    CHECK(at(b, 3, 1) == 0xa0);
     CHECK(at(b, 4, 1) == 1);
     CHECK(at(b, 5, 4) == 0x628);
     CHECK(at(b, 9, 8) == 0xff24ff3544b20000);
     CHECK(at(b, 17, 1) == 2);
     CHECK(at(b, 18, 4) == 9);
     CHECK(at(b, 22, 8) == 10);
+    m.retry = true;
+    CHECK(at(bytes(encode(m)), 3, 1) == 0xb0);
     CHECK(blamed(m, 4, 3) == "num_tkns: reset");  // version 2 has no continuations
     m.version = 1;
     CHECK(blamed(m, 4, 7) == "none");

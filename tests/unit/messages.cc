@@ -66,7 +66,7 @@ FirstContact Generator::first_contact(bool smcr) {
     f.os = word<Os>(4);
     f.host_name = HostName::padded("host" + std::to_string(below(100)));
     f.release = word<std::uint8_t>(4);
-    f.direct = smcr && coin();
+    f.link_type = smcr && coin() ? LinkType::kDirect : LinkType::kIndirect;
     f.features = word<std::uint16_t>(16);
     f.vendor_options = array<4>();
     if (smcr) {
@@ -189,29 +189,31 @@ llc::AnyMessage Generator::llc() {
     switch (below(9)) {
         case 0: {
             auto m = start(ConfirmLink{}, true, true);
-            m.cache_size = word<std::uint8_t>(4);
+            m.cache_size = m.version == 2 ? word<std::uint8_t>(4) : std::uint8_t{0};
             m.mac = Mac{array<6>()};
             m.gid = gid();
             m.qpn = word<Qpn>(24);
             m.link_number = word<std::uint8_t>(8);
             m.link_id = word<LinkId>(32);
             m.max_links = word<std::uint8_t>(8);
-            m.max_connections = word<std::uint8_t>(8);
+            m.max_connections = m.version == 2 ? word<std::uint8_t>(8) : std::uint8_t{0};
             return m;
         }
         case 1: {
             auto m = start(AddLink{}, true, true);
+            m.padded = m.version == 1 && coin();
             m.rejected = m.reply && coin();
             m.reason = word<AddLinkReason>(4);
             m.mac = Mac{array<6>()};
             m.gid = gid();
+            m.gid.bytes[0] |= 0x80;  // figure 32 and the padded form are told apart by a GID that begins with zeros
             m.qpn = word<Qpn>(24);
             m.link_number = word<std::uint8_t>(8);
             m.mtu = static_cast<Mtu>(1 + below(5));
             m.psn = word<Psn>(24);
             if (m.version == 2 && (!m.rejected || coin())) {
                 auto& large = m.large.emplace();
-                large.direct = coin();
+                large.link_type = coin() ? LinkType::kDirect : LinkType::kIndirect;
                 large.target_gid = gid();
                 for (std::uint64_t n = coin() ? below(3) : below(kMaxRmbs + 1); n > 0; n--) {
                     large.rkeys.push_back({word<RKey>(32), word<RKey>(32), word<VirtualAddress>(64)});

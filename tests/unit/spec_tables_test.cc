@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The pages of the specifications, typed off row by row, against the tables of the library: the rows of a page tile the
-// message without a hole, every field of the library is a row, and every row that is not reserved is a field.
+// message without a hole, every field of the library is a row, and every row that is not reserved is a field, under its name.
 //
-// A row is "offset[.bit] length[b] name"; b means bits, "*" a list up to what follows, "-" reserved.
+// A row is "offset[.bit] length[b] name the page's words"; b means bits, "26*" a list that has 26 bytes, "*" one that goes on
+// to the end, and "-" instead of a name is reserved.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -22,8 +23,9 @@ namespace {
 struct Range {
     unsigned start = 0, bits = 0;  // bits 0: a list
     std::string name;
+    unsigned end = 0;  // of a row; not compared
 
-    bool operator==(const Range& other) const { return start == other.start && bits == other.bits; }
+    bool operator==(const Range& other) const { return start == other.start && bits == other.bits && name == other.name; }
 };
 
 std::vector<Range> page(const char* text) {
@@ -35,30 +37,30 @@ std::vector<Range> page(const char* text) {
         if (!(words >> offset >> length)) {
             continue;
         }
-        std::getline(words >> std::ws, name);
+        words >> name;
         const auto dot = offset.find('.');
         const auto start = static_cast<unsigned>(std::stoul(offset)) * 8 +
                            (dot == std::string::npos ? 0 : static_cast<unsigned>(std::stoul(offset.substr(dot + 1))));
-        const unsigned bits = length == "*" ? 0 : static_cast<unsigned>(std::stoul(length)) * (length.back() == 'b' ? 1 : 8);
-        rows.push_back({start, bits, name});
+        const unsigned extent = length == "*" ? 0 : static_cast<unsigned>(std::stoul(length)) * (length.back() == 'b' ? 1 : 8);
+        rows.push_back({start, length.back() == '*' ? 0 : extent, name, start + extent});
     }
     return rows;
 }
 
 template <class L>
-void collect(std::vector<Range>& out, unsigned base) {
+void collect(std::vector<Range>& out, unsigned base, const std::string& prefix = "") {
     wire::for_each_row<L>([&](const auto& row) {
         using R = std::remove_cvref_t<decltype(row)>;
         const unsigned start = base + row.offset * 8U;
         if constexpr (R::kKind == Kind::kPart) {
             using T = std::remove_cvref_t<decltype(R::in(std::declval<typename wire::Layout<L>::M&>()))>;
-            collect<T>(out, start);
+            collect<T>(out, start, prefix + row.name);
         } else if constexpr (R::kKind == Kind::kFlag) {
-            out.push_back({start + static_cast<unsigned>(std::countl_zero(static_cast<std::uint8_t>(R::kMask))), 1, row.name});
+            out.push_back({start + static_cast<unsigned>(std::countl_zero(static_cast<std::uint8_t>(R::kMask))), 1, prefix + row.name});
         } else if constexpr (R::kKind == Kind::kBits) {
-            out.push_back({start + row.bit, row.bits, row.name});
+            out.push_back({start + row.bit, row.bits, prefix + row.name});
         } else {
-            out.push_back({start, row.bytes * 8U, row.name});
+            out.push_back({start, row.bytes * 8U, prefix + row.name});
         }
     });
 }
@@ -72,15 +74,17 @@ std::vector<Range> fields(std::initializer_list<unsigned> bases) {
     return out;
 }
 
-void compare(const char* text, const std::vector<Range>& library) {
+// `size`: bytes of the message, where it has a fixed one.
+void compare(const char* text, const std::vector<Range>& library, unsigned size = 0) {
     unsigned end = 0;
     for (const Range& row : page(text)) {
         INFO("row " << row.name << " at byte " << row.start / 8);
         CHECK(row.start == end);
-        end = row.start + row.bits;
+        end = row.end;
         const bool known = std::find(library.begin(), library.end(), row) != library.end();
         CHECK(known == (row.name != "-"));
     }
+    CHECK((size == 0 || end == size * 8));
     const auto rows = page(text);
     for (const Range& field : library) {
         INFO("field " << field.name << " at byte " << field.start / 8);
@@ -91,349 +95,439 @@ void compare(const char* text, const std::vector<Range>& library) {
 }  // namespace
 
 TEST_CASE("rfc_7609_a1__tcp_option") {
-    compare(R"(0 1 Kind
-               1 1 Length
-               2 4 ExID)", fields<tcp::SmcOption>({0}));
+    compare(R"(0 1 kind Kind
+               1 1 length Length
+               2 4 exid ExID)", fields<tcp::SmcOption>({0}));
 }
 
 TEST_CASE("rfc_7609_a22__proposal") {
-    compare(R"(0  4  eye catcher
-               4  1  Type
-               5  2  Length
-               7.0 4b Version
-               7.4 2b Rsrvd in version 1; SMCv2 type
-               7.6 2b Rsrvd in version 1; SMCv1 type
-               8  8  Client's Peer ID
-               16 16 Client's preferred GID
-               32 6  Client's preferred RoCE MAC address
-               38 2  Offset to mask/prefix area
-               40 4  IPv4 Subnet Mask
-               44 1  IPv4 Mask Lgth
+    compare(R"(0 4 eye_catcher eye catcher
+               4 1 clc_message_type Type
+               5 2 clc_message_length Length
+               7.0 4b smc_version Version
+               7.4 2b smcv2_type Rsrvd in version 1; SMCv2 type
+               7.6 2b smcv1_type Rsrvd in version 1; SMCv1 type
+               8 8 smcr_client_peer_id Client's Peer ID
+               16 16 smcr_v1_client_preferred_gid Client's preferred GID
+               32 6 smcr_v1_client_preferred_mac_address Client's preferred RoCE MAC address
+               38 2 smcv1_ip_subnet_extension_offset Offset to mask/prefix area
+               40 4 subnet_mask IPv4 Subnet Mask
+               44 1 number_of_significant_bits IPv4 Mask Lgth
                45 2  -
-               47 1  Num IPv6 prfx
-               48 *  Array of IPv6 prefixes)",
+               47 1 number_of_ipv6_prefixes Num IPv6 prfx
+               48 * prefix_array Array of IPv6 prefixes)",
             fields<clc::Header, wire::ProposalBase, clc::Subnet>({0, 0, 40}));
-    compare(R"(0  16 IPv6 prefix value
-               16 1  Prefix Length)", fields<clc::Ipv6Prefix>({0}));
+    compare(R"(0 16 prefix IPv6 prefix value
+               16 1 prefix_length Prefix Length)", fields<clc::Ipv6Prefix>({0}));
 }
 
 TEST_CASE("v21__proposal_base_message") {
-    compare(R"(0  4  Eye catcher 'SMCR'
-               4  1  CLC Message Type 01
-               5  2  CLC Message Length
-               7.0 4b SMC Version
-               7.4 2b SMCv2 Type
-               7.6 2b SMCv1 Type
-               8  8  SMC-R Client Peer ID
-               16 16 SMC-R V1 Client Preferred GID
-               32 6  SMC-R V1 Client Preferred MAC address
-               38 2  SMCv1 IP Subnet Extension Offset
-               40 8  SMC-D V1 Client ISM-GID
-               48 2  ISMv2 CHID
-               50 2  SMC Version 2 Extension Offset
-               52 3  Vendor OUI
-               55 5  Vendor Unique Experimental Options
-               60 20 -)", fields<clc::Header, wire::ProposalBase, wire::ProposalGrowth>({0, 0, 0}));
+    compare(R"(0 4 eye_catcher Eye catcher 'SMCR'
+               4 1 clc_message_type CLC Message Type 01
+               5 2 clc_message_length CLC Message Length
+               7.0 4b smc_version SMC Version
+               7.4 2b smcv2_type SMCv2 Type
+               7.6 2b smcv1_type SMCv1 Type
+               8 8 smcr_client_peer_id SMC-R Client Peer ID
+               16 16 smcr_v1_client_preferred_gid SMC-R V1 Client Preferred GID
+               32 6 smcr_v1_client_preferred_mac_address SMC-R V1 Client Preferred MAC address
+               38 2 smcv1_ip_subnet_extension_offset SMCv1 IP Subnet Extension Offset
+               40 8 smcd_v1_client_ism_gid SMC-D V1 Client ISM-GID
+               48 2 ismv2_chid ISMv2 CHID
+               50 2 smc_version_2_extension_offset SMC Version 2 Extension Offset
+               52 3 vendor_oui Vendor OUI
+               55 5 vendor_unique_experimental_options Vendor Unique Experimental Options
+               60 20 -)", fields<clc::Header, wire::ProposalBase, wire::ProposalGrowth>({0, 0, 0}), 80);
 }
 
 TEST_CASE("v21__proposal_extensions") {
-    compare(R"(0  1  EID Number
-               1  1  ISMv2 GID Number
+    compare(R"(0 1 eid_number EID Number
+               1 1 ismv2_gid_number ISMv2 GID Number
                2  1  -
-               3.0 4b SMC Version Release Number
+               3.0 4b smc_version_release_number SMC Version Release Number
                3.4 3b -
-               3.7 1b SEID indicator
+               3.7 1b seid_indicator SEID indicator
                4  2  -
-               6  2  SMCDv2 Extension Offset
-               8  16 RoCEv2 GID
-               24 1  Max Conn per LG
-               25 1  Max Links per LG
-               26 2  V2.1 Feature bit mask
+               6 2 smcdv2_extension_offset SMCDv2 Extension Offset
+               8 16 rocev2_gid RoCEv2 GID
+               24 1 max_conn_per_lg Max Conn per LG
+               25 1 max_links_per_lg Max Links per LG
+               26 2 feature_bit_mask V2.1 Feature bit mask
                28 12 -
-               40 *  EID Array Area)", fields<clc::V2Extension>({0}));
-    compare(R"(0  32 System EID
+               40 * eid_array_area EID Array Area)", fields<clc::V2Extension>({0}));
+    compare(R"(0 32 system_eid System EID
                32 16 -
-               48 *  ISMv2 GID-CHID Array Area)", fields<clc::SmcdExtension>({0}));
-    compare(R"(0 8 ISMv2 GID
-               8 2 ISMv2 CHID)", fields<clc::GidChid>({0}));
+               48 * ismv2_gid_chid_array_area ISMv2 GID-CHID Array Area)", fields<clc::SmcdExtension>({0}));
+    compare(R"(0 8 ismv2_gid ISMv2 GID
+               8 2 ismv2_chid ISMv2 CHID)", fields<clc::GidChid>({0}));
 }
 
 TEST_CASE("v21__accept_and_confirm_smcd") {
-    compare(R"(0  4  Eye catcher 'SMCD'
-               4  1  CLC Message Type
-               5  2  Length
-               7.0 4b SMC Version
-               7.4 1b Contact
-               7.5 3b -
-               8  8  ISMv2-GID
-               16 8  DMB Token
-               24 1  DMBE (connection) Index
-               25.0 4b DMBE Size
+    compare(R"(0 4 eye_catcher Eye catcher 'SMCD'
+               4 1 clc_message_type CLC Message Type
+               5 2 clc_message_length Length
+               7.0 4b smc_version SMC Version
+               7.4 1b contact Contact
+               7.5 1b -
+               7.6 2b smcv2_type SMCv2 Type
+               8 8 ismv2_gid ISMv2-GID
+               16 8 dmb_token DMB Token
+               24 1 dmbe_index DMBE (connection) Index
+               25.0 4b dmbe_size DMBE Size
                25.4 4b -
                26 2  -
-               28 4  Link ID
-               32 2  ISMv2 VCHID
-               34 32 EID
-               66 8  Extended GID Part 2
+               28 4 link_id Link ID
+               32 2 ismv2_vchid ISMv2 VCHID
+               34 32 eid EID
+               66 8 extended_gid_part_2 Extended GID Part 2
                74 1  -
-               75.0 4b OS Type
-               75.4 4b SMC Version Release Number
+               75.0 4b os_type OS Type
+               75.4 4b smc_version_release_number SMC Version Release Number
                76 2  -
-               78 32 FCE Peer Host Name
+               78 32 peer_host_name FCE Peer Host Name
                110 2 -
-               112 2 FCE v2.1 Feature bit mask
-               114 4 FCE Vendor Unique Experimental Options Area
+               112 2 feature_bit_mask FCE v2.1 Feature bit mask
+               114 4 vendor_unique_experimental_options FCE Vendor Unique Experimental Options Area
                118 8 -)",
             fields<clc::Header, wire::AcceptSmcdV1, wire::AcceptSmcdV2, wire::FceBase, wire::FceRelease1>({0, 0, 0, 74, 74}));
 }
 
 TEST_CASE("v21__accept_and_confirm_smcr") {
-    compare(R"(0  4  Eye catcher 'SMCR'
-               4  1  CLC Message Type
-               5  2  Length
-               7.0 4b SMC Version
-               7.4 1b Contact
-               7.5 1b SMC Type RC Saved
-               7.6 2b -
-               8  8  Sender Peer ID
-               16 16 GID
-               32 6  MAC Address
-               38 3  QP Number
-               41 4  Rkey
-               45 1  RMBE (connection) Index
-               46 4  RMBE Alert Token
-               50.0 4b RMBE Size
-               50.4 4b MTU Size
+    compare(R"(0 4 eye_catcher Eye catcher 'SMCR'
+               4 1 clc_message_type CLC Message Type
+               5 2 clc_message_length Length
+               7.0 4b smc_version SMC Version
+               7.4 1b contact Contact
+               7.5 1b smc_type_rc_saved SMC Type RC Saved
+               7.6 2b smcv2_type SMCv2 Type
+               8 8 sender_peer_id Sender Peer ID
+               16 16 gid GID
+               32 6 mac_address MAC Address
+               38 3 qp_number QP Number
+               41 4 rkey Rkey
+               45 1 rmbe_index RMBE (connection) Index
+               46 4 rmbe_alert_token RMBE Alert Token
+               50.0 4b rmbe_size RMBE Size
+               50.4 4b mtu_size MTU Size
                51 1  -
-               52 8  RMB PCI Virtual Address
+               52 8 rmb_virtual_address RMB PCI Virtual Address
                60 1  -
-               61 3  PSN
-               64 32 EID
+               61 3 psn PSN
+               64 32 eid EID
                96 8  -
-               104.0 1b V2 Link Type
+               104.0 1b v2_link_type V2 Link Type
                104.1 7b -
-               105.0 4b OS Type
-               105.4 4b SMC Version Release Number
+               105.0 4b os_type OS Type
+               105.4 4b smc_version_release_number SMC Version Release Number
                106 2 -
-               108 32 FCE Peer Host Name
-               140 1 FCE Max Connections per LG
-               141 1 FCE Max Links per LG
-               142 2 FCE Feature Bit Mask
-               144 4 FCE Vendor Unique Experimental Options Area
+               108 32 peer_host_name FCE Peer Host Name
+               140 1 max_connections_per_lg FCE Max Connections per LG
+               141 1 max_links_per_lg FCE Max Links per LG
+               142 2 feature_bit_mask FCE Feature Bit Mask
+               144 4 vendor_unique_experimental_options FCE Vendor Unique Experimental Options Area
                148 8 -
-               156 1 GID List No of Entries
+               156 1 gid_list_no_of_entries GID List No of Entries
                157 3 -
-               160 * GID List Array Area)",
+               160 * gid_list_array_area GID List Array Area)",
             fields<clc::Header, wire::AcceptSmcrV1, wire::AcceptSmcrV2, wire::FceLinkType, wire::FceBase, wire::FceMaxima,
                    wire::FceRelease1, wire::ClientGidList>({0, 0, 0, 104, 104, 104, 104, 156}));
 }
 
 TEST_CASE("v21__decline") {
-    compare(R"(0  4  Eye catcher
-               4  1  CLC Message Type 04
-               5  2  CLC Message Length
-               7.0 4b SMC Version
-               7.4 1b Out of Sync
+    compare(R"(0 4 eye_catcher Eye catcher
+               4 1 clc_message_type CLC Message Type 04
+               5 2 clc_message_length CLC Message Length
+               7.0 4b smc_version SMC Version
+               7.4 1b out_of_sync Out of Sync
                7.5 3b -
-               8  8  Sender Peer ID
-               16 4  Sender Diagnosis Information
-               20.0 4b OS Type
+               8 8 sender_peer_id Sender Peer ID
+               16 4 sender_diagnosis_information Sender Diagnosis Information
+               20.0 4b os_type OS Type
                20.4 4b -
                21 3  -
-               24 4  SMC-Dv2 Reason Code
-               28 4  SMC-Dv1 Reason Code
-               32 4  SMC-Rv2 Reason Code
-               36 4  SMC-Rv1 Reason Code)",
+               24 4 smcdv2_reason_code SMC-Dv2 Reason Code
+               28 4 smcdv1_reason_code SMC-Dv1 Reason Code
+               32 4 smcrv2_reason_code SMC-Rv2 Reason Code
+               36 4 smcrv1_reason_code SMC-Rv1 Reason Code)",
             fields<clc::Header, wire::DeclineV1, wire::DeclineOs, wire::DeclineTypes>({0, 0, 0, 0}));
 }
 
 TEST_CASE("v21__llc_type_field_and_confirm_link") {
-    compare(R"(0.0 1b LLC Type Code Unsupported
-               0.1 3b LLC SMC-R Version
-               0.4 4b LLC Type Code
-               1  2  Length
-               3.0 1b Request or Reply
+    compare(R"(0.0 1b type_code_unsupported LLC Type Code Unsupported
+               0.1 3b version LLC SMC-R Version
+               0.4 4b type LLC Type Code
+               1 2 length Length
+               3.0 1b reply Request or Reply
                3.1 3b -
-               3.4 4b System Cache Size
-               4  6  MAC Address
-               10 16 RoCEv2 GID
-               26 3  QP number
-               29 1  Link number
-               30 4  Link ID
-               34 1  Max Links per LG
-               35 1  Max Connections per LG
-               36 8  -)", fields<wire::LlcTypeField, wire::LlcHeaderV2, llc::ConfirmLink>({0, 0, 0}));
+               3.4 4b system_cache_size System Cache Size
+               4 6 mac_address MAC Address
+               10 16 gid RoCEv2 GID
+               26 3 qp_number QP number
+               29 1 link_number Link number
+               30 4 link_user_id Link ID
+               34 1 max_links Max Links per LG
+               35 1 max_connections_per_lg Max Connections per LG
+               36 8  -)", fields<wire::LlcTypeField, wire::LlcHeaderV2, llc::ConfirmLink, wire::ConfirmLinkV2>({0, 0, 0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a32__add_link") {
     compare(R"(0  1  -
-               1  1  Length
+               1 1 length Length
                2.0 4b -
-               2.4 4b RsnCode
-               3.0 1b R
-               3.1 1b Z
+               2.4 4b reason_code RsnCode
+               3.0 1b reply R
+               3.1 1b rejection Z
                3.2 6b -
-               4  6  Sender's RoCE MAC address
-               10 16 Sender's RoCE GID
-               26 3  Sender's QP number
-               29 1  Link number
+               4 6 mac_address Sender's RoCE MAC address
+               10 16 gid Sender's RoCE GID
+               26 3 qp_number Sender's QP number
+               29 1 link_number Link number
                30.0 4b -
-               30.4 4b MTU
-               31 3  Initial PSN
-               34 10 -)", fields<wire::LlcHeaderV1, wire::AddLinkV1>({0, 0}));
+               30.4 4b mtu MTU
+               31 3 initial_psn Initial PSN
+               34 10 -)", fields<wire::LlcHeaderV1, wire::AddLinkV1, wire::AddLinkAddress>({0, 0, 0}), 44);
 }
 
 TEST_CASE("v21__add_link") {
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
-               3.1 1b Response Type
+               1 2 length Length
+               3.0 1b reply Request or Reply
+               3.1 1b response_type_negative Response Type
                3.2 2b -
-               3.4 4b Reject Reason Code
-               4  6  MAC Address
+               3.4 4b reject_reason_code Reject Reason Code
+               4 6 mac_address MAC Address
                10 2  -
-               12 16 RoCEv2 GID
-               28 3  QP number
-               31 1  Link number
+               12 16 gid RoCEv2 GID
+               28 3 qp_number QP number
+               31 1 link_number Link number
                32.0 4b -
-               32.4 4b QP Enumerated MTU
-               33 3  Initial PSN
+               32.4 4b mtu QP Enumerated MTU
+               33 3 initial_psn Initial PSN
                36 8  -
-               44.0 1b link type
+               44.0 1b link_type link type
                44.1 7b -
                45 1  -
-               46 16 Client Target GID
+               46 16 client_target_gid Client Target GID
                62 8  -
-               70 2  No of RKeys
-               72 *  RKey Array Area)", fields<wire::LlcHeaderV2, wire::AddLinkV2, llc::AddLinkLarge>({0, 0, 0}));
-    compare(R"(0 4 Reference RKey
-               4 4 New RKey
-               8 8 New Virtual Address)", fields<llc::RTokenPair>({0}));
+               70 2 no_of_rkeys No of RKeys
+               72 * rkey_array_area RKey Array Area)", fields<wire::LlcHeaderV2, wire::AddLinkV2, wire::AddLinkPadded, llc::AddLinkLarge>({0, 0, 0, 0}));
+    compare(R"(0 4 reference_rkey Reference RKey
+               4 4 new_rkey New RKey
+               8 8 new_virtual_address New Virtual Address)", fields<llc::RTokenPair>({0}));
 }
 
 TEST_CASE("rfc_7609_a33__add_link_continuation") {
     compare(R"(0  1  -
-               1  1  Length
+               1 1 length Length
                2  1  -
-               3.0 1b R
+               3.0 1b reply R
                3.1 7b -
-               4  1  Linknum
-               5  1  NumRTokens
+               4 1 link_number Linknum
+               5 1 num_rtokens NumRTokens
                6  2  -
-               8  *  RKey/RToken pairs)", fields<wire::LlcHeaderV1, llc::AddLinkContinuation>({0, 0}));
+               8 32* rkey_rtoken_pairs RKey/RToken pairs
+               40 4 -)", fields<wire::LlcHeaderV1, llc::AddLinkContinuation>({0, 0}), 44);
 }
 
 TEST_CASE("v21__request_add_link_and_delete_link") {
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
-               3.1 1b Response Type
+               1 2 length Length
+               3.0 1b reply Request or Reply
+               3.1 1b response_type_negative Response Type
                3.2 2b -
-               3.4 4b Reject Reason Code
+               3.4 4b reject_reason_code Reject Reason Code
                4  20 -
-               24 1  GID List No of Entries
+               24 1 gid_list_no_of_entries GID List No of Entries
                25 3  -
-               28 *  GID List Array Area)",
+               28 * gid_list_array_area GID List Array Area)",
             fields<wire::LlcHeaderV2, wire::RequestAddLinkFlags, wire::RequestAddLinkGids>({0, 0, 0}));
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
-               3.1 1b all links in the LG
-               3.2 1b orderly
+               1 2 length Length
+               3.0 1b reply Request or Reply
+               3.1 1b all all links in the LG
+               3.2 1b orderly orderly
                3.3 5b -
-               4  1  Link number
-               5  4  Reason Code
-               9  35 -)", fields<wire::LlcHeaderV2, llc::DeleteLink>({0, 0}));
+               4 1 link_number Link number
+               5 4 reason_code Reason Code
+               9  35 -)", fields<wire::LlcHeaderV2, llc::DeleteLink>({0, 0}), 44);
 }
 
 TEST_CASE("v21_and_rfc_7609_a35_a36__confirm_rkey") {
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
+               1 2 length Length
+               3.0 1b reply Request or Reply
                3.1 1b -
-               3.2 1b negative reply
-               3.3 1b Retry RKey set
+               3.2 1b negative_response negative reply
+               3.3 1b configuration_retry Retry RKey set
                3.4 4b -
-               4  1  No of other RToken pairs
-               5  4  New RMB RKey
-               9  8  New RMB Virtual Address
-               17 *  Other RMB RToken Pairs)", fields<wire::LlcHeaderV2, llc::ConfirmRkey>({0, 0}));
+               4 1 num_tkns No of other RToken pairs
+               5 4 new_rmb_rkey New RMB RKey
+               9 8 new_rmb_virtual_address New RMB Virtual Address
+               17 26* other_link_rmb_specifications Other RMB RToken Pairs
+               43 1 -)", fields<wire::LlcHeaderV2, llc::ConfirmRkey>({0, 0}), 44);
     compare(R"(0  1  -
-               1  1  Length
+               1 1 length Length
                2  1  -
-               3.0 1b R
+               3.0 1b reply R
                3.1 1b -
-               3.2 1b Z
+               3.2 1b negative_response Z
                3.3 5b -
-               4  1  NumTknsLeft
-               5  *  Other link RMB specifications)", fields<wire::LlcHeaderV1, llc::ConfirmRkeyContinuation>({0, 0}));
-    compare(R"(0 1 Link Number
-               1 4 Rkey for this link
-               5 8 RMB Virtual Address for this link)", fields<llc::LinkRToken>({0}));
+               4 1 num_tkns_left NumTknsLeft
+               5 39* other_link_rmb_specifications Other link RMB specifications)", fields<wire::LlcHeaderV1, llc::ConfirmRkeyContinuation>({0, 0}), 44);
+    compare(R"(0 1 link_number Link Number
+               1 4 rkey Rkey for this link
+               5 8 virtual_address RMB Virtual Address for this link)", fields<llc::LinkRToken>({0}));
 }
 
-TEST_CASE("v21_and_rfc_7609_a37_a38__delete_rkey_and_test_link") {
-    const char* v1_and_reply = R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
-               3.1 1b -
-               3.2 1b negative reply
-               3.3 5b -
-               4  1  Count
-               5  1  Invalid Rkey Count; Error Mask in version 1
-               6  2  -
-               8  *  RKeys)";
-    compare(v1_and_reply, fields<wire::LlcHeaderV2, wire::DeleteRkeyReplyV2>({0, 0}));
+TEST_CASE("v21_and_rfc_7609_a37__delete_rkey") {
     compare(R"(0  1  -
-               1  1  Length
+               1 2 length Length
+               3.0 1b reply Request or Reply
+               3.1 1b -
+               3.2 1b reply_type_negative Reply type
+               3.3 5b -
+               4 1 count Count
+               5 1 invalid_rkey_count Invalid Rkey Count
+               6  2  -
+               8 32* rkeys_not_deleted RKeys not deleted
+               40 4  -)", fields<wire::LlcHeaderV2, wire::DeleteRkeyReplyV2>({0, 0}), 44);
+    compare(R"(0  1  -
+               1 1 length Length
                2  1  -
-               3.0 1b R
+               3.0 1b reply R
                3.1 1b -
-               3.2 1b Z
+               3.2 1b negative_response Z
                3.3 5b -
-               4  1  Count
-               5  1  Error Mask
+               4 1 count Count
+               5 1 error_mask Error Mask
                6  2  -
-               8  *  RKeys)", fields<wire::LlcHeaderV1, wire::DeleteRkeyV1>({0, 0}));
+               8 32* deleted_rkeys Deleted RKeys
+               40 4  -)", fields<wire::LlcHeaderV1, wire::DeleteRkeyV1>({0, 0}), 44);
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
+               1 2 length Length
+               3.0 1b reply Request or Reply
                3.1 1b -
-               3.2 1b negative reply
+               3.2 1b reply_type_negative Reply type
                3.3 5b -
-               4  1  Count
+               4 1 count Count
                5  3  -
-               8  *  RKeys to be deleted)", fields<wire::LlcHeaderV2, wire::DeleteRkeyRequestV2>({0, 0}));
+               8 * deleted_rkeys RKeys to be deleted)", fields<wire::LlcHeaderV2, wire::DeleteRkeyRequestV2>({0, 0}));
+}
+
+TEST_CASE("v21_and_rfc_7609_a38__test_link") {
     compare(R"(0  1  -
-               1  2  Length
-               3.0 1b Request or Reply
+               1 2 length Length
+               3.0 1b reply Request or Reply
                3.1 7b -
-               4  16 User Data
-               20 24 -)", fields<wire::LlcHeaderV2, llc::TestLink>({0, 0}));
+               4 16 user_data User Data
+               20 24 -)", fields<wire::LlcHeaderV2, llc::TestLink>({0, 0}), 44);
+    compare(R"(0  1  -
+               1 1 length Length
+               2  1  -
+               3.0 1b reply R
+               3.1 7b -
+               4 16 user_data User Data
+               20 24 -)", fields<wire::LlcHeaderV1, llc::TestLink>({0, 0}), 44);
+}
+
+TEST_CASE("rfc_7609_a23__accept") {
+    compare(R"(0 4 eye_catcher eye catcher
+               4 1 clc_message_type Type
+               5 2 clc_message_length Length
+               7.0 4b smc_version Version
+               7.4 1b contact F
+               7.5 1b smc_type_rc_saved Rsrvd in version 1
+               7.6 2b smcv2_type Rsrvd in version 1
+               8 8 sender_peer_id Server's Peer ID
+               16 16 gid Server's RoCE GID
+               32 6 mac_address Server's RoCE MAC address
+               38 3 qp_number Server QP
+               41 4 rkey Server RMB RKey
+               45 1 rmbe_index Server RMB indx
+               46 4 rmbe_alert_token Srvr RMB alert tkn
+               50.0 4b rmbe_size Bsize
+               50.4 4b mtu_size MTU
+               51 1 -
+               52 8 rmb_virtual_address Server's RMB virtual address
+               60 1 -
+               61 3 psn Server's initial packet sequence number)", fields<clc::Header, wire::AcceptSmcrV1>({0, 0}), 64);
+}
+
+TEST_CASE("rfc_7609_a25__decline") {
+    compare(R"(0 4 eye_catcher eye catcher
+               4 1 clc_message_type Type
+               5 2 clc_message_length Length
+               7.0 4b smc_version Version
+               7.4 1b out_of_sync S
+               7.5 3b -
+               8 8 sender_peer_id Sender's Peer ID
+               16 4 sender_diagnosis_information Peer Diagnosis Information
+               20 4 -)", fields<clc::Header, wire::DeclineV1>({0, 0}), 24);
+}
+
+TEST_CASE("rfc_7609_a31__confirm_link") {
+    compare(R"(0  1  -
+               1 1 length Length
+               2  1  -
+               3.0 1b reply R
+               3.1 7b -
+               4 6 mac_address Sender's RoCE MAC address
+               10 16 gid Sender's RoCE GID
+               26 3 qp_number Sender's QP number
+               29 1 link_number Link number
+               30 4 link_user_id Sender's link userID
+               34 1 max_links Max links
+               35 9 -)", fields<wire::LlcHeaderV1, llc::ConfirmLink>({0, 0}), 44);
+}
+
+TEST_CASE("rfc_7609_a34_a35__delete_link_and_confirm_rkey") {
+    compare(R"(0  1  -
+               1 1 length Length
+               2  1  -
+               3.0 1b reply R
+               3.1 1b all A
+               3.2 1b orderly O
+               3.3 5b -
+               4 1 link_number Linknum
+               5 4 reason_code reason code
+               9 35 -)", fields<wire::LlcHeaderV1, llc::DeleteLink>({0, 0}), 44);
+    compare(R"(0  1  -
+               1 1 length Length
+               2  1  -
+               3.0 1b reply R
+               3.1 1b -
+               3.2 1b negative_response Z
+               3.3 1b configuration_retry C
+               3.4 4b -
+               4 1 num_tkns NumTkns
+               5 4 new_rmb_rkey New RMB RKey for this link
+               9 8 new_rmb_virtual_address New RMB virtual address for this link
+               17 26* other_link_rmb_specifications Other link RMB specifications
+               43 1 -)", fields<wire::LlcHeaderV1, llc::ConfirmRkey>({0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a4__cdc") {
-    compare(R"(0  1  Type
-               1  1  Length
-               2  2  Sequence number
-               4  4  SMC-R alert token
+    compare(R"(0 1 type Type
+               1 1 length Length
+               2 2 sequence_number Sequence number
+               4 4 smcr_alert_token SMC-R alert token
                8  2  -
-               10 2  Producer cursor wrap seqno
-               12 4  Producer Cursor
+               10 2 producer_cursor_wrap_seqno Producer cursor wrap seqno
+               12 4 producer_cursor Producer Cursor
                16 2  -
-               18 2  Consumer cursor wrap seqno
-               20 4  Consumer Cursor
-               24.0 1b B
-               24.1 1b P
-               24.2 1b U
-               24.3 1b R
-               24.4 1b F
+               18 2 consumer_cursor_wrap_seqno Consumer cursor wrap seqno
+               20 4 consumer_cursor Consumer Cursor
+               24.0 1b writer_blocked B
+               24.1 1b urgent_data_pending P
+               24.2 1b urgent_data_present U
+               24.3 1b request_for_consumer_cursor_update R
+               24.4 1b failover_validation F
                24.5 3b -
-               25.0 1b D
-               25.1 1b C
-               25.2 1b A
+               25.0 1b sending_done D
+               25.1 1b peer_connection_closed C
+               25.2 1b abnormal_close A
                25.3 5b -
-               26 18 -)", fields<cdc::Message>({0}));
+               26 18 -)", fields<cdc::Message>({0}), 44);
 }
 
 TEST_CASE("enumerations__have_the_values_of_the_pages") {
@@ -449,8 +543,17 @@ TEST_CASE("enumerations__have_the_values_of_the_pages") {
     for (unsigned i = 0; i < 7; i++) {
         CHECK(clc::text(static_cast<clc::Mtu>(i)) == mtu[i]);
     }
-    CHECK(text(llc::DeleteLinkReason{0x00010000}) == "0x00010000 (lost path)");
-    CHECK(text(llc::DeleteLinkReason{0x00100000}) == "0x00100000 (unknown link ID)");
+    const std::pair<std::uint32_t, const char*> reasons[] = {
+        {0x00010000, "0x00010000 (lost path)"},
+        {0x00020000, "0x00020000 (operator initiated termination)"},
+        {0x00030000, "0x00030000 (program initiated termination, link inactivity)"},
+        {0x00040000, "0x00040000 (LLC protocol violation)"},
+        {0x00050000, "0x00050000 (asymmetric link no longer needed)"},
+        {0x00100000, "0x00100000 (unknown link ID)"},
+    };
+    for (const auto& [code, meaning] : reasons) {
+        CHECK(text(llc::DeleteLinkReason{code}) == meaning);
+    }
     CHECK(text(llc::AddLinkReason{1}) == "0x1 (no alternate path available)");
     CHECK(text(llc::AddLinkReason{2}) == "0x2 (invalid MTU value specified)");
 }

@@ -71,7 +71,7 @@ class Linux(unittest.TestCase):
         self.assertEqual(text.count("client to server 4500, server to client 4500"), 3)
         self.assertEqual(text.count("subsequent contact"), 2)
         self.assertIn("link 1      10.9.0.1 qp 0x000011 - 10.9.0.2 qp 0x000011, MTU 1024, confirmed", text)
-        self.assertIn("ADD LINK rejected by the client", text)
+        self.assertIn("rejected    1 ADD LINK by the client", text)
         self.assertIn("operator initiated termination", text)
         declined = decode("--summary", DECLINE).stdout.decode()
         self.assertIn("DECLINE by the server: 0x03030000", declined)
@@ -242,6 +242,31 @@ class Broken(unittest.TestCase):
     def test_usage(self):
         for arguments in (["--hex", "--summary"], ["one", "two"], ["--nonsense"]):
             self.assertEqual(decode(*arguments, data=b"").returncode, 2)
+
+    def test_output_that_cannot_be_written(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([os.path.join(BUILD, "smcctl"), "decode", CONTACT], stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"cannot write", done.stderr)
+
+    def test_hostile_texts_do_not_reach_the_terminal(self):
+        capture = Capture()
+        connection = Connection(capture)
+        with open(os.path.join(CAPTURES, "linux612-messages.hex")) as file:
+            proposal = bytearray.fromhex(next(line.split()[2] for line in file if "contact 12 " in line))
+        proposal[120:152] = b"\x1b[2J\x1b]0;pwn\x07\n  ended".ljust(32, b"\x01")
+        connection.client(bytes(proposal))
+        with tempfile.NamedTemporaryFile() as file:
+            capture.write(file.name)
+            for options in ([], ["--summary"], ["--json"]):
+                out = decode(*options, file.name).stdout
+                self.assertFalse(set(out) & (set(range(32)) - {10} | {127}), options)
+                self.assertNotIn(b"\n  ended       pwn", out)
+
+    def test_a_line_without_end_is_bounded(self):
+        done = decode("--hex", data=b"e2" * 200000 + b"\nfe06e2d4c3d9\n")
+        self.assert_fails(done, "line 1 is longer than 65536 characters")
+        self.assertIn(b"OPTION 254", done.stdout)
 
     def test_a_reader_that_goes_away(self):
         done = subprocess.run(f"'{BUILD}/smcctl' decode '{CONTACT}' | head -n 1", shell=True, stdout=subprocess.PIPE,

@@ -54,7 +54,7 @@ FIELDS = {
     },
     "ACCEPT": {
         **COMMON,
-        "first_contact": ("smc.accept.first.contact", number),
+        "contact": ("smc.accept.first.contact", number),
         "sender_peer_id": ("smc.accept.sender.server.peer.id", number),
         "gid": ("smc.accept.server.preferred.gid", same_text),
         "mac_address": ("smc.accept.server.preferred.mac", same_text),

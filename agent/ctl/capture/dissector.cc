@@ -40,6 +40,7 @@ void Dissector::open(const Packet& syn) {
     if (known != followed_.end()) {
         followed_.erase(known);
     }
+    followed_.erase(std::pair(syn.to, syn.from));  // the same ports, the other way round
     if (!tcp::find_smc_option(syn.options)) {
         return;
     }
@@ -72,28 +73,55 @@ void Dissector::add_tcp(const Packet& packet) {
     }
     Followed& followed = found->second;
     Connection& story = connections_[followed.story];
-    story.last_frame = frame_->number;
     if (from_server && (packet.flags & kSyn) != 0) {
-        story.server_answered = true;
-        if (!story.server_has_option && tcp::find_smc_option(packet.options)) {
-            story.server_has_option = true;
+        if (!story.server_answered) {
+            story.server_answered = true;
+            story.server_has_option = tcp::find_smc_option(packet.options).has_value();
             followed.server = TcpStream(packet.sequence + 1);
-            followed.server_stopped = false;
+            if (!story.server_has_option) {
+                followed.client.stop();
+                followed.server.stop();
+            }
         }
-        return;
+    } else if (from_server && !story.server_answered && (packet.flags & kRst) == 0) {
+        return;  // of an earlier connection on these ports
     }
-    (from_server ? followed.server : followed.client).add(packet.sequence, packet.payload);
-    read_clc(followed, from_server);
+    if (!(from_server ? followed.server : followed.client).is_near(packet.sequence) && story.server_answered) {
+        return;  // likewise
+    }
+    story.last_frame = frame_->number;
+    add_to_stream(followed, from_server, packet);
     (from_server ? story.server_fin : story.client_fin) |= (packet.flags & kFin) != 0;
     if ((packet.flags & kRst) != 0 && !story.reset_by_server) {
         story.reset_by_server = from_server;
     }
 }
 
+void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet& packet) {
+    TcpStream& stream = from_server ? followed.server : followed.client;
+    if (stream.stopped() || packet.payload.empty()) {
+        return;
+    }
+    // A SYN takes a number of its own; TCP Fast Open puts data behind it.
+    const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
+    stream.add(sequence, packet.payload);
+    if (stream.has_hole() && std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
+        // A segment that is a whole CLC message begins one: what is missing before it will not come any more, because
+        // its sender waited for the answer.
+        connections_[followed.story].has_hole = true;
+        stream.skip_to(sequence);
+        stream.add(sequence, packet.payload);
+    }
+    read_clc(followed, from_server);
+    if (packet.length > packet.payload.size() && !stream.stopped()) {
+        connections_[followed.story].has_hole = true;
+    }
+}
+
 void Dissector::read_clc(Followed& followed, bool of_server) {
     TcpStream& stream = of_server ? followed.server : followed.client;
-    bool& stopped = of_server ? followed.server_stopped : followed.client_stopped;
-    while (!stopped && connections_[followed.story].server_has_option && stream.ready().size() >= clc::kHeaderBytes) {
+    const bool last = of_server ? followed.server_last : followed.client_last;
+    while (!stream.stopped() && stream.ready().size() >= clc::kHeaderBytes) {
         Connection& story = connections_[followed.story];
         const auto header = clc::decode_header(stream.ready().first(clc::kHeaderBytes));
         const auto* known = std::get_if<clc::Header>(&header);
@@ -101,40 +129,68 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         if (stream.ready().size() < length) {
             return;
         }
-        const Bytes message = stream.ready().first(length);
+        const std::vector<std::uint8_t> message(stream.ready().begin(), stream.ready().begin() + static_cast<std::ptrdiff_t>(length));
+        stream.take(length);
+        const auto decoded = clc::decode(message);
+        const auto* fault = std::get_if<Fault>(&decoded);
+        if (last && fault != nullptr) {
+            stream.stop();
+            return;
+        }
         const Endpoint& from = of_server ? story.server : story.client;
         const Endpoint& to = of_server ? story.client : story.server;
         sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
-        const auto decoded = clc::decode(message);
-        if (const auto* fault = std::get_if<Fault>(&decoded)) {
-            story.broken = "no CLC message from the " + std::string(of_server ? "server" : "client") + ": " + fault->text() +
-                           ": " + text(fault->verdict);
-            stopped = true;
+        if (fault != nullptr) {
+            const bool data = fault->verdict == Verdict::kTreatAsData;
+            story.broken = std::string(data ? "no CLC message from the " : "a CLC message that cannot be used from the ") +
+                           (of_server ? "server: " : "client: ") + fault->text() + ": " + text(fault->verdict);
+            stream.stop();
             return;
         }
         learn(followed, of_server, std::get<clc::AnyMessage>(decoded));
-        stream.take(length);
+        if (last) {
+            stream.stop();
+        }
     }
 }
 
 void Dissector::learn(Followed& followed, bool from_server, const clc::AnyMessage& message) {
     Connection& story = connections_[followed.story];
-    if (const auto* proposal = std::get_if<clc::Proposal>(&message)) {
-        story.proposal = *proposal;
-        return;
-    }
     if (const auto* decline = std::get_if<clc::Decline>(&message)) {
-        story.decline = {*decline, from_server, story.confirm.has_value()};
-        followed.client_stopped = followed.server_stopped = true;  // what follows is the application's
+        learn_decline(followed, from_server, *decline);
         return;
     }
+    const auto* proposal = std::get_if<clc::Proposal>(&message);
     const auto* smcr = std::get_if<clc::AcceptR>(&message);
-    const clc::Acceptance half = smcr != nullptr ? clc::Acceptance(*smcr) : clc::Acceptance(std::get<clc::AcceptD>(message));
-    const clc::Type type = std::visit([](const auto& h) { return h.type; }, half);
-    if (type == clc::Type::kAccept) {
-        learn_accept(followed.story, half);
+    const auto* smcd = std::get_if<clc::AcceptD>(&message);
+    const clc::Type type = proposal != nullptr ? clc::Type::kProposal : smcr != nullptr ? smcr->type : smcd->type;
+    if (from_server != (type == clc::Type::kAccept)) {
+        story.broken = clc::text(type) + " from the " + (from_server ? "server" : "client");
+        (from_server ? followed.server : followed.client).stop();
+        return;
+    }
+    if (proposal != nullptr) {
+        story.proposal = std::make_unique<clc::Proposal>(*proposal);
+        return;
+    }
+    auto half = smcr != nullptr ? std::make_unique<clc::Acceptance>(*smcr) : std::make_unique<clc::Acceptance>(*smcd);
+    (from_server ? story.accept : story.confirm) = std::move(half);
+    learn_halves(followed.story);
+}
+
+void Dissector::learn_decline(Followed& followed, bool from_server, const clc::Decline& decline) {
+    Connection& story = connections_[followed.story];
+    if (!story.decline) {
+        story.decline = {decline, from_server, story.confirm != nullptr};
+    }
+    TcpStream& own = from_server ? followed.server : followed.client;
+    TcpStream& other = from_server ? followed.client : followed.server;
+    own.stop();
+    // What answers an Accept may be under way when the server gives up, and the other way round.
+    if (story.accept) {
+        (from_server ? followed.client_last : followed.server_last) = true;
     } else {
-        learn_confirm(followed.story, half);
+        other.stop();
     }
 }
 
@@ -143,58 +199,52 @@ std::optional<std::size_t> Dissector::group_of(const Link::End& server) const {
     return found != queue_pairs_.end() && found->second.of_server ? std::optional(found->second.group) : std::nullopt;
 }
 
-// The server's half of a subsequent contact can be written to from here on: the client's data may overtake its
-// Confirm (RFC 7609 3.5.2.4).
-void Dissector::learn_accept(std::size_t index, const clc::Acceptance& accept) {
+// Each half is used as soon as it is there: the client's data may overtake its Confirm (RFC 7609 3.5.2.4).
+void Dissector::learn_halves(std::size_t index) {
     Connection& story = connections_[index];
-    story.accept = accept;
-    const auto* smcr = std::get_if<clc::AcceptR>(&accept);
-    if (smcr == nullptr) {
-        return;
+    const auto* server = story.accept ? std::get_if<clc::AcceptR>(story.accept.get()) : nullptr;
+    const auto* client = story.confirm ? std::get_if<clc::AcceptR>(story.confirm.get()) : nullptr;
+    if (server != nullptr && !story.link_group && !server->first_contact) {
+        story.link_group = group_of({server->gid, server->qpn});
     }
-    story.server_half.token = smcr->alert_token;
-    story.server_half.rmbe_size = smcr->rmbe_size;
-    if (!smcr->first_contact) {
-        story.link_group = group_of({smcr->gid, smcr->qpn});
-        if (story.link_group) {
-            tokens_[{*story.link_group, true, smcr->alert_token}] = index;
-        }
+    if (server != nullptr && client != nullptr && !story.link_group) {
+        open_group(story, *server, *client);
     }
-}
-
-void Dissector::learn_confirm(std::size_t index, const clc::Acceptance& confirm) {
-    Connection& story = connections_[index];
-    story.confirm = confirm;
-    const auto* client = std::get_if<clc::AcceptR>(&confirm);
-    const auto* server = story.accept ? std::get_if<clc::AcceptR>(&*story.accept) : nullptr;
-    if (client == nullptr || server == nullptr) {
-        return;
-    }
-    story.client_half.token = client->alert_token;
-    story.client_half.rmbe_size = client->rmbe_size;
-    if (!story.link_group && server->first_contact) {
-        story.link_group = link_groups_.size();
-        LinkGroup& group = link_groups_.emplace_back();
-        group.variant = chosen(*story.accept, story.proposal);
-        group.version = server->version;
-        group.server = server->peer_id;
-        group.client = client->peer_id;
-        group.server_host = server->fce ? server->fce->host_name.text() : "";
-        group.client_host = client->fce ? client->fce->host_name.text() : "";
-        Link& link = group.links.emplace_back();
-        link.server = {server->gid, server->qpn};
-        link.client = {client->gid, client->qpn};
-        link.mtu = std::min(server->mtu, client->mtu);
-        add_queue_pair(link.server, *story.link_group, 0, true, client->psn);
-        add_queue_pair(link.client, *story.link_group, 0, false, server->psn);
-    }
-    if (story.link_group) {
+    if (server != nullptr && story.link_group) {
+        story.server_half.token = server->alert_token;
+        story.server_half.rmbe_size = server->rmbe_size;
         tokens_[{*story.link_group, true, server->alert_token}] = index;
+    }
+    if (client != nullptr && story.link_group) {
+        story.client_half.token = client->alert_token;
+        story.client_half.rmbe_size = client->rmbe_size;
         tokens_[{*story.link_group, false, client->alert_token}] = index;
     }
 }
 
-void Dissector::add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server, Psn first) {
+// First contact; or a subsequent one of a link group whose first contact is not in the capture. Both name the queue pairs.
+void Dissector::open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client) {
+    const std::size_t index = link_groups_.size();
+    story.link_group = index;
+    LinkGroup& group = link_groups_.emplace_back();
+    group.variant = chosen(*story.accept, story.proposal.get());
+    group.version = server.version;
+    group.from_start = server.first_contact;
+    group.server = server.peer_id;
+    group.client = client.peer_id;
+    group.server_host = server.fce ? server.fce->host_name.text() : "";
+    group.client_host = client.fce ? client.fce->host_name.text() : "";
+    Link& link = group.links.emplace_back();
+    link.server = {server.gid, server.qpn};
+    link.client = {client.gid, client.qpn};
+    link.mtu = std::min(server.mtu, client.mtu);
+    link.confirmed = !group.from_start;
+    const auto first = [&](Psn psn) { return group.from_start ? std::optional(psn) : std::nullopt; };
+    add_queue_pair(link.server, index, 0, true, first(client.psn));
+    add_queue_pair(link.client, index, 0, false, first(server.psn));
+}
+
+void Dissector::add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server, std::optional<Psn> first) {
     queue_pairs_.insert_or_assign({end.gid.normalised(), end.qpn}, QueuePair{group, link, of_server, SendFlow(first)});
 }
 
@@ -203,9 +253,11 @@ void Dissector::add_roce(const Packet& packet) {
     if (!request) {
         return;
     }
+    const bool is_send = request->operation == RcRequest::Operation::kSend;
+    counters_.cut_packets += is_send && request->cut ? 1 : 0;
     const auto found = queue_pairs_.find({gid_of(packet.to).normalised(), request->destination});
     if (found == queue_pairs_.end()) {
-        counters_.sends_to_unknown_qps += request->operation == RcRequest::Operation::kSend ? 1 : 0;
+        counters_.sends_to_unknown_qps += is_send ? 1 : 0;
         return;
     }
     QueuePair& qp = found->second;
@@ -229,7 +281,8 @@ void Dissector::add_roce(const Packet& packet) {
             read_cdc(qp, *cdc);
         }
     } else if (const auto decoded = llc::decode(*message); const auto* llc = std::get_if<llc::AnyMessage>(&decoded)) {
-        read_llc(qp, *llc);
+        const QueuePair at = qp;  // a new link may move it
+        read_llc(at, *llc);
     }
 }
 
@@ -238,46 +291,59 @@ void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
     if (const auto* confirm = std::get_if<llc::ConfirmLink>(&message)) {
         group.links[qp.link].number = confirm->link_number;
         group.links[qp.link].confirmed |= confirm->reply;
+        // The sender speaks of its own RMBEs. Linux refuses peers that do not set this (see llc.h).
+        (qp.of_server ? group.client_plain : group.server_plain) = confirm->cache_size != 0;
+    } else if (const auto* add = std::get_if<llc::AddLink>(&message)) {
+        read_add_link(qp.group, *add);
+    } else if (const auto* del = std::get_if<llc::DeleteLink>(&message)) {
+        read_delete_link(qp, *del);
+    }
+}
+
+void Dissector::read_add_link(std::size_t index, const llc::AddLink& add) {
+    LinkGroup& group = link_groups_[index];
+    if (!add.reply) {
+        adding_.insert_or_assign(index, add);
         return;
     }
-    if (const auto* add = std::get_if<llc::AddLink>(&message)) {
-        if (!add->reply) {
-            adding_.insert_or_assign(qp.group, *add);
-            return;
-        }
-        const auto asked = adding_.find(qp.group);
-        if (asked == adding_.end()) {
-            return;
-        }
-        if (add->rejected) {
-            group.events.push_back("ADD LINK rejected by the client: " + text(add->reason));
-        } else {
-            const llc::AddLink& request = asked->second;
-            Link link;
-            link.number = request.link_number;
-            link.server = {request.gid, request.qpn};
-            link.client = {add->gid, add->qpn};
-            link.mtu = std::min(request.mtu, add->mtu);
-            group.links.push_back(link);
-            add_queue_pair(link.server, qp.group, group.links.size() - 1, true, add->psn);
-            add_queue_pair(link.client, qp.group, group.links.size() - 1, false, request.psn);
-        }
-        adding_.erase(asked);
+    const auto asked = adding_.find(index);
+    if (asked == adding_.end()) {
         return;
     }
-    if (const auto* del = std::get_if<llc::DeleteLink>(&message)) {
-        if (del->reply) {
-            return;
-        }
-        const std::string why = std::string(qp.of_server ? "client" : "server") + ", " + text(del->reason) +
-                                (del->orderly ? ", orderly" : "");
-        if (del->all) {
-            group.ended = group.ended ? group.ended : why;
-        }
-        for (Link& link : group.links) {
-            if (!del->all && link.number == del->link_number && !link.deleted) {
-                link.deleted = why;
-            }
+    const llc::AddLink request = asked->second;
+    adding_.erase(asked);
+    if (add.rejected) {
+        group.rejected_links++;
+        group.rejection = text(add.reason);
+        return;
+    }
+    if (group.links.size() == LinkGroup::kMaxLinks) {
+        counters_.links_not_followed++;
+        return;
+    }
+    Link link;
+    link.number = request.link_number;
+    link.server = {request.gid, request.qpn};
+    link.client = {add.gid, add.qpn};
+    link.mtu = std::min(request.mtu, add.mtu);
+    group.links.push_back(link);
+    add_queue_pair(link.server, index, group.links.size() - 1, true, add.psn);
+    add_queue_pair(link.client, index, group.links.size() - 1, false, request.psn);
+}
+
+void Dissector::read_delete_link(const QueuePair& qp, const llc::DeleteLink& message) {
+    if (message.reply) {
+        return;
+    }
+    LinkGroup& group = link_groups_[qp.group];
+    const std::string why =
+        std::string(qp.of_server ? "client" : "server") + ", " + text(message.reason) + (message.orderly ? ", orderly" : "");
+    if (message.all && group.ended.empty()) {
+        group.ended = why;
+    }
+    for (Link& link : group.links) {
+        if (!message.all && link.number == message.link_number && link.deleted.empty()) {
+            link.deleted = why;
         }
     }
 }
@@ -295,24 +361,31 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
     if ((message.flags & cdc::kFailoverValidation) != 0) {
         return;  // nothing else in it counts
     }
-    const std::uint32_t size = bytes_of(receiver.rmbe_size);
     if (!receiver.producer) {
-        // Nothing is consumed yet when a peer sends its first message, or has just been: a cursor below 4 is Linux's.
-        const bool eye_catcher = message.consumer.wrap == 0 && message.consumer.count == 4 && message.producer.count >= 4;
+        const LinkGroup& group = link_groups_[qp.group];
+        const auto plain = qp.of_server ? group.server_plain : group.client_plain;
+        // Without a CONFIRM LINK that tells: a peer with an eye catcher has consumed up to 4 when nothing was written to it.
+        const bool guess = !sender.producer && message.consumer == cdc::Cursor{0, 4} && message.producer.count >= 4;
+        const bool eye_catcher = plain ? !*plain : sender.producer ? sender.first_byte != 0 : guess;
         receiver.first_byte = eye_catcher ? 4 : 0;
         receiver.producer = cdc::Cursor{0, receiver.first_byte};
     }
-    // The area of a wrap has first_byte bytes less than the element.
-    const std::uint32_t usable = size - receiver.first_byte;
-    const auto behind = [&](cdc::Cursor c) { return cdc::Cursor{c.wrap, c.count - receiver.first_byte}; };
-    const std::uint32_t moved = cdc::distance(behind(*receiver.producer), behind(message.producer), usable);
-    if (message.producer.count >= receiver.first_byte && moved <= usable) {
-        receiver.received += moved;
-        receiver.producer = message.producer;
+    const std::uint32_t size = bytes_of(receiver.rmbe_size);
+    const std::int64_t lap = size - receiver.first_byte;
+    const cdc::Cursor last = *receiver.producer, now = message.producer;
+    if (now.count >= receiver.first_byte && now.count < size) {
+        // Messages may be missing, or late: what counts is how far it went.
+        const std::int64_t moved = static_cast<std::int16_t>(now.wrap - last.wrap) * lap + now.count - std::int64_t{last.count};
+        if (moved > 0) {
+            receiver.received += static_cast<std::uint64_t>(moved);
+            receiver.producer = now;
+        }
+        counters_.cdc_missing += moved > lap ? 1 : 0;
     }
-    sender.sending_done |= (message.state & cdc::kSendingDone) != 0;
     sender.closed |= (message.state & cdc::kConnectionClosed) != 0;
-    sender.aborted |= (message.state & cdc::kAbnormalClose) != 0;
+    if ((message.state & cdc::kAbnormalClose) != 0 && !story.aborted_by_server) {
+        story.aborted_by_server = !qp.of_server;
+    }
 }
 
 }  // namespace smc::capture

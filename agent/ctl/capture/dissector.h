@@ -42,12 +42,15 @@ struct Counters {
     std::uint64_t sends_to_unknown_qps = 0;      // packets: their CLC is not in the capture
     std::uint64_t retransmissions = 0;           // RoCE packets seen again
     std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
+    std::uint64_t cut_packets = 0;               // RoCE packets that the snap length cut
     std::uint64_t cdc_without_connection = 0;    // alert tokens nobody was given
+    std::uint64_t cdc_missing = 0;               // cursors that went further than one message can say
+    std::uint64_t links_not_followed = 0;        // beyond LinkGroup::kMaxLinks
 };
 
 class Dissector {
  public:
-    static constexpr std::size_t kMaxConnections = 1'000'000;
+    static constexpr std::size_t kMaxConnections = 200'000;
 
     explicit Dissector(std::function<void(const Event&)> sink) : sink_(std::move(sink)) {}
 
@@ -63,7 +66,8 @@ class Dissector {
         std::size_t story = 0;
         std::uint32_t client_first = 0;  // sequence number of the SYN
         TcpStream client, server;
-        bool client_stopped = false, server_stopped = true;
+        // Set by the other peer's Decline: a message that was under way is told, whatever else comes is the application's.
+        bool client_last = false, server_last = false;
     };
     // What is sent to one end of a link.
     struct QueuePair {
@@ -75,15 +79,19 @@ class Dissector {
 
     void add_tcp(const Packet& packet);
     void open(const Packet& syn);
+    void add_to_stream(Followed& followed, bool from_server, const Packet& packet);
     void read_clc(Followed& followed, bool of_server);
     void learn(Followed& followed, bool from_server, const clc::AnyMessage& message);
-    void learn_accept(std::size_t story, const clc::Acceptance& accept);
-    void learn_confirm(std::size_t story, const clc::Acceptance& confirm);
-    void add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server, Psn first);
+    void learn_decline(Followed& followed, bool from_server, const clc::Decline& decline);
+    void learn_halves(std::size_t story);
+    void open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client);
+    void add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server, std::optional<Psn> first);
     std::optional<std::size_t> group_of(const Link::End& server) const;
 
     void add_roce(const Packet& packet);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
+    void read_add_link(std::size_t group, const llc::AddLink& add);
+    void read_delete_link(const QueuePair& qp, const llc::DeleteLink& message);
     void read_cdc(const QueuePair& qp, const cdc::Message& message);
 
     std::function<void(const Event&)> sink_;

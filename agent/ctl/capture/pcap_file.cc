@@ -3,6 +3,8 @@
 
 #include <pcap/pcap.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 
 namespace smc::capture {
@@ -12,9 +14,15 @@ namespace {
 // 0 for a time that is none: pcapng can say the year half a million.
 std::int64_t microseconds(const pcap_pkthdr& header) {
     constexpr std::int64_t kLatest = 253'402'300'799;  // the end of 9999
-    const std::int64_t seconds = header.ts.tv_sec;
-    const bool sane = seconds >= 0 && seconds <= kLatest && header.ts.tv_usec >= 0 && header.ts.tv_usec < 1'000'000;
-    return sane ? seconds * 1'000'000 + header.ts.tv_usec : 0;
+    constexpr std::int64_t kLastMicrosecond = 999'999;
+    std::int64_t seconds = header.ts.tv_sec;
+    if (seconds < 0 && seconds >= INT32_MIN) {
+        seconds = static_cast<std::uint32_t>(seconds);  // libpcap takes pcap's 32 bits for signed: after 2038
+    }
+    if (seconds < 0 || seconds > kLatest) {
+        return 0;
+    }
+    return seconds * 1'000'000 + std::clamp<std::int64_t>(header.ts.tv_usec, 0, kLastMicrosecond);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/ctl/capture/roce.h"
 
+#include <algorithm>
+
 namespace smc::capture {
 
 namespace {
@@ -76,29 +78,45 @@ std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t leng
     return request;
 }
 
-SendFlow::Seen SendFlow::accept(const RcRequest& request) {
-    const auto psn = static_cast<std::uint32_t>(request.psn);
-    const std::uint32_t ahead = (psn - next_) & kPsnMask;
-    complete_ = false;
-    if (ahead >= kHalfOfPsns) {
-        return Seen::kAgain;
+SendFlow::Seen SendFlow::place(std::uint32_t psn) {
+    const std::uint32_t ahead = next_ ? (psn - *next_) & kPsnMask : 0;
+    const std::uint32_t behind = (kPsnMask + 1 - ahead) & kPsnMask;
+    if (ahead >= kHalfOfPsns && behind <= kRemembered) {
+        const bool again = seen_[psn % kRemembered];
+        seen_.set(psn % kRemembered);
+        return again ? Seen::kAgain : Seen::kLate;
     }
+    // Forward; or so far back that what was seen means nothing any more.
+    if (ahead > kRemembered) {
+        seen_.reset();
+    }
+    for (std::uint32_t skipped = 0; skipped < std::min(ahead, kRemembered); skipped++) {
+        seen_.reset((psn - 1 - skipped) % kRemembered);
+    }
+    seen_.set(psn % kRemembered);
     next_ = (psn + 1) & kPsnMask;
-    if (request.operation == RcRequest::Operation::kSend) {
-        if (request.first) {
-            bytes_.clear();
-            whole_ = true;
-        } else if (ahead != 0) {
-            whole_ = false;
-        }
-        whole_ = whole_ && !request.cut && bytes_.size() + request.payload.size() <= kLongest;
-        if (whole_) {
-            bytes_.insert(bytes_.end(), request.payload.begin(), request.payload.end());
-        }
-        complete_ = request.last && whole_;
-        whole_ = whole_ && !request.last;
-    }
     return ahead == 0 ? Seen::kNew : Seen::kAfterGap;
+}
+
+SendFlow::Seen SendFlow::accept(const RcRequest& request) {
+    const Seen seen = place(static_cast<std::uint32_t>(request.psn));
+    complete_ = false;
+    if (seen == Seen::kAgain || request.operation != RcRequest::Operation::kSend) {
+        return seen;
+    }
+    if (request.first) {
+        bytes_.clear();
+        whole_ = true;
+    } else if (seen != Seen::kNew) {
+        whole_ = false;
+    }
+    whole_ = whole_ && !request.cut && bytes_.size() + request.payload.size() <= kLongest;
+    if (whole_) {
+        bytes_.insert(bytes_.end(), request.payload.begin(), request.payload.end());
+    }
+    complete_ = request.last && whole_;
+    whole_ = whole_ && !request.last;
+    return seen;
 }
 
 std::optional<wire::Bytes> SendFlow::message() const {

@@ -3,6 +3,7 @@
 // (InfiniBand Architecture Specification volume 1, chapter 9; annex A17).
 #pragma once
 
+#include <bitset>
 #include <optional>
 #include <vector>
 
@@ -28,22 +29,31 @@ struct RcRequest {
 // off its end.
 std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length);
 
-// SENDs towards one queue pair, in order of their packet sequence numbers.
+// SENDs towards one queue pair.
 class SendFlow {
  public:
-    enum class Seen : std::uint8_t { kNew, kAgain, kAfterGap };
+    enum class Seen : std::uint8_t { kNew, kAgain, kAfterGap, kLate };
 
-    explicit SendFlow(Psn first) : next_(static_cast<std::uint32_t>(first)) {}
+    // Without `first`, whatever comes first is.
+    explicit SendFlow(std::optional<Psn> first) {
+        if (first) {
+            next_ = static_cast<std::uint32_t>(*first);
+        }
+    }
 
-    // A packet again is a retransmission and is not to be looked at.
+    // A packet again is a retransmission and is not to be looked at; a late one was missing so far.
     Seen accept(const RcRequest& request);
     // The message that ended with the last packet accepted; nullopt if it did not end, or not all of it was seen.
     [[nodiscard]] std::optional<wire::Bytes> message() const;
 
  private:
     static constexpr std::size_t kLongest = 8192;  // v2.1: LLC messages are no longer
+    static constexpr std::uint32_t kRemembered = 4096;
 
-    std::uint32_t next_;
+    Seen place(std::uint32_t psn);
+
+    std::optional<std::uint32_t> next_;  // one behind the highest that was seen
+    std::bitset<kRemembered> seen_;      // of those before it, by the number modulo kRemembered
     bool whole_ = false;
     bool complete_ = false;
     std::vector<std::uint8_t> bytes_;

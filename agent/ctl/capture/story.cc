@@ -2,6 +2,7 @@
 #include "agent/ctl/capture/story.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace smc::capture {
 
@@ -29,13 +30,18 @@ std::string eids(const T& list) {
     return join(texts, ", ");
 }
 
-const std::optional<clc::FirstContact>& fce_of(const clc::Acceptance& a) {
-    return std::visit([](const auto& half) -> const std::optional<clc::FirstContact>& { return half.fce; }, a);
+std::string without_release(const std::string& variant) {
+    return variant.substr(0, variant.find('.'));
 }
 
-std::string first_of_order(const Connection& c) {
+// Why the server took it: releases are negotiated down and do not count.
+std::string why(const Connection& c) {
     const auto all = offers(*c.proposal);
-    const auto found = std::find(all.begin(), all.end(), chosen(*c.accept, c.proposal));
+    const std::string taken = without_release(chosen(*c.accept, c.proposal.get()));
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& offer) { return without_release(offer) == taken; });
+    if (found == all.end()) {
+        return "which was not offered";
+    }
     if (all.size() == 1) {
         return "the only type offered";
     }
@@ -54,6 +60,36 @@ std::string eid_choice(const Eid& eid, const Connection& c) {
                (v2->eids.size() == 1 ? "the only one offered" : "number " + std::to_string(found - v2->eids.begin() + 1) + " of those offered");
     }
     return "EID " + eid.text() + (v2->smcd && v2->smcd->seid == eid ? ", the client's SEID" : ", which was not offered");
+}
+
+std::string accepted(const Connection& c, const LinkGroup* group) {
+    const bool first = std::visit([](const auto& half) { return half.first_contact; }, *c.accept);
+    std::string text = "ACCEPT of " + (group != nullptr && !first ? group->variant : chosen(*c.accept, c.proposal.get()));
+    if (c.proposal) {
+        text += " (" + why(c) + ")";
+    }
+    text += first ? "; first contact" : "; subsequent contact";
+    std::visit(
+        [&](const auto& half) {
+            if (half.version >= clc::kVersion2) {
+                text += "; " + (c.proposal ? eid_choice(half.eid, c) : "EID " + half.eid.text());
+            }
+        },
+        *c.accept);
+    return text;
+}
+
+std::string declined(const Connection::Declined& d) {
+    char code[12];
+    std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(d.message.reason));
+    std::string text = std::string(d.late ? "late " : "") + "DECLINE by the " + (d.by_server ? "server" : "client") + ": " + code;
+    // The codes are the operating system's; version 1 does not say which.
+    if (d.message.os == clc::Os::kLinux) {
+        text += " (" + std::string(reason_text(d.message.reason)) + ")";
+    } else if (d.message.version >= clc::kVersion2) {
+        text += " (a code of " + clc::text(d.message.os) + ")";
+    }
+    return text + (d.message.out_of_sync ? ", out of sync" : "");
 }
 
 }  // namespace
@@ -76,13 +112,14 @@ std::vector<std::string> offers(const clc::Proposal& p) {
     return all;
 }
 
-std::string chosen(const clc::Acceptance& a, const std::optional<clc::Proposal>& proposal) {
+std::string chosen(const clc::Acceptance& a, const clc::Proposal* proposal) {
     const char kind = std::holds_alternative<clc::AcceptD>(a) ? 'D' : 'R';
-    const unsigned version = std::visit([](const auto& half) -> unsigned { return half.version; }, a);
-    const auto& fce = fce_of(a);
-    // Without an FCE the release is the link group's; what was offered is the best guess.
-    const unsigned release = fce ? fce->release : proposal && proposal->v2 ? proposal->v2->release : 0;
-    return variant(kind, version, release);
+    return std::visit(
+        [&](const auto& half) {
+            const unsigned release = half.fce ? half.fce->release : proposal != nullptr && proposal->v2 ? proposal->v2->release : 0;
+            return variant(kind, half.version, release);
+        },
+        a);
 }
 
 std::string proposed(const Connection& c) {
@@ -109,47 +146,57 @@ std::string proposed(const Connection& c) {
     return join(parts, "; ");
 }
 
-std::string answered(const Connection& c) {
+std::string answered(const Connection& c, const LinkGroup* group) {
     if (!c.server_answered) {
         return "no SYN-ACK was seen";
     }
     if (!c.server_has_option) {
-        return "the server did not answer TCP option 254: plain TCP";
+        return "the server did not answer TCP option 254";
     }
-    std::string text;
-    if (c.accept && c.proposal) {
-        text = "ACCEPT of " + chosen(*c.accept, c.proposal) + " (" + first_of_order(c) + ")";
-        std::visit(
-            [&](const auto& half) {
-                text += half.first_contact ? "; first contact" : "; subsequent contact";
-                if (half.version >= clc::kVersion2) {
-                    text += "; " + eid_choice(half.eid, c);
-                }
-            },
-            *c.accept);
-        text += c.confirm ? "; confirmed" : c.decline ? "" : "; no Confirm was seen";
+    std::vector<std::string> parts;
+    if (c.accept) {
+        parts.push_back(accepted(c, group));
+        if (c.confirm || !c.decline) {
+            parts.push_back(c.confirm ? "confirmed" : "no Confirm was seen");
+        }
     }
     if (c.decline) {
-        const auto& d = *c.decline;
-        text += (text.empty() ? "" : "; ") + std::string(d.late ? "late " : "") + "DECLINE by the " +
-                (d.by_server ? "server" : "client") + ": ";
-        char code[12];
-        std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(d.message.reason));
-        text += code;
-        const bool known = d.message.version < clc::kVersion2 || d.message.os == clc::Os::kLinux;
-        text += known ? " (" + std::string(reason_text(d.message.reason)) + ")" : " (a code of " + clc::text(d.message.os) + ")";
-        text += d.message.out_of_sync ? ", out of sync" : "";
+        parts.push_back(declined(*c.decline));
     }
-    if (c.broken) {
-        text += (text.empty() ? "" : "; ") + *c.broken;
+    if (!c.broken.empty()) {
+        parts.push_back(c.broken);
     }
-    return text.empty() ? "no answer was seen" : text;
+    if (parts.empty()) {
+        parts.push_back("no answer was seen");
+    }
+    if (c.has_hole) {
+        parts.push_back("part of its TCP stream is not in the capture");
+    }
+    return join(parts, "; ");
+}
+
+bool has_cursors(const Connection& c) {
+    return c.client_half.producer || c.server_half.producer;
+}
+
+std::string carried(const Connection& c) {
+    if (c.decline || (c.server_answered && !c.server_has_option)) {
+        return "by TCP";
+    }
+    if (c.confirm && std::holds_alternative<clc::AcceptD>(*c.confirm)) {
+        return "in shared memory, which no capture shows";
+    }
+    if (!has_cursors(c)) {
+        return "not known: no CDC message of this connection was seen";
+    }
+    return "client to server " + std::to_string(c.server_half.received) + ", server to client " +
+           std::to_string(c.client_half.received) + " (CDC cursors)";
 }
 
 std::string ended(const Connection& c) {
     const auto by = [](bool server) { return std::string(server ? "server" : "client"); };
-    if (c.client_half.aborted || c.server_half.aborted) {
-        return "aborted by the " + by(c.server_half.aborted);
+    if (c.aborted_by_server) {
+        return "aborted by the " + by(*c.aborted_by_server);
     }
     if (c.client_half.closed && c.server_half.closed) {
         return "closed by both";
@@ -166,7 +213,7 @@ std::string ended(const Connection& c) {
     if (c.client_fin || c.server_fin) {
         return "TCP closed by the " + by(c.server_fin) + " only";
     }
-    return "not in this capture";
+    return {};
 }
 
 }  // namespace smc::capture

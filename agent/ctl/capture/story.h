@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a capture tells about connections and link groups: facts as the dissector finds them, for the summary.
+// What a capture tells about connections and link groups: facts as the dissector finds them, and the sentences that the
+// summary makes of them. What the capture does not show is said to be unknown.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,27 +22,29 @@ struct Half {
     std::optional<cdc::Cursor> producer;
     std::uint32_t first_byte = 0;  // of the data area: 4 with an eye catcher (RFC 7609), 0 without (Linux)
     std::uint64_t received = 0;    // bytes
-    bool sending_done = false, closed = false, aborted = false;  // flags that this side has sent
+    bool closed = false;           // this side has said so
 };
 
 struct Connection {
     Endpoint client, server;
     std::uint64_t first_frame = 0, last_frame = 0;
-    bool server_answered = false;  // a SYN-ACK was seen ...
+    bool server_answered = false;    // a SYN-ACK was seen ...
     bool server_has_option = false;  // ... with option 254
-    std::optional<clc::Proposal> proposal;
-    std::optional<clc::Acceptance> accept, confirm;
+    std::unique_ptr<clc::Proposal> proposal;
+    std::unique_ptr<clc::Acceptance> accept, confirm;
     struct Declined {
         clc::Decline message;
         bool by_server = false;
         bool late = false;  // behind the Confirm
     };
     std::optional<Declined> decline;
-    std::optional<std::string> broken;  // something that is no CLC where CLC must stand
+    std::string broken;  // something that is no CLC where CLC must stand
+    bool has_hole = false;  // part of a stream is not in the capture
     std::optional<std::size_t> link_group;
     Half client_half, server_half;
     bool client_fin = false, server_fin = false;
-    std::optional<bool> reset_by_server;
+    std::optional<bool> reset_by_server;    // TCP
+    std::optional<bool> aborted_by_server;  // CDC; the first to say so, the other answers
 };
 
 struct Link {
@@ -52,27 +56,35 @@ struct Link {
     End server, client;
     clc::Mtu mtu{};  // the smaller one
     bool confirmed = false;
-    std::optional<std::string> deleted;  // why
+    std::string deleted;  // why
 };
 
 struct LinkGroup {
+    static constexpr std::size_t kMaxLinks = 64;  // remembered, deleted ones included
+
     std::string variant;  // "SMC-Rv2.1"
     std::uint8_t version = clc::kVersion2;
+    bool from_start = true;  // its first contact is in the capture
     PeerId server{}, client{};
     std::string server_host, client_host;
     std::vector<Link> links;
-    std::vector<std::string> events;  // "ADD LINK rejected by the client: no alternate path available"
-    std::optional<std::string> ended;
+    std::uint64_t rejected_links = 0;
+    std::string rejection;  // why the last one
+    std::string ended;
+    // By CONFIRM LINK: this side's RMBEs have no eye catcher.
+    std::optional<bool> server_plain, client_plain;
 };
 
-// "SMC-Rv2.1, SMC-Dv1", in the order in which a server selects.
+// "SMC-Rv2.1", "SMC-Dv1", in the order in which a server selects.
 std::vector<std::string> offers(const clc::Proposal& proposal);
-// One of those.
-std::string chosen(const clc::Acceptance& acceptance, const std::optional<clc::Proposal>& proposal);
+// What an Accept chose; without an FCE the release is that of what was offered.
+std::string chosen(const clc::Acceptance& acceptance, const clc::Proposal* proposal);
 
-// Sentences for the summary.
+// Sentences for the summary. `group` is the connection's, if it has one.
 std::string proposed(const Connection& connection);
-std::string answered(const Connection& connection);
-std::string ended(const Connection& connection);
+std::string answered(const Connection& connection, const LinkGroup* group);
+std::string carried(const Connection& connection);
+std::string ended(const Connection& connection);  // empty: not in this capture
+bool has_cursors(const Connection& connection);   // CDC messages of it were seen
 
 }  // namespace smc::capture

@@ -2,16 +2,18 @@
 // The stories of a capture, for people and as JSON.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "agent/ctl/capture/dissector.h"
 
 namespace smc::capture {
 
 void print_summary(std::ostream& out, const Dissector& dissector);
-// One object per connection ("kind": "connection"), per link group, and one with the counters.
-std::vector<nlohmann::ordered_json> summary_json(const Dissector& dissector);
+// One object per connection ("kind": "connection"), per link group, and one with the counters, one after the other.
+void summary_json(const Dissector& dissector, const std::function<void(const nlohmann::ordered_json&)>& line);
+// What a reader must know about what is missing; one line each.
+void print_counters(std::ostream& out, const Counters& counters);
 
 }  // namespace smc::capture

@@ -4,8 +4,7 @@
 //
 //   length   SMC-R v1   SMC-R v2                SMC-D v1   SMC-D v2
 //   plain    68         108                     48         78
-//   with FCE            160 (144 from Linux in  -          114 in release 0, 130 from release 1 on
-//                       release 0)
+//   with FCE            160                     -          114 in release 0, 130 from release 1 on
 //   with FCE and the client's GID list (Confirm): 164 + 16 for each GID
 #pragma once
 
@@ -31,8 +30,11 @@ inline constexpr std::size_t kShortFce = 36;
 inline constexpr std::size_t kFce = 52;
 
 // v2.1 "First Contact Extension".
+enum class LinkType : std::uint8_t { kIndirect = 0, kDirect = 1 };
+std::string text(LinkType type);  // "v2_Direct"
+
 struct FirstContact {
-    bool direct = false;  // SMC-R: V2 Link Type; the peers are in one subnet
+    LinkType link_type = LinkType::kIndirect;  // SMC-R: direct when the peers are in one subnet
     Os os = Os::kLinux;
     std::uint8_t release = kRelease1;
     HostName host_name = HostName::padded("");
@@ -40,14 +42,14 @@ struct FirstContact {
     std::uint8_t max_links = 0;        // SMC-R, release 1: 1 or 2
     std::uint16_t features = 0;
     std::array<std::uint8_t, 4> vendor_options{};
-    // On the wire: kFce, or kShortFce, which is SMC-D's in release 0, and SMC-R's of Linux in release 0.
-    std::uint8_t bytes = kFce;
+    std::uint8_t bytes = kFce;  // on the wire; kShortFce for SMC-D in release 0
 };
 
 // RFC 7609 A.2.3 and A.2.4; v2.1 "CLC Accept Message (SMC-Rv2.1 format)" and Confirm.
 struct AcceptR {
     Type type = Type::kAccept;
     std::uint8_t version = kVersion2;
+    Offer smc_type = Offer::kSmcR;  // "commentary only"
     bool first_contact = false;
     bool rc_saved = false;  // Accept, v2: why it is not SMC-D is kept at the server
     PeerId peer_id{};
@@ -70,6 +72,7 @@ struct AcceptR {
 struct AcceptD {
     Type type = Type::kAccept;
     std::uint8_t version = kVersion2;
+    Offer smc_type = Offer::kSmcD;
     bool first_contact = false;
     IsmGid gid{};
     DmbToken token{};
@@ -100,8 +103,9 @@ struct Layout<AcceptSmcrV1> {
     using A = clc::AcceptR;
     static constexpr std::size_t kSize = 64;
     static constexpr auto kFields = std::tuple{
-        bits<&A::first_contact>(7, 4, 1, "first_contact", "Contact (first or subsequent)"),
+        bits<&A::first_contact>(7, 4, 1, "contact", "Contact (first contact)"),
         bits<&A::rc_saved>(7, 5, 1, "smc_type_rc_saved", "SMC Type RC Saved"),
+        bits<&A::smc_type>(7, 6, 2, "smcv2_type", "SMCv2 Type"),
         field<&A::peer_id>(8, 8, "sender_peer_id", "Sender Peer ID"),
         field<&A::gid>(16, 16, "gid", "GID (v2: IPv4 or IPv6 address)"),
         field<&A::mac>(32, 6, "mac_address", "MAC Address"),
@@ -115,7 +119,7 @@ struct Layout<AcceptSmcrV1> {
         field<&A::psn>(61, 3, "psn", "PSN"),
     };
 };
-static_assert(fields_fit<AcceptSmcrV1>());
+static_assert(fields_fit<AcceptSmcrV1, clc::AcceptR>());
 
 // What version 2 adds behind version 1. Offsets from the start of the message.
 struct AcceptSmcrV2;
@@ -126,7 +130,7 @@ struct Layout<AcceptSmcrV2> {
         field<&clc::AcceptR::eid>(64, 32, "eid", "EID (negotiated)"),
     };
 };
-static_assert(fields_fit<AcceptSmcrV2>());
+static_assert(fields_fit<AcceptSmcrV2, clc::AcceptR>());
 
 struct AcceptSmcdV1;
 template <>
@@ -134,7 +138,8 @@ struct Layout<AcceptSmcdV1> {
     using A = clc::AcceptD;
     static constexpr std::size_t kSize = 44;
     static constexpr auto kFields = std::tuple{
-        bits<&A::first_contact>(7, 4, 1, "first_contact", "Contact (first or subsequent)"),
+        bits<&A::first_contact>(7, 4, 1, "contact", "Contact (first contact)"),
+        bits<&A::smc_type>(7, 6, 2, "smcv2_type", "SMCv2 Type"),
         field<&A::gid>(8, 8, "ismv2_gid", "ISMv2-GID, Extended GID Part 1"),
         field<&A::token>(16, 8, "dmb_token", "DMB Token"),
         field<&A::dmbe_index>(24, 1, "dmbe_index", "DMBE (connection) Index"),
@@ -142,7 +147,7 @@ struct Layout<AcceptSmcdV1> {
         field<&A::link_id>(28, 4, "link_id", "Link ID"),
     };
 };
-static_assert(fields_fit<AcceptSmcdV1>());
+static_assert(fields_fit<AcceptSmcdV1, clc::AcceptD>());
 
 struct AcceptSmcdV2;
 template <>
@@ -155,7 +160,7 @@ struct Layout<AcceptSmcdV2> {
         field<&A::gid_part2>(66, 8, "extended_gid_part_2", "Extended GID Part 2"),
     };
 };
-static_assert(fields_fit<AcceptSmcdV2>());
+static_assert(fields_fit<AcceptSmcdV2, clc::AcceptD>());
 
 // The First Contact Extension, offsets from its start: what it had in release 0 ...
 struct FceBase;
@@ -169,7 +174,7 @@ struct Layout<FceBase> {
         field<&F::host_name>(4, 32, "peer_host_name", "FCE Peer Host Name"),
     };
 };
-static_assert(fields_fit<FceBase>());
+static_assert(fields_fit<FceBase, clc::FirstContact>());
 
 // ... the link type of SMC-R ...
 struct FceLinkType;
@@ -177,10 +182,10 @@ template <>
 struct Layout<FceLinkType> {
     static constexpr std::size_t kSize = 1;
     static constexpr auto kFields = std::tuple{
-        bits<&clc::FirstContact::direct>(0, 0, 1, "v2_direct", "V2 Link Type (v2_Direct or v2_Indirect)"),
+        bits<&clc::FirstContact::link_type>(0, 0, 1, "v2_link_type", "V2 Link Type"),
     };
 };
-static_assert(fields_fit<FceLinkType>());
+static_assert(fields_fit<FceLinkType, clc::FirstContact>());
 
 // ... and what release 1 added: for SMC-R all of it, for SMC-D all but the maxima.
 struct FceMaxima;
@@ -193,7 +198,7 @@ struct Layout<FceMaxima> {
         field<&F::max_links>(37, 1, "max_links_per_lg", "FCE Max Links per LG"),
     };
 };
-static_assert(fields_fit<FceMaxima>());
+static_assert(fields_fit<FceMaxima, clc::FirstContact>());
 
 struct FceRelease1;
 template <>
@@ -205,7 +210,7 @@ struct Layout<FceRelease1> {
         field<&F::vendor_options>(40, 4, "vendor_unique_experimental_options", "FCE Vendor Unique Experimental Options Area"),
     };
 };
-static_assert(fields_fit<FceRelease1>());
+static_assert(fields_fit<FceRelease1, clc::FirstContact>());
 
 // v2.1 "Client RoCEv2 GID List" of a Confirm, from its start.
 struct ClientGidList;
@@ -218,6 +223,6 @@ struct Layout<ClientGidList> {
         list<&A::gid_list>(4, "gid_list_array_area", "GID List Array Area"),
     };
 };
-static_assert(fields_fit<ClientGidList>());
+static_assert(fields_fit<ClientGidList, clc::AcceptR>());
 
 }  // namespace smc::wire

@@ -41,7 +41,7 @@ struct Layout<DeclineV1> {
         field<&D::reason>(16, 4, "sender_diagnosis_information", "Sender Diagnosis Information"),
     };
 };
-static_assert(fields_fit<DeclineV1>());
+static_assert(fields_fit<DeclineV1, clc::Decline>());
 
 struct DeclineOs;
 template <>
@@ -51,7 +51,7 @@ struct Layout<DeclineOs> {
         bits<&clc::Decline::os>(20, 0, 4, "os_type", "OS Type"),
     };
 };
-static_assert(fields_fit<DeclineOs>());
+static_assert(fields_fit<DeclineOs, clc::Decline>());
 
 struct DeclineTypes;
 template <>
@@ -65,6 +65,6 @@ struct Layout<DeclineTypes> {
         field<&D::smcr_v1>(36, 4, "smcrv1_reason_code", "SMC-Rv1 Reason Code"),
     };
 };
-static_assert(fields_fit<DeclineTypes>());
+static_assert(fields_fit<DeclineTypes, clc::Decline>());
 
 }  // namespace smc::wire

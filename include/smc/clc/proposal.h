@@ -112,7 +112,7 @@ struct Layout<ProposalBase> {
         field<&P::subnet_offset>(38, 2, "smcv1_ip_subnet_extension_offset", "SMCv1 IP Subnet Extension Offset"),
     };
 };
-static_assert(fields_fit<ProposalBase>());
+static_assert(fields_fit<ProposalBase, clc::Proposal>());
 
 // RFC 7609's "Area for future growth" with what v2.1 put there. Offsets from the start of the message.
 struct ProposalGrowth;
@@ -128,7 +128,7 @@ struct Layout<ProposalGrowth> {
         field<&P::vendor_options>(55, 5, "vendor_unique_experimental_options", "V2.1 Vendor Unique Experimental Options"),
     };
 };
-static_assert(fields_fit<ProposalGrowth>());
+static_assert(fields_fit<ProposalGrowth, clc::Proposal>());
 
 template <>
 struct Layout<clc::Ipv6Prefix> {

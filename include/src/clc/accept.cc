@@ -35,7 +35,8 @@ FirstContact decode_fce(Bytes fce, bool smcr) {
     return f;
 }
 
-std::size_t encode_fce(const FirstContact& f, bool smcr, std::uint8_t* to) {
+std::size_t encode_fce(FirstContact f, bool smcr, std::uint8_t* to) {
+    f.bytes = smcr ? kFce : f.bytes;
     encode_area<wire::FceBase>(f, to);
     if (smcr) {
         encode_area<wire::FceLinkType>(f, to);
@@ -49,6 +50,48 @@ std::size_t encode_fce(const FirstContact& f, bool smcr, std::uint8_t* to) {
     return f.bytes == kFce ? kFce : kShortFce;
 }
 
+// Values that nobody has defined are declined; the other type is just wrong.
+Fault bad_type(Offer found, Offer wrong, const char* expected) {
+    return {"smcv2_type", 7, static_cast<std::uint64_t>(found), expected,
+            found == wrong ? Verdict::kTreatAsData : Verdict::kDecline};
+}
+
+// Bits that are reserved in this version of this message.
+AcceptR without_reserved(AcceptR a) {
+    const bool v2 = a.version >= kVersion2;
+    a.first_contact = a.first_contact && (v2 || a.type == Type::kAccept);
+    a.rc_saved = a.rc_saved && v2 && a.type == Type::kAccept;
+    a.smc_type = v2 ? a.smc_type : Offer::kSmcR;
+    return a;
+}
+
+AcceptD without_reserved(AcceptD a) {
+    a.first_contact = a.first_contact && (a.version >= kVersion2 || a.type == Type::kAccept);
+    return a;
+}
+
+std::optional<Fault> decode_first_contact(Bytes body, AcceptR& a) {
+    if (body.size() < kSmcrV2 + kFce) {
+        return bad_length(body.size(), "a First Contact Extension");
+    }
+    a.fce = decode_fce(body.subspan(kSmcrV2), true);
+    std::size_t end = kSmcrV2 + kFce;
+    if (a.type == Type::kConfirm) {
+        const wire::Pointer length{"clc_message_length", 5, body.size() + kTrailerBytes};
+        if (auto fault = wire::decode_area<wire::ClientGidList>(body, end, length, a)) {
+            return fault;
+        }
+        if (a.gid_list.empty()) {
+            return Fault{"gid_list_no_of_entries", end, 0, "1 to 8"};
+        }
+        end += Layout<wire::ClientGidList>::kSize + a.gid_list.size() * sizeof(RoceGid);
+    }
+    if (end != body.size()) {
+        return bad_length(body.size(), "the end behind the First Contact Extension");
+    }
+    return std::nullopt;
+}
+
 Decoded<Acceptance> decode_smcr(Bytes body, const Header& h) {
     const bool v2 = h.version == kVersion2;
     if (v2 ? body.size() < kSmcrV2 : body.size() != kSmcrV1) {
@@ -59,40 +102,22 @@ Decoded<Acceptance> decode_smcr(Bytes body, const Header& h) {
     a.type = h.type;
     a.version = h.version;
     decode_fixed<wire::AcceptSmcrV1>(body.data(), a);
-    if (h.type == Type::kConfirm) {
-        a.rc_saved = false;  // reserved there, and so is first contact in version 1
-        a.first_contact = a.first_contact && v2;
+    a = without_reserved(a);
+    if (v2) {
+        decode_fixed<wire::AcceptSmcrV2>(body.data(), a);
+        if (a.first_contact) {
+            if (auto fault = decode_first_contact(body, a)) {
+                return *fault;
+            }
+        }
+        if (a.smc_type != Offer::kSmcR) {
+            return bad_type(a.smc_type, Offer::kSmcD, "SMC-R");
+        }
     }
-    // A Confirm of version 1 does not say whether it is a first contact; its receiver knows.
+    // Last: nothing but a reserved enumeration may be wrong with what is declined. A Confirm of version 1 does not say whether
+    // it is a first contact; its receiver knows.
     if (a.first_contact && !is_valid(a.mtu)) {
         return Fault{"mtu_size", 50, static_cast<std::uint64_t>(a.mtu), "1 to 5", Verdict::kDecline};
-    }
-    if (!v2) {
-        a.rc_saved = false;
-        return decoded;
-    }
-    decode_fixed<wire::AcceptSmcrV2>(body.data(), a);
-    if (!a.first_contact) {
-        return decoded;
-    }
-    const std::size_t fce = body.size() - kSmcrV2;
-    if (fce != kShortFce && fce < kFce) {
-        return bad_length(body.size(), "a First Contact Extension");
-    }
-    a.fce = decode_fce(body.subspan(kSmcrV2), true);
-    if (h.type == Type::kConfirm) {
-        if (a.fce->bytes != kFce) {
-            return bad_length(body.size(), "a GID list behind the First Contact Extension");
-        }
-        const std::size_t at = kSmcrV2 + kFce;
-        if (auto fault = wire::decode_area<wire::ClientGidList>(body, at, "clc_message_length", 5, a)) {
-            return *fault;
-        }
-        if (a.gid_list.empty()) {
-            return Fault{"gid_list_no_of_entries", at, 0, "1 to 8"};
-        }
-    } else if (fce != a.fce->bytes) {
-        return bad_length(body.size(), "108, 144 or 160");
     }
     return decoded;
 }
@@ -107,8 +132,11 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
     a.type = h.type;
     a.version = h.version;
     decode_fixed<wire::AcceptSmcdV1>(body.data(), a);
+    a = without_reserved(a);
+    if (a.smc_type != Offer::kSmcD) {
+        return bad_type(a.smc_type, Offer::kSmcR, "SMC-D");
+    }
     if (!v2) {
-        a.first_contact = a.first_contact && h.type == Type::kAccept;
         return decoded;
     }
     decode_fixed<wire::AcceptSmcdV2>(body.data(), a);
@@ -131,6 +159,10 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
 
 }  // namespace
 
+std::string text(LinkType type) {
+    return type == LinkType::kDirect ? "v2_Direct" : "v2_Indirect";
+}
+
 std::string text(Mtu mtu) {
     const std::string value = std::to_string(static_cast<unsigned>(mtu));
     return is_valid(mtu) ? value + " (" + std::to_string(bytes_of(mtu)) + ")" : value + " (reserved)";
@@ -152,7 +184,8 @@ Decoded<Acceptance> decode_acceptance(Bytes message, Type expected) {
     return h.eye_catcher == EyeCatcher::kSmcd ? decode_smcd(body, h) : decode_smcr(body, h);
 }
 
-Message encode(const AcceptR& a) {
+Message encode(const AcceptR& in) {
+    const AcceptR a = without_reserved(in);
     Message out;
     encode_area<wire::AcceptSmcrV1>(a, out.bytes.data());
     out.size = kSmcrV1;
@@ -170,10 +203,10 @@ Message encode(const AcceptR& a) {
     return out;
 }
 
-Message encode(const AcceptD& a) {
+Message encode(const AcceptD& in) {
+    const AcceptD a = without_reserved(in);
     Message out;
     encode_area<wire::AcceptSmcdV1>(a, out.bytes.data());
-    out.bytes[7] |= 1;  // bits 6 and 7: SMC-D
     out.size = kSmcdV1;
     if (a.version >= kVersion2) {
         encode_area<wire::AcceptSmcdV2>(a, out.bytes.data());

@@ -38,31 +38,40 @@ std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gid
 }
 
 std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2) {
-    const std::size_t offset_at = v2_at + kSmcdOffsetAt;
+    const wire::Pointer pointer{"smcdv2_extension_offset", v2_at + kSmcdOffsetAt, v2.smcd_offset};
+    const wire::Pointer number{"ismv2_gid_number", v2_at + 1, v2.gid_number};
     if (v2.smcd_offset == 0) {
-        // Only the associated ISM device is offered (note 2 of the V2 extension) ...
-        if (v2.gid_number == 0) {
+        // Only the associated ISM device is offered (note 3 of the V2 extension) ...
+        if (v2.gid_number == 0 && !v2.seid_present) {
             return std::nullopt;
         }
-        // ... or the GIDs that were announced are nowhere.
-        return Fault{"smcdv2_extension_offset", offset_at, 0, "an extension for the GIDs"};
+        // ... or what was announced is nowhere.
+        return Fault{pointer.field, pointer.offset, 0, "an extension for the SEID and the GIDs"};
     }
     if (v2.gid_number > kMaxGids) {
-        return Fault{"ismv2_gid_number", v2_at + 1, v2.gid_number, "0 to 8"};
+        return Fault{number.field, number.offset, number.value, "0 to 8"};
     }
     const std::size_t at = v2_at + kBehindSmcdOffset + v2.smcd_offset;
+    if (at < v2_at + Layout<V2Extension>::kSize + v2.eids.size() * sizeof(Eid)) {
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the EIDs"};
+    }
     auto& smcd = v2.smcd.emplace();
     smcd.gids.resize(v2.gid_number);
-    if (auto fault = decode_area<SmcdExtension>(body, at, "smcdv2_extension_offset", offset_at, smcd)) {
+    if (auto fault = decode_area<SmcdExtension>(body, at, pointer, smcd, number)) {
         return fault;
     }
     return check_pairs(smcd, at + Layout<SmcdExtension>::kSize);
 }
 
-std::optional<Fault> decode_v2(Bytes body, Proposal& p) {
+// `earliest` is the end of what must stand before it (v2.1, base message, note 6).
+std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
+    const wire::Pointer pointer{"smc_version_2_extension_offset", kV2OffsetAt, p.v2_offset};
     const std::size_t at = kBehindV2Offset + p.v2_offset;
+    if (at < earliest) {
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the areas before it"};
+    }
     auto& v2 = p.v2.emplace();
-    if (auto fault = decode_area<V2Extension>(body, at, "smc_version_2_extension_offset", kV2OffsetAt, v2)) {
+    if (auto fault = decode_area<V2Extension>(body, at, pointer, v2)) {
         return fault;
     }
     return offers_d(p.v2_offer) ? decode_smcd(body, at, v2) : std::nullopt;
@@ -70,7 +79,13 @@ std::optional<Fault> decode_v2(Bytes body, Proposal& p) {
 
 std::optional<Fault> decode_subnet(Bytes body, Proposal& p) {
     const std::size_t at = kBehindSubnetOffset + p.subnet_offset;
-    return decode_area<Subnet>(body, at, "smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet.emplace());
+    const wire::Pointer pointer{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset};
+    return decode_area<Subnet>(body, at, pointer, p.subnet.emplace());
+}
+
+// Bytes of the body up to the end of the subnet extension.
+std::size_t end_of_subnet(const Proposal& p) {
+    return kBehindSubnetOffset + p.subnet_offset + Layout<Subnet>::kSize + p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
 }
 
 // RFC 7609 A.2.2: one subnet area, and nothing behind it.
@@ -84,9 +99,7 @@ std::optional<Fault> decode_version1(Bytes body, Proposal& p) {
     if (auto fault = decode_subnet(body, p)) {
         return fault;
     }
-    const std::size_t end = kBehindSubnetOffset + p.subnet_offset + Layout<Subnet>::kSize +
-                            p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
-    if (end != body.size()) {
+    if (end_of_subnet(p) != body.size()) {
         return Fault{"clc_message_length", 5, body.size() + kTrailerBytes, "the end behind the last prefix"};
     }
     return std::nullopt;
@@ -106,7 +119,7 @@ std::optional<Fault> decode_version2(Bytes body, Proposal& p) {
             return fault;
         }
     }
-    return p.v2_offer == Offer::kNone ? std::nullopt : decode_v2(body, p);
+    return p.v2_offer == Offer::kNone ? std::nullopt : decode_v2(body, p.subnet ? end_of_subnet(p) : kGrowth, p);
 }
 
 }  // namespace
@@ -151,7 +164,7 @@ Message encode(const Proposal& in) {
     const bool v2 = p.version >= kVersion2;
     const bool growth = v2 || offers_d(p.v1_offer) || p.subnet_offset >= kGrowth - kBase;
     out.size = growth ? kGrowth : kBase;
-    p.subnet_offset = 0;
+    p.subnet_offset = p.v2_offset = 0;
     if (p.subnet || !v2) {
         p.subnet_offset = static_cast<std::uint16_t>(out.size - kBehindSubnetOffset);
         out.size += encode_area<Subnet>(p.subnet.value_or(Subnet{}), &out.bytes[out.size]);

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Debian kernels for the virtual machines: the newest package of a series, fetched and unpacked once, kept in build/vm.
+
+    kernel = fetch("6.12")     # .version, .image, .modules (a directory for modprobe -d)
+
+The machine's own package sources are not touched: apt runs with a list and a state of its own. Without a
+network, what was fetched before is used.
+"""
+import glob
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("SMC_BUILD", os.path.join(ROOT, "build"))
+CACHE = os.path.join(BUILD, "vm")
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MIRROR = "http://deb.debian.org/debian"
+SUITES = [(MIRROR, "bookworm"), (MIRROR + "-security", "bookworm-security"), (MIRROR, "bookworm-backports"),
+          (MIRROR, "trixie-backports")]
+# series -> what its package is called; "newest" is the newest that is not a release candidate
+IMAGES = [r"linux-image-({})[^ ]*-amd64-unsigned", r"linux-binary-unsigned-({})[^ ]*-amd64"]
+FLAVOURS = re.compile(r"-(rt|cloud|dbg)-")
+
+
+@dataclass
+class Kernel:
+    version: str   # "6.12.117+deb12-amd64"
+    image: str
+    modules: str   # contains lib/modules/<version>
+
+
+def _apt(program, *arguments, **kwargs):
+    state = os.path.join(CACHE, "apt")
+    options = [f"Dir::Etc::sourcelist={state}/sources.list", "Dir::Etc::sourceparts=-", f"Dir::State::lists={state}/lists",
+               f"Dir::Cache={state}/cache", "Dir::State::status=/dev/null", "APT::Architecture=amd64",
+               "Acquire::Languages=none", "Acquire::Retries=3", "Acquire::http::Timeout=20", "APT::Sandbox::User=root"]
+    command = [program] + [part for option in options for part in ("-o", option)] + list(arguments)
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, **kwargs).stdout
+
+
+def _update():
+    state = os.path.join(CACHE, "apt")
+    for part in ("lists/partial", "cache/archives/partial"):
+        os.makedirs(os.path.join(state, part), exist_ok=True)
+    with open(os.path.join(state, "sources.list"), "w") as file:
+        for url, suite in SUITES:
+            file.write(f"deb [signed-by={KEYRING}] {url} {suite} main\n")
+    _apt("apt-get", "-q", "update")
+
+
+def _key(text):
+    return [int(n) for n in re.findall(r"\d+", text)]
+
+
+def _newest(series):
+    """(package names, version) of the newest kernel of that series."""
+    names = _apt("apt-cache", "search", "--names-only", "^linux-(image|binary)-").split("\n")
+    names = [line.split(" ")[0] for line in names if line]
+    found = []
+    for pattern in IMAGES:
+        for name in names:
+            match = re.fullmatch(pattern.format(re.escape(series)), name)
+            if match and not FLAVOURS.search(name):
+                version = re.sub(r"^linux-(image|binary-unsigned)-|-unsigned$", "", name)
+                found.append((_key(version), name, version))
+    if not found:
+        raise RuntimeError(f"no kernel {series} among Debian's packages")
+    _, name, version = max(found)
+    return ([name] + ([f"linux-modules-{version}"] if "binary" in name else [])), version
+
+
+def _unpack(package, target):
+    reader = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
+    subprocess.run(["tar", "-x", "-C", target, "--exclude=./usr/share", "--exclude=*/drivers/gpu", "--exclude=*/drivers/media",
+                    "--exclude=*/sound", "--exclude=*/drivers/scsi", "--exclude=*/drivers/staging",
+                    "--exclude=*/drivers/net/wireless", "--exclude=*/drivers/iio", "--exclude=*/drivers/hwmon"],
+                   stdin=reader.stdout, check=True)
+    if reader.wait() != 0:
+        raise RuntimeError(f"cannot unpack {package}")
+
+
+def _kept(series):
+    kept = [p for p in glob.glob(os.path.join(CACHE, "kernels", series + "*")) if os.path.exists(os.path.join(p, "complete"))]
+    return max(kept, key=lambda p: _key(os.path.basename(p)), default=None)
+
+
+def fetch(series):
+    path = _kept(series)
+    if path is None:
+        _update()
+        packages, version = _newest(series)
+        path = os.path.join(CACHE, "kernels", version)
+        shutil.rmtree(path, ignore_errors=True)
+        os.makedirs(path)
+        downloads = os.path.join(path, "download")
+        os.makedirs(downloads)
+        _apt("apt-get", "-q", "download", *packages, cwd=downloads)
+        for package in glob.glob(os.path.join(downloads, "*.deb")):
+            _unpack(package, path)
+        shutil.rmtree(downloads)
+        if not os.path.isdir(os.path.join(path, "lib")):
+            os.symlink("usr/lib", os.path.join(path, "lib"))  # newer packages
+        subprocess.run(["depmod", "-b", path, version], check=True, stderr=subprocess.DEVNULL)
+        open(os.path.join(path, "complete"), "w").close()
+    version = os.path.basename(path)
+    image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(os.path.join(path, "usr/lib/modules/*/vmlinuz"))
+    return Kernel(version, image[0], path)

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Virtual machines joined by one Ethernet, each with a soft-RoCE device.
+
+    with VmLab("interop") as lab:
+        a, b = lab.machine("a", "6.12"), lab.machine("b", "6.1")
+        lab.boot()
+        a.run(["ping", "-c", "1", b.ip4])
+
+QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children of
+this process and die with it. The network is a UNIX socket; what crosses it is also written to <machine>.pcap.
+"""
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import initramfs
+import kernels
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BOOT_TIMEOUT = 120
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+class Timeout(Exception):
+    pass
+
+
+class Done:
+    def __init__(self, reply):
+        self.returncode, self.stdout, self.stderr = reply["code"], reply["out"], reply["err"]
+
+
+class Process:
+    """A program that runs in the machine."""
+
+    def __init__(self, machine, pid, log):
+        self.machine, self.pid, self.log = machine, pid, log
+
+    def send_signal(self, number):
+        self.machine.request({"op": "signal", "pid": self.pid, "signal": int(number)})
+
+    def wait(self, timeout=30):
+        code = self.machine.request({"op": "wait", "pid": self.pid, "timeout": timeout}, timeout + 10)["code"]
+        if code is None:
+            raise Timeout(f"{self.log} still runs after {timeout} s")
+        return code
+
+    def text(self):
+        with open(self.log, errors="replace") as file:
+            return file.read()
+
+
+class Machine:
+    def __init__(self, lab, name, series, index):
+        self.lab, self.name, self.index = lab, name, index
+        self.kernel = kernels.fetch(series)
+        self.ip4, self.ip6 = f"10.99.0.{index}", f"fd99::{index}"
+        self.mac = f"52:54:00:00:99:{index:02x}"
+        self.job = os.path.join(lab.dir, name)
+        os.mkdir(self.job)
+        self.capture = os.path.join(self.job, "wire.pcap")
+        self._replies, self._next, self._changed = {}, 1, threading.Condition()
+        self._dead = None
+
+    def start(self, netdev):
+        control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(control)
+        listener.listen(1)
+        command = [
+            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1024", "-nodefaults",
+            "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.job}/console.log",
+            "-kernel", self.kernel.image, "-initrd", initramfs.build(self.kernel, f"{HERE}/guest.py"),
+            "-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
+            "-qmp", f"unix:{qmp},server=on,wait=off",
+            "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
+            "-virtfs", f"local,path={self.job},mount_tag=job,security_model=none",
+            "-device", "virtio-serial-pci", "-chardev", f"socket,id=control,path={control}",
+            "-device", "virtserialport,chardev=control,name=smc.control",
+            "-netdev", netdev, "-device", f"virtio-net-pci,netdev=n0,mac={self.mac}",
+            "-object", f"filter-dump,id=dump,netdev=n0,file={self.capture}",
+        ]
+        with open(os.path.join(self.job, "qemu.log"), "w") as log:
+            self.qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+        listener.settimeout(20)
+        self._channel, _ = listener.accept()
+        listener.close()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        pending = b""
+        while True:
+            try:
+                data = self._channel.recv(65536)
+            except OSError:
+                data = b""
+            with self._changed:
+                if not data:
+                    self._dead = "the machine is gone"
+                pending += data
+                while b"\n" in pending:
+                    line, pending = pending.split(b"\n", 1)
+                    reply = json.loads(line)
+                    self._replies[reply["id"]] = reply
+                self._changed.notify_all()
+            if not data:
+                return
+
+    def _reply(self, number, timeout, what):
+        end = time.monotonic() + timeout
+        with self._changed:
+            while number not in self._replies:
+                left = end - time.monotonic()
+                if self._dead or left <= 0:
+                    raise Timeout(f"machine {self.name}: {self._dead or f'no answer within {timeout} s'}: {what}")
+                self._changed.wait(left)
+            reply = self._replies.pop(number)
+        if "error" in reply:
+            raise RuntimeError(f"machine {self.name}: {what}: {reply['error']}")
+        return reply
+
+    def request(self, request, timeout=30):
+        with self._changed:
+            number, self._next = self._next, self._next + 1
+        self._channel.sendall((json.dumps({**request, "id": number}) + "\n").encode())
+        return self._reply(number, timeout, request)
+
+    def wait_booted(self):
+        self._reply(0, BOOT_TIMEOUT, "booting")
+
+    # --- programs ------------------------------------------------------------------------------------
+    def run(self, argv, timeout=60, check=True):
+        done = Done(self.request({"op": "run", "argv": [str(a) for a in argv], "timeout": timeout}, timeout + 30))
+        if done.returncode is None:
+            raise Timeout(f"machine {self.name}: {argv} took over {timeout} s: {done.stdout[-500:]}{done.stderr[-500:]}")
+        if check and done.returncode != 0:
+            raise RuntimeError(f"machine {self.name}: {argv}: {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+        return done
+
+    def sh(self, script, **kwargs):
+        return self.run(["sh", "-ec", script], **kwargs).stdout
+
+    def start_program(self, argv, log):
+        reply = self.request({"op": "start", "argv": [str(a) for a in argv], "log": f"/job/{log}"})
+        return Process(self, reply["pid"], os.path.join(self.job, log))
+
+    def modprobe(self, *names):
+        for name in names:
+            self.run(["modprobe", "-d", self.kernel.modules, "-S", self.kernel.version, name])
+
+    # --- network -------------------------------------------------------------------------------------
+    def network(self):
+        self.sh(f"""ip link set lo up
+                    ip link set dev $(ls /sys/class/net | grep -v lo | head -n 1) name eth0
+                    ip addr add {self.ip4}/24 dev eth0
+                    ip addr add {self.ip6}/64 dev eth0 nodad
+                    ip link set eth0 up""")
+
+    def soft_roce(self):
+        if "crc32_generic" in open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")).read():
+            self.modprobe("crc32_generic")
+        self.modprobe("ib_uverbs", "rdma_ucm", "rdma_rxe")
+        self.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
+
+    def set_link(self, up):
+        """The Ethernet cable."""
+        with socket.socket(socket.AF_UNIX) as qmp:
+            qmp.connect(os.path.join(self.job, "qmp"))
+            stream = qmp.makefile("rw")
+            for command in ({"execute": "qmp_capabilities"},
+                            {"execute": "set_link", "arguments": {"name": "n0", "up": up}}):
+                stream.write(json.dumps(command) + "\n")
+                stream.flush()
+            for _ in range(3):  # greeting and two answers
+                stream.readline()
+
+    def kill(self):
+        self.qemu.kill()
+        self.qemu.wait()
+
+    def stop(self):
+        if self.qemu.poll() is None:
+            try:
+                self._channel.sendall(b'{"id": -1, "op": "off"}\n')
+                self.qemu.wait(15)
+            except (OSError, subprocess.TimeoutExpired):
+                self.kill()
+        self._channel.close()
+
+    def console(self):
+        try:
+            with open(os.path.join(self.job, "console.log"), errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+class VmLab:
+    def __init__(self, name):
+        self.name, self.machines, self._started = name, [], []
+        self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{name}-")
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+    def machine(self, name, series):
+        self.machines.append(Machine(self, name, series, len(self.machines) + 1))
+        return self.machines[-1]
+
+    def boot(self):
+        """All machines, their network and soft-RoCE devices."""
+        wire = os.path.join(self.dir, "ethernet")
+        for i, machine in enumerate(self.machines):
+            server = "on" if i == 0 else "off"
+            machine.start(f"stream,id=n0,server={server},addr.type=unix,addr.path={wire}")
+            self._started.append(machine)
+        for machine in self.machines:
+            machine.wait_booted()
+            machine.network()
+            machine.soft_roce()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        for machine in self._started:
+            machine.stop()
+            if kind is not None:
+                print(f"--- console of {machine.name}\n{machine.console()[-3000:]}", file=sys.stderr)
+        if kind is not None and os.environ.get("SMC_KEEP"):
+            print(f"--- kept: {self.dir}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.dir, ignore_errors=True)
