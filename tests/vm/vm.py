@@ -34,6 +34,16 @@ class Timeout(Exception):
     pass
 
 
+def wait_for(what, condition, timeout=30.0):
+    """Polls until condition() is true; the value it returned."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise Timeout(f"waited {timeout} s for {what}")
+        time.sleep(0.05)
+    return value
+
+
 class Done:
     def __init__(self, reply):
         self.returncode, self.stdout, self.stderr = reply["code"], reply["out"], reply["err"]
@@ -155,8 +165,7 @@ class Machine:
         return Process(self, reply["pid"], os.path.join(self.job, log))
 
     def modprobe(self, *names):
-        for name in names:
-            self.run(["modprobe", "-d", self.kernel.modules, "-S", self.kernel.version, name])
+        self.run(["modprobe", "-d", self.kernel.modules, "-S", self.kernel.version, "-a", *names])
 
     # --- network -------------------------------------------------------------------------------------
     def network(self):

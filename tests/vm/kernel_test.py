@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The kernel's own net/smc on both sides, two releases of it: the laboratory itself, and what smcctl makes of its traffic.
+
+This is also the reference that agents are measured against: the same programs, the same counters.
+"""
+import collections
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "wire"))
+import tshark  # noqa: E402
+from vm import VmLab, wait_for  # noqa: E402
+
+BUILD = os.environ["SMC_BUILD"]
+PEER, NETLINK = os.path.join(HERE, "af_smc.py"), os.path.join(HERE, "smcnl.py")
+UEID = "SMC-AGENT.TEST"
+PORT = 5000
+SIZES = [1, 100_000, 300_000]
+
+
+def decode(*options):
+    done = subprocess.run([os.path.join(BUILD, "smcctl"), "decode", "--json", *options], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=120)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class KernelPeers(unittest.TestCase):
+    log = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("kernel"))
+        cls.a, cls.b = cls.lab.machine("a", "6.12"), cls.lab.machine("b", "6.1")
+        cls.lab.boot()
+        for machine in (cls.a, cls.b):
+            machine.modprobe("smc", "smc_diag")
+
+    def exchange(self, client, server, sizes):
+        self.log += 1
+        echo = server.start_program(["python3", PEER, "serve", PORT, len(sizes)], f"serve{self.log}.log")
+        wait_for("the server to listen", lambda: "listening" in echo.text())
+        for size in sizes:
+            self.assertEqual(client.run(["python3", PEER, "client", server.ip4, PORT, size]).stdout, f"{size} bytes\n")
+        self.assertEqual(echo.wait(), 0, echo.text())
+
+    def test_1_without_a_common_eid_it_is_tcp(self):
+        self.a.run(["python3", NETLINK, "ueid", "ONE"])
+        self.b.run(["python3", NETLINK, "ueid", "OTHER"])
+        self.exchange(self.a, self.b, [1000])
+        story = decode("--summary", self.a.capture)[0]
+        self.assertIn("DECLINE by the server", story["answered"])
+        self.assertEqual(story["carried"], "by TCP")
+
+    def test_2_both_roles_and_every_byte(self):
+        for machine in (self.a, self.b):
+            machine.run(["python3", NETLINK, "ueid", UEID])
+        before = len([o for o in decode("--summary", self.a.capture) if o["kind"] == "connection"])
+        self.exchange(self.a, self.b, SIZES)
+        self.exchange(self.b, self.a, SIZES)
+        shown = json.loads(self.a.run(["python3", NETLINK, "show"]).stdout)
+        self.assertGreaterEqual(len(shown["links"]), 2, shown)  # one link group for each role
+
+        summary = decode("--summary", self.a.capture)
+        stories = [o for o in summary if o["kind"] == "connection"][before:]
+        self.assertEqual(len(stories), 2 * len(SIZES))
+        for story, size in zip(stories, SIZES + SIZES):
+            self.assertIn("confirmed", story["answered"])
+            self.assertIn(f"EID {UEID}", story["answered"])
+            self.assertEqual((story["bytes_client_to_server"], story["bytes_server_to_client"]), (size, size))
+            self.assertEqual(story["ended"], "closed by both")
+        self.assertIn("first contact", stories[0]["answered"])
+        self.assertIn("subsequent contact", stories[1]["answered"])
+        groups = [o for o in summary if o["kind"] == "link_group"]
+        self.assertEqual([len(g["links"]) for g in groups], [1, 1])
+        self.assertEqual({link["state"] for g in groups for link in g["links"]}, {"confirmed"})
+
+    def test_3_every_message_is_read_and_tshark_agrees(self):
+        messages = decode(self.a.capture)
+        self.assertEqual([m for m in messages if "fault" in m], [])
+        kinds = collections.Counter(m["type"] for m in messages)
+        for kind in ("PROPOSAL", "ACCEPT", "CONFIRM", "DECLINE", "CONFIRM LINK", "ADD LINK", "CONFIRM RKEY", "CDC"):
+            self.assertGreater(kinds[kind], 0, kinds)
+        theirs, compared = tshark.dissect(self.a.capture), 0
+        for message in messages:
+            if message["layer"] != "LLC" and message["frame"] in theirs:
+                different, fields = tshark.compare(message, theirs[message["frame"]])
+                self.assertEqual(different, [])
+                compared += fields
+        self.assertGreater(compared, 1000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What the kernel's net/smc says about itself: its generic netlink family, without smc-tools.
+
+    smcnl.py ueid NAME     adds a UEID
+    smcnl.py show          prints JSON: link groups, links, fallback counts
+"""
+import json
+import socket
+import struct
+import sys
+
+NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY = 16, 16, 3
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 1, 4, 0x300
+NLMSG_ERROR, NLMSG_DONE = 2, 3
+# include/uapi/linux/smc.h
+GET_LGR_SMCR, GET_LINK_SMCR, GET_FBACK_STATS, ADD_UEID = 2, 3, 8, 10
+NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
+
+
+def attribute(kind, payload):
+    return struct.pack("=HH", 4 + len(payload), kind) + payload + b"\0" * (-len(payload) % 4)
+
+
+def attributes(data):
+    out = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < 4:
+            break
+        value = data[4:length]
+        out[kind & 0x3fff] = attributes(value) if kind & 0x8000 else value.hex()
+        data = data[(length + 3) & ~3:]
+    return out
+
+
+def request(sock, family, command, flags, payload=b""):
+    """Payloads of the answers."""
+    body = struct.pack("=BBH", command, 1, 0) + payload
+    sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | flags, 1, 0) + body)
+    answers = []
+    while True:
+        data = sock.recv(1 << 20)
+        while data:
+            length, kind = struct.unpack_from("=IH", data)
+            body, data = data[16:length], data[(length + 3) & ~3:]
+            if kind == NLMSG_ERROR:
+                code = struct.unpack_from("=i", body)[0]
+                if code:
+                    raise OSError(-code, f"netlink command {command}")
+                return answers
+            if kind == NLMSG_DONE:
+                return answers
+            answers.append(attributes(body[4:]))
+            if not flags & (NLM_F_DUMP | NLM_F_ACK):
+                return answers
+
+
+with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
+    sock.bind((0, 0))
+    found = request(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0, attribute(2, b"SMC_GEN_NETLINK\0"))
+    family = struct.unpack("=H", bytes.fromhex(found[0][1]))[0]
+    if sys.argv[1] == "ueid":
+        request(sock, family, ADD_UEID, NLM_F_ACK, attribute(1, sys.argv[2].encode().ljust(32) + b"\0"))
+    else:
+        shown = {name: request(sock, family, command, NLM_F_DUMP) for command, name in NESTED.items()}
+        json.dump(shown, sys.stdout)
