@@ -51,10 +51,12 @@ def serve_listeners(node, channel):
         try:
             sock.bind(tuple(address))
             sock.listen(16)
-            socket.send_fds(channel, [b"ok"], [sock.fileno()])
+            socket.send_fds(channel, [b"f"], [sock.fileno()])
+            sock.close()
+            channel.send(b"c")  # the other side holds the only descriptor now: its close() is the end of the listener
         except OSError as error:
+            sock.close()
             channel.send(str(error).encode())
-        sock.close()
 
 
 class ListenerSource:
@@ -67,9 +69,10 @@ class ListenerSource:
 
     def __call__(self, family, address):
         self.channel.send(json.dumps([family, list(address)]).encode())
-        data, fds, _, _ = socket.recv_fds(self.channel, 1024, 1)
+        data, fds, _, _ = socket.recv_fds(self.channel, 1, 1)
         if not fds:
-            raise OSError(data.decode())
+            raise OSError((data + self.channel.recv(1024)).decode())
+        self.channel.recv(1)
         return socket.socket(fileno=fds[0])
 
 
