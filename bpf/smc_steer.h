@@ -198,7 +198,7 @@ int smc_hold_syn(struct __sk_buff *skb)
 	struct smc_sock *state;
 	struct smc_flow *flow;
 	struct smc_event *event;
-	__u64 cookie, len;
+	__u64 cookie, last;
 
 	if (!sk || sk->state != BPF_TCP_SYN_SENT)
 		return 1;
@@ -229,16 +229,17 @@ int smc_hold_syn(struct __sk_buff *skb)
 	event->uid = flow->uid;
 	event->gid = flow->gid;
 	event->mark = sk->mark;
-	len = skb->len;
-	if (len > SMC_SYN_BYTES)
-		len = SMC_SYN_BYTES;
-	/* the verifier wants a test on this very register; clang would fold it into the one above */
-	asm volatile("" : "+r"(len));
-	if (len == 0 || len > SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, event->syn, len)) {
+	/*
+	 * The offset of the last byte, not the length: the verifier of 6.1 does not learn from len == 0 that len is 1
+	 * or more. It wants the test on this very register, which clang would fold into the one above.
+	 */
+	last = skb->len > SMC_SYN_BYTES ? SMC_SYN_BYTES - 1 : skb->len - 1;
+	barrier_var(last);
+	if (last >= SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, event->syn, last + 1)) {
 		bpf_ringbuf_discard(event, 0);
 		return 0;
 	}
-	event->syn_len = len;
+	event->syn_len = last + 1;
 	flow->state = SMC_FLOW_HELD;
 	bpf_ringbuf_submit(event, 0);
 	smc_count(SMC_SYN_HELD);

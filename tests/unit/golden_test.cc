@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Every message that Linux 6.12 sent in the captures: decoded, with the values that stand in the capture, and encoded
+// Every message that Linux 6.12 and 6.1 sent in the captures: decoded, with the values that stand in the capture, and encoded
 // again to the same bytes.
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -19,9 +19,10 @@ namespace {
 using Raw = std::vector<std::uint8_t>;
 const char* const kContact = "linux612-smcrv2-first-and-subsequent-contact";
 const char* const kDecline = "linux612-decline-no-common-eid";
+const char* const kRelease0 = "linux61-client-release0";
 
 std::map<std::pair<std::string, int>, Raw> messages() {
-    std::ifstream file(SMC_CAPTURES "/linux612-messages.hex");
+    std::ifstream file(SMC_CAPTURES "/linux-messages.hex");
     REQUIRE(file);
     std::map<std::pair<std::string, int>, Raw> out;
     for (std::string line; std::getline(file, line);) {
@@ -72,7 +73,7 @@ TEST_CASE("round_trip__every_captured_message") {
             seen["llc"]++;
         }
     }
-    CHECK(seen == std::map<std::string, int>{{"clc", 11}, {"cdc", 36}, {"llc", 27}});
+    CHECK(seen == std::map<std::string, int>{{"clc", 15}, {"cdc", 36}, {"llc", 29}});
 }
 
 TEST_CASE("linux__proposal") {
@@ -123,6 +124,23 @@ TEST_CASE("linux__accept_and_confirm_of_first_and_subsequent_contact") {
     CHECK_FALSE(again.first_contact);
     CHECK_FALSE(again.fce);
     CHECK(again.qpn == accept.qpn);
+}
+
+// 6.1 knows SMC v2.0 only; 6.12 answers with what it has in common.
+TEST_CASE("linux__release_0") {
+    const auto proposal = clc_message<clc::Proposal>(4, kRelease0);
+    CHECK(proposal.v2->release == 0);
+    CHECK(proposal.v2->max_connections == 0);
+    const auto accept = clc_message<clc::AcceptR>(6, kRelease0);
+    REQUIRE(accept.fce);
+    CHECK(accept.fce->release == 0);
+    CHECK(accept.fce->max_links == 0);
+    const auto confirm = clc_message<clc::AcceptR>(8, kRelease0);
+    REQUIRE(confirm.fce);
+    CHECK(confirm.fce->release == 0);
+    CHECK(confirm.gid_list.size() == 1);
+    const auto late = clc_message<clc::Decline>(14, kRelease0);
+    CHECK(late.reason == Reason::kTimeoutConfirmLink);
 }
 
 TEST_CASE("linux__decline") {

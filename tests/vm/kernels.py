@@ -21,8 +21,8 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MIRROR = "http://deb.debian.org/debian"
 SUITES = [(MIRROR, "bookworm"), (MIRROR + "-security", "bookworm-security"), (MIRROR, "bookworm-backports"),
           (MIRROR, "trixie-backports")]
-# series -> what its package is called; "newest" is the newest that is not a release candidate
-IMAGES = [r"linux-image-({})[^ ]*-amd64-unsigned", r"linux-binary-unsigned-({})[^ ]*-amd64"]
+# what the package of a series is called; the second since Debian splits modules off
+IMAGES = [r"linux-image-({})(?!\d)[^ ]*-amd64-unsigned", r"linux-binary-unsigned-({})(?!\d)[^ ]*-amd64"]
 FLAVOURS = re.compile(r"-(rt|cloud|dbg)-")
 
 
@@ -70,21 +70,24 @@ def _newest(series):
     if not found:
         raise RuntimeError(f"no kernel {series} among Debian's packages")
     _, name, version = max(found)
-    return ([name] + ([f"linux-modules-{version}"] if "binary" in name else [])), version
+    split = [f"linux-modules-{version}", f"linux-base-{version}"] if "binary" in name else []
+    return [name] + split, version
 
 
 def _unpack(package, target):
     reader = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
-    subprocess.run(["tar", "-x", "-C", target, "--exclude=./usr/share", "--exclude=*/drivers/gpu", "--exclude=*/drivers/media",
-                    "--exclude=*/sound", "--exclude=*/drivers/scsi", "--exclude=*/drivers/staging",
-                    "--exclude=*/drivers/net/wireless", "--exclude=*/drivers/iio", "--exclude=*/drivers/hwmon"],
-                   stdin=reader.stdout, check=True)
+    with reader.stdout:
+        subprocess.run(["tar", "-x", "-C", target, "--exclude=./usr/share", "--exclude=*/drivers/gpu", "--exclude=*/drivers/media",
+                        "--exclude=*/sound", "--exclude=*/drivers/scsi", "--exclude=*/drivers/staging",
+                        "--exclude=*/drivers/net/wireless", "--exclude=*/drivers/iio", "--exclude=*/drivers/hwmon"],
+                       stdin=reader.stdout, check=True)
     if reader.wait() != 0:
         raise RuntimeError(f"cannot unpack {package}")
 
 
 def _kept(series):
-    kept = [p for p in glob.glob(os.path.join(CACHE, "kernels", series + "*")) if os.path.exists(os.path.join(p, "complete"))]
+    kept = [p for p in glob.glob(os.path.join(CACHE, "kernels", series + "*"))
+            if re.match(re.escape(series) + r"(?!\d)", os.path.basename(p)) and os.path.exists(os.path.join(p, "complete"))]
     return max(kept, key=lambda p: _key(os.path.basename(p)), default=None)
 
 
@@ -107,5 +110,5 @@ def fetch(series):
         subprocess.run(["depmod", "-b", path, version], check=True, stderr=subprocess.DEVNULL)
         open(os.path.join(path, "complete"), "w").close()
     version = os.path.basename(path)
-    image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(os.path.join(path, "usr/lib/modules/*/vmlinuz"))
+    image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(os.path.join(path, "usr/lib/modules/*/vmlinuz*"))
     return Kernel(version, image[0], path)

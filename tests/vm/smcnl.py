@@ -2,6 +2,7 @@
 """What the kernel's net/smc says about itself: its generic netlink family, without smc-tools.
 
     smcnl.py ueid NAME     adds a UEID
+    smcnl.py pnet NAME NETDEV IBDEV   says that both are on one physical network; older kernels cannot see it for rxe
     smcnl.py show          prints JSON: link groups, links, fallback counts
 """
 import json
@@ -14,6 +15,7 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 1, 4, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 # include/uapi/linux/smc.h
 GET_LGR_SMCR, GET_LINK_SMCR, GET_FBACK_STATS, ADD_UEID = 2, 3, 8, 10
+PNETID_ADD = 2
 NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
 
 
@@ -55,12 +57,24 @@ def request(sock, family, command, flags, payload=b""):
                 return answers
 
 
+def text(value):
+    return value.encode() + b"\0"
+
+
+def family_of(sock, name):
+    found = request(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0, attribute(2, text(name)))
+    return struct.unpack("=H", bytes.fromhex(found[0][1]))[0]
+
+
 with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
     sock.bind((0, 0))
-    found = request(sock, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0, attribute(2, b"SMC_GEN_NETLINK\0"))
-    family = struct.unpack("=H", bytes.fromhex(found[0][1]))[0]
     if sys.argv[1] == "ueid":
-        request(sock, family, ADD_UEID, NLM_F_ACK, attribute(1, sys.argv[2].encode().ljust(32) + b"\0"))
+        request(sock, family_of(sock, "SMC_GEN_NETLINK"), ADD_UEID, NLM_F_ACK, attribute(1, text(sys.argv[2].ljust(32))))
+    elif sys.argv[1] == "pnet":
+        name, netdev, ibdev = sys.argv[2:5]
+        request(sock, family_of(sock, "SMC_PNETID"), PNETID_ADD, NLM_F_ACK,
+                attribute(1, text(name)) + attribute(2, text(netdev)) + attribute(3, text(ibdev)) + attribute(4, b"\1"))
     else:
+        family = family_of(sock, "SMC_GEN_NETLINK")
         shown = {name: request(sock, family, command, NLM_F_DUMP) for command, name in NESTED.items()}
         json.dump(shown, sys.stdout)

@@ -176,8 +176,9 @@ class Machine:
                     ip link set eth0 up""")
 
     def soft_roce(self):
-        if "crc32_generic" in open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")).read():
-            self.modprobe("crc32_generic")
+        with open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")) as file:
+            if "crc32_generic" in file.read():
+                self.modprobe("crc32_generic")  # rxe needs it there and does not say so
         self.modprobe("ib_uverbs", "rdma_ucm", "rdma_rxe")
         self.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
 

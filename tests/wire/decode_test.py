@@ -108,7 +108,7 @@ class Generated(unittest.TestCase):
         connection = Connection(capture)
         base = next(m["fields"] for m in messages(CONTACT) if m["type"] == "ACCEPT")
         self.assertEqual(base["qp_number"], "0x000011")
-        with open(os.path.join(CAPTURES, "linux612-messages.hex")) as file:
+        with open(os.path.join(CAPTURES, "linux-messages.hex")) as file:
             lines = [line.split() for line in file if line.startswith("linux612-smcrv2")]
         raw = {frame: bytes.fromhex(message) for _, frame, message in lines}
         accept, confirm = bytearray(raw["14"]), bytearray(raw["16"])
@@ -252,7 +252,7 @@ class Broken(unittest.TestCase):
     def test_hostile_texts_do_not_reach_the_terminal(self):
         capture = Capture()
         connection = Connection(capture)
-        with open(os.path.join(CAPTURES, "linux612-messages.hex")) as file:
+        with open(os.path.join(CAPTURES, "linux-messages.hex")) as file:
             proposal = bytearray.fromhex(next(line.split()[2] for line in file if "contact 12 " in line))
         proposal[120:152] = b"\x1b[2J\x1b]0;pwn\x07\n  ended".ljust(32, b"\x01")
         connection.client(bytes(proposal))

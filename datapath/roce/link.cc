@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/roce/link.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace smc::roce {
+
+namespace {
+
+// A receive buffer takes the longest message; that of a send as well, one for each send that can be under way.
+constexpr std::size_t kSlotBytes = 4160;
+static_assert(kSlotBytes >= llc::kMaxMessage);
+constexpr std::size_t kCompletionsPerPoll = 64;
+constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
+constexpr std::uint32_t kPsnMask = 0xffffff;
+constexpr std::uint8_t kHopLimit = 64;
+// RFC 7609 A.2.3 numbers MTUs as InfiniBand does.
+static_assert(static_cast<int>(clc::Mtu::k256) == IBV_MTU_256 && static_cast<int>(clc::Mtu::k4096) == IBV_MTU_4096);
+
+ibv_mtu to_verbs(clc::Mtu mtu) {
+    return static_cast<ibv_mtu>(mtu);
+}
+
+Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask, const char* to) {
+    if (const int error = ::ibv_modify_qp(qp, &attributes, mask); error != 0) {
+        return Error{error, std::string("bringing a queue pair to ") + to};
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Link>> Link::create(std::shared_ptr<ProtectionDomain> pd, const Port& port, const PortGid& gid,
+                                           const LinkLimits& limits) {
+    std::unique_ptr<Link> link(new Link(limits));
+    if (auto allocated = link->allocate(pd); !allocated) {
+        return allocated.error();
+    }
+    std::uint32_t psn = 0;
+    random_bytes(&psn, sizeof psn);
+    link->address_ = {gid.gid, port.mac, link->qp_->number(), Psn{psn & kPsnMask}, port.mtu};
+    link->gid_index_ = gid.index;
+    link->port_ = port.number;
+    if (auto initialised = link->initialise(port.number); !initialised) {
+        return initialised.error();
+    }
+    return link;
+}
+
+Result<void> Link::allocate(const std::shared_ptr<ProtectionDomain>& pd) {
+    auto receives = MemoryRegion::allocate(pd, limits_.receives * kSlotBytes, MemoryRegion::Access::kLocal);
+    if (!receives) {
+        return receives.error();
+    }
+    auto sends = MemoryRegion::allocate(pd, limits_.sends * kSlotBytes, MemoryRegion::Access::kLocal);
+    if (!sends) {
+        return sends.error();
+    }
+    auto cq = CompletionQueue::create(pd->context(), static_cast<int>(limits_.sends + limits_.receives));
+    if (!cq) {
+        return cq.error();
+    }
+    auto qp = QueuePair::create(pd, *cq, {limits_.sends, limits_.receives, llc::kSmallBytes});
+    if (!qp) {
+        return qp.error();
+    }
+    receive_memory_ = std::move(*receives);
+    send_memory_ = std::move(*sends);
+    cq_ = std::move(*cq);
+    qp_ = std::move(*qp);
+    return cq_->arm();
+}
+
+// INIT, with all receive buffers: a message may come as soon as the peer is ready.
+Result<void> Link::initialise(std::uint8_t port) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = port;
+    attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+    auto done = modify(qp_->get(), attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
+    for (std::uint64_t slot = 0; done && slot < limits_.receives; slot++) {
+        done = post_receive(slot);
+    }
+    return done;
+}
+
+Result<void> Link::connect(const LinkAddress& peer) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = to_verbs(std::min(address_.mtu, peer.mtu));
+    attributes.dest_qp_num = static_cast<std::uint32_t>(peer.qpn);
+    attributes.rq_psn = static_cast<std::uint32_t>(peer.psn);
+    attributes.min_rnr_timer = limits_.rnr_timer;
+    attributes.max_dest_rd_atomic = 1;
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.port_num = port_;
+    const RoceGid gid = peer.gid.normalised();
+    std::memcpy(attributes.ah_attr.grh.dgid.raw, gid.bytes.data(), gid.bytes.size());
+    attributes.ah_attr.grh.sgid_index = gid_index_;
+    attributes.ah_attr.grh.hop_limit = kHopLimit;
+    auto done = modify(qp_->get(), attributes,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                       "RTR");
+    if (!done) {
+        return done;
+    }
+    attributes = {};
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.sq_psn = static_cast<std::uint32_t>(address_.psn);
+    attributes.timeout = limits_.timeout;
+    attributes.retry_cnt = limits_.retries;
+    attributes.rnr_retry = limits_.rnr_retries;
+    attributes.max_rd_atomic = 1;
+    return modify(qp_->get(), attributes,
+                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                      IBV_QP_MAX_QP_RD_ATOMIC,
+                  "RTS");
+}
+
+Result<void> Link::post_receive(std::uint64_t slot) {
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(&receive_memory_->bytes()[slot * kSlotBytes]), kSlotBytes,
+                  receive_memory_->lkey()};
+    ibv_recv_wr request{};
+    request.wr_id = kIsReceive | slot;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    if (const int error = ::ibv_post_recv(qp_->get(), &request, &bad); error != 0) {
+        return Error{error, "posting a receive buffer"};
+    }
+    return {};
+}
+
+Link::Posted Link::post(ibv_send_wr& request) {
+    if (broken_) {
+        return Posted::kBroken;
+    }
+    if (room() == 0) {
+        return Posted::kFull;
+    }
+    request.wr_id = posted_;
+    ibv_send_wr* bad = nullptr;
+    if (::ibv_post_send(qp_->get(), &request, &bad) != 0) {
+        return Posted::kBroken;
+    }
+    posted_++;
+    return Posted::kYes;
+}
+
+Link::Posted Link::send(wire::Bytes message) {
+    if (message.size() > kSlotBytes) {
+        return Posted::kBroken;
+    }
+    ibv_sge piece{};
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    piece.length = static_cast<std::uint32_t>(message.size());
+    if (message.size() <= qp_->inline_bytes()) {
+        piece.addr = reinterpret_cast<std::uintptr_t>(message.data());
+        request.send_flags |= IBV_SEND_INLINE;
+    } else {
+        std::uint8_t* slot = &send_memory_->bytes()[posted_ % limits_.sends * kSlotBytes];
+        if (room() == 0) {
+            return broken_ ? Posted::kBroken : Posted::kFull;  // the slot is still in use
+        }
+        std::copy(message.begin(), message.end(), slot);
+        piece.addr = reinterpret_cast<std::uintptr_t>(slot);
+        piece.lkey = send_memory_->lkey();
+    }
+    return post(request);
+}
+
+Link::Posted Link::write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) {
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.data()), static_cast<std::uint32_t>(from.size()), lkey};
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.wr.rdma.remote_addr = static_cast<std::uint64_t>(to);
+    request.wr.rdma.rkey = static_cast<std::uint32_t>(rkey);
+    return post(request);
+}
+
+void Link::break_off(const std::string& why, LinkHandler& handler) {
+    if (!broken_) {
+        broken_ = true;
+        handler.on_broken(why);
+    }
+}
+
+void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
+    if (completion.status != IBV_WC_SUCCESS) {
+        break_off(::ibv_wc_status_str(completion.status), handler);
+        return;
+    }
+    if ((completion.wr_id & kIsReceive) == 0) {
+        retired_ = completion.wr_id + 1;
+        handler.on_retired(completion.wr_id);
+        return;
+    }
+    const std::uint64_t slot = completion.wr_id & ~kIsReceive;
+    handler.on_message(receive_memory_->bytes().subspan(slot * kSlotBytes, completion.byte_len));
+    if (const auto posted = post_receive(slot); !posted) {
+        break_off(posted.error().text(), handler);
+    }
+}
+
+bool Link::poll(LinkHandler& handler) {
+    std::array<ibv_wc, kCompletionsPerPoll> completions;
+    const auto hand_over = [&] {
+        const std::size_t n = cq_->poll(completions);
+        for (std::size_t i = 0; i < n; i++) {
+            complete(completions[i], handler);
+        }
+        return n;
+    };
+    cq_->acknowledge();
+    if (hand_over() == completions.size()) {
+        return true;
+    }
+    if (const auto armed = cq_->arm(); !armed) {
+        break_off(armed.error().text(), handler);
+        return false;
+    }
+    return hand_over() != 0;  // what came before the arming shows only here
+}
+
+}  // namespace smc::roce

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/roce/ports.h"
+
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "datapath/roce/verbs.h"
+#include "smc/unique_fd.h"
+
+namespace smc::roce {
+
+namespace {
+
+// fe80::/10: not routable, and of no use outside version 1.
+bool is_link_local(const RoceGid& gid) {
+    return gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0) == 0x80;
+}
+
+Mac mac_of(const std::string& net_device) {
+    Mac mac;
+    const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq request{};
+    net_device.copy(request.ifr_name, sizeof request.ifr_name - 1);
+    if (socket && ::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0) {
+        std::memcpy(mac.bytes.data(), request.ifr_hwaddr.sa_data, mac.bytes.size());
+    }
+    return mac;
+}
+
+void add_gids(Port& port, std::span<const ibv_gid_entry> table) {
+    for (const ibv_gid_entry& entry : table) {
+        if (entry.port_num != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2) {
+            continue;
+        }
+        PortGid gid;
+        std::memcpy(gid.gid.bytes.data(), entry.gid.raw, gid.gid.bytes.size());
+        gid.index = static_cast<std::uint8_t>(entry.gid_index);
+        port.gids.push_back(gid);
+        char name[IF_NAMESIZE] = "";
+        if (port.net_device.empty() && ::if_indextoname(entry.ndev_ifindex, name) != nullptr) {
+            port.net_device = name;
+            port.mac = mac_of(name);
+        }
+    }
+}
+
+void add_ports(const Context& context, std::vector<Port>& out) {
+    ibv_device_attr device{};
+    if (::ibv_query_device(context.get(), &device) != 0) {
+        return;
+    }
+    std::array<ibv_gid_entry, 256> table{};
+    const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
+    for (std::uint8_t number = 1; number <= device.phys_port_cnt; number++) {
+        ibv_port_attr attributes{};
+        if (::ibv_query_port(context.get(), number, &attributes) != 0 ||
+            attributes.link_layer != IBV_LINK_LAYER_ETHERNET) {
+            continue;
+        }
+        Port port;
+        port.device = context.name();
+        port.number = number;
+        port.active = attributes.state == IBV_PORT_ACTIVE;
+        port.mtu = static_cast<clc::Mtu>(attributes.active_mtu);
+        add_gids(port, std::span(table).first(entries > 0 ? static_cast<std::size_t>(entries) : 0));
+        out.push_back(std::move(port));
+    }
+}
+
+}  // namespace
+
+Result<std::vector<Port>> ports() {
+    int count = 0;
+    ibv_device** list = ::ibv_get_device_list(&count);
+    if (list == nullptr) {
+        if (errno == ENOSYS || errno == ENOENT) {
+            return std::vector<Port>{};  // no RDMA in this kernel
+        }
+        return last_error("listing RDMA devices");
+    }
+    std::vector<Port> found;
+    for (int i = 0; i < count; i++) {
+        if (const auto context = Context::open(::ibv_get_device_name(list[i]))) {
+            add_ports(**context, found);
+        }
+    }
+    ::ibv_free_device_list(list);
+    return found;
+}
+
+std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& local) {
+    const RoceGid wanted = local.normalised();
+    const auto select = [&](auto matches) -> std::optional<Path> {
+        for (const Port& port : ports) {
+            for (const PortGid& gid : port.gids) {
+                if (port.active && matches(port, gid)) {
+                    return Path{&port, gid};
+                }
+            }
+        }
+        return std::nullopt;
+    };
+    if (auto exact = select([&](const Port&, const PortGid& gid) { return gid.gid.normalised() == wanted; })) {
+        return exact;
+    }
+    return select([&](const Port&, const PortGid& gid) {
+        return gid.gid.is_v4() == wanted.is_v4() && !is_link_local(gid.gid);
+    });
+}
+
+}  // namespace smc::roce

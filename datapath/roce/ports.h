@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// RoCE devices of this node: their ports, the addresses they can be reached at, the Ethernet device below.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "smc/clc/accept.h"
+#include "smc/ids.h"
+#include "smc/result.h"
+
+namespace smc::roce {
+
+struct PortGid {
+    RoceGid gid;             // RoCEv2; IPv4 in its mapped form
+    std::uint8_t index = 0;  // in the port's table
+};
+
+struct Port {
+    std::string device;      // "mlx5_0"
+    std::uint8_t number = 1;
+    std::string net_device;  // "eth0"; empty when the device does not say
+    Mac mac;
+    bool active = false;
+    clc::Mtu mtu = clc::Mtu::k1024;  // active
+    std::vector<PortGid> gids;       // RoCEv2 only
+};
+
+// All Ethernet ports, also those that are down. Devices that cannot be opened are left out.
+Result<std::vector<Port>> ports();
+
+// The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
+// first of its family that is not link-local; nullopt if there is none on an active port.
+struct Path {
+    const Port* port = nullptr;
+    PortGid gid;
+};
+std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& local);
+
+}  // namespace smc::roce

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/roce/verbs.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+namespace smc::roce {
+
+Result<std::shared_ptr<Context>> Context::open(const std::string& device) {
+    int count = 0;
+    ibv_device** list = ::ibv_get_device_list(&count);
+    if (list == nullptr) {
+        return last_error("listing RDMA devices");
+    }
+    ibv_context* context = nullptr;
+    errno = ENODEV;
+    for (int i = 0; i < count; i++) {
+        if (device == ::ibv_get_device_name(list[i])) {
+            context = ::ibv_open_device(list[i]);
+            break;
+        }
+    }
+    const int error = errno;
+    ::ibv_free_device_list(list);
+    if (context == nullptr) {
+        return Error{error, "opening RDMA device " + device};
+    }
+    // Its asynchronous events are read by whoever watches it, who must not block.
+    ::fcntl(context->async_fd, F_SETFL, ::fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
+    return std::shared_ptr<Context>(new Context(context, device));
+}
+
+Context::~Context() {
+    ::ibv_close_device(context_);
+}
+
+Result<std::shared_ptr<ProtectionDomain>> ProtectionDomain::allocate(std::shared_ptr<Context> context) {
+    ibv_pd* pd = ::ibv_alloc_pd(context->get());
+    if (pd == nullptr) {
+        return last_error("allocating a protection domain of " + context->name());
+    }
+    return std::shared_ptr<ProtectionDomain>(new ProtectionDomain(std::move(context), pd));
+}
+
+ProtectionDomain::~ProtectionDomain() {
+    ::ibv_dealloc_pd(pd_);
+}
+
+Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<Context> context, int entries) {
+    ibv_comp_channel* channel = ::ibv_create_comp_channel(context->get());
+    if (channel == nullptr) {
+        return last_error("creating a completion channel of " + context->name());
+    }
+    std::shared_ptr<CompletionQueue> queue(new CompletionQueue(std::move(context), channel));
+    ::fcntl(channel->fd, F_SETFL, ::fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
+    queue->cq_ = ::ibv_create_cq(queue->context_->get(), entries, nullptr, channel, 0);
+    if (queue->cq_ == nullptr) {
+        return last_error("creating a completion queue of " + queue->context_->name());
+    }
+    return queue;
+}
+
+CompletionQueue::~CompletionQueue() {
+    if (cq_ != nullptr) {
+        ::ibv_destroy_cq(cq_);
+    }
+    ::ibv_destroy_comp_channel(channel_);
+}
+
+std::size_t CompletionQueue::poll(std::span<ibv_wc> out) {
+    const int n = ::ibv_poll_cq(cq_, static_cast<int>(out.size()), out.data());
+    return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+Result<void> CompletionQueue::arm() {
+    if (const int error = ::ibv_req_notify_cq(cq_, 0); error != 0) {
+        return Error{error, "arming a completion queue of " + context_->name()};
+    }
+    return {};
+}
+
+void CompletionQueue::acknowledge() {
+    ibv_cq* cq = nullptr;
+    void* context = nullptr;
+    while (::ibv_get_cq_event(channel_, &cq, &context) == 0) {
+        ::ibv_ack_cq_events(cq, 1);
+    }
+}
+
+Result<std::unique_ptr<MemoryRegion>> MemoryRegion::allocate(std::shared_ptr<ProtectionDomain> pd,
+                                                             std::size_t bytes,
+                                                             Access access) {
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return last_error("allocating " + std::to_string(bytes) + " bytes");
+    }
+    std::unique_ptr<MemoryRegion> region(
+        new MemoryRegion(std::move(pd), {static_cast<std::uint8_t*>(memory), bytes}));
+    const int flags = IBV_ACCESS_LOCAL_WRITE | (access == Access::kRemoteWrite ? IBV_ACCESS_REMOTE_WRITE : 0);
+    region->mr_ = ::ibv_reg_mr(region->pd_->get(), memory, bytes, flags);
+    if (region->mr_ == nullptr) {
+        // ENOMEM here is RLIMIT_MEMLOCK far more often than memory
+        return last_error("registering " + std::to_string(bytes) + " bytes with " + region->pd_->context()->name() +
+                          " (is the limit of locked memory, ulimit -l, too small?)");
+    }
+    return region;
+}
+
+MemoryRegion::~MemoryRegion() {
+    if (mr_ != nullptr) {
+        ::ibv_dereg_mr(mr_);
+    }
+    ::munmap(memory_.data(), memory_.size());
+}
+
+Result<std::unique_ptr<QueuePair>> QueuePair::create(std::shared_ptr<ProtectionDomain> pd,
+                                                     std::shared_ptr<CompletionQueue> cq,
+                                                     const Limits& limits) {
+    std::unique_ptr<QueuePair> pair(new QueuePair(std::move(pd), std::move(cq)));
+    ibv_qp_init_attr wanted{};
+    wanted.send_cq = wanted.recv_cq = pair->cq_->get();
+    wanted.cap = {limits.sends, limits.receives, 2, 1, limits.inline_bytes};
+    wanted.qp_type = IBV_QPT_RC;
+    pair->qp_ = ::ibv_create_qp(pair->pd_->get(), &wanted);
+    if (pair->qp_ == nullptr) {
+        return last_error("creating a queue pair of " + pair->pd_->context()->name());
+    }
+    pair->inline_bytes_ = wanted.cap.max_inline_data;
+    return pair;
+}
+
+QueuePair::~QueuePair() {
+    if (qp_ != nullptr) {
+        ::ibv_destroy_qp(qp_);
+    }
+}
+
+}  // namespace smc::roce

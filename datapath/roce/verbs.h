@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// libibverbs objects that clean up after themselves. A child keeps what it needs alive, so no order of destruction
+// is wrong. Used from one thread each.
+//
+// Invariant:
+//   V1  A memory region ends only after every queue pair that may still write to it or read from it: a queue pair that
+//       uses regions owns them (Link does).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "smc/ids.h"
+#include "smc/result.h"
+
+namespace smc::roce {
+
+class Context {
+ public:
+    static Result<std::shared_ptr<Context>> open(const std::string& device);
+    ~Context();
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+
+    [[nodiscard]] ibv_context* get() const { return context_; }
+    [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+    Context(ibv_context* context, std::string name) : context_(context), name_(std::move(name)) {}
+    ibv_context* context_;
+    std::string name_;
+};
+
+class ProtectionDomain {
+ public:
+    static Result<std::shared_ptr<ProtectionDomain>> allocate(std::shared_ptr<Context> context);
+    ~ProtectionDomain();
+    ProtectionDomain(const ProtectionDomain&) = delete;
+    ProtectionDomain& operator=(const ProtectionDomain&) = delete;
+
+    [[nodiscard]] ibv_pd* get() const { return pd_; }
+    [[nodiscard]] const std::shared_ptr<Context>& context() const { return context_; }
+
+ private:
+    ProtectionDomain(std::shared_ptr<Context> context, ibv_pd* pd) : context_(std::move(context)), pd_(pd) {}
+    std::shared_ptr<Context> context_;
+    ibv_pd* pd_;
+};
+
+// Completions, with a descriptor that becomes readable when there are some.
+class CompletionQueue {
+ public:
+    static Result<std::shared_ptr<CompletionQueue>> create(std::shared_ptr<Context> context, int entries);
+    ~CompletionQueue();
+    CompletionQueue(const CompletionQueue&) = delete;
+    CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+    [[nodiscard]] ibv_cq* get() const { return cq_; }
+    [[nodiscard]] int fd() const { return channel_->fd; }
+    // How many of `out` were filled. Never blocks.
+    std::size_t poll(std::span<ibv_wc> out);
+    // From the next completion on, fd() is readable. Poll once more afterwards: what came in between does not show there.
+    Result<void> arm();
+    // Takes what made fd() readable.
+    void acknowledge();
+
+ private:
+    CompletionQueue(std::shared_ptr<Context> context, ibv_comp_channel* channel)
+        : context_(std::move(context)), channel_(channel) {}
+    std::shared_ptr<Context> context_;
+    ibv_comp_channel* channel_;
+    ibv_cq* cq_ = nullptr;
+};
+
+// Page-aligned zeroed memory that the device may use.
+class MemoryRegion {
+ public:
+    enum class Access : std::uint8_t { kLocal, kRemoteWrite };
+
+    static Result<std::unique_ptr<MemoryRegion>> allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes, Access access);
+    ~MemoryRegion();
+    MemoryRegion(const MemoryRegion&) = delete;
+    MemoryRegion& operator=(const MemoryRegion&) = delete;
+
+    [[nodiscard]] std::span<std::uint8_t> bytes() const { return memory_; }
+    [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
+    [[nodiscard]] RKey rkey() const { return RKey{mr_->rkey}; }
+    [[nodiscard]] VirtualAddress address() const {
+        return VirtualAddress{reinterpret_cast<std::uintptr_t>(memory_.data())};
+    }
+
+ private:
+    MemoryRegion(std::shared_ptr<ProtectionDomain> pd, std::span<std::uint8_t> memory)
+        : pd_(std::move(pd)), memory_(memory) {}
+    std::shared_ptr<ProtectionDomain> pd_;
+    std::span<std::uint8_t> memory_;
+    ibv_mr* mr_ = nullptr;
+};
+
+// A queue pair of the reliable connected service.
+class QueuePair {
+ public:
+    struct Limits {
+        std::uint32_t sends = 128;
+        std::uint32_t receives = 64;
+        std::uint32_t inline_bytes = 44;
+    };
+
+    static Result<std::unique_ptr<QueuePair>> create(std::shared_ptr<ProtectionDomain> pd,
+                                                     std::shared_ptr<CompletionQueue> cq,
+                                                     const Limits& limits);
+    ~QueuePair();
+    QueuePair(const QueuePair&) = delete;
+    QueuePair& operator=(const QueuePair&) = delete;
+
+    [[nodiscard]] ibv_qp* get() const { return qp_; }
+    [[nodiscard]] Qpn number() const { return Qpn{qp_->qp_num}; }
+    // What the device grants, which may be more than was asked for.
+    [[nodiscard]] std::uint32_t inline_bytes() const { return inline_bytes_; }
+
+ private:
+    QueuePair(std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> cq)
+        : pd_(std::move(pd)), cq_(std::move(cq)) {}
+    std::shared_ptr<ProtectionDomain> pd_;
+    std::shared_ptr<CompletionQueue> cq_;
+    ibv_qp* qp_ = nullptr;
+    std::uint32_t inline_bytes_ = 0;
+};
+
+}  // namespace smc::roce

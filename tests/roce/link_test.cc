@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The RoCE transport on a real device: two links of one machine, over soft-RoCE. Runs in a virtual machine (tests/vm).
+#define CATCH_CONFIG_MAIN
+#include "datapath/roce/link.h"
+
+#include <poll.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <vector>
+
+using namespace smc;
+using namespace smc::roce;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Raw = std::vector<std::uint8_t>;
+
+const std::vector<Port>& all_ports() {
+    static const std::vector<Port> found = *ports();
+    return found;
+}
+
+std::shared_ptr<ProtectionDomain> domain() {
+    return *ProtectionDomain::allocate(*Context::open(all_ports().at(0).device));
+}
+
+// What a link's handler would do, written down.
+struct Side final : LinkHandler {
+    std::shared_ptr<ProtectionDomain> pd = domain();
+    std::unique_ptr<Link> link;
+    std::vector<Raw> messages;
+    std::uint64_t retired = 0;
+    std::vector<std::string> broken;
+
+    explicit Side(const Path& path, const LinkLimits& limits = {}) : link(*Link::create(pd, *path.port, path.gid, limits)) {}
+    void on_message(wire::Bytes message) override { messages.emplace_back(message.begin(), message.end()); }
+    void on_retired(std::uint64_t sequence) override { retired = sequence + 1; }
+    void on_broken(const std::string& why) override { broken.push_back(why); }
+};
+
+Path path(const char* address) {
+    return path_for(all_ports(), *RoceGid::parse(address)).value();
+}
+
+// Drives both until the condition holds; only a descriptor that became readable is polled, as the engine does it.
+template <class Condition>
+bool drive(Side& a, Side& b, Condition condition, std::chrono::milliseconds limit = 20s) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!condition()) {
+        pollfd fds[] = {{a.link->fd(), POLLIN, 0}, {b.link->fd(), POLLIN, 0}};
+        ::poll(fds, 2, 100);
+        for (int i = 0; i < 2; i++) {
+            Side& side = i == 0 ? a : b;
+            while (fds[i].revents != 0 && side.link->poll(side)) {
+            }
+        }
+        if (std::chrono::steady_clock::now() > end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void connect(Side& a, Side& b) {
+    REQUIRE(a.link->connect(b.link->address()));
+    REQUIRE(b.link->connect(a.link->address()));
+}
+
+Raw message(std::size_t size, std::uint8_t first) {
+    Raw out(size, first);
+    for (std::size_t i = 1; i < size; i++) {
+        out[i] = static_cast<std::uint8_t>(first + i);
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("ports__the_device_its_ethernet_and_its_addresses") {
+    REQUIRE(all_ports().size() == 1);
+    const Port& port = all_ports()[0];
+    CHECK(port.device == "rxe0");
+    CHECK(port.net_device == "eth0");
+    CHECK(port.active);
+    CHECK(port.mac.text() == "52:54:00:00:99:01");
+    CHECK(clc::is_valid(port.mtu));
+    CHECK(path("10.99.0.1").gid.gid.text() == "::ffff:10.99.0.1");
+    CHECK(path("fd99::1").gid.gid.text() == "fd99::1");
+    // an address that is no GID: one of its family, and never a link-local one
+    CHECK(path("192.0.2.1").gid.gid.text() == "::ffff:10.99.0.1");
+    CHECK(path("2001:db8::1").gid.gid.text() == "fd99::1");
+}
+
+TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {
+    for (const char* address : {"10.99.0.1", "fd99::1"}) {
+        Side a(path(address)), b(path(address));
+        connect(a, b);
+        const std::size_t sizes[] = {44, 60, 1024, 1025, llc::kMaxMessage, 44};
+        for (const std::size_t size : sizes) {
+            REQUIRE(a.link->send(message(size, 1)) == Link::Posted::kYes);
+        }
+        REQUIRE(drive(a, b, [&] { return b.messages.size() == std::size(sizes); }));
+        for (std::size_t i = 0; i < std::size(sizes); i++) {
+            CHECK(b.messages[i] == message(sizes[i], 1));
+        }
+        REQUIRE(b.link->send(message(44, 9)) == Link::Posted::kYes);  // and back
+        REQUIRE(drive(a, b, [&] { return !a.messages.empty() && a.retired == std::size(sizes); }));
+        CHECK(a.broken.empty());
+    }
+}
+
+TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives") {
+    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
+    connect(a, b);
+    const auto from = *MemoryRegion::allocate(a.pd, 65536, MemoryRegion::Access::kLocal);
+    const auto to = *MemoryRegion::allocate(b.pd, 65536, MemoryRegion::Access::kRemoteWrite);
+    for (std::uint8_t round = 1; round <= 20; round++) {
+        std::fill(from->bytes().begin(), from->bytes().end(), round);
+        REQUIRE(a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes);
+        const std::uint64_t told = a.link->next_sequence();
+        REQUIRE(a.link->send(message(44, round)) == Link::Posted::kYes);
+        REQUIRE(drive(a, b, [&] { return b.messages.size() == round; }));
+        CHECK(std::all_of(to->bytes().begin(), to->bytes().end(), [&](std::uint8_t byte) { return byte == round; }));
+        REQUIRE(drive(a, b, [&] { return a.retired == told + 1; }));  // one completion retires both
+    }
+}
+
+TEST_CASE("link__a_full_queue_is_told_and_room_comes_back") {
+    LinkLimits limits;
+    limits.sends = 8;
+    Side a(path("10.99.0.1"), limits), b(path("10.99.0.1"));
+    connect(a, b);
+    std::size_t sent = 0;
+    while (a.link->send(message(44, 1)) == Link::Posted::kYes) {
+        sent++;
+        REQUIRE(sent <= 8);
+    }
+    CHECK(sent == 8);
+    CHECK(a.link->room() == 0);
+    REQUIRE(drive(a, b, [&] { return a.link->room() == 8; }));
+    CHECK(b.messages.size() == 8);
+}
+
+TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {
+    LinkLimits few;
+    few.receives = 4;
+    Side a(path("10.99.0.1")), b(path("10.99.0.1"), few);
+    connect(a, b);
+    for (int i = 0; i < 100; i++) {
+        REQUIRE(a.link->send(message(44, static_cast<std::uint8_t>(i))) == Link::Posted::kYes);
+    }
+    REQUIRE(drive(a, b, [&] { return b.messages.size() == 100; }));
+    for (int i = 0; i < 100; i++) {
+        CHECK(b.messages[static_cast<std::size_t>(i)][0] == i);
+    }
+    CHECK(a.broken.empty());
+}
+
+TEST_CASE("link__memory_that_is_not_the_peers_breaks_it_once") {
+    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
+    connect(a, b);
+    const auto from = *MemoryRegion::allocate(a.pd, 4096, MemoryRegion::Access::kLocal);
+    const auto to = *MemoryRegion::allocate(b.pd, 4096, MemoryRegion::Access::kLocal);  // not for others
+    REQUIRE(a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes);
+    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    REQUIRE(drive(a, b, [&] { return a.link->broken(); }));
+    CHECK(a.broken.size() == 1);
+    CHECK(b.messages.empty());
+    CHECK(to->bytes()[0] == 0);
+    CHECK(a.link->send(message(44, 1)) == Link::Posted::kBroken);
+}
+
+TEST_CASE("link__a_peer_that_is_gone_breaks_it_after_the_retries") {
+    LinkLimits impatient;
+    impatient.retries = 2;
+    impatient.timeout = 12;  // 17 ms
+    Side a(path("10.99.0.1"), impatient);
+    {
+        Side b(path("10.99.0.1"));
+        connect(a, b);
+    }
+    Side other(path("10.99.0.1"));
+    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    REQUIRE(drive(a, other, [&] { return a.link->broken(); }));
+    CHECK(a.broken.size() == 1);
+}
