@@ -141,15 +141,13 @@ std::optional<std::vector<std::uint8_t>> parse_hex(const std::string& line) {
 }
 
 int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
-    std::ifstream opened;
-    if (options.file != "-") {
-        opened.open(options.file);
-        if (!opened) {
-            error << "Error: " << options.file << ": " << std::strerror(errno) << "\n";
-            return 1;
-        }
+    // Not std::cin: it takes an error of reading for the end.
+    const std::string name = options.file == "-" ? "standard input" : options.file;
+    std::ifstream in(options.file == "-" ? "/dev/stdin" : options.file);
+    if (!in) {
+        error << "Error: " << name << ": " << std::strerror(errno) << "\n";
+        return 1;
     }
-    std::istream& in = options.file == "-" ? std::cin : opened;
     int status = 0;
     bool whole = true;
     std::string line;
@@ -182,7 +180,7 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
         status = message.fault ? 1 : status;
     }
     if (in.bad()) {
-        error << "Error: cannot read " << (options.file == "-" ? "standard input" : options.file) << "\n";
+        error << "Error: cannot read " << name << "\n";
         status = 1;
     }
     return written(out, error, status);

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 
 namespace smc::ism {
@@ -61,6 +62,10 @@ bool same_user(int fd) {
     socklen_t length = sizeof credentials;
     return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
            credentials.uid == ::geteuid();
+}
+
+bool send_request(int fd, const Request& request) {
+    return ::send(fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof request;
 }
 
 bool send_reply(int fd, const Reply& reply, const Dmb* dmb) {
@@ -119,6 +124,8 @@ struct LocalFabric::Link {
     Gid peer;
     asio::posix::stream_descriptor socket;
     std::map<std::uint64_t, Pending> pending;
+    std::deque<Request> waiting;  // the socket was full; a burst of connections is not the peer's failure
+    bool flushing = false;        // a wait for room is under way
     std::uint64_t next_number = 1;
 
     Link(asio::io_context& io, const Gid& gid, UniqueFd fd) : peer(gid), socket(io, fd.release()) {}
@@ -136,7 +143,8 @@ struct LocalFabric::Link {
 
 struct LocalFabric::Visitor {
     asio::posix::stream_descriptor socket;
-    std::optional<Gid> peer;  // learnt with its first request
+    std::optional<Gid> peer;             // learnt with its first request
+    std::optional<Request> unanswered{};  // the socket was full; nothing is read before it is answered
 };
 
 LocalFabric::LocalFabric(asio::io_context& io, std::string directory, Gid gid, Chid chid)
@@ -245,10 +253,13 @@ void LocalFabric::attach(const Gid& peer,
     request.number = link->next_number++;
     request.token = static_cast<std::uint64_t>(token);
     std::memcpy(request.gid, gid_.bytes.data(), sizeof request.gid);
-    if (::send(link->socket.native_handle(), &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) !=
-        sizeof request) {
-        on_attached(last_error("asking the owner for a DMB"));
-        return;
+    if (!link->waiting.empty() || !send_request(link->socket.native_handle(), request)) {
+        if (link->waiting.empty() && errno != EAGAIN) {
+            on_attached(last_error("asking the owner for a DMB"));
+            return;
+        }
+        link->waiting.push_back(request);
+        flush_when_writable(link);
     }
     auto timer = std::make_unique<asio::steady_timer>(io_, timeout);
     timer->async_wait([weak = std::weak_ptr(link), number = request.number](std::error_code error) {
@@ -259,6 +270,32 @@ void LocalFabric::attach(const Gid& peer,
     });
     link->pending.emplace(request.number,
                           Link::Pending{bytes, std::move(on_attached), std::move(timer)});
+}
+
+void LocalFabric::flush_when_writable(const std::shared_ptr<Link>& link) {
+    if (link->flushing) {
+        return;
+    }
+    link->flushing = true;
+    link->socket.async_wait(asio::posix::stream_descriptor::wait_write,
+                            [this, alive = alive_, link](std::error_code error) {
+                                link->flushing = false;
+                                if (!*alive || error) {
+                                    return;
+                                }
+                                while (!link->waiting.empty()) {
+                                    const Request& next = link->waiting.front();
+                                    // without those that timed out meanwhile
+                                    if (link->pending.contains(next.number) &&
+                                        !send_request(link->socket.native_handle(), next)) {
+                                        if (errno == EAGAIN) {
+                                            flush_when_writable(link);
+                                        }
+                                        return;  // otherwise the end of the connection shows when reading
+                                    }
+                                    link->waiting.pop_front();
+                                }
+                            });
 }
 
 void LocalFabric::listen_for_replies(const std::shared_ptr<Link>& link) {
@@ -334,7 +371,8 @@ void LocalFabric::accept_next() {
 }
 
 void LocalFabric::serve(const std::shared_ptr<Visitor>& visitor) {
-    visitor->socket.async_wait(asio::posix::stream_descriptor::wait_read,
+    visitor->socket.async_wait(visitor->unanswered ? asio::posix::stream_descriptor::wait_write
+                                                   : asio::posix::stream_descriptor::wait_read,
                                [this, alive = alive_, visitor](std::error_code error) {
                                    if (!*alive || error) {
                                        return;
@@ -350,12 +388,17 @@ void LocalFabric::serve(const std::shared_ptr<Visitor>& visitor) {
 bool LocalFabric::answer(Visitor& visitor) {
     Request request;
     const int fd = visitor.socket.native_handle();
-    const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT);
-    if (n < 0 && errno == EAGAIN) {
-        return true;
-    }
-    if (n != sizeof request || request.magic != kMagic) {
-        return false;
+    if (visitor.unanswered) {
+        request = *visitor.unanswered;
+        visitor.unanswered.reset();
+    } else {
+        const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN) {
+            return true;
+        }
+        if (n != sizeof request || request.magic != kMagic) {
+            return false;
+        }
     }
     Gid peer;
     std::memcpy(peer.bytes.data(), request.gid, sizeof request.gid);
@@ -375,7 +418,11 @@ bool LocalFabric::answer(Visitor& visitor) {
     }
     const bool granted = reply.status == 0;
     if (!send_reply(fd, reply, granted ? it->second.dmb.get() : nullptr)) {
-        return false;
+        if (errno != EAGAIN) {
+            return false;
+        }
+        visitor.unanswered = request;
+        return true;
     }
     if (granted) {
         it->second.handed_out = true;

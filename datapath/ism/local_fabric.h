@@ -72,6 +72,7 @@ class LocalFabric {
     void serve(const std::shared_ptr<Visitor>& visitor);
     bool answer(Visitor& visitor);
     void listen_for_replies(const std::shared_ptr<Link>& link);
+    void flush_when_writable(const std::shared_ptr<Link>& link);
     bool take_reply(Link& link);
     void lose(const Gid& peer);
 

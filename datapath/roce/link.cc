@@ -40,7 +40,7 @@ Result<std::unique_ptr<Link>> Link::create(std::shared_ptr<ProtectionDomain> pd,
     }
     std::uint32_t psn = 0;
     random_bytes(&psn, sizeof psn);
-    link->address_ = {gid.gid, port.mac, link->qp_->number(), Psn{psn & kPsnMask}, port.mtu};
+    link->address_ = {gid.gid, gid.mac, link->qp_->number(), Psn{psn & kPsnMask}, port.mtu};
     link->gid_index_ = gid.index;
     link->port_ = port.number;
     if (auto initialised = link->initialise(port.number); !initialised) {
@@ -114,10 +114,12 @@ Result<void> Link::connect(const LinkAddress& peer) {
     attributes.retry_cnt = limits_.retries;
     attributes.rnr_retry = limits_.rnr_retries;
     attributes.max_rd_atomic = 1;
-    return modify(qp_->get(), attributes,
+    done = modify(qp_->get(), attributes,
                   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                       IBV_QP_MAX_QP_RD_ATOMIC,
                   "RTS");
+    connected_ = done.has_value();
+    return done;
 }
 
 Result<void> Link::post_receive(std::uint64_t slot) {
@@ -135,15 +137,10 @@ Result<void> Link::post_receive(std::uint64_t slot) {
 }
 
 Link::Posted Link::post(ibv_send_wr& request) {
-    if (broken_) {
-        return Posted::kBroken;
-    }
-    if (room() == 0) {
-        return Posted::kFull;
-    }
     request.wr_id = posted_;
     ibv_send_wr* bad = nullptr;
-    if (::ibv_post_send(qp_->get(), &request, &bad) != 0) {
+    if (const int error = ::ibv_post_send(qp_->get(), &request, &bad); error != 0) {
+        fail(Error{error, "posting a request"}.text());
         return Posted::kBroken;
     }
     posted_++;
@@ -151,8 +148,11 @@ Link::Posted Link::post(ibv_send_wr& request) {
 }
 
 Link::Posted Link::send(wire::Bytes message) {
-    if (message.size() > kSlotBytes) {
+    if (!connected_ || !failure_.empty() || message.size() > kSlotBytes) {
         return Posted::kBroken;
+    }
+    if (room() == 0) {
+        return Posted::kFull;
     }
     ibv_sge piece{};
     ibv_send_wr request{};
@@ -166,9 +166,6 @@ Link::Posted Link::send(wire::Bytes message) {
         request.send_flags |= IBV_SEND_INLINE;
     } else {
         std::uint8_t* slot = &send_memory_->bytes()[posted_ % limits_.sends * kSlotBytes];
-        if (room() == 0) {
-            return broken_ ? Posted::kBroken : Posted::kFull;  // the slot is still in use
-        }
         std::copy(message.begin(), message.end(), slot);
         piece.addr = reinterpret_cast<std::uintptr_t>(slot);
         piece.lkey = send_memory_->lkey();
@@ -177,6 +174,12 @@ Link::Posted Link::send(wire::Bytes message) {
 }
 
 Link::Posted Link::write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) {
+    if (!connected_ || !failure_.empty()) {
+        return Posted::kBroken;
+    }
+    if (room() < 2) {
+        return Posted::kFull;  // Q4
+    }
     ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.data()), static_cast<std::uint32_t>(from.size()), lkey};
     ibv_send_wr request{};
     request.opcode = IBV_WR_RDMA_WRITE;
@@ -187,16 +190,31 @@ Link::Posted Link::write(std::span<const std::uint8_t> from, std::uint32_t lkey,
     return post(request);
 }
 
-void Link::break_off(const std::string& why, LinkHandler& handler) {
-    if (!broken_) {
-        broken_ = true;
-        handler.on_broken(why);
+// The peer must not go on writing into memory whose owner does not look any more.
+void Link::fail(std::string why) {
+    if (failure_.empty()) {
+        failure_ = std::move(why);
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_ERR;
+        ::ibv_modify_qp(qp_->get(), &attributes, IBV_QP_STATE);
     }
 }
 
+// True when the link is broken; Q3.
+bool Link::report(LinkHandler& handler) {
+    if (!failure_.empty() && !broken_) {
+        broken_ = true;
+        handler.on_broken(failure_);
+    }
+    return broken_;
+}
+
 void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
+    if (!failure_.empty()) {
+        return;
+    }
     if (completion.status != IBV_WC_SUCCESS) {
-        break_off(::ibv_wc_status_str(completion.status), handler);
+        fail(::ibv_wc_status_str(completion.status));
         return;
     }
     if ((completion.wr_id & kIsReceive) == 0) {
@@ -204,31 +222,40 @@ void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
         handler.on_retired(completion.wr_id);
         return;
     }
+    // A write with immediate data takes a receive, too, but its length is that of the write.
+    if (completion.opcode != IBV_WC_RECV || completion.byte_len > kSlotBytes) {
+        fail("the peer sent something that is no message");
+        return;
+    }
     const std::uint64_t slot = completion.wr_id & ~kIsReceive;
     handler.on_message(receive_memory_->bytes().subspan(slot * kSlotBytes, completion.byte_len));
     if (const auto posted = post_receive(slot); !posted) {
-        break_off(posted.error().text(), handler);
+        fail(posted.error().text());
     }
 }
 
 bool Link::poll(LinkHandler& handler) {
     std::array<ibv_wc, kCompletionsPerPoll> completions;
     const auto hand_over = [&] {
-        const std::size_t n = cq_->poll(completions);
-        for (std::size_t i = 0; i < n; i++) {
+        const auto n = cq_->poll(completions);
+        if (!n) {
+            fail(n.error().text());
+            return std::size_t{0};
+        }
+        for (std::size_t i = 0; i < *n; i++) {
             complete(completions[i], handler);
         }
-        return n;
+        return *n;
     };
     cq_->acknowledge();
-    if (hand_over() == completions.size()) {
-        return true;
+    bool more = hand_over() == completions.size();
+    if (!more) {
+        if (const auto armed = cq_->arm(); !armed) {
+            fail(armed.error().text());
+        }
+        more = hand_over() != 0;  // what came before the arming shows only here
     }
-    if (const auto armed = cq_->arm(); !armed) {
-        break_off(armed.error().text(), handler);
-        return false;
-    }
-    return hand_over() != 0;  // what came before the arming shows only here
+    return !report(handler) && more;
 }
 
 }  // namespace smc::roce

@@ -7,7 +7,9 @@
 //       message is signalled, writes are not: a write is retired by the message that tells of it.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
-//   Q3  After the first failed completion the link is broken for good; the handler hears it once.
+//   Q3  After the first failure the link is broken for good: the queue pair goes to the error state, the handler hears it once,
+//       from poll(), and hears nothing else any more.
+//   Q4  The last free place in the queue is for a message: writes alone would never be retired.
 #pragma once
 
 #include <deque>
@@ -33,12 +35,14 @@ struct LinkAddress {
 struct LinkLimits {
     std::uint32_t sends = 256;     // messages and writes under way
     std::uint32_t receives = 128;  // messages that may arrive before poll() is called again
-    std::uint8_t retries = 7;      // transport time-outs, each about 0.5 s with the exponent below, before the link breaks
-    std::uint8_t timeout = 15;     // 4.096 us << n
-    std::uint8_t rnr_retries = 6;  // 7 would be for ever
+    std::uint8_t retries = 7;      // transport time-outs before the link breaks
+    std::uint8_t timeout = 15;     // of the transport, at least 4.096 us << n: 134 ms
+    // 7 is for ever. How long a retry takes is the receiver's to say, and a busy one is not a broken one: TEST LINK tells.
+    std::uint8_t rnr_retries = 7;
     std::uint8_t rnr_timer = 5;    // 0.06 ms
 };
 
+// Called from Link::poll(), and must not destroy the link there.
 class LinkHandler {
  public:
     virtual ~LinkHandler() = default;
@@ -63,7 +67,7 @@ class Link {
     // Ready to receive and to send. The smaller MTU of both is used.
     Result<void> connect(const LinkAddress& peer);
 
-    // kFull: wait for on_retired(). The bytes are copied.
+    // kFull: wait for on_retired(). kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
     Posted send(wire::Bytes message);
     // `from` lies in a region of this link's protection domain and stays as it is until a later message is retired.
     Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
@@ -71,6 +75,8 @@ class Link {
     [[nodiscard]] std::uint64_t next_sequence() const { return posted_; }
     [[nodiscard]] std::uint32_t room() const { return limits_.sends - static_cast<std::uint32_t>(posted_ - retired_); }
     [[nodiscard]] bool broken() const { return broken_; }
+    // poll() must be called although fd() is not readable.
+    [[nodiscard]] bool wants_poll() const { return !broken_ && !failure_.empty(); }
 
     // Readable when poll() has something to do.
     [[nodiscard]] int fd() const { return cq_->fd(); }
@@ -84,7 +90,8 @@ class Link {
     Result<void> post_receive(std::uint64_t slot);
     Posted post(ibv_send_wr& request);
     void complete(const ibv_wc& completion, LinkHandler& handler);
-    void break_off(const std::string& why, LinkHandler& handler);
+    void fail(std::string why);
+    bool report(LinkHandler& handler);
 
     LinkLimits limits_;
     LinkAddress address_;
@@ -94,6 +101,8 @@ class Link {
     std::shared_ptr<CompletionQueue> cq_;
     std::unique_ptr<QueuePair> qp_;
     std::uint64_t posted_ = 0, retired_ = 0;
+    bool connected_ = false;
+    std::string failure_;  // not reported yet while broken_ is false
     bool broken_ = false;
 };
 

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "datapath/roce/verbs.h"
@@ -17,7 +16,7 @@ namespace smc::roce {
 
 namespace {
 
-// fe80::/10: not routable, and of no use outside version 1.
+// fe80::/10: good on its own link only, so nobody's choice where another is there.
 bool is_link_local(const RoceGid& gid) {
     return gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0) == 0x80;
 }
@@ -35,18 +34,19 @@ Mac mac_of(const std::string& net_device) {
 
 void add_gids(Port& port, std::span<const ibv_gid_entry> table) {
     for (const ibv_gid_entry& entry : table) {
-        if (entry.port_num != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2) {
+        // An address handle has eight bits for the index.
+        if (entry.port_num != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2 || entry.gid_index > 255) {
             continue;
         }
         PortGid gid;
         std::memcpy(gid.gid.bytes.data(), entry.gid.raw, gid.gid.bytes.size());
         gid.index = static_cast<std::uint8_t>(entry.gid_index);
-        port.gids.push_back(gid);
         char name[IF_NAMESIZE] = "";
-        if (port.net_device.empty() && ::if_indextoname(entry.ndev_ifindex, name) != nullptr) {
-            port.net_device = name;
-            port.mac = mac_of(name);
+        if (::if_indextoname(entry.ndev_ifindex, name) != nullptr) {
+            gid.net_device = name;
+            gid.mac = mac_of(name);
         }
+        port.gids.push_back(std::move(gid));
     }
 }
 
@@ -55,21 +55,30 @@ void add_ports(const Context& context, std::vector<Port>& out) {
     if (::ibv_query_device(context.get(), &device) != 0) {
         return;
     }
-    std::array<ibv_gid_entry, 256> table{};
-    const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
-    for (std::uint8_t number = 1; number <= device.phys_port_cnt; number++) {
+    const std::size_t first = out.size();
+    std::size_t gids = 0;
+    for (unsigned number = 1; number <= device.phys_port_cnt; number++) {
         ibv_port_attr attributes{};
-        if (::ibv_query_port(context.get(), number, &attributes) != 0 ||
-            attributes.link_layer != IBV_LINK_LAYER_ETHERNET) {
+        if (::ibv_query_port(context.get(), static_cast<std::uint8_t>(number), &attributes) != 0) {
+            continue;
+        }
+        gids += static_cast<std::size_t>(attributes.gid_tbl_len);
+        if (attributes.link_layer != IBV_LINK_LAYER_ETHERNET) {
             continue;
         }
         Port port;
         port.device = context.name();
-        port.number = number;
+        port.number = static_cast<std::uint8_t>(number);
         port.active = attributes.state == IBV_PORT_ACTIVE;
         port.mtu = static_cast<clc::Mtu>(attributes.active_mtu);
-        add_gids(port, std::span(table).first(entries > 0 ? static_cast<std::size_t>(entries) : 0));
         out.push_back(std::move(port));
+    }
+    // The kernel gives all entries of all ports, or none.
+    std::vector<ibv_gid_entry> table(gids);
+    const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
+    table.resize(entries > 0 ? static_cast<std::size_t>(entries) : 0);
+    for (std::size_t i = first; i < out.size(); i++) {
+        add_gids(out[i], table);
     }
 }
 

@@ -15,13 +15,13 @@ namespace smc::roce {
 struct PortGid {
     RoceGid gid;             // RoCEv2; IPv4 in its mapped form
     std::uint8_t index = 0;  // in the port's table
+    std::string net_device;  // that has this address: "eth0", or a VLAN of it; empty when the device does not say
+    Mac mac;                 // of that
 };
 
 struct Port {
     std::string device;      // "mlx5_0"
     std::uint8_t number = 1;
-    std::string net_device;  // "eth0"; empty when the device does not say
-    Mac mac;
     bool active = false;
     clc::Mtu mtu = clc::Mtu::k1024;  // active
     std::vector<PortGid> gids;       // RoCEv2 only

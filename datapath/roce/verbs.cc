@@ -27,8 +27,6 @@ Result<std::shared_ptr<Context>> Context::open(const std::string& device) {
     if (context == nullptr) {
         return Error{error, "opening RDMA device " + device};
     }
-    // Its asynchronous events are read by whoever watches it, who must not block.
-    ::fcntl(context->async_fd, F_SETFL, ::fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
     return std::shared_ptr<Context>(new Context(context, device));
 }
 
@@ -69,9 +67,12 @@ CompletionQueue::~CompletionQueue() {
     ::ibv_destroy_comp_channel(channel_);
 }
 
-std::size_t CompletionQueue::poll(std::span<ibv_wc> out) {
+Result<std::size_t> CompletionQueue::poll(std::span<ibv_wc> out) {
     const int n = ::ibv_poll_cq(cq_, static_cast<int>(out.size()), out.data());
-    return n > 0 ? static_cast<std::size_t>(n) : 0;
+    if (n < 0) {
+        return Error{EIO, "polling a completion queue of " + context_->name()};
+    }
+    return static_cast<std::size_t>(n);
 }
 
 Result<void> CompletionQueue::arm() {

@@ -61,8 +61,8 @@ class CompletionQueue {
 
     [[nodiscard]] ibv_cq* get() const { return cq_; }
     [[nodiscard]] int fd() const { return channel_->fd; }
-    // How many of `out` were filled. Never blocks.
-    std::size_t poll(std::span<ibv_wc> out);
+    // How many of `out` were filled. Never blocks. An error is the device's.
+    Result<std::size_t> poll(std::span<ibv_wc> out);
     // From the next completion on, fd() is readable. Poll once more afterwards: what came in between does not show there.
     Result<void> arm();
     // Takes what made fd() readable.

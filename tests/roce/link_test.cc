@@ -82,9 +82,9 @@ TEST_CASE("ports__the_device_its_ethernet_and_its_addresses") {
     REQUIRE(all_ports().size() == 1);
     const Port& port = all_ports()[0];
     CHECK(port.device == "rxe0");
-    CHECK(port.net_device == "eth0");
     CHECK(port.active);
-    CHECK(port.mac.text() == "52:54:00:00:99:01");
+    CHECK(path("10.99.0.1").gid.net_device == "eth0");
+    CHECK(path("10.99.0.1").gid.mac.text() == "52:54:00:00:99:01");
     CHECK(clc::is_valid(port.mtu));
     CHECK(path("10.99.0.1").gid.gid.text() == "::ffff:10.99.0.1");
     CHECK(path("fd99::1").gid.gid.text() == "fd99::1");
@@ -141,6 +141,76 @@ TEST_CASE("link__a_full_queue_is_told_and_room_comes_back") {
     CHECK(a.link->room() == 0);
     REQUIRE(drive(a, b, [&] { return a.link->room() == 8; }));
     CHECK(b.messages.size() == 8);
+}
+
+TEST_CASE("link__writes_leave_a_place_for_the_message_that_tells_of_them") {
+    LinkLimits limits;
+    limits.sends = 4;
+    Side a(path("10.99.0.1"), limits), b(path("10.99.0.1"));
+    connect(a, b);
+    const auto from = *MemoryRegion::allocate(a.pd, 4096, MemoryRegion::Access::kLocal);
+    const auto to = *MemoryRegion::allocate(b.pd, 4096, MemoryRegion::Access::kRemoteWrite);
+    while (a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes) {
+    }
+    CHECK(a.link->room() == 1);
+    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    REQUIRE(drive(a, b, [&] { return a.link->room() == 4 && b.messages.size() == 1; }));
+}
+
+TEST_CASE("link__nothing_is_sent_before_it_is_connected") {
+    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
+    CHECK(a.link->send(message(44, 1)) == Link::Posted::kBroken);
+    connect(a, b);
+    REQUIRE(a.link->send(message(44, 2)) == Link::Posted::kYes);
+    REQUIRE(drive(a, b, [&] { return !b.messages.empty(); }));
+    CHECK(b.messages[0] == message(44, 2));
+}
+
+// A queue pair of ours that does what no honest peer does.
+TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
+    Side victim(path("10.99.0.1"));
+    const auto to = *MemoryRegion::allocate(victim.pd, 65536, MemoryRegion::Access::kRemoteWrite);
+    const auto pd = domain();
+    const auto cq = *CompletionQueue::create(pd->context(), 16);
+    const auto qp = *QueuePair::create(pd, cq, {});
+    const auto from = *MemoryRegion::allocate(pd, 65536, MemoryRegion::Access::kLocal);
+    const Path p = path("10.99.0.1");
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.port_num = p.port->number;
+    REQUIRE(::ibv_modify_qp(qp->get(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    const LinkAddress& peer = victim.link->address();
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.path_mtu = IBV_MTU_1024;
+    attributes.dest_qp_num = static_cast<std::uint32_t>(peer.qpn);
+    attributes.rq_psn = static_cast<std::uint32_t>(peer.psn);
+    attributes.max_dest_rd_atomic = 1;
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.port_num = p.port->number;
+    std::copy(peer.gid.bytes.begin(), peer.gid.bytes.end(), attributes.ah_attr.grh.dgid.raw);
+    attributes.ah_attr.grh.sgid_index = p.gid.index;
+    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    attributes.qp_state = IBV_QPS_RTS;
+    attributes.timeout = 15;
+    attributes.retry_cnt = attributes.rnr_retry = 7;
+    attributes.max_rd_atomic = 1;
+    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    REQUIRE(victim.link->connect({p.gid.gid, p.gid.mac, qp->number(), Psn{0}, clc::Mtu::k1024}));
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from->bytes().data()), 65536, from->lkey()};
+    ibv_send_wr request{}, *bad = nullptr;
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.sg_list = &piece;
+    request.num_sge = 1;
+    request.wr.rdma = {static_cast<std::uint64_t>(to->address()), static_cast<std::uint32_t>(to->rkey())};
+    REQUIRE(::ibv_post_send(qp->get(), &request, &bad) == 0);
+    Side idle(path("10.99.0.1"));
+    REQUIRE(drive(victim, idle, [&] { return victim.link->broken(); }));
+    CHECK(victim.messages.empty());
+    CHECK(victim.broken == std::vector<std::string>{"the peer sent something that is no message"});
 }
 
 TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {

@@ -42,6 +42,7 @@ void Dissector::open(const Packet& syn) {
     }
     followed_.erase(std::pair(syn.to, syn.from));  // the same ports, the other way round
     if (!tcp::find_smc_option(syn.options)) {
+        counters_.cut_syns += syn.options_cut ? 1 : 0;
         return;
     }
     if (connections_.size() == kMaxConnections) {
@@ -83,12 +84,18 @@ void Dissector::add_tcp(const Packet& packet) {
                 followed.server.stop();
             }
         }
+    } else if (from_server && !story.server_answered && std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
+        // The SYN-ACK is not in the capture, but this answers it.
+        story.server_answered = story.server_has_option = story.has_hole = true;
+        followed.server = TcpStream(packet.sequence);
     } else if (from_server && !story.server_answered && (packet.flags & kRst) == 0) {
         return;  // of an earlier connection on these ports
     }
-    if (!(from_server ? followed.server : followed.client).is_near(packet.sequence) && story.server_answered) {
+    TcpStream& stream = from_server ? followed.server : followed.client;
+    if (!stream.is_near(packet.sequence) && story.server_answered) {
         return;  // likewise
     }
+    stream.seen(packet.sequence + static_cast<std::uint32_t>(packet.length));
     story.last_frame = frame_->number;
     add_to_stream(followed, from_server, packet);
     (from_server ? story.server_fin : story.client_fin) |= (packet.flags & kFin) != 0;
@@ -99,7 +106,13 @@ void Dissector::add_tcp(const Packet& packet) {
 
 void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet& packet) {
     TcpStream& stream = from_server ? followed.server : followed.client;
-    if (stream.stopped() || packet.payload.empty()) {
+    if (stream.stopped()) {
+        return;
+    }
+    if (packet.length > packet.payload.size()) {
+        connections_[followed.story].has_hole = true;  // cut by the snap length
+    }
+    if (packet.payload.empty()) {
         return;
     }
     // A SYN takes a number of its own; TCP Fast Open puts data behind it.
@@ -113,9 +126,8 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
         stream.add(sequence, packet.payload);
     }
     read_clc(followed, from_server);
-    if (packet.length > packet.payload.size() && !stream.stopped()) {
-        connections_[followed.story].has_hole = true;
-    }
+    Connection& story = connections_[followed.story];
+    (from_server ? story.server_waits : story.client_waits) = stream.has_hole();
 }
 
 void Dissector::read_clc(Followed& followed, bool of_server) {
@@ -140,6 +152,7 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         const Endpoint& from = of_server ? story.server : story.client;
         const Endpoint& to = of_server ? story.client : story.server;
         sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
+        story.reset_by_server.reset();  // a reset before this was another connection's
         if (fault != nullptr) {
             const bool data = fault->verdict == Verdict::kTreatAsData;
             story.broken = std::string(data ? "no CLC message from the " : "a CLC message that cannot be used from the ") +
@@ -186,11 +199,11 @@ void Dissector::learn_decline(Followed& followed, bool from_server, const clc::D
     TcpStream& own = from_server ? followed.server : followed.client;
     TcpStream& other = from_server ? followed.client : followed.server;
     own.stop();
-    // What answers an Accept may be under way when the server gives up, and the other way round.
-    if (story.accept) {
-        (from_server ? followed.client_last : followed.server_last) = true;
-    } else {
+    // A Confirm may be under way when the server gives up behind its Accept, an Accept when the client does.
+    if (from_server && !story.accept) {
         other.stop();
+    } else {
+        (from_server ? followed.client_last : followed.server_last) = true;
     }
 }
 
@@ -227,7 +240,7 @@ void Dissector::open_group(Connection& story, const clc::AcceptR& server, const 
     const std::size_t index = link_groups_.size();
     story.link_group = index;
     LinkGroup& group = link_groups_.emplace_back();
-    group.variant = chosen(*story.accept, story.proposal.get());
+    group.variant = chosen(*story.accept);
     group.version = server.version;
     group.from_start = server.first_contact;
     group.server = server.peer_id;
@@ -294,14 +307,19 @@ void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
         // The sender speaks of its own RMBEs. Linux refuses peers that do not set this (see llc.h).
         (qp.of_server ? group.client_plain : group.server_plain) = confirm->cache_size != 0;
     } else if (const auto* add = std::get_if<llc::AddLink>(&message)) {
-        read_add_link(qp.group, *add);
+        read_add_link(qp, *add);
     } else if (const auto* del = std::get_if<llc::DeleteLink>(&message)) {
         read_delete_link(qp, *del);
     }
 }
 
-void Dissector::read_add_link(std::size_t index, const llc::AddLink& add) {
+// The server asks, the client replies. A client's request of version 1 only invites the server to ask.
+void Dissector::read_add_link(const QueuePair& qp, const llc::AddLink& add) {
+    const std::size_t index = qp.group;
     LinkGroup& group = link_groups_[index];
+    if (add.reply != qp.of_server) {
+        return;
+    }
     if (!add.reply) {
         adding_.insert_or_assign(index, add);
         return;
@@ -356,6 +374,8 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
     }
     Connection& story = connections_[found->second];
     story.last_frame = frame_->number;
+    story.reset_by_server.reset();
+    link_groups_[qp.group].links[qp.link].confirmed = true;  // connections use confirmed links only
     Half& receiver = qp.of_server ? story.server_half : story.client_half;
     Half& sender = qp.of_server ? story.client_half : story.server_half;
     if ((message.flags & cdc::kFailoverValidation) != 0) {

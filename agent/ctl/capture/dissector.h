@@ -42,6 +42,7 @@ struct Counters {
     std::uint64_t sends_to_unknown_qps = 0;      // packets: their CLC is not in the capture
     std::uint64_t retransmissions = 0;           // RoCE packets seen again
     std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
+    std::uint64_t cut_syns = 0;                  // TCP options cut by the snap length
     std::uint64_t cut_packets = 0;               // RoCE packets that the snap length cut
     std::uint64_t cdc_without_connection = 0;    // alert tokens nobody was given
     std::uint64_t cdc_missing = 0;               // cursors that went further than one message can say
@@ -90,7 +91,7 @@ class Dissector {
 
     void add_roce(const Packet& packet);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
-    void read_add_link(std::size_t group, const llc::AddLink& add);
+    void read_add_link(const QueuePair& qp, const llc::AddLink& add);
     void read_delete_link(const QueuePair& qp, const llc::DeleteLink& message);
     void read_cdc(const QueuePair& qp, const cdc::Message& message);
 

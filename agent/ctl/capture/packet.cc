@@ -32,12 +32,14 @@ std::optional<Packet> parse_transport(Packet packet, std::uint8_t protocol, Byte
     } else if (protocol != IPPROTO_UDP) {
         return std::nullopt;
     }
-    if (rest.size() < header || length < header) {
+    if (length < header || (rest.size() < header && protocol == IPPROTO_UDP)) {
         return std::nullopt;
     }
+    packet.options_cut = rest.size() < header;
+    const std::size_t captured = std::min(rest.size(), header);
     packet.from.port = static_cast<std::uint16_t>(number(rest, 0, 2));
     packet.to.port = static_cast<std::uint16_t>(number(rest, 2, 2));
-    packet.payload = rest.subspan(header);
+    packet.payload = rest.subspan(captured);
     packet.length = length - header;
     if (protocol == IPPROTO_UDP) {
         packet.transport = Transport::kUdp;
@@ -49,7 +51,7 @@ std::optional<Packet> parse_transport(Packet packet, std::uint8_t protocol, Byte
     } else {
         packet.sequence = static_cast<std::uint32_t>(number(rest, 4, 4));
         packet.flags = rest[13];
-        packet.options = rest.subspan(20, header - 20);
+        packet.options = rest.subspan(20, captured - 20);
     }
     packet.payload = packet.payload.first(std::min(packet.payload.size(), packet.length));
     return packet;

@@ -26,6 +26,7 @@ struct Packet {
     std::uint32_t sequence = 0;
     std::uint8_t flags = 0;
     Bytes options;
+    bool options_cut = false;  // by the snap length: then there is no payload
 };
 
 // `link_type` is a DLT_ value: Ethernet (VLAN tags too), Linux cooked 1 and 2, raw IP, and loopback are known. IP fragments are

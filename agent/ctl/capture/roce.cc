@@ -99,24 +99,37 @@ SendFlow::Seen SendFlow::place(std::uint32_t psn) {
 }
 
 SendFlow::Seen SendFlow::accept(const RcRequest& request) {
-    const Seen seen = place(static_cast<std::uint32_t>(request.psn));
+    const auto psn = static_cast<std::uint32_t>(request.psn);
+    const Seen seen = place(psn);
+    const bool single = request.first && request.last;
     complete_ = false;
-    if (seen == Seen::kAgain || request.operation != RcRequest::Operation::kSend) {
+    if (request.operation != RcRequest::Operation::kSend || (single && seen == Seen::kAgain)) {
         return seen;
     }
     if (request.first) {
         bytes_.clear();
+        first_ = psn;
         whole_ = true;
-    } else if (seen != Seen::kNew) {
+    } else if (psn != assembly_next_) {
         whole_ = false;
     }
+    assembly_next_ = (psn + 1) & kPsnMask;
     whole_ = whole_ && !request.cut && bytes_.size() + request.payload.size() <= kLongest;
     if (whole_) {
         bytes_.insert(bytes_.end(), request.payload.begin(), request.payload.end());
     }
-    complete_ = request.last && whole_;
-    whole_ = whole_ && !request.last;
-    return seen;
+    if (!request.last || !whole_) {
+        return seen;
+    }
+    whole_ = false;
+    if (single) {
+        complete_ = true;
+        return seen;
+    }
+    // Parts of it may have been seen before without the rest.
+    complete_ = finished_ != first_;
+    finished_ = first_;
+    return complete_ && seen == Seen::kAgain ? Seen::kLate : seen;
 }
 
 std::optional<wire::Bytes> SendFlow::message() const {

@@ -54,6 +54,9 @@ class SendFlow {
 
     std::optional<std::uint32_t> next_;  // one behind the highest that was seen
     std::bitset<kRemembered> seen_;      // of those before it, by the number modulo kRemembered
+    // The message that is being put together; of several packets, it may need some that were seen before.
+    std::uint32_t first_ = 0, assembly_next_ = 0;
+    std::optional<std::uint32_t> finished_;  // first packet of the last one of several packets
     bool whole_ = false;
     bool complete_ = false;
     std::vector<std::uint8_t> bytes_;

@@ -37,7 +37,7 @@ std::string without_release(const std::string& variant) {
 // Why the server took it: releases are negotiated down and do not count.
 std::string why(const Connection& c) {
     const auto all = offers(*c.proposal);
-    const std::string taken = without_release(chosen(*c.accept, c.proposal.get()));
+    const std::string taken = without_release(chosen(*c.accept));
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& offer) { return without_release(offer) == taken; });
     if (found == all.end()) {
         return "which was not offered";
@@ -64,7 +64,7 @@ std::string eid_choice(const Eid& eid, const Connection& c) {
 
 std::string accepted(const Connection& c, const LinkGroup* group) {
     const bool first = std::visit([](const auto& half) { return half.first_contact; }, *c.accept);
-    std::string text = "ACCEPT of " + (group != nullptr && !first ? group->variant : chosen(*c.accept, c.proposal.get()));
+    std::string text = "ACCEPT of " + chosen(c, group);
     if (c.proposal) {
         text += " (" + why(c) + ")";
     }
@@ -112,14 +112,19 @@ std::vector<std::string> offers(const clc::Proposal& p) {
     return all;
 }
 
-std::string chosen(const clc::Acceptance& a, const clc::Proposal* proposal) {
+std::string chosen(const clc::Acceptance& a) {
     const char kind = std::holds_alternative<clc::AcceptD>(a) ? 'D' : 'R';
     return std::visit(
         [&](const auto& half) {
-            const unsigned release = half.fce ? half.fce->release : proposal != nullptr && proposal->v2 ? proposal->v2->release : 0;
+            const unsigned release = half.fce ? half.fce->release : 0;
             return variant(kind, half.version, release);
         },
         a);
+}
+
+std::string chosen(const Connection& c, const LinkGroup* group) {
+    const bool first = std::visit([](const auto& half) { return half.first_contact; }, *c.accept);
+    return group != nullptr && !first ? group->variant : chosen(*c.accept);
 }
 
 std::string proposed(const Connection& c) {
@@ -167,16 +172,12 @@ std::string answered(const Connection& c, const LinkGroup* group) {
         parts.push_back(c.broken);
     }
     if (parts.empty()) {
-        parts.push_back("no answer was seen");
+        parts.push_back(c.confirm ? "confirmed, but the Accept is not in the capture" : "no answer was seen");
     }
-    if (c.has_hole) {
+    if (c.has_hole || c.client_waits || c.server_waits) {
         parts.push_back("part of its TCP stream is not in the capture");
     }
     return join(parts, "; ");
-}
-
-bool has_cursors(const Connection& c) {
-    return c.client_half.producer || c.server_half.producer;
 }
 
 std::string carried(const Connection& c) {
@@ -186,11 +187,11 @@ std::string carried(const Connection& c) {
     if (c.confirm && std::holds_alternative<clc::AcceptD>(*c.confirm)) {
         return "in shared memory, which no capture shows";
     }
-    if (!has_cursors(c)) {
+    if (!c.client_half.producer && !c.server_half.producer) {
         return "not known: no CDC message of this connection was seen";
     }
-    return "client to server " + std::to_string(c.server_half.received) + ", server to client " +
-           std::to_string(c.client_half.received) + " (CDC cursors)";
+    const auto bytes = [](const Half& half) { return half.producer ? std::to_string(half.received) : "not known"; };
+    return "client to server " + bytes(c.server_half) + ", server to client " + bytes(c.client_half) + " (CDC cursors)";
 }
 
 std::string ended(const Connection& c) {

@@ -39,7 +39,8 @@ struct Connection {
     };
     std::optional<Declined> decline;
     std::string broken;  // something that is no CLC where CLC must stand
-    bool has_hole = false;  // part of a stream is not in the capture
+    bool has_hole = false;  // part of a stream is not in the capture ...
+    bool client_waits = false, server_waits = false;  // ... or has not come yet
     std::optional<std::size_t> link_group;
     Half client_half, server_half;
     bool client_fin = false, server_fin = false;
@@ -77,14 +78,14 @@ struct LinkGroup {
 
 // "SMC-Rv2.1", "SMC-Dv1", in the order in which a server selects.
 std::vector<std::string> offers(const clc::Proposal& proposal);
-// What an Accept chose; without an FCE the release is that of what was offered.
-std::string chosen(const clc::Acceptance& acceptance, const clc::Proposal* proposal);
+// What an Accept chose. Without an FCE the release is not told: it is that of the link group.
+std::string chosen(const clc::Acceptance& acceptance);
+std::string chosen(const Connection& connection, const LinkGroup* group);
 
 // Sentences for the summary. `group` is the connection's, if it has one.
 std::string proposed(const Connection& connection);
 std::string answered(const Connection& connection, const LinkGroup* group);
 std::string carried(const Connection& connection);
 std::string ended(const Connection& connection);  // empty: not in this capture
-bool has_cursors(const Connection& connection);   // CDC messages of it were seen
 
 }  // namespace smc::capture

@@ -14,7 +14,7 @@ std::string end_text(const Link::End& end) {
 }
 
 std::string state_text(const Link& link) {
-    return !link.deleted.empty() ? "deleted by the " + link.deleted : link.confirmed ? "confirmed" : "not confirmed";
+    return !link.deleted.empty() ? "deleted by the " + link.deleted : link.confirmed ? "confirmed" : "confirmation not seen";
 }
 
 std::string identity(const PeerId& peer, const std::string& host) {
@@ -44,6 +44,7 @@ constexpr Counter kCounters[] = {
     {"sends_to_unknown_qps", &Counters::sends_to_unknown_qps, "RoCE SENDs to queue pairs whose CLC is not in this capture"},
     {"retransmissions", &Counters::retransmissions, "RoCE packets seen again"},
     {"gaps", &Counters::gaps, "gaps in the sequence of RoCE packets"},
+    {"cut_syns", &Counters::cut_syns, "SYNs whose TCP options the snap length cut: their connections are not followed"},
     {"cut_packets", &Counters::cut_packets, "RoCE SENDs cut by the snap length"},
     {"cdc_without_connection", &Counters::cdc_without_connection, "CDC messages with an alert token that nobody was given here"},
     {"cdc_missing", &Counters::cdc_missing, "cursors that went on by more than a buffer: CDC messages are missing"},
@@ -51,11 +52,11 @@ constexpr Counter kCounters[] = {
 };
 
 void print_group(std::ostream& out, std::size_t number, const LinkGroup& g) {
-    out << "link group " << number << ", " << g.variant << (g.from_start ? "" : ", older than this capture") << "\n"
+    out << "link group " << number << ", " << g.variant << (g.from_start ? "" : ", its first contact is not, or not whole, in this capture") << "\n"
         << "  server      " << identity(g.server, g.server_host) << "\n"
         << "  client      " << identity(g.client, g.client_host) << "\n";
     for (const Link& link : g.links) {
-        out << "  link " << static_cast<unsigned>(link.number) << "      " << end_text(link.server) << " - "
+        out << "  link " << (link.number != 0 ? std::to_string(link.number) : "?") << "      " << end_text(link.server) << " - "
             << end_text(link.client) << ", MTU " << bytes_of(link.mtu) << ", " << state_text(link) << "\n";
     }
     if (g.rejected_links != 0) {
@@ -102,13 +103,12 @@ void summary_json(const Dissector& dissector, const std::function<void(const ord
                           {"server", c.server.text()},  {"first_frame", c.first_frame},
                           {"last_frame", c.last_frame}, {"proposed", proposed(c)},
                           {"answered", answered(c, group)}};
-        line["chosen"] = c.accept ? ordered_json(chosen(*c.accept, c.proposal.get())) : ordered_json(nullptr);
+        line["chosen"] = c.accept ? ordered_json(chosen(c, group)) : ordered_json(nullptr);
         line["link_group"] = c.link_group ? ordered_json(*c.link_group + 1) : ordered_json(nullptr);
         line["carried"] = carried(c);
-        if (has_cursors(c)) {
-            line["bytes_client_to_server"] = c.server_half.received;
-            line["bytes_server_to_client"] = c.client_half.received;
-        }
+        const auto bytes = [](const Half& half) { return half.producer ? ordered_json(half.received) : ordered_json(nullptr); };
+        line["bytes_client_to_server"] = bytes(c.server_half);
+        line["bytes_server_to_client"] = bytes(c.client_half);
         line["ended"] = or_null(ended(c));
         print(line);
     }

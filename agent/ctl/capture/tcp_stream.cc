@@ -7,8 +7,8 @@ namespace smc::capture {
 
 namespace {
 
-// A TCP window is at most 1 GiB; within it a sequence number can be this connection's.
-constexpr std::int32_t kNear = 1 << 30;
+// As much may be missing from a capture before a connection is lost from sight.
+constexpr std::int32_t kNear = 1 << 28;
 
 std::int32_t distance(std::uint32_t to, std::uint32_t from) {
     return static_cast<std::int32_t>(to - from);
@@ -17,8 +17,14 @@ std::int32_t distance(std::uint32_t to, std::uint32_t from) {
 }  // namespace
 
 bool TcpStream::is_near(std::uint32_t sequence) const {
-    const std::int32_t ahead = distance(sequence, next_);
+    const std::int32_t ahead = distance(sequence, highest_);
     return ahead > -kNear && ahead < kNear;
+}
+
+void TcpStream::seen(std::uint32_t end) {
+    if (distance(end, highest_) > 0) {
+        highest_ = end;
+    }
 }
 
 // Precondition: the payload begins at or before next_. What does not fit any more is not CLC.
@@ -48,7 +54,7 @@ void TcpStream::drain() {
 }
 
 void TcpStream::add(std::uint32_t sequence, wire::Bytes payload) {
-    if (stopped_ || payload.empty() || !is_near(sequence)) {
+    if (stopped_ || payload.empty()) {
         return;
     }
     if (distance(sequence, next_) <= 0) {

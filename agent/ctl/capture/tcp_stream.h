@@ -14,7 +14,7 @@ namespace smc::capture {
 class TcpStream {
  public:
     // `first` is the sequence number of the first byte, one behind the SYN's.
-    explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first) {}
+    explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first), highest_(first) {}
 
     // Payload as captured; what the snap length cut off makes a hole.
     void add(std::uint32_t sequence, wire::Bytes payload);
@@ -29,8 +29,10 @@ class TcpStream {
     [[nodiscard]] bool stopped() const { return stopped_; }
     // Later bytes are there, but not the next.
     [[nodiscard]] bool has_hole() const { return !ahead_.empty(); }
-    // Could be of this connection: not half a sequence space away, as a predecessor's on the same ports is.
+    // Could be of this connection, by what was seen so far: a predecessor's on the same ports is somewhere else.
     [[nodiscard]] bool is_near(std::uint32_t sequence) const;
+    // A segment of it was seen, whether its bytes are kept or not.
+    void seen(std::uint32_t end);
 
  private:
     static constexpr std::size_t kMostReady = 2 * 1024;  // several CLC messages
@@ -39,7 +41,7 @@ class TcpStream {
     void append(std::uint32_t sequence, wire::Bytes payload);
     void drain();
 
-    std::uint32_t next_, base_;
+    std::uint32_t next_, base_, highest_;
     bool stopped_ = false;
     std::vector<std::uint8_t> ready_;
     std::map<std::uint32_t, std::vector<std::uint8_t>> ahead_;  // by distance from base_: ordered across the wrap

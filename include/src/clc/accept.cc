@@ -133,11 +133,10 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
     a.version = h.version;
     decode_fixed<wire::AcceptSmcdV1>(body.data(), a);
     a = without_reserved(a);
-    if (a.smc_type != Offer::kSmcD) {
-        return bad_type(a.smc_type, Offer::kSmcR, "SMC-D");
-    }
+    // Told last: nothing else may be wrong with what is declined.
+    const bool right_type = a.smc_type == Offer::kSmcD;
     if (!v2) {
-        return decoded;
+        return right_type ? decoded : bad_type(a.smc_type, Offer::kSmcR, "SMC-D");
     }
     decode_fixed<wire::AcceptSmcdV2>(body.data(), a);
     const std::size_t fce = body.size() - kSmcdV2;
@@ -145,7 +144,7 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
         return bad_length(body.size(), "78, 114 or 130");
     }
     if (!a.first_contact) {
-        return decoded;
+        return right_type ? decoded : bad_type(a.smc_type, Offer::kSmcR, "SMC-D");
     }
     if (fce == 0) {
         return bad_length(body.size(), "a First Contact Extension");
@@ -154,7 +153,7 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
     if (a.fce->bytes == kShortFce && a.fce->release != 0) {
         return bad_length(body.size(), "130 from release 1 on");
     }
-    return decoded;
+    return right_type ? decoded : bad_type(a.smc_type, Offer::kSmcR, "SMC-D");
 }
 
 }  // namespace
