@@ -15,7 +15,6 @@ import subprocess
 import threading
 import traceback
 
-PORT = "/dev/virtio-ports/smc.control"
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
                "PYTHONDONTWRITEBYTECODE": "1"}
 started = {}
@@ -70,8 +69,10 @@ def main():
                 reply = carry_out(request)
             except Exception:
                 reply = {"error": traceback.format_exc()}
+            line = memoryview((json.dumps({"id": request["id"], **reply}) + "\n").encode())
             with lock:
-                channel.write((json.dumps({"id": request["id"], **reply}) + "\n").encode())
+                while line:  # the port takes 32 KiB at a time
+                    line = line[channel.write(line):]
 
         channel.write(b'{"id": 0}\n')
         pending = b""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """An initramfs that mounts the host's root read-only by 9p, puts a writable layer over it, and starts guest.py there."""
+import hashlib
 import lzma
 import os
 import shutil
@@ -25,12 +26,11 @@ mkdir -p /root/job
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=512000 job /root/job || poweroff -f
 for fs in proc sys dev; do mount --move /$fs /root/$fs; done
 mount -t tmpfs run /root/run
-mount -t tmpfs tmp /root/tmp
 mount -t cgroup2 cgroup /root/sys/fs/cgroup
 mount -t bpf bpf /root/sys/fs/bpf
 mkdir -p /root/dev/shm
 mount -t tmpfs shm /root/dev/shm
-exec switch_root /root /usr/bin/python3 -B {guest}
+exec switch_root /root /usr/bin/python3 -B "{guest}"
 """
 
 
@@ -50,9 +50,10 @@ def module_files(kernel, names):
 
 
 def build(kernel, guest):
-    """Path of the initramfs; made again when it is older than this file."""
-    path = os.path.join(kernel.modules, "initramfs.cpio")
-    if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(__file__):
+    """Path of the initramfs; its name says what went into it."""
+    contents = hashlib.sha256(f"{guest} {INIT} {BOOT_MODULES}".encode()).hexdigest()[:12]
+    path = os.path.join(kernel.modules, f"initramfs-{contents}.cpio")
+    if os.path.exists(path):
         return path
     with tempfile.TemporaryDirectory() as root:
         for directory in ("bin", "proc", "sys", "dev", "modules"):
@@ -73,7 +74,8 @@ def build(kernel, guest):
             file.write(INIT.format(guest=guest))
         os.chmod(os.path.join(root, "init"), 0o755)
         names = subprocess.run(["find", "."], cwd=root, check=True, stdout=subprocess.PIPE).stdout
-        with open(path + ".new", "wb") as file:
+        new = f"{path}.{os.getpid()}"
+        with open(new, "wb") as file:
             subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names, stdout=file, check=True)
-        os.replace(path + ".new", path)
+        os.replace(new, path)
     return path

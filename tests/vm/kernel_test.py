@@ -42,7 +42,7 @@ class KernelPeers(unittest.TestCase):
             machine.run(["python3", NETLINK, "pnet", "NET1", "eth0", "rxe0"])
 
     def exchange(self, client, server, sizes):
-        self.log += 1
+        type(self).log += 1
         echo = server.start_program(["python3", PEER, "serve", PORT, len(sizes)], f"serve{self.log}.log")
         wait_for("the server to listen", lambda: "listening" in echo.text())
         for size in sizes:
@@ -66,14 +66,18 @@ class KernelPeers(unittest.TestCase):
         shown = json.loads(self.a.run(["python3", NETLINK, "show"]).stdout)
         self.assertGreaterEqual(len(shown["links"]), 2, shown)  # one link group for each role
 
-        summary = decode("--summary", self.a.capture)
-        stories = [o for o in summary if o["kind"] == "connection"][before:]
+        def told():
+            """The summary, once the last close is in the capture."""
+            summary = decode("--summary", self.a.capture)
+            stories = [o for o in summary if o["kind"] == "connection"][before:]
+            return (summary, stories) if stories and all(s["ended"] == "closed by both" for s in stories) else None
+
+        summary, stories = wait_for("the connections to be closed by both", told)
         self.assertEqual(len(stories), 2 * len(SIZES))
         for story, size in zip(stories, SIZES + SIZES):
             self.assertIn("confirmed", story["answered"])
             self.assertIn(f"EID {UEID}", story["answered"])
             self.assertEqual((story["bytes_client_to_server"], story["bytes_server_to_client"]), (size, size))
-            self.assertEqual(story["ended"], "closed by both")
         self.assertIn("first contact", stories[0]["answered"])
         self.assertIn("subsequent contact", stories[1]["answered"])
         groups = [o for o in summary if o["kind"] == "link_group"]

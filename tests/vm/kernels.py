@@ -2,15 +2,18 @@
 """Debian kernels for the virtual machines: the newest package of a series, fetched and unpacked once, kept in build/vm.
 
     kernel = fetch("6.12")     # .version, .image, .modules (a directory for modprobe -d)
+    kernels.py 6.1 7           # as a program: fetches these
 
-The machine's own package sources are not touched: apt runs with a list and a state of its own. Without a
-network, what was fetched before is used.
+"7" is the newest 7.x. The machine's own package sources are not touched: apt runs with a list and a state of its own.
+What was fetched once is used from then on, without a network; remove build/vm/kernels for newer ones.
 """
+import fcntl
 import glob
 import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -37,9 +40,12 @@ def _apt(program, *arguments, **kwargs):
     state = os.path.join(CACHE, "apt")
     options = [f"Dir::Etc::sourcelist={state}/sources.list", "Dir::Etc::sourceparts=-", f"Dir::State::lists={state}/lists",
                f"Dir::Cache={state}/cache", "Dir::State::status=/dev/null", "APT::Architecture=amd64",
-               "Acquire::Languages=none", "Acquire::Retries=3", "Acquire::http::Timeout=20", "APT::Sandbox::User=root"]
+               "Acquire::Languages=none", "APT::Update::Error-Mode=any", "Acquire::Retries=3", "Acquire::http::Timeout=20", "APT::Sandbox::User=root"]
     command = [program] + [part for option in options for part in ("-o", option)] + list(arguments)
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, **kwargs).stdout
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, **kwargs)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program} {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _update():
@@ -91,24 +97,34 @@ def _kept(series):
     return max(kept, key=lambda p: _key(os.path.basename(p)), default=None)
 
 
+def _install(series):
+    _update()
+    packages, version = _newest(series)
+    path = os.path.join(CACHE, "kernels", version)
+    shutil.rmtree(path, ignore_errors=True)
+    downloads = os.path.join(path, "download")
+    os.makedirs(downloads)
+    _apt("apt-get", "-q", "download", *packages, cwd=downloads)
+    for package in glob.glob(os.path.join(downloads, "*.deb")):
+        _unpack(package, path)
+    shutil.rmtree(downloads)
+    if not os.path.isdir(os.path.join(path, "lib")):
+        os.symlink("usr/lib", os.path.join(path, "lib"))  # newer packages
+    subprocess.run(["depmod", "-b", path, version], check=True, stderr=subprocess.DEVNULL)
+    open(os.path.join(path, "complete"), "w").close()
+    return path
+
+
 def fetch(series):
-    path = _kept(series)
-    if path is None:
-        _update()
-        packages, version = _newest(series)
-        path = os.path.join(CACHE, "kernels", version)
-        shutil.rmtree(path, ignore_errors=True)
-        os.makedirs(path)
-        downloads = os.path.join(path, "download")
-        os.makedirs(downloads)
-        _apt("apt-get", "-q", "download", *packages, cwd=downloads)
-        for package in glob.glob(os.path.join(downloads, "*.deb")):
-            _unpack(package, path)
-        shutil.rmtree(downloads)
-        if not os.path.isdir(os.path.join(path, "lib")):
-            os.symlink("usr/lib", os.path.join(path, "lib"))  # newer packages
-        subprocess.run(["depmod", "-b", path, version], check=True, stderr=subprocess.DEVNULL)
-        open(os.path.join(path, "complete"), "w").close()
+    os.makedirs(CACHE, exist_ok=True)
+    with open(os.path.join(CACHE, "lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = _kept(series) or _install(series)
     version = os.path.basename(path)
     image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(os.path.join(path, "usr/lib/modules/*/vmlinuz*"))
     return Kernel(version, image[0], path)
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        print(wanted, fetch(wanted).version, flush=True)

@@ -11,16 +11,13 @@ BUILD = os.environ["SMC_BUILD"]
 class Roce(unittest.TestCase):
     def test_links_over_soft_roce(self):
         with VmLab("roce") as lab:
-            machine = lab.machine("a", os.environ.get("SMC_VM_KERNEL", "7.2"))
+            machine = lab.machine("a", os.environ.get("SMC_VM_KERNEL", "7"))
             lab.boot()
             self.assertNotEqual(machine.run(["modprobe", "-n", "-d", machine.kernel.modules, "-S", machine.kernel.version,
                                              "smc"], check=False).returncode, 0)
             done = machine.run([os.path.join(BUILD, "tests", "smc-roce-tests")], timeout=300, check=False)
             self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-2000:])
             self.assertIn("All tests passed", done.stdout)
-            # nothing is left in the kernel
-            left = machine.run(["rdma", "resource"]).stdout
-            self.assertRegex(left, r"rxe0: (pd \d )?.*qp [01] ")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children of
 this process and die with it. The network is a UNIX socket; what crosses it is also written to <machine>.pcap.
 """
+import atexit
 import ctypes
 import json
 import os
@@ -26,6 +27,7 @@ import kernels
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOOT_TIMEOUT = 120
+START_TIMEOUT = 30
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -79,7 +81,7 @@ class Machine:
         os.mkdir(self.job)
         self.capture = os.path.join(self.job, "wire.pcap")
         self._replies, self._next, self._changed = {}, 1, threading.Condition()
-        self._dead = None
+        self._dead = self._channel = self.qemu = None
 
     def start(self, netdev):
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
@@ -102,9 +104,15 @@ class Machine:
         with open(os.path.join(self.job, "qemu.log"), "w") as log:
             self.qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                          preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
-        listener.settimeout(20)
-        self._channel, _ = listener.accept()
-        listener.close()
+        listener.settimeout(0.5)
+        end = time.monotonic() + START_TIMEOUT
+        with listener:
+            while self._channel is None:
+                try:
+                    self._channel, _ = listener.accept()
+                except TimeoutError:
+                    if self.qemu.poll() is not None or time.monotonic() > end:
+                        raise RuntimeError(f"machine {self.name} does not start: {self.qemu_log()}")
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -115,16 +123,19 @@ class Machine:
             except OSError:
                 data = b""
             with self._changed:
+                pending += data
+                try:
+                    while b"\n" in pending:
+                        line, pending = pending.split(b"\n", 1)
+                        reply = json.loads(line)
+                        self._replies[reply["id"]] = reply
+                except ValueError as error:
+                    self._dead = f"it says what is no answer: {error}"
                 if not data:
                     self._dead = "the machine is gone"
-                pending += data
-                while b"\n" in pending:
-                    line, pending = pending.split(b"\n", 1)
-                    reply = json.loads(line)
-                    self._replies[reply["id"]] = reply
                 self._changed.notify_all()
-            if not data:
-                return
+                if self._dead:
+                    return
 
     def _reply(self, number, timeout, what):
         end = time.monotonic() + timeout
@@ -132,6 +143,7 @@ class Machine:
             while number not in self._replies:
                 left = end - time.monotonic()
                 if self._dead or left <= 0:
+                    self.lab.failed = True
                     raise Timeout(f"machine {self.name}: {self._dead or f'no answer within {timeout} s'}: {what}")
                 self._changed.wait(left)
             reply = self._replies.pop(number)
@@ -154,6 +166,7 @@ class Machine:
         if done.returncode is None:
             raise Timeout(f"machine {self.name}: {argv} took over {timeout} s: {done.stdout[-500:]}{done.stderr[-500:]}")
         if check and done.returncode != 0:
+            self.lab.failed = True
             raise RuntimeError(f"machine {self.name}: {argv}: {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
         return done
 
@@ -199,13 +212,20 @@ class Machine:
         self.qemu.wait()
 
     def stop(self):
-        if self.qemu.poll() is None:
+        if self.qemu is not None and self.qemu.poll() is None:
             try:
+                if self._channel is None:
+                    raise OSError
                 self._channel.sendall(b'{"id": -1, "op": "off"}\n')
                 self.qemu.wait(15)
             except (OSError, subprocess.TimeoutExpired):
                 self.kill()
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    def qemu_log(self):
+        with open(os.path.join(self.job, "qemu.log"), errors="replace") as file:
+            return file.read()[-1000:]
 
     def console(self):
         try:
@@ -217,9 +237,14 @@ class Machine:
 
 class VmLab:
     def __init__(self, name):
-        self.name, self.machines, self._started = name, [], []
+        self.name, self.machines, self.failed = name, [], False
         self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{name}-")
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        atexit.register(self.clean)
+
+        def terminated(*_):
+            raise KeyboardInterrupt  # what unittest does not take for a failed test
+
+        signal.signal(signal.SIGTERM, terminated)
 
     def machine(self, name, series):
         self.machines.append(Machine(self, name, series, len(self.machines) + 1))
@@ -231,7 +256,8 @@ class VmLab:
         for i, machine in enumerate(self.machines):
             server = "on" if i == 0 else "off"
             machine.start(f"stream,id=n0,server={server},addr.type=unix,addr.path={wire}")
-            self._started.append(machine)
+            # The other end connects once, when it starts; a cable has two ends.
+            wait_for("the Ethernet", lambda: os.path.exists(wire))
         for machine in self.machines:
             machine.wait_booted()
             machine.network()
@@ -240,12 +266,18 @@ class VmLab:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, *rest):
-        for machine in self._started:
+    def __exit__(self, kind, *_):
+        self.failed |= kind is not None
+        self.clean()
+
+    def clean(self):
+        """Also at the end of the program, when nobody leaves the lab in order. SMC_KEEP=1 keeps logs and captures."""
+        atexit.unregister(self.clean)
+        for machine in self.machines:
             machine.stop()
-            if kind is not None:
+            if self.failed:
                 print(f"--- console of {machine.name}\n{machine.console()[-3000:]}", file=sys.stderr)
-        if kind is not None and os.environ.get("SMC_KEEP"):
+        if os.environ.get("SMC_KEEP"):
             print(f"--- kept: {self.dir}", file=sys.stderr)
         else:
             shutil.rmtree(self.dir, ignore_errors=True)
