@@ -2,7 +2,7 @@
 // Which tables make up an LLC message: for the encoder and the printer alike.
 #pragma once
 
-#include "smc/llc.h"
+#include "smc/llc_layout.h"
 
 namespace smc::llc {
 

@@ -389,6 +389,25 @@ TEST_CASE("clc__messages_that_cross_a_decline_are_told") {
     CHECK(bench.types() == "PROPOSAL,ACCEPT,DECLINE,CONFIRM");
 }
 
+TEST_CASE("clc__an_accept_that_crosses_the_clients_decline_is_told") {
+    Bench bench;
+    bench.open();
+    const Raw p = proposal();
+    bench.client(0xfffffff1, p);
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), bytes(encode(clc::Decline{})));
+    bench.server(501, bytes(encode(half(clc::Type::kAccept, 2, 22))));
+    CHECK(bench.types() == "PROPOSAL,DECLINE,ACCEPT");
+}
+
+TEST_CASE("clc__a_syn_ack_that_is_missing_is_made_up_for_by_what_answers") {
+    Bench bench;
+    bench.client(0xfffffff0, {}, kSyn, kOption);
+    bench.client(0xfffffff1, proposal());
+    bench.server(501, bytes(encode(half(clc::Type::kAccept, 2, 22))));
+    CHECK(bench.types() == "PROPOSAL,ACCEPT");
+    CHECK(bench.answer().find("part of its TCP stream is not in the capture") != std::string::npos);
+}
+
 TEST_CASE("clc__from_the_wrong_side_is_not_believed") {
     Bench bench;
     bench.open();
@@ -410,6 +429,31 @@ TEST_CASE("tcp__ports_are_used_again") {
     // a reset of a connection long ago
     bench.frame(ipv4(2, 1, 6, tcp_segment(80, 1000, 0x90000000, kRst, {})));
     CHECK_FALSE(bench.dissector.connections()[1].reset_by_server);
+}
+
+TEST_CASE("tcp__the_end_is_seen_however_much_was_sent") {
+    Bench bench;
+    bench.open();
+    const Raw p = proposal();
+    bench.client(0xfffffff1, p);
+    bench.server(501, bytes(encode(clc::Decline{})));
+    std::uint32_t sequence = 600;
+    for (int i = 0; i < 16; i++) {
+        sequence += 0x0f000000;  // 16 times 240 MB by TCP: more than there are sequence numbers
+        bench.server(sequence, Raw(100));
+    }
+    bench.server(sequence + 100, {}, kFin | kAck);
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), {}, kFin | kAck);
+    CHECK(ended(bench.story()) == "TCP closed by both");
+}
+
+TEST_CASE("tcp__a_syn_without_its_options_is_counted") {
+    Bench bench;
+    Raw frame = ipv4(1, 2, 6, tcp_segment(1000, 80, 1, kSyn, {}, kOption));
+    frame.resize(frame.size() - 6);
+    bench.frame(frame);
+    CHECK(bench.dissector.connections().empty());
+    CHECK(bench.dissector.counters().cut_syns == 1);
 }
 
 TEST_CASE("tcp__fast_open_puts_the_proposal_behind_the_syn") {
@@ -485,6 +529,57 @@ TEST_CASE("llc__add_link_over_several_packets_brings_a_second_link") {
     bench.frame(ipv4(2, 1, 17, send(Qpn{1}, 0, bytes(encode(del)))));
     CHECK(group.links[1].deleted == "server, 0x00010000 (lost path)");
     CHECK(group.ended.empty());
+}
+
+TEST_CASE("llc__a_message_of_several_packets_survives_their_loss") {
+    Bench bench;
+    negotiate(bench);
+    llc::AddLink add;
+    add.version = 2;
+    add.qpn = Qpn{5};
+    add.large.emplace().rkeys.resize(100);
+    const Raw request = bytes(encode(add));
+    const Raw first(request.begin(), request.begin() + 1024), last(request.begin() + 1024, request.end());
+    const auto to_client = [&](std::uint32_t psn, const Raw& m, std::uint8_t opcode) {
+        bench.frame(ipv4(2, 1, 17, send(Qpn{1}, psn, m, opcode)));
+    };
+    to_client(0xfffffe, first, 0x00);
+    bench.to_client(0x000000, cdc_to(11, 1));  // the last packet is missing
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,CDC");
+    to_client(0xfffffe, first, 0x00);  // everything again
+    to_client(0xffffff, last, 0x02);
+    bench.to_client(0x000000, cdc_to(11, 1));
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,CDC,ADD LINK");
+    to_client(0xfffffe, first, 0x00);
+    to_client(0xffffff, last, 0x02);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,CDC,ADD LINK");
+    // and parts of two messages are never one
+    to_client(0x000001, first, 0x00);
+    to_client(0x000003, last, 0x02);
+    CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,CDC,ADD LINK");
+}
+
+TEST_CASE("llc__a_clients_invitation_is_not_the_servers_request") {
+    Bench bench;
+    negotiate(bench);
+    llc::AddLink add;
+    add.gid = *RoceGid::parse("fe80::1");
+    add.qpn = Qpn{0x55};
+    add.link_number = 2;
+    bench.to_client(0xfffffe, bytes(encode(add)));
+    bench.to_server(0xfffffe, bytes(encode(llc::AddLink{})));  // crosses it
+    add.reply = true;
+    bench.to_server(0xffffff, bytes(encode(add)));
+    const LinkGroup& group = bench.dissector.link_groups().at(0);
+    REQUIRE(group.links.size() == 2);
+    CHECK(group.links[1].server.qpn == Qpn{0x55});
+}
+
+TEST_CASE("cdc__one_direction_that_was_not_seen_is_not_known") {
+    Bench bench;
+    negotiate(bench);
+    bench.to_server(0xfffffe, cdc_to(22, 500));
+    CHECK(carried(bench.story()) == "client to server 500, server to client not known (CDC cursors)");
 }
 
 TEST_CASE("subsequent_contact__joins_the_link_group_and_data_may_overtake_the_confirm") {

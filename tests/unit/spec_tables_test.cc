@@ -12,7 +12,7 @@
 
 #include "smc/cdc.h"
 #include "smc/clc.h"
-#include "smc/llc.h"
+#include "smc/llc_layout.h"
 #include "smc/tcp_option.h"
 
 using namespace smc;
