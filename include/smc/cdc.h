@@ -89,26 +89,34 @@ struct Layout<cdc::Cursor> {
 };
 static_assert(fields_fit<cdc::Cursor>());
 
+// Two bytes of flags: the producer's, and behind them the connection's state.
+template <class M>
+constexpr auto cdc_flags(std::uint16_t at) {
+    const auto behind = static_cast<std::uint16_t>(at + 1);
+    return std::tuple{
+        flag<&M::flags, cdc::kWriterBlocked>(at, "writer_blocked", "Writer blocked indicator"),
+        flag<&M::flags, cdc::kUrgentPending>(at, "urgent_data_pending", "Urgent data pending"),
+        flag<&M::flags, cdc::kUrgentPresent>(at, "urgent_data_present", "Urgent data present"),
+        flag<&M::flags, cdc::kCursorRequested>(at, "request_for_consumer_cursor_update", "Request for consumer cursor update"),
+        flag<&M::flags, cdc::kFailoverValidation>(at, "failover_validation", "Failover validation indicator"),
+        flag<&M::state, cdc::kSendingDone>(behind, "sending_done", "Sending done indicator"),
+        flag<&M::state, cdc::kConnectionClosed>(behind, "peer_connection_closed", "PeerConnectionClosed indicator"),
+        flag<&M::state, cdc::kAbnormalClose>(behind, "abnormal_close", "Abnormal close indicator"),
+    };
+}
+
 template <>
 struct Layout<cdc::Message> {
     using M = cdc::Message;
     static constexpr std::size_t kSize = cdc::kMessageBytes;
-    static constexpr auto kFields = std::tuple{
+    static constexpr auto kFields = std::tuple_cat(std::tuple{
         field<&M::type>(0, 1, "type", "Type"),
         field<&M::length>(1, 1, "length", "Length"),
         field<&M::sequence>(2, 2, "sequence_number", "Sequence number"),
         field<&M::token>(4, 4, "smcr_alert_token", "SMC-R alert token"),
         part<&M::producer>(10, "producer_cursor", "Producer cursor"),
         part<&M::consumer>(18, "consumer_cursor", "Consumer cursor"),
-        flag<&M::flags, cdc::kWriterBlocked>(24, "writer_blocked", "Writer blocked indicator"),
-        flag<&M::flags, cdc::kUrgentPending>(24, "urgent_data_pending", "Urgent data pending"),
-        flag<&M::flags, cdc::kUrgentPresent>(24, "urgent_data_present", "Urgent data present"),
-        flag<&M::flags, cdc::kCursorRequested>(24, "request_for_consumer_cursor_update", "Request for consumer cursor update"),
-        flag<&M::flags, cdc::kFailoverValidation>(24, "failover_validation", "Failover validation indicator"),
-        flag<&M::state, cdc::kSendingDone>(25, "sending_done", "Sending done indicator"),
-        flag<&M::state, cdc::kConnectionClosed>(25, "peer_connection_closed", "PeerConnectionClosed indicator"),
-        flag<&M::state, cdc::kAbnormalClose>(25, "abnormal_close", "Abnormal close indicator"),
-    };
+    }, cdc_flags<M>(24));
 };
 static_assert(fields_fit<cdc::Message>());
 
@@ -116,17 +124,9 @@ template <>
 struct Layout<cdc::Producer> {
     using P = cdc::Producer;
     static constexpr std::size_t kSize = 8;
-    static constexpr auto kFields = std::tuple{
+    static constexpr auto kFields = std::tuple_cat(std::tuple{
         part<&P::cursor>(0, "producer_cursor", "Producer cursor"),
-        flag<&P::flags, cdc::kWriterBlocked>(6, "writer_blocked", "Writer blocked indicator"),
-        flag<&P::flags, cdc::kUrgentPending>(6, "urgent_data_pending", "Urgent data pending"),
-        flag<&P::flags, cdc::kUrgentPresent>(6, "urgent_data_present", "Urgent data present"),
-        flag<&P::flags, cdc::kCursorRequested>(6, "request_for_consumer_cursor_update", "Request for consumer cursor update"),
-        flag<&P::flags, cdc::kFailoverValidation>(6, "failover_validation", "Failover validation indicator"),
-        flag<&P::state, cdc::kSendingDone>(7, "sending_done", "Sending done indicator"),
-        flag<&P::state, cdc::kConnectionClosed>(7, "peer_connection_closed", "PeerConnectionClosed indicator"),
-        flag<&P::state, cdc::kAbnormalClose>(7, "abnormal_close", "Abnormal close indicator"),
-    };
+    }, cdc_flags<P>(6));
 };
 static_assert(fields_fit<cdc::Producer>());
 

@@ -11,6 +11,7 @@ this process and die with it. The network is a UNIX socket; what crosses it is a
 """
 import atexit
 import ctypes
+import glob
 import json
 import os
 import shutil
@@ -238,13 +239,22 @@ class Machine:
 class VmLab:
     def __init__(self, name):
         self.name, self.machines, self.failed = name, [], False
-        self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{name}-")
+        self._remove_stale()
+        self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{os.getpid()}-{name}-")
         atexit.register(self.clean)
 
         def terminated(*_):
             raise KeyboardInterrupt  # what unittest does not take for a failed test
 
         signal.signal(signal.SIGTERM, terminated)
+
+    @staticmethod
+    def _remove_stale():
+        """What a test left that was killed. Its machines died with it."""
+        for path in glob.glob(os.path.join(tempfile.gettempdir(), "smc-vm-*-*-*")):
+            pid = os.path.basename(path).split("-")[2]
+            if pid.isdigit() and not os.path.exists(f"/proc/{pid}") and not os.environ.get("SMC_KEEP"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def machine(self, name, series):
         self.machines.append(Machine(self, name, series, len(self.machines) + 1))
