@@ -17,6 +17,7 @@ namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(250);
 constexpr unsigned kBeatsPerSweep = 20;
+constexpr unsigned kBeatsPerRefresh = 8;
 
 // A connection holds at most six descriptors (a spliced one: two sockets, two pipes). Where the system allows
 // too few, the limit of connections is lowered, so that it is met as a limit and not as a failure half-way.
@@ -60,6 +61,7 @@ clc::LocalNode local_node(const Config& config) {
     node.seid = Eid::parse(config.seid);
     node.host_name = host_name(config);
     node.step_timeout = config.step_timeout;
+    node.max_connections = static_cast<std::uint8_t>(config.roce.max_connections);
     return node;
 }
 
@@ -104,6 +106,19 @@ Result<void> Agent::start() {
         return engine.error();
     }
     engine_ = std::move(*engine);
+    roce_devices_ = std::make_unique<smcr::Devices>(
+        io_, config_.roce, [this](const std::string& device) { roce_groups_->device_gone(device); });
+    roce_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engine_, config_.roce, *roce_devices_);
+    if (config_.roce.enabled) {
+        roce_devices_->refresh();
+    }
+    // RFC 7609 A.2.1: an instance number, and the MAC address of a RoCE port.
+    for (const roce::Port& port : roce_devices_->ports()) {
+        if (!port.gids.empty()) {
+            std::ranges::copy(port.gids.front().mac.bytes, node_.peer_id.begin() + 2);
+            break;
+        }
+    }
     return start_bpf(root, own_cgroup_->path());
 }
 
@@ -124,7 +139,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         io_, *programs_, *cgroups_, config_.tc,
         [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     gateway_ = std::make_unique<Gateway>(Gateway::Parts{io_, config_, node_, *programs_, *namespaces_, *fabric_,
-                                                        *engine_, connections_, groups_});
+                                                        *engine_, connections_, groups_, *roce_devices_,
+                                                        *roce_groups_});
     introspection_ = std::make_unique<Introspection>(
         Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_,
                              connections_, groups_, *gateway_});
@@ -197,9 +213,14 @@ void Agent::look_at_cgroups_soon() {
 
 void Agent::beat() {
     programs_->beat(gateway_->has_room());
-    if (beats_++ % kBeatsPerSweep == 0) {
+    if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep_flows();
     }
+    if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {
+        roce_devices_->refresh();
+    }
+    beats_++;
+    roce_groups_->tick(std::chrono::steady_clock::now());
     heartbeat_.expires_after(kBeat);
     heartbeat_.async_wait([this](std::error_code error) {
         if (!error) {
@@ -218,6 +239,7 @@ void Agent::run() {
     io_.run();
     programs_->beat(false);
     heartbeat_.cancel();
+    roce_groups_->end_all();
     namespaces_->close_all();
 }
 

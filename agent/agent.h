@@ -51,6 +51,8 @@ class Agent {
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;
     std::unique_ptr<Engine> engine_;
+    std::unique_ptr<smcr::Devices> roce_devices_;
+    std::unique_ptr<smcr::LinkGroups> roce_groups_;
     std::unique_ptr<Gateway> gateway_;
     std::unique_ptr<Introspection> introspection_;
     std::unique_ptr<asio::posix::stream_descriptor> program_events_;

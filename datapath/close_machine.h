@@ -48,6 +48,8 @@ class CloseMachine {
     [[nodiscard]] State state() const { return state_; }
     // Our application ended first: the TIME_WAIT of the TCP connection is ours, as without SMC.
     [[nodiscard]] bool active() const { return active_; }
+    // Connection state flags that the peer published so far.
+    [[nodiscard]] std::uint8_t peer() const { return peer_; }
     [[nodiscard]] bool peer_done() const {
         return (peer_ & (cdc::kSendingDone | cdc::kConnectionClosed)) != 0;
     }

@@ -34,10 +34,27 @@ Engine::~Engine() {
     }
 }
 
-void Engine::add(std::unique_ptr<Flow> flow) {
+void Engine::enlist(Entry entry) {
     {
         const std::lock_guard lock(mutex_);
-        new_.push_back(std::move(flow));
+        new_.push_back(std::move(entry));
+    }
+    wake();
+}
+
+void Engine::add(std::shared_ptr<Flow> flow) {
+    Flow* raw = flow.get();
+    enlist({std::move(flow), raw});
+}
+
+void Engine::add_task(std::shared_ptr<Task> task) {
+    enlist({std::move(task), nullptr});
+}
+
+void Engine::kick(std::shared_ptr<Task> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        kicked_.push_back(std::move(task));
     }
     wake();
 }
@@ -59,57 +76,70 @@ void Engine::unwatch(int fd) {
 }
 
 void Engine::take_new() {
-    std::vector<std::unique_ptr<Flow>> fresh;
+    std::vector<Entry> fresh;
+    std::vector<std::shared_ptr<Task>> kicked;
     {
         const std::lock_guard lock(mutex_);
         fresh.swap(new_);
+        kicked.swap(kicked_);
     }
-    for (auto& flow : fresh) {
-        Flow* raw = flow.get();
-        flows_.emplace(raw->id(), std::move(flow));
+    for (Entry& entry : fresh) {
+        Task* raw = entry.task.get();
+        tasks_.emplace(raw, std::move(entry));
         if (!raw->start(*this)) {
             raw->abort(Reason::kLimit);
         }
         ready_.push_back(raw);
     }
+    for (const auto& task : kicked) {
+        if (tasks_.contains(task.get())) {
+            ready_.push_back(task.get());
+        }
+    }
 }
 
-void Engine::run_flow(Flow& flow, Flow::TimePoint now) {
-    const bool more = flow.run(now);
-    FlowEnd end;
-    if (flow.ended(end)) {
-        on_end_(end);
-        dead_.push_back(flow.id());
+void Engine::told_end(Task& task) {
+    if (const Flow* flow = tasks_.at(&task).flow; flow != nullptr) {
+        on_end_(flow->end());
+    }
+}
+
+void Engine::run_task(Task& task, Task::TimePoint now) {
+    const bool more = task.run(now);
+    if (task.ended()) {
+        dead_.push_back(&task);
         return;
     }
     if (more) {
-        ready_.push_back(&flow);
+        ready_.push_back(&task);
     }
-    if (flow.deadline() == Flow::TimePoint::max()) {
-        deadlines_.erase(flow.id());
+    if (task.deadline() == Task::TimePoint::max()) {
+        deadlines_.erase(&task);
     } else {
-        deadlines_[flow.id()] = flow.deadline();
+        deadlines_[&task] = task.deadline();
     }
 }
 
-// Flows die only between turns: an event of this turn may still name them.
+// Tasks die only between turns: an event of this turn may still name them, and so may one task that calls another ready.
 void Engine::bury() {
-    for (const auto id : dead_) {
-        flows_.erase(id);
-        deadlines_.erase(id);
+    for (Task* task : dead_) {
+        told_end(*task);
+        tasks_.erase(task);
+        deadlines_.erase(task);
+        std::erase(ready_, task);
     }
     dead_.clear();
 }
 
-int Engine::wait_ms(Flow::TimePoint now) const {
+int Engine::wait_ms(Task::TimePoint now) const {
     if (!ready_.empty()) {
         return 0;
     }
-    auto next = Flow::TimePoint::max();
+    auto next = Task::TimePoint::max();
     for (const auto& [id, deadline] : deadlines_) {
         next = std::min(next, deadline);
     }
-    if (next == Flow::TimePoint::max()) {
+    if (next == Task::TimePoint::max()) {
         return -1;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
@@ -127,20 +157,20 @@ void Engine::loop() {
         touched_.swap(ready_);
         for (int i = 0; i < n; i++) {
             const auto& source = *static_cast<Source*>(events[static_cast<std::size_t>(i)].data.ptr);
-            if (source.flow != nullptr) {
-                source.flow->on_event(source.which, events[static_cast<std::size_t>(i)].events);
-                touched_.push_back(source.flow);
+            if (source.task != nullptr) {
+                source.task->on_event(source.which, events[static_cast<std::size_t>(i)].events);
+                touched_.push_back(source.task);
             }
         }
-        for (const auto& [id, deadline] : deadlines_) {
+        for (const auto& [task, deadline] : deadlines_) {
             if (deadline <= now) {
-                touched_.push_back(flows_.at(id).get());
+                touched_.push_back(task);
             }
         }
         std::sort(touched_.begin(), touched_.end());
         touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-        for (Flow* flow : touched_) {
-            run_flow(*flow, now);
+        for (Task* task : touched_) {
+            run_task(*task, now);
         }
         bury();
         take_new();
@@ -149,11 +179,16 @@ void Engine::loop() {
             break;
         }
     }
-    for (auto& [id, flow] : flows_) {
-        flow->abort(Reason::kStopped);
-        on_end_({id, Reason::kStopped});
+    // Flows first: they say goodbye over what the other tasks drive.
+    for (const bool flows : {true, false}) {
+        for (auto& [task, entry] : tasks_) {
+            if ((entry.flow != nullptr) == flows) {
+                task->abort(Reason::kStopped);
+                told_end(*task);
+            }
+        }
     }
-    flows_.clear();
+    tasks_.clear();
 }
 
 }  // namespace smc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The data path's thread: one epoll loop that drives flows. add() and abort() may be called from any
-// thread; flows live and die on the engine's own.
+// The data path's thread: one epoll loop that drives tasks. add() may be called from any thread; flows live and die on
+// the engine's own.
 #pragma once
 
 #include <functional>
@@ -27,34 +27,47 @@ class Engine final : private Poller {
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    void add(std::unique_ptr<Flow> flow);
+    void add(std::shared_ptr<Flow> flow);
+    // What is no flow: driven in the same way, ends when it says so.
+    void add_task(std::shared_ptr<Task> task);
+    // Runs a task of this engine soon: another thread has something for it. One that has ended is left alone.
+    void kick(std::shared_ptr<Task> task);
 
  private:
+    struct Entry {
+        std::shared_ptr<Task> task;
+        Flow* flow = nullptr;  // the same, if it is one
+    };
+
     explicit Engine(OnEnd on_end) : on_end_(std::move(on_end)) {}
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
+    void ready(Task& task) override { ready_.push_back(&task); }
     void loop();
+    void enlist(Entry entry);
     void take_new();
-    void run_flow(Flow& flow, Flow::TimePoint now);
+    void run_task(Task& task, Task::TimePoint now);
+    void told_end(Task& task);
     void bury();
     void wake();
-    [[nodiscard]] int wait_ms(Flow::TimePoint now) const;
+    [[nodiscard]] int wait_ms(Task::TimePoint now) const;
 
     OnEnd on_end_;
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 
-    std::mutex mutex_;  // guards new_ and stop_
-    std::vector<std::unique_ptr<Flow>> new_;
+    std::mutex mutex_;  // guards new_, kicked_ and stop_
+    std::vector<Entry> new_;
+    std::vector<std::shared_ptr<Task>> kicked_;
     bool stop_ = false;
 
     // engine's thread only
-    std::unordered_map<std::uint64_t, std::unique_ptr<Flow>> flows_;
-    std::vector<Flow*> ready_;    // have more to do
-    std::vector<Flow*> touched_;  // had events in this turn
-    std::vector<std::uint64_t> dead_;
-    std::unordered_map<std::uint64_t, Flow::TimePoint> deadlines_;
+    std::unordered_map<Task*, Entry> tasks_;
+    std::vector<Task*> ready_;    // have more to do
+    std::vector<Task*> touched_;  // had events in this turn
+    std::vector<Task*> dead_;
+    std::unordered_map<Task*, Task::TimePoint> deadlines_;
     std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One connection in the data path: what the engine drives and what others may read about it.
+// What the engine drives: tasks, most of them flows. A flow is one connection in the data path.
 #pragma once
 
 #include <atomic>
@@ -26,48 +26,73 @@ struct FlowEnd {
     Reason reason = Reason::kNone;
 };
 
-// Edge-triggered readiness for the flow's own use; `which` is the flow's name for the descriptor.
+class Task;
+
+// The engine as its tasks see it.
 class Poller {
  public:
+    // Edge-triggered readiness; `which` is the task's own name for the descriptor.
     struct Source {
-        class Flow* flow = nullptr;
+        Task* task = nullptr;
         int which = 0;
     };
     virtual ~Poller() = default;
-    // EPOLLET is added. The source must live as long as the flow. False: out of memory or watches.
+    // EPOLLET is added. The source must live as long as the task. False: out of memory or watches.
     virtual bool watch(int fd, std::uint32_t events, Source& source) = 0;
     // Needed where closing does not do it: the doorbell's open file is shared with the peer.
     virtual void unwatch(int fd) = 0;
+    // Something happened to this task that no descriptor tells: run() it soon.
+    virtual void ready(Task& task) = 0;
 };
 
-class Flow {
+class Task {
  public:
     using TimePoint = std::chrono::steady_clock::time_point;
 
-    Flow(std::uint64_t id, std::shared_ptr<FlowStats> counters)
-        : stats(std::move(counters)), id_(id) {}
-    Flow(const Flow&) = delete;
-    Flow& operator=(const Flow&) = delete;
-    virtual ~Flow() = default;
+    Task() = default;
+    Task(const Task&) = delete;
+    Task& operator=(const Task&) = delete;
+    virtual ~Task() = default;
 
-    [[nodiscard]] std::uint64_t id() const { return id_; }
-
-    // Registers its descriptors. False: give up, the flow ends with kLimit.
+    // Registers its descriptors. False: give up; abort(kLimit) follows.
     virtual bool start(Poller& poller) = 0;
     // Notes what happened; moving bytes is left to run().
     virtual void on_event(int which, std::uint32_t events) = 0;
     // Moves a bounded amount. True: more could be done right now, call again after the others.
     virtual bool run(TimePoint now) = 0;
-    // Ends with an error at the application, whatever the state.
+    // Ends at once, whatever the state; a flow with an error at the application.
     virtual void abort(Reason reason) = 0;
-    [[nodiscard]] virtual bool ended(FlowEnd& end) const = 0;
+    [[nodiscard]] virtual bool ended() const = 0;
     // When to call run() although nothing happens; max() for never.
     [[nodiscard]] virtual TimePoint deadline() const { return TimePoint::max(); }
+};
+
+class Flow : public Task {
+ public:
+    Flow(std::uint64_t id, std::shared_ptr<FlowStats> counters)
+        : stats(std::move(counters)), id_(id) {}
+
+    // Once it ended.
+    [[nodiscard]] FlowEnd end() const { return {id_, reason_}; }
+    [[nodiscard]] bool ended() const final { return ended_; }
 
     const std::shared_ptr<FlowStats> stats;
 
+ protected:
+    // False: it had already ended.
+    bool set_ended(Reason reason) {
+        if (ended_) {
+            return false;
+        }
+        ended_ = true;
+        reason_ = reason;
+        return true;
+    }
+
  private:
     std::uint64_t id_;
+    bool ended_ = false;
+    Reason reason_ = Reason::kNone;
 };
 
 }  // namespace smc

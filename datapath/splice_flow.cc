@@ -113,16 +113,16 @@ SpliceFlow::Step SpliceFlow::drain(Channel& c, std::atomic<std::uint64_t>& count
 }
 
 bool SpliceFlow::run(TimePoint) {
-    for (int step = 0; step < kStepsPerRun && !ended_; step++) {
+    for (int step = 0; step < kStepsPerRun && !ended(); step++) {
         bool moved = false;
-        for (int i = 0; i < 2 && !ended_; i++) {
+        for (int i = 0; i < 2 && !ended(); i++) {
             moved |= fill(channels_[i]) == Step::kMoved;
-            if (!ended_) {
+            if (!ended()) {
                 moved |= drain(channels_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) ==
                          Step::kMoved;
             }
         }
-        if (ended_) {
+        if (ended()) {
             return false;
         }
         if (channels_[0].delivered && channels_[1].delivered) {
@@ -140,7 +140,7 @@ bool SpliceFlow::run(TimePoint) {
             return false;
         }
     }
-    return !ended_;
+    return !ended();
 }
 
 void SpliceFlow::abort(Reason reason) {
@@ -148,11 +148,9 @@ void SpliceFlow::abort(Reason reason) {
 }
 
 void SpliceFlow::finish(Reason reason) {
-    if (ended_) {
+    if (!set_ended(reason)) {
         return;
     }
-    ended_ = true;
-    end_reason_ = reason;
     if (reason == Reason::kNone) {
         leg_.close();
         wire_.close();
@@ -160,13 +158,6 @@ void SpliceFlow::finish(Reason reason) {
         leg_.reset();
         wire_.reset();
     }
-}
-
-bool SpliceFlow::ended(FlowEnd& end) const {
-    if (ended_) {
-        end = {id(), end_reason_};
-    }
-    return ended_;
 }
 
 }  // namespace smc

@@ -18,7 +18,6 @@ class SpliceFlow final : public Flow {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
-    [[nodiscard]] bool ended(FlowEnd& end) const override;
 
  private:
     enum class Step { kMoved, kIdle };
@@ -45,8 +44,6 @@ class SpliceFlow final : public Flow {
     Channel channels_[2];  // 0: leg -> wire, 1: wire -> leg
     Poller::Source sources_[2];
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, wire
-    bool ended_ = false;
-    Reason end_reason_ = Reason::kNone;
 };
 
 }  // namespace smc

@@ -136,6 +136,23 @@ Config build(const json& d) {
     take(section(d, "ism"), "directory", c.ism_directory);
     take(section(d, "ism"), "chid", c.chid);
     take(section(d, "ism"), "dmb_kib", c.dmb_kib);
+    const json roce = section(d, "roce");
+    take(roce, "enabled", c.roce.enabled);
+    take(roce, "devices", c.roce.devices);
+    take(roce, "versions", c.roce.versions);
+    take(roce, "rmbe_kib", c.roce.rmbe_kib);
+    take(roce, "rmbes_per_rmb", c.roce.rmbes_per_rmb);
+    take(roce, "max_connections", c.roce.max_connections);
+    take(roce, "memory_mib", c.roce.memory_mib);
+    take_duration(roce, "group_idle_s", c.roce.group_idle);
+    take_duration(roce, "llc_timeout_ms", c.roce.llc_timeout);
+    take_duration(roce, "test_link_s", c.roce.test_link);
+    take(roce, "sends", c.roce.sends);
+    take(roce, "receives", c.roce.receives);
+    take(roce, "timeout", c.roce.timeout);
+    take(roce, "retries", c.roce.retries);
+    take_duration(roce, "busy_poll_us", c.roce.busy_poll);
+    take(roce, "eye_catchers", c.roce.eye_catchers);
     take(section(d, "fallback"), "cache_entries", c.cache_entries);
     take_duration(section(d, "fallback"), "cache_s", c.cache_time);
     take(section(d, "limits"), "connections", c.max_connections);
@@ -184,6 +201,23 @@ std::string print_config(const Config& c, int indent) {
           {"close_timeout_ms", c.close_timeout.count()},
           {"keepalive_s", c.keepalive.count()}}},
         {"ism", {{"directory", c.ism_directory}, {"chid", c.chid}, {"dmb_kib", c.dmb_kib}}},
+        {"roce",
+         {{"enabled", c.roce.enabled},
+          {"devices", c.roce.devices},
+          {"versions", c.roce.versions},
+          {"rmbe_kib", c.roce.rmbe_kib},
+          {"rmbes_per_rmb", c.roce.rmbes_per_rmb},
+          {"max_connections", c.roce.max_connections},
+          {"memory_mib", c.roce.memory_mib},
+          {"group_idle_s", c.roce.group_idle.count()},
+          {"llc_timeout_ms", c.roce.llc_timeout.count()},
+          {"test_link_s", c.roce.test_link.count()},
+          {"sends", c.roce.sends},
+          {"receives", c.roce.receives},
+          {"timeout", c.roce.timeout},
+          {"retries", c.roce.retries},
+          {"busy_poll_us", c.roce.busy_poll.count()},
+          {"eye_catchers", c.roce.eye_catchers}}},
         {"fallback", {{"cache_entries", c.cache_entries}, {"cache_s", c.cache_time.count()}}},
         {"limits", {{"connections", c.max_connections}}},
         {"log", {{"level", c.log_level}}},

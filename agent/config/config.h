@@ -58,6 +58,23 @@ struct Config {
     std::string chid = "0xff00";
     unsigned dmb_kib = 1024;
 
+    struct Roce {
+        bool enabled = true;
+        std::vector<std::string> devices;  // empty: all
+        std::vector<unsigned> versions{2};
+        unsigned rmbe_kib = 256;
+        unsigned rmbes_per_rmb = 8;
+        unsigned max_connections = 255;  // of a link group
+        unsigned memory_mib = 1024;      // registered, in all
+        std::chrono::seconds group_idle{600};
+        std::chrono::milliseconds llc_timeout{4000};
+        std::chrono::seconds test_link{30};
+        unsigned sends = 256, receives = 128;
+        unsigned timeout = 17, retries = 7;
+        std::chrono::microseconds busy_poll{0};
+        bool eye_catchers = false;
+    } roce;
+
     unsigned cache_entries = 8192;
     std::chrono::seconds cache_time{300};
     unsigned max_connections = 10000;

@@ -84,6 +84,11 @@ class AsyncFd {
         co_return state->timed_out ? Waited::kTimeout : Waited::kCancelled;
     }
 
+    // The coroutine that waits now, if any, gets kCancelled.
+    void interrupt() {
+        std::error_code ignored;
+        state_->descriptor.cancel(ignored);
+    }
     // The waiting coroutine, now or later, gets kCancelled.
     void cancel() {
         state_->cancelled = true;

@@ -13,6 +13,7 @@
 
 #include "agent/gateway/clc_io.h"
 #include "agent/gateway/gateway.h"
+#include "agent/gateway/link_wait.h"
 
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
@@ -89,7 +90,7 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
             outcome.kind = clc::Outcome::Kind::kFallBack;
             outcome.reason = seen == SMC_OPTION_ECHOED ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
         }
-        if (!waiting->aborted && outcome.kind != clc::Outcome::Kind::kSmcD && outcome.reason != Reason::kOutOfSync &&
+        if (!waiting->aborted && !is_smc(outcome) && outcome.reason != Reason::kOutOfSync &&
             !outcome.peer_out_of_sync) {
             remember(outcome.reason);
         }
@@ -105,9 +106,7 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
         error = co_await connect_wire(event, syn, space, SMC_ROLE_AGENT_PLAIN, wire, waiting);
     }
     const auto give_up = [&](Reason reason, const std::string& detail) {
-        if (negotiated.own) {
-            p_.fabric.deregister(negotiated.own->token);
-        }
+        let_go(negotiated);
         if (wire) {
             reset_socket(wire->release());
         }
@@ -137,8 +136,8 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
         give_up(waiting->aborted ? Reason::kApplicationGone : Reason::kInternal, "no local leg");
         co_return;
     }
-    if (outcome.kind == clc::Outcome::Kind::kSmcD) {
-        start_smcd(connection, std::move(waiting->leg), wire->release(), std::move(negotiated));
+    if (is_smc(outcome)) {
+        start_smc(connection, std::move(waiting->leg), wire->release(), std::move(negotiated));
     } else {
         start_fallback(connection, std::move(waiting->leg), wire->release(), outcome.reason, outcome.detail);
     }
@@ -190,15 +189,18 @@ asio::awaitable<int> Gateway::connect_wire(const smc_event& event, const HeldSyn
 }
 
 asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
+    const auto now = [] { return std::chrono::steady_clock::now(); };
     Negotiated result;
-    clc::ClientHandshake handshake(p_.node);
-    clc::Actions actions = handshake.start(std::chrono::steady_clock::now());
+    const auto offer = roce_offer(wire.fd());
+    clc::ClientHandshake handshake(p_.node, offer);
+    clc::Actions actions = handshake.start(now());
     for (;;) {
         clc::Actions next;
         for (auto& action : actions) {
             if (auto* send = std::get_if<clc::Send>(&action)) {
                 if (!send_clc(wire.fd(), send->message)) {
                     next = handshake.peer_closed();
+                    break;
                 }
             } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
                 auto attached = co_await attach(wanted->peer);
@@ -216,14 +218,26 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
                 result.peer.emplace(std::move(*attached));
                 result.own = *own;
                 next = handshake.attached({own->token, compress_size(dmb_bytes())}, in_sync);
+            } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
+                auto joined = co_await p_.roce_groups.follow(prepare->peer, offer->gids.front(), handshake.deadline());
+                if (!joined) {
+                    next = handshake.prepare_failed(roce_reason(joined.error()), joined.error().text());
+                    continue;
+                }
+                result.joined = *joined;
+                joined->seat->told();
+                joined->seat->agreed(prepare->peer.rmbe);
+                next = handshake.rmbe_ready(joined->local(), now());
+            } else if (std::holds_alternative<clc::AwaitLink>(action)) {
+                next = co_await await_link(wire, handshake, *result.joined);
             } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
                 result.outcome = std::move(finish->outcome);
                 if (result.outcome.kind == clc::Outcome::Kind::kSmcD) {
                     // from the Confirm on the server counts on it, whatever becomes of this connection
                     p_.groups.establish(group_key(result.outcome.peer), result.outcome.peer.host_name);
-                } else if (result.own) {
-                    p_.fabric.deregister(result.own->token);
-                    result.own.reset();
+                }
+                if (!is_smc(result.outcome)) {
+                    let_go(result);
                 }
                 co_return result;
             }

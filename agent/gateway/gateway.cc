@@ -6,7 +6,8 @@
 
 #include <asio/co_spawn.hpp>
 
-#include "datapath/smcd_flow.h"
+#include "datapath/ism/dmb_transport.h"
+#include "datapath/smc_flow.h"
 #include "datapath/splice_flow.h"
 
 namespace smc {
@@ -134,6 +135,66 @@ asio::awaitable<Result<ism::Dmb>> Gateway::attach(const clc::Peer& peer) {
     co_return std::move(*state->result);
 }
 
+std::optional<clc::RoceOffer> Gateway::roce_offer(int wire) const {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    if (::getpeername(wire, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+        return std::nullopt;
+    }
+    return p_.roce_devices.offer_for(local_endpoint(wire), Endpoint::from_sockaddr(address));
+}
+
+asio::awaitable<std::optional<ClcRead>> Gateway::hear_or_link(AsyncFd& wire, std::shared_ptr<smcr::LinkGroup> group,
+                                                              TimePoint deadline) {
+    const auto waiting = std::make_shared<AsyncFd*>(&wire);
+    const auto settled = std::make_shared<Event>(p_.io);
+    group->when_settled([waiting, settled] {
+        settled->set();
+        if (*waiting != nullptr) {
+            (*waiting)->interrupt();
+        }
+    });
+    std::optional<ClcRead> heard;
+    while (!settled->is_set() && !heard) {
+        const Waited waited = co_await wire.wait(AsyncFd::kRead, deadline);
+        if (waited == Waited::kTimeout) {
+            break;
+        }
+        if (waited == Waited::kCancelled) {
+            if (!settled->is_set()) {
+                heard = ClcCancelled{};
+            }
+            continue;
+        }
+        char byte = 0;
+        if (::recv(wire.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+            // A short connection is closed by its peer before the news of its link has reached this thread.
+            co_await settled->wait(deadline);
+            break;
+        }
+        heard = co_await read_clc(wire, deadline);
+    }
+    *waiting = nullptr;
+    co_return heard;
+}
+
+void Gateway::let_go(Negotiated& negotiated) {
+    if (negotiated.own) {
+        p_.fabric.deregister(negotiated.own->token);
+        negotiated.own.reset();
+    }
+    if (auto joined = std::exchange(negotiated.joined, std::nullopt)) {
+        const clc::Outcome& outcome = negotiated.outcome;
+        if (outcome.kind == clc::Outcome::Kind::kFallBack) {
+            joined->seat->withdraw();
+        }
+        const bool never_up = joined->first_contact && !joined->group->active();
+        if (never_up || outcome.peer_out_of_sync) {
+            p_.roce_groups.abandon(joined->group, llc::DeleteLinkReason::kProtocolViolation);
+        }
+    }
+}
+
 void Gateway::prepare_wire(int fd) const {
     const int on = p_.config.keepalive.count() > 0 ? 1 : 0;
     const int seconds = static_cast<int>(p_.config.keepalive.count());
@@ -141,6 +202,32 @@ void Gateway::prepare_wire(int fd) const {
     if (on != 0) {
         ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     }
+}
+
+void Gateway::start_smc(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
+    if (negotiated.outcome.kind == clc::Outcome::Kind::kSmcR) {
+        start_smcr(c, std::move(leg), std::move(wire), std::move(negotiated));
+    } else {
+        start_smcd(c, std::move(leg), std::move(wire), std::move(negotiated));
+    }
+}
+
+void Gateway::start_smcr(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
+    const clc::RocePeer& peer = negotiated.outcome.roce;
+    smcr::Seat& seat = *negotiated.joined->seat;
+    smcr::LinkGroup& group = *negotiated.joined->group;
+    c->path = Path::kSmcR;
+    c->eid = peer.eid;
+    c->roce = RoceView{peer.version, group.key().server, group.id(), group.own_link_id(), group.device().context->name(),
+                       group.device().port.number, group.device().gid.net_device, group.address().gid, group.peer().link.gid,
+                       seat.token(), peer.rmbe.token, bytes_of(seat.rmbe().size), bytes_of(peer.rmbe.size)};
+    c->seat = negotiated.joined->seat;
+    p_.connections.count(Path::kSmcR, Reason::kNone);
+    log()->debug("connection {} smcr client {} server {} group {}{}", c->id, c->client.text(), c->server.text(), group.id(),
+                 negotiated.joined->first_contact ? ", first contact" : "");
+    prepare_wire(wire.get());
+    SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)), seat.transport(), p_.config.close_timeout};
+    p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
 }
 
 void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
@@ -159,9 +246,10 @@ void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiate
                  c->server.text(), peer.gid.text(), c->group_id,
                  peer.first_contact ? ", first contact" : "");
     prepare_wire(wire.get());
-    SmcdFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)), negotiated.own->dmb,
-                          std::move(*negotiated.peer), p_.config.close_timeout};
-    p_.engine.add(std::make_unique<SmcdFlow>(c->id, c->stats, std::move(parts)));
+    SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)),
+                         std::make_unique<ism::DmbTransport>(negotiated.own->dmb, std::move(*negotiated.peer)),
+                         p_.config.close_timeout};
+    p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
 }
 
 void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, Reason reason,
@@ -171,7 +259,7 @@ void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, Reaso
     c->detail = std::move(detail);
     p_.connections.count(Path::kFallback, reason);
     note(*c, "falls back to tcp");
-    p_.engine.add(std::make_unique<SpliceFlow>(c->id, c->stats, Leg(std::move(leg)), Leg(std::move(wire))));
+    p_.engine.add(std::make_shared<SpliceFlow>(c->id, c->stats, Leg(std::move(leg)), Leg(std::move(wire))));
 }
 
 void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {

@@ -12,11 +12,13 @@
 #include "agent/clc/handshake.h"
 #include "agent/config/config.h"
 #include "agent/gateway/async_fd.h"
+#include "agent/gateway/clc_io.h"
 #include "agent/gateway/held_syn.h"
 #include "agent/log.h"
 #include "agent/netns/namespaces.h"
 #include "agent/registry/connections.h"
 #include "agent/registry/link_groups.h"
+#include "agent/smcr/link_groups.h"
 #include "datapath/engine.h"
 #include "datapath/ism/local_fabric.h"
 
@@ -34,6 +36,8 @@ class Gateway {
         Engine& engine;
         Connections& connections;
         LinkGroups& groups;
+        smcr::Devices& roce_devices;
+        smcr::LinkGroups& roce_groups;
     };
     explicit Gateway(Parts parts) : p_(parts) {}
 
@@ -62,9 +66,10 @@ class Gateway {
         Endpoint source;
         auto operator<=>(const LegKey&) const = default;
     };
-    // Both DMBs of a connection that became SMC-D, or why it did not.
+    // What a connection that became SMC-D or SMC-R uses, or why it did not.
     struct Negotiated {
         clc::Outcome outcome;
+        std::optional<smcr::LinkGroups::Joined> joined;
         std::optional<ism::LocalFabric::Registered> own;
         std::optional<ism::Dmb> peer;
     };
@@ -93,6 +98,16 @@ class Gateway {
     asio::awaitable<void> accept_loop(std::weak_ptr<Namespace> space, Namespace::Listener which);
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     asio::awaitable<Result<ism::Dmb>> attach(const clc::Peer& peer);
+    [[nodiscard]] std::optional<clc::RoceOffer> roce_offer(int wire) const;
+    // Until LLC has confirmed the link (or the group is over, or the deadline), or the peer says something by TCP instead.
+    asio::awaitable<std::optional<ClcRead>> hear_or_link(AsyncFd& wire, std::shared_ptr<smcr::LinkGroup> group,
+                                                         TimePoint deadline);
+    template <class Handshake>
+    asio::awaitable<clc::Actions> await_link(AsyncFd& wire, Handshake& handshake, const smcr::LinkGroups::Joined& joined);
+    // Gives back what a connection that did not become SMC holds.
+    void let_go(Negotiated& negotiated);
+    void start_smc(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
+    void start_smcr(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
     void start_smcd(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
     void start_fallback(const Handle& connection, UniqueFd leg, UniqueFd wire, Reason reason,
                         std::string detail);

@@ -11,6 +11,7 @@
 
 #include "agent/gateway/clc_io.h"
 #include "agent/gateway/gateway.h"
+#include "agent/gateway/link_wait.h"
 
 namespace smc {
 
@@ -24,20 +25,18 @@ asio::awaitable<void> Gateway::server_session(UniqueFd fd, Endpoint client, Spac
     UniqueFd leg;
     Negotiated negotiated = co_await negotiate_server(wire, space, *connection, leg);
     clc::Outcome& outcome = negotiated.outcome;
-    if (outcome.kind == clc::Outcome::Kind::kSmcD) {
-        start_smcd(connection, std::move(leg), wire.release(), std::move(negotiated));
+    if (is_smc(outcome)) {
+        start_smc(connection, std::move(leg), wire.release(), std::move(negotiated));
         co_return;
     }
     if (outcome.peer_out_of_sync) {
         p_.groups.drop(group_key(outcome.peer));
     }
-    if (negotiated.own) {
-        p_.fabric.deregister(negotiated.own->token);
-    }
+    let_go(negotiated);
     if (outcome.kind == clc::Outcome::Kind::kFallBack && !leg) {
         const auto deadline = std::chrono::steady_clock::now() + p_.config.step_timeout;
         if (const int error = co_await connect_application(space, *connection, deadline, leg); error != 0) {
-            outcome = {clc::Outcome::Kind::kTerminate, Reason::kServerRefused, std::strerror(error), false, {}};
+            outcome = {clc::Outcome::Kind::kTerminate, Reason::kServerRefused, std::strerror(error), false, {}, {}};
         }
     }
     if (outcome.kind == clc::Outcome::Kind::kFallBack) {
@@ -79,7 +78,12 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                                                                const Connection& connection, UniqueFd& leg) {
     const auto now = [] { return std::chrono::steady_clock::now(); };
     Negotiated result;
-    clc::ServerHandshake handshake(p_.node, now());
+    const auto offer = roce_offer(wire.fd());
+    clc::ServerHandshake handshake(p_.node, offer, now());
+    // Once, whichever type is tried: nothing is accepted before the application is there.
+    const auto take_application = [&]() -> asio::awaitable<bool> {
+        co_return leg || co_await connect_application(space, connection, handshake.deadline(), leg) == 0;
+    };
     for (;;) {
         clc::Actions actions;
         const ClcRead read = co_await read_clc(wire, handshake.deadline());
@@ -98,22 +102,23 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                 if (auto* send = std::get_if<clc::Send>(&action)) {
                     if (!send_clc(wire.fd(), send->message)) {
                         next = handshake.peer_closed();
+                        break;
                     }
                 } else if (auto* create = std::get_if<clc::CreateDmb>(&action)) {
                     // Whoever cannot be reached on the fabric must be declined now; after Accept it is
                     // too late for that (RFC 7609 C.3).
                     const auto reached = p_.fabric.reach(create->peer);
                     if (!reached) {
-                        next = handshake.dmb_failed(Reason::kNoSmcdV2Device, reached.error().text());
+                        next = handshake.prepare_failed(Reason::kNoSmcdV2Device, reached.error().text());
                         continue;
                     }
                     auto own = p_.fabric.register_dmb(create->peer, dmb_bytes());
                     if (!own) {
-                        next = handshake.dmb_failed(Reason::kOutOfMemory, own.error().text());
+                        next = handshake.prepare_failed(Reason::kOutOfMemory, own.error().text());
                         continue;
                     }
                     result.own = *own;
-                    if (co_await connect_application(space, connection, handshake.deadline(), leg) != 0) {
+                    if (!co_await take_application()) {
                         next = handshake.application_refused();
                         continue;
                     }
@@ -122,6 +127,38 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                     auto more = handshake.dmb_ready({own->token, compress_size(dmb_bytes())},
                                                     group == nullptr, group != nullptr ? group->id : 0, now());
                     next.insert(next.end(), more.begin(), more.end());
+                } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
+                    auto joined = co_await p_.roce_groups.serve(prepare->peer, offer->gids.front(), handshake.deadline());
+                    if (!joined) {
+                        next = handshake.prepare_failed(roce_reason(joined.error()), joined.error().text());
+                        continue;
+                    }
+                    result.joined = *joined;
+                    if (!co_await take_application()) {
+                        next = handshake.application_refused();
+                        continue;
+                    }
+                    joined->seat->told();
+                    next = handshake.application_ready(now());
+                    auto more = handshake.rmbe_ready(joined->local(), now());
+                    next.insert(next.end(), more.begin(), more.end());
+                } else if (auto* confirmed = std::get_if<clc::AwaitLink>(&action)) {
+                    smcr::LinkGroup& group = *result.joined->group;
+                    result.joined->seat->agreed(confirmed->peer.rmbe);
+                    if (!result.joined->first_contact && !group.is_with(confirmed->peer.link)) {
+                        next = handshake.link_failed(Reason::kProtocolError, "Confirm names another link than the Accept");
+                        continue;
+                    }
+                    if (result.joined->first_contact) {
+                        if (const auto connected = group.connect(confirmed->peer); !connected) {
+                            next = handshake.link_failed(Reason::kLinkNotReady, connected.error().text());
+                            continue;
+                        }
+                    } else if (!group.know(confirmed->peer.rmbe.rkey)) {
+                        next = handshake.link_failed(Reason::kRtokenFailed, "the client has too many RMBs");
+                        continue;
+                    }
+                    next = co_await await_link(wire, handshake, *result.joined);
                 } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
                     auto attached = co_await attach(wanted->peer);
                     if (attached) {

@@ -9,6 +9,8 @@ const char* name(Path path) {
             return "handshake";
         case Path::kSmcD:
             return "smcd";
+        case Path::kSmcR:
+            return "smcr";
         case Path::kFallback:
             return "fallback";
         case Path::kRefused:
@@ -38,6 +40,7 @@ void Connections::end(std::uint64_t id, Reason reason) {
     if (reason != Reason::kNone) {
         it->second->reason = reason;
     }
+    it->second->seat.reset();
     ended_.push_back(it->second);
     if (ended_.size() > kRemembered) {
         ended_.pop_front();

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "datapath/flow.h"
@@ -17,8 +18,26 @@
 namespace smc {
 
 enum class Role { kClient, kServer };
-enum class Path { kHandshake, kSmcD, kFallback, kRefused };
+enum class Path { kHandshake, kSmcD, kSmcR, kFallback, kRefused };
 const char* name(Path path);
+
+namespace smcr {
+class Seat;
+}
+
+// What an SMC-R connection uses, for display.
+struct RoceView {
+    std::uint8_t version = 2;
+    bool server = false;
+    std::uint32_t group_id = 0;
+    LinkId link_id{};
+    std::string device;
+    std::uint8_t port = 0;
+    std::string net_device;
+    RoceGid gid, peer_gid;
+    AlertToken token{}, peer_token{};
+    std::uint32_t rmbe_bytes = 0, peer_rmbe_bytes = 0;
+};
 
 struct Connection {
     std::uint64_t id = 0;
@@ -38,6 +57,10 @@ struct Connection {
     std::uint32_t dmb_bytes = 0, peer_dmb_bytes = 0;
     Eid eid{};
     std::uint32_t group_id = 0;
+
+    // SMC-R
+    std::optional<RoceView> roce;
+    std::shared_ptr<smcr::Seat> seat;  // until it ends
 };
 
 class Connections {

@@ -140,7 +140,7 @@ Link::Posted Link::post(ibv_send_wr& request) {
     request.wr_id = posted_;
     ibv_send_wr* bad = nullptr;
     if (const int error = ::ibv_post_send(qp_->get(), &request, &bad); error != 0) {
-        fail(Error{error, "posting a request"}.text());
+        shut(Error{error, "posting a request"}.text());
         return Posted::kBroken;
     }
     posted_++;
@@ -190,8 +190,7 @@ Link::Posted Link::write(std::span<const std::uint8_t> from, std::uint32_t lkey,
     return post(request);
 }
 
-// The peer must not go on writing into memory whose owner does not look any more.
-void Link::fail(std::string why) {
+void Link::shut(std::string why) {
     if (failure_.empty()) {
         failure_ = std::move(why);
         ibv_qp_attr attributes{};
@@ -214,7 +213,7 @@ void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
         return;
     }
     if (completion.status != IBV_WC_SUCCESS) {
-        fail(::ibv_wc_status_str(completion.status));
+        shut(::ibv_wc_status_str(completion.status));
         return;
     }
     if ((completion.wr_id & kIsReceive) == 0) {
@@ -224,13 +223,13 @@ void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
     }
     // A write with immediate data takes a receive, too, but its length is that of the write.
     if (completion.opcode != IBV_WC_RECV || completion.byte_len > kSlotBytes) {
-        fail("the peer sent something that is no message");
+        shut("the peer sent something that is no message");
         return;
     }
     const std::uint64_t slot = completion.wr_id & ~kIsReceive;
     handler.on_message(receive_memory_->bytes().subspan(slot * kSlotBytes, completion.byte_len));
     if (const auto posted = post_receive(slot); !posted) {
-        fail(posted.error().text());
+        shut(posted.error().text());
     }
 }
 
@@ -239,7 +238,7 @@ bool Link::poll(LinkHandler& handler) {
     const auto hand_over = [&] {
         const auto n = cq_->poll(completions);
         if (!n) {
-            fail(n.error().text());
+            shut(n.error().text());
             return std::size_t{0};
         }
         for (std::size_t i = 0; i < *n; i++) {
@@ -251,7 +250,7 @@ bool Link::poll(LinkHandler& handler) {
     bool more = hand_over() == completions.size();
     if (!more) {
         if (const auto armed = cq_->arm(); !armed) {
-            fail(armed.error().text());
+            shut(armed.error().text());
         }
         more = hand_over() != 0;  // what came before the arming shows only here
     }

@@ -75,6 +75,8 @@ class Link {
     [[nodiscard]] std::uint64_t next_sequence() const { return posted_; }
     [[nodiscard]] std::uint32_t room() const { return limits_.sends - static_cast<std::uint32_t>(posted_ - retired_); }
     [[nodiscard]] bool broken() const { return broken_; }
+    // Breaks it. The peer must not go on writing into memory whose owner does not look any more.
+    void shut(std::string why);
     // poll() must be called although fd() is not readable.
     [[nodiscard]] bool wants_poll() const { return !broken_ && !failure_.empty(); }
 
@@ -90,7 +92,6 @@ class Link {
     Result<void> post_receive(std::uint64_t slot);
     Posted post(ibv_send_wr& request);
     void complete(const ibv_wc& completion, LinkHandler& handler);
-    void fail(std::string why);
     bool report(LinkHandler& handler);
 
     LinkLimits limits_;

@@ -9,17 +9,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "datapath/roce/verbs.h"
 #include "smc/unique_fd.h"
 
 namespace smc::roce {
 
 namespace {
-
-// fe80::/10: good on its own link only, so nobody's choice where another is there.
-bool is_link_local(const RoceGid& gid) {
-    return gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0) == 0x80;
-}
 
 Mac mac_of(const std::string& net_device) {
     Mac mac;
@@ -50,12 +44,18 @@ void add_gids(Port& port, std::span<const ibv_gid_entry> table) {
     }
 }
 
-void add_ports(const Context& context, std::vector<Port>& out) {
+}  // namespace
+
+bool is_link_local(const RoceGid& gid) {
+    return gid.bytes[0] == 0xfe && (gid.bytes[1] & 0xc0) == 0x80;
+}
+
+std::vector<Port> ports_of(const Context& context) {
+    std::vector<Port> out;
     ibv_device_attr device{};
     if (::ibv_query_device(context.get(), &device) != 0) {
-        return;
+        return out;
     }
-    const std::size_t first = out.size();
     std::size_t gids = 0;
     for (unsigned number = 1; number <= device.phys_port_cnt; number++) {
         ibv_port_attr attributes{};
@@ -77,29 +77,41 @@ void add_ports(const Context& context, std::vector<Port>& out) {
     std::vector<ibv_gid_entry> table(gids);
     const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
     table.resize(entries > 0 ? static_cast<std::size_t>(entries) : 0);
-    for (std::size_t i = first; i < out.size(); i++) {
-        add_gids(out[i], table);
+    for (Port& port : out) {
+        add_gids(port, table);
     }
+    return out;
 }
 
-}  // namespace
-
-Result<std::vector<Port>> ports() {
+Result<std::vector<std::string>> device_names() {
     int count = 0;
     ibv_device** list = ::ibv_get_device_list(&count);
     if (list == nullptr) {
         if (errno == ENOSYS || errno == ENOENT) {
-            return std::vector<Port>{};  // no RDMA in this kernel
+            return std::vector<std::string>{};  // no RDMA in this kernel
         }
         return last_error("listing RDMA devices");
     }
-    std::vector<Port> found;
+    std::vector<std::string> names;
     for (int i = 0; i < count; i++) {
-        if (const auto context = Context::open(::ibv_get_device_name(list[i]))) {
-            add_ports(**context, found);
-        }
+        names.emplace_back(::ibv_get_device_name(list[i]));
     }
     ::ibv_free_device_list(list);
+    return names;
+}
+
+Result<std::vector<Port>> ports() {
+    const auto names = device_names();
+    if (!names) {
+        return names.error();
+    }
+    std::vector<Port> found;
+    for (const std::string& name : *names) {
+        if (const auto context = Context::open(name)) {
+            const auto more = ports_of(**context);
+            found.insert(found.end(), more.begin(), more.end());
+        }
+    }
     return found;
 }
 

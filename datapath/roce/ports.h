@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "datapath/roce/verbs.h"
 #include "smc/clc/accept.h"
 #include "smc/ids.h"
 #include "smc/result.h"
@@ -27,15 +28,21 @@ struct Port {
     std::vector<PortGid> gids;       // RoCEv2 only
 };
 
-// All Ethernet ports, also those that are down. Devices that cannot be opened are left out.
+// Names of the RDMA devices that are there; none in a kernel without RDMA.
+Result<std::vector<std::string>> device_names();
+// Ethernet ports of a device, also those that are down.
+std::vector<Port> ports_of(const Context& context);
+// All of them. Devices that cannot be opened are left out.
 Result<std::vector<Port>> ports();
 
-// The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
-// first of its family that is not link-local; nullopt if there is none on an active port.
 struct Path {
     const Port* port = nullptr;
     PortGid gid;
 };
+// fe80::/10: good on its own link only, so nobody's choice where another is there.
+bool is_link_local(const RoceGid& gid);
+// The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
+// first of its family that is not link-local; nullopt if there is none on an active port.
 std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& local);
 
 }  // namespace smc::roce

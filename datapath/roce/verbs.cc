@@ -27,7 +27,18 @@ Result<std::shared_ptr<Context>> Context::open(const std::string& device) {
     if (context == nullptr) {
         return Error{error, "opening RDMA device " + device};
     }
+    ::fcntl(context->async_fd, F_SETFL, ::fcntl(context->async_fd, F_GETFL) | O_NONBLOCK);
     return std::shared_ptr<Context>(new Context(context, device));
+}
+
+std::vector<std::string> Context::take_events() const {
+    std::vector<std::string> names;
+    ibv_async_event event{};
+    while (::ibv_get_async_event(context_, &event) == 0) {
+        names.emplace_back(::ibv_event_type_str(event.event_type));
+        ::ibv_ack_async_event(&event);
+    }
+    return names;
 }
 
 Context::~Context() {

@@ -3,8 +3,8 @@
 // is wrong. Used from one thread each.
 //
 // Invariant:
-//   V1  A memory region ends only after every queue pair that may still write to it or read from it: a queue pair that
-//       uses regions owns them (Link does).
+//   V1  A memory region ends only when no queue pair may still read from it or write to it: a link owns the regions of its
+//       messages; an RMB goes after its link, or after the peer agreed that it goes (DELETE RKEY).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "smc/ids.h"
 #include "smc/result.h"
@@ -28,6 +29,10 @@ class Context {
 
     [[nodiscard]] ibv_context* get() const { return context_; }
     [[nodiscard]] const std::string& name() const { return name_; }
+    // Readable when take_events() has something: a port or the device changed, or an object of it failed.
+    [[nodiscard]] int async_fd() const { return context_->async_fd; }
+    // Takes all asynchronous events and tells their names: "port error".
+    std::vector<std::string> take_events() const;
 
  private:
     Context(ibv_context* context, std::string name) : context_(context), name_(std::move(name)) {}

@@ -42,6 +42,9 @@ struct RoceGid {
     auto operator<=>(const RoceGid&) const = default;
 };
 
+// Both are addresses of one family, and agree in the first `prefix_bits` of it.
+bool same_subnet(const RoceGid& a, const RoceGid& b, unsigned prefix_bits);
+
 struct Mac {
     std::array<std::uint8_t, 6> bytes{};
 

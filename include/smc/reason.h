@@ -65,6 +65,9 @@ enum class Reason : std::uint32_t {
     kBadCursor = 0x0a0b0000,         // peer published cursors outside the buffer
     kCloseTimeout = 0x0a0c0000,      // peer did not complete the close handshake
     kStopped = 0x0a0d0000,           // agent is stopping
+    kLinkDown = 0x0a0e0000,          // the link group lost its link
+    kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
+    kPeerClosedEarly = 0x0a0f0000,   // the application still wrote when the peer had closed
 };
 
 // Short name for tables and counters ("peer_no_smc"); "0x..." for codes of foreign systems.

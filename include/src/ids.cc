@@ -124,6 +124,20 @@ std::string RoceGid::text() const {
     return ::inet_ntop(AF_INET6, bytes.data(), buffer, sizeof buffer);
 }
 
+bool same_subnet(const RoceGid& a, const RoceGid& b, unsigned prefix_bits) {
+    const RoceGid x = a.normalised(), y = b.normalised();
+    const unsigned bits = prefix_bits + (x.is_v4() ? 96 : 0);
+    if (x.is_v4() != y.is_v4() || bits > 128) {
+        return false;
+    }
+    for (unsigned i = 0; i < bits; i++) {
+        if (((x.bytes[i / 8] ^ y.bytes[i / 8]) & (0x80 >> i % 8)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 std::string Mac::text() const {
     char buffer[18];
     std::snprintf(buffer, sizeof buffer, "%02x:%02x:%02x:%02x:%02x:%02x", bytes[0], bytes[1], bytes[2], bytes[3],

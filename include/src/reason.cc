@@ -69,6 +69,9 @@ constexpr std::array kEntries{
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
     Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close"},
     Entry{Reason::kStopped, "stopped", "agent stopped"},
+    Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
+    Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},
+    Entry{Reason::kPeerClosedEarly, "peer_closed_early", "the application wrote when the peer had closed"},
 };
 
 const Entry* find(Reason reason) {

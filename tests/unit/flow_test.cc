@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "datapath/engine.h"
-#include "datapath/smcd_flow.h"
+#include "datapath/ism/dmb_transport.h"
+#include "datapath/smc_flow.h"
 
 using namespace smc;
 
@@ -76,9 +77,10 @@ struct Side {
     void run(UniqueFd wire, ism::Dmb peer, std::chrono::milliseconds close_timeout = std::chrono::seconds(10)) {
         Pair leg = tcp_pair();
         app = std::move(leg.a);
-        engine->add(std::make_unique<SmcdFlow>(
+        engine->add(std::make_shared<SmcFlow>(
             1, std::make_shared<FlowStats>(),
-            SmcdFlow::Parts{Leg(std::move(leg.b)), Leg(std::move(wire)), own, std::move(peer), close_timeout}));
+            SmcFlow::Parts{Leg(std::move(leg.b)), Leg(std::move(wire)),
+                           std::make_unique<ism::DmbTransport>(own, std::move(peer)), close_timeout}));
     }
 };
 

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/smcr/devices.h"
+
+#include <ifaddrs.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "agent/log.h"
+#include "datapath/roce/buffers.h"
+#include "datapath/roce/link.h"
+
+namespace smc::smcr {
+
+namespace {
+
+// Prefix length of the interface address that is this one, in its own family; nullopt if no interface has it.
+std::optional<std::uint8_t> prefix_of(const RoceGid& own) {
+    ifaddrs* list = nullptr;
+    if (::getifaddrs(&list) != 0) {
+        return std::nullopt;
+    }
+    std::optional<std::uint8_t> bits;
+    for (const ifaddrs* entry = list; entry != nullptr && !bits; entry = entry->ifa_next) {
+        if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr ||
+            (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6)) {
+            continue;
+        }
+        const auto ip_of = [&](const sockaddr* address) {
+            sockaddr_storage storage{};
+            std::memcpy(&storage, address, address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+            storage.ss_family = entry->ifa_addr->sa_family;
+            return Endpoint::from_sockaddr(storage);
+        };
+        if (gid_of(ip_of(entry->ifa_addr)) == own) {
+            const Endpoint mask = ip_of(entry->ifa_netmask);
+            int ones = 0;
+            for (std::size_t i = own.is_v4() ? 12 : 0; i < mask.ip.size(); i++) {
+                ones += std::popcount(mask.ip[i]);
+            }
+            bits = static_cast<std::uint8_t>(ones);
+        }
+    }
+    ::freeifaddrs(list);
+    return bits;
+}
+
+std::string locked_memory() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_MEMLOCK, &limit);
+    return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
+}
+
+// What the first link group on a device takes; better refused now than in the middle of a handshake.
+Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config::Roce& config) {
+    const auto pd = roce::ProtectionDomain::allocate(context);
+    if (!pd) {
+        return pd.error();
+    }
+    const auto rmb = roce::Rmb::allocate(*pd, config.rmbe_kib * 1024, static_cast<std::uint8_t>(config.rmbes_per_rmb),
+                                         roce::MemoryRegion::Access::kRemoteWrite);
+    if (!rmb) {
+        return rmb.error();
+    }
+    const auto send = roce::Rmb::allocate(*pd, config.rmbe_kib * 1024, static_cast<std::uint8_t>(config.rmbes_per_rmb),
+                                          roce::MemoryRegion::Access::kLocal);
+    return send ? Result<void>() : send.error();
+}
+
+}  // namespace
+
+RoceGid gid_of(const Endpoint& endpoint) {
+    RoceGid gid;
+    gid.bytes = endpoint.ip;
+    return gid;
+}
+
+Devices::~Devices() {
+    for (const auto& [name, device] : devices_) {
+        device.events->release();
+    }
+}
+
+bool Devices::wanted(const std::string& name) const {
+    return config_.devices.empty() ||
+           std::find(config_.devices.begin(), config_.devices.end(), name) != config_.devices.end();
+}
+
+void Devices::refresh() {
+    const auto names = roce::device_names();
+    if (!names) {
+        if (refused_.emplace("", names.error().text()).second) {
+            log()->warn("roce: {}", names.error().text());
+        }
+        return;
+    }
+    std::vector<std::string> lost;
+    for (const auto& [name, device] : devices_) {
+        if (std::find(names->begin(), names->end(), name) == names->end()) {
+            lost.push_back(name);
+        }
+    }
+    for (const std::string& name : lost) {
+        log()->warn("roce: device {} is gone", name);
+        gone_(name);
+        devices_.at(name).events->release();
+        devices_.erase(name);
+    }
+    std::erase_if(refused_, [&](const auto& entry) {
+        return std::find(names->begin(), names->end(), entry.first) == names->end();
+    });
+    for (const std::string& name : *names) {
+        if (wanted(name) && !devices_.contains(name)) {
+            open(name);
+        }
+    }
+    ports_.clear();
+    for (const auto& [name, device] : devices_) {
+        const auto more = roce::ports_of(*device.context);
+        ports_.insert(ports_.end(), more.begin(), more.end());
+    }
+}
+
+void Devices::open(const std::string& name) {
+    const auto refuse = [&](const std::string& why) {
+        if (refused_.emplace(name, why).second) {
+            log()->warn("roce: device {} is not used: {}", name, why);
+        }
+    };
+    auto context = roce::Context::open(name);
+    if (!context) {
+        return refuse(context.error().text());
+    }
+    if (const auto tried = try_out(*context, config_); !tried) {
+        return refuse(tried.error().text() + "; ulimit -l is " + locked_memory() + ", a link group takes " +
+                      std::to_string(2 * config_.rmbe_kib * config_.rmbes_per_rmb + 2048) +
+                      " KiB (roce.rmbe_kib, roce.rmbes_per_rmb)");
+    }
+    Device device{*context, std::make_shared<asio::posix::stream_descriptor>(io_, (*context)->async_fd())};
+    listen(name, device.context, device.events);
+    devices_.emplace(name, std::move(device));
+    refused_.erase(name);
+    log()->info("roce: device {} opened", name);
+}
+
+// The descriptor is the context's own; whoever lets go of the device releases it from here first.
+void Devices::listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
+                     const std::shared_ptr<asio::posix::stream_descriptor>& events) {
+    events->async_wait(asio::posix::stream_descriptor::wait_read,
+                       [this, name, weak = std::weak_ptr(context), events](std::error_code error) {
+                           const auto still = weak.lock();
+                           if (error || !still || !devices_.contains(name)) {
+                               return;
+                           }
+                           for (const std::string& event : still->take_events()) {
+                               log()->info("roce: device {}: {}", name, event);
+                           }
+                           refresh();
+                           if (devices_.contains(name)) {
+                               listen(name, still, events);
+                           }
+                       });
+}
+
+std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local) const {
+    const auto path = roce::path_for(ports_, local);
+    if (!path) {
+        return std::nullopt;
+    }
+    return Usable{devices_.at(path->port->device).context, *path->port, path->gid};
+}
+
+std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const Endpoint& peer) const {
+    const auto usable = usable_for(gid_of(local));
+    if (!usable) {
+        return std::nullopt;
+    }
+    const auto speaks = [&](unsigned version) {
+        return std::find(config_.versions.begin(), config_.versions.end(), version) != config_.versions.end();
+    };
+    clc::RoceOffer offer;
+    offer.mac = usable->gid.mac;
+    offer.gids.push_back(usable->gid.gid);
+    for (const roce::Port& port : ports_) {
+        for (const roce::PortGid& gid : port.gids) {
+            const bool fits = port.active && gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
+            if (fits && gid.gid != usable->gid.gid && offer.gids.size() < clc::kMaxGids) {
+                offer.gids.push_back(gid.gid);
+            }
+        }
+    }
+    offer.own_address = gid_of(local);
+    offer.peer_address = gid_of(peer);
+    const auto prefix = speaks(1) ? prefix_of(offer.own_address) : std::nullopt;
+    offer.prefix_bits = prefix.value_or(0);
+    offer.v1 = prefix.has_value();
+    offer.v2 = speaks(2);
+    return offer.v1 || offer.v2 ? std::optional(offer) : std::nullopt;
+}
+
+bool Devices::is_direct(const RoceGid& own, const RoceGid& peer) {
+    const auto prefix = prefix_of(own.normalised());
+    return prefix && same_subnet(own, peer, *prefix);
+}
+
+}  // namespace smc::smcr

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The RoCE devices that SMC-R may use: opened once, watched, and asked again now and then, because a device that goes away
+// says so only sometimes. Control thread only.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "agent/clc/handshake.h"
+#include "agent/config/config.h"
+#include "datapath/roce/ports.h"
+#include "smc/endpoint.h"
+
+namespace smc::smcr {
+
+class Devices {
+ public:
+    // `gone` hears the name of a device that must be let go of.
+    Devices(asio::io_context& io, const Config::Roce& config, std::function<void(const std::string&)> gone)
+        : io_(io), config_(config), gone_(std::move(gone)) {}
+    ~Devices();
+    Devices(const Devices&) = delete;
+    Devices& operator=(const Devices&) = delete;
+
+    // What appeared is opened and tried, what went is dropped, ports are asked for their state.
+    void refresh();
+
+    struct Usable {
+        std::shared_ptr<roce::Context> context;
+        roce::Port port;
+        roce::PortGid gid;
+    };
+    // For a TCP connection with this local address.
+    [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local) const;
+    [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
+    // In one subnet, so that no router is between them.
+    [[nodiscard]] static bool is_direct(const RoceGid& own, const RoceGid& peer);
+
+    [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
+
+ private:
+    struct Device {
+        std::shared_ptr<roce::Context> context;
+        std::shared_ptr<asio::posix::stream_descriptor> events;
+    };
+    void open(const std::string& name);
+    void listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
+                const std::shared_ptr<asio::posix::stream_descriptor>& events);
+    [[nodiscard]] bool wanted(const std::string& name) const;
+
+    asio::io_context& io_;
+    const Config::Roce& config_;
+    std::function<void(const std::string&)> gone_;
+    std::map<std::string, Device> devices_;
+    std::map<std::string, std::string> refused_;  // and why, so that it is said once
+    std::vector<roce::Port> ports_;
+};
+
+// The address part of an endpoint as a RoCEv2 GID.
+RoceGid gid_of(const Endpoint& endpoint);
+
+}  // namespace smc::smcr

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/smcr/link_group.h"
+
+#include <asio/post.hpp>
+
+#include <algorithm>
+
+#include "agent/log.h"
+
+namespace smc::smcr {
+
+namespace {
+
+// An RMB that nobody uses any more is kept for a while: the next burst would register it again.
+constexpr auto kSurplusTime = std::chrono::seconds(10);
+
+template <class Id>
+Id random_id() {
+    std::uint32_t value = 0;
+    while (value == 0) {
+        random_bytes(&value, sizeof value);
+    }
+    return Id{value};
+}
+
+}  // namespace
+
+Seat::Seat(std::shared_ptr<LinkGroup> group, AlertToken token, roce::Element own, roce::Element send)
+    : group_(std::move(group)), token_(token), own_(std::move(own)), send_(std::move(send)) {
+    rmbe_ = {own_->rmb().rkey(), own_->rmb().address(), own_->index(), token, compress_size(own_->rmb().element_bytes())};
+    group_->seats_++;
+}
+
+Seat::~Seat() {
+    if (own_ && told_) {
+        if (peer_ && !group_->over_) {
+            cdc::Message gone;
+            gone.sequence = 1;
+            gone.token = peer_->token;
+            gone.producer.count = gone.consumer.count = group_->eye_catchers_ ? roce::kEyeCatcherBytes : 0;
+            gone.state = cdc::kAbnormalClose;
+            group_->send(cdc::encode(gone).view());
+        }
+        group_->channel_->linger(token_, std::move(*own_));
+    } else if (own_) {
+        group_->channel_->forget(token_);
+    }
+    group_->left();
+}
+
+roce::RemoteRmbe Seat::remote() const {
+    const std::uint32_t bytes = bytes_of(peer_->size);
+    const auto address = static_cast<std::uint64_t>(peer_->rmb_address) + std::uint64_t{bytes} * (peer_->index - 1U);
+    return {peer_->rkey, VirtualAddress{address}, peer_->token, bytes};
+}
+
+std::unique_ptr<Transport> Seat::transport() {
+    roce::RmbeTransport::Parts parts{group_->channel_, token_, std::move(*own_), std::move(*send_), remote(),
+                                     group_->eye_catchers_};
+    own_.reset();
+    send_.reset();
+    return std::make_unique<roce::RmbeTransport>(std::move(parts));
+}
+
+LinkGroup::LinkGroup(Parts parts, std::uint32_t id, const GroupKey& key, Devices::Usable device)
+    : parts_(std::move(parts)), id_(id), key_(key), device_(std::move(device)), own_id_(random_id<LinkId>()) {}
+
+Result<std::shared_ptr<LinkGroup>> LinkGroup::create(Parts parts, std::uint32_t id, const GroupKey& key,
+                                                     const Devices::Usable& device) {
+    std::shared_ptr<LinkGroup> group(new LinkGroup(std::move(parts), id, key, device));
+    if (auto opened = group->open(); !opened) {
+        return opened.error();
+    }
+    return group;
+}
+
+Result<void> LinkGroup::open() {
+    auto pd = roce::ProtectionDomain::allocate(device_.context);
+    if (!pd) {
+        return pd.error();
+    }
+    pd_ = std::move(*pd);
+    roce::LinkLimits limits;
+    limits.sends = parts_.config.sends;
+    limits.receives = parts_.config.receives;
+    limits.timeout = static_cast<std::uint8_t>(parts_.config.timeout);
+    limits.retries = static_cast<std::uint8_t>(parts_.config.retries);
+    auto link = roce::Link::create(pd_, device_.port, device_.gid, limits);
+    if (!link) {
+        return link.error();
+    }
+    if (key_.server && key_.version < 2) {
+        roce::LinkLimits little;
+        little.sends = little.receives = 16;
+        auto spare = roce::Link::create(pd_, device_.port, device_.gid, little);
+        if (!spare) {
+            return spare.error();
+        }
+        spare_ = std::move(*spare);
+    }
+    // The hooks run on the engine's thread and may outlive the group.
+    auto& io = parts_.io;
+    const auto weak = weak_from_this();
+    roce::Channel::Hooks hooks{
+        [&io, weak](std::vector<std::uint8_t> message) {
+            asio::post(io, [weak, message = std::move(message)] {
+                if (const auto group = weak.lock()) {
+                    group->channel_->llc_done();
+                    log()->debug("link group {}: LLC type {:#04x} of {} bytes", group->id_, message.empty() ? 0 : message[0],
+                                 message.size());
+                    group->apply(group->machine_->message(message, std::chrono::steady_clock::now()));
+                }
+            });
+        },
+        [&io, weak](std::string why) {
+            asio::post(io, [weak, why = std::move(why)] {
+                if (const auto group = weak.lock()) {
+                    group->down(why);
+                }
+            });
+        }};
+    channel_ = std::make_shared<roce::Channel>(std::move(*link), std::move(hooks), parts_.config.busy_poll);
+    for (const bool rmb : {true, false}) {
+        auto memory = allocate(rmb ? roce::MemoryRegion::Access::kRemoteWrite : roce::MemoryRegion::Access::kLocal);
+        if (!memory) {
+            return memory.error();
+        }
+        (rmb ? rmbs_ : sends_).push_back(std::move(*memory));
+    }
+    return {};
+}
+
+LinkGroup::~LinkGroup() {
+    for (auto* list : {&rmbs_, &sends_, &going_}) {
+        for (auto& rmb : *list) {
+            release(std::move(rmb));
+        }
+    }
+    if (growth_) {
+        release(std::move(growth_->rmb));
+    }
+}
+
+Result<std::shared_ptr<roce::Rmb>> LinkGroup::allocate(roce::MemoryRegion::Access access) {
+    const std::uint32_t element = parts_.config.rmbe_kib * 1024;
+    const auto count = static_cast<std::uint8_t>(parts_.config.rmbes_per_rmb);
+    const std::size_t bytes = std::size_t{element} * count;
+    if (*parts_.registered + bytes > std::size_t{parts_.config.memory_mib} << 20) {
+        return Error{ENOMEM, "roce.memory_mib is used up"};
+    }
+    auto rmb = roce::Rmb::allocate(pd_, element, count, access);
+    if (rmb) {
+        *parts_.registered += bytes;
+    }
+    return rmb;
+}
+
+void LinkGroup::release(std::shared_ptr<roce::Rmb> rmb) {
+    *parts_.registered -= rmb->bytes();
+}
+
+clc::RoceAddress LinkGroup::address() const {
+    const roce::LinkAddress& own = channel_->link().address();
+    return {own.gid, own.mac, own.qpn, own.psn, own.mtu};
+}
+
+bool LinkGroup::is_with(const clc::RoceAddress& peer) const {
+    return peer_.link.gid == peer.gid && peer_.link.qpn == peer.qpn;
+}
+
+Result<void> LinkGroup::connect(const clc::RocePeer& peer) {
+    const clc::RoceAddress& link = peer.link;
+    if (auto connected = channel_->link().connect({link.gid, link.mac, link.qpn, link.psn, link.mtu}); !connected) {
+        return connected;
+    }
+    peer_ = peer;
+    llc::LinkTerms terms;
+    terms.server = key_.server;
+    terms.version = key_.version;
+    terms.own = {address().gid, address().mac, address().qpn};
+    terms.peer = {link.gid, link.mac, link.qpn};
+    terms.own_id = own_id_;
+    // RFC 7609 section 2.2.2: a server of version 1 cannot say less than 2.
+    terms.max_links = key_.server && key_.version < 2 ? 2 : peer.max_links;
+    terms.max_connections = peer.max_connections;
+    terms.eye_catchers = parts_.config.eye_catchers;
+    terms.mtu = address().mtu;
+    if (spare_) {
+        terms.second = llc::LinkEnd{spare_->address().gid, spare_->address().mac, spare_->address().qpn};
+        terms.second_psn = spare_->address().psn;
+    }
+    terms.reply_timeout = parts_.config.llc_timeout;
+    terms.test_interval = parts_.config.test_link;
+    machine_.emplace(std::move(terms));
+    machine_->know(peer.rmbe.rkey);
+    in_engine_ = true;
+    parts_.engine.add_task(channel_);
+    apply(machine_->start(std::chrono::steady_clock::now()));
+    return {};
+}
+
+void LinkGroup::when_settled(std::function<void()> then) {
+    if (settled()) {
+        asio::post(parts_.io, std::move(then));
+    } else {
+        settled_.push_back(std::move(then));
+    }
+}
+
+void LinkGroup::settle() {
+    for (auto& then : std::exchange(settled_, {})) {
+        asio::post(parts_.io, std::move(then));
+    }
+}
+
+void LinkGroup::send(wire::Bytes message) {
+    channel_->send_soon({message.begin(), message.end()});
+    parts_.engine.kick(channel_);
+}
+
+void LinkGroup::apply(const llc::Actions& actions) {
+    const auto self = shared_from_this();
+    for (const auto& action : actions) {
+        if (const auto* send = std::get_if<llc::Send>(&action)) {
+            this->send(send->message.view());
+        } else if (const auto* done = std::get_if<llc::Confirmed>(&action)) {
+            confirmed(*done);
+        } else if (const auto* rkey = std::get_if<llc::RkeyConfirmed>(&action)) {
+            rkey_confirmed(*rkey);
+        } else if (const auto* gone = std::get_if<llc::RkeyDeleted>(&action)) {
+            const auto it = std::ranges::find_if(going_, [&](const auto& rmb) { return rmb->rkey() == gone->rkey; });
+            if (it != going_.end()) {
+                release(std::move(*it));
+                going_.erase(it);
+            }
+        } else if (const auto* over = std::get_if<llc::Over>(&action)) {
+            finish(*over);
+        }
+    }
+}
+
+void LinkGroup::confirmed(const llc::Confirmed& done) {
+    confirmed_ = true;
+    eye_catchers_ = done.eye_catchers;
+    peer_link_id_ = done.peer_id;
+    spare_.reset();
+    log()->info("link group {} with {} ({}) is up: {} of {}, {} {}, version {}", id_, peer_.link.gid.text(),
+                peer_.host_name.empty() ? "no name" : peer_.host_name, key_.server ? "server" : "client",
+                device_.context->name(), address().gid.text(), text(address().qpn), key_.version);
+    settle();
+}
+
+void LinkGroup::finish(const llc::Over& over) {
+    over_ = true;
+    why_ = over;
+    if (in_engine_) {
+        channel_->end(over.detail);
+        parts_.engine.kick(channel_);
+    }
+    if (over.reason == Reason::kNone && seats_ == 0) {
+        log()->info("link group {} with {} ended: {}", id_, peer_.link.gid.text(), over.detail);
+    } else {
+        log()->warn("link group {} with {} ended, {} connections are lost: {} ({})", id_, peer_.link.gid.text(), seats_,
+                    reason_name(over.reason), over.detail);
+    }
+    if (growth_) {
+        for (const auto& event : growth_->waiting) {
+            event->set();
+        }
+    }
+    settle();
+    parts_.over(*this);
+}
+
+void LinkGroup::end(llc::DeleteLinkReason reason) {
+    if (!over_ && machine_) {
+        apply(machine_->end(reason, std::chrono::steady_clock::now()));
+    } else if (!over_) {
+        finish({Reason::kNone, "the first contact did not complete"});
+    }
+}
+
+void LinkGroup::down(const std::string& why) {
+    if (!over_ && machine_) {
+        apply(machine_->down(why));
+    } else if (!over_) {
+        finish({Reason::kLinkDown, why});
+    }
+}
+
+std::shared_ptr<Seat> LinkGroup::seat_now() {
+    for (const auto& rmb : rmbs_) {
+        auto own = rmb->take();
+        if (!own) {
+            continue;
+        }
+        for (const auto& memory : sends_) {
+            if (auto send = memory->take()) {
+                auto token = random_id<AlertToken>();
+                while (!channel_->open(token)) {
+                    token = random_id<AlertToken>();
+                }
+                idle_since_ = TimePoint::max();
+                return std::make_shared<Seat>(shared_from_this(), token, std::move(*own), std::move(*send));
+            }
+        }
+        return nullptr;  // nothing to send from
+    }
+    return nullptr;
+}
+
+// One more RMB, and as much to send from.
+Result<void> LinkGroup::begin_growth() {
+    const bool send_is_full = std::ranges::all_of(sends_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
+    if (send_is_full) {
+        auto memory = allocate(roce::MemoryRegion::Access::kLocal);
+        if (!memory) {
+            return memory.error();
+        }
+        sends_.push_back(std::move(*memory));
+    }
+    const bool rmbs_are_full = std::ranges::all_of(rmbs_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
+    if (!rmbs_are_full) {
+        return {};
+    }
+    if (rmbs_.size() >= llc::kMaxRmbs) {
+        return Error{ENOSPC, "the link group has as many RMBs as it may have"};
+    }
+    auto rmb = allocate(roce::MemoryRegion::Access::kRemoteWrite);
+    if (!rmb) {
+        return rmb.error();
+    }
+    growth_.emplace(Growth{*rmb, {}});
+    apply(machine_->confirm_rkey((*rmb)->rkey(), (*rmb)->address(), std::chrono::steady_clock::now()));
+    return {};
+}
+
+void LinkGroup::rkey_confirmed(const llc::RkeyConfirmed& done) {
+    if (!growth_ || growth_->rmb->rkey() != done.rkey) {
+        return;
+    }
+    if (done.accepted) {
+        rmbs_.push_back(std::move(growth_->rmb));
+    } else {
+        release(std::move(growth_->rmb));
+    }
+    const auto waiting = std::move(growth_->waiting);
+    growth_.reset();
+    for (const auto& event : waiting) {
+        event->set();
+    }
+}
+
+asio::awaitable<Result<std::shared_ptr<Seat>>> LinkGroup::take_seat(TimePoint deadline) {
+    const auto self = shared_from_this();
+    for (;;) {
+        if (over_) {
+            co_return Error{ENOTCONN, "the link group has ended"};
+        }
+        if (auto seat = seat_now()) {
+            co_return seat;
+        }
+        if (!growth_) {
+            const std::size_t rmbs = rmbs_.size(), sends = sends_.size();
+            if (const auto begun = begin_growth(); !begun) {
+                co_return begun.error();
+            }
+            if (!growth_ && rmbs == rmbs_.size() && sends == sends_.size()) {
+                co_return Error{ENOMEM, "no RMBE"};
+            }
+        }
+        if (growth_) {
+            const std::size_t before = rmbs_.size();
+            const auto event = std::make_shared<Event>(parts_.io);
+            growth_->waiting.push_back(event);
+            if (!co_await event->wait(deadline)) {
+                co_return Error{ETIMEDOUT, "waiting for CONFIRM RKEY"};
+            }
+            if (!over_ && !growth_ && rmbs_.size() == before) {
+                co_return Error{ENOBUFS, "the peer takes no more RMBs"};
+            }
+        }
+    }
+}
+
+void LinkGroup::left() {
+    seats_--;
+    if (seats_ == 0) {
+        idle_since_ = std::chrono::steady_clock::now();
+    }
+}
+
+void LinkGroup::shrink(TimePoint now) {
+    const auto unused = [&](const auto& rmb) { return rmb->used() == 0; };
+    const auto last = rmbs_.size() > 1 ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
+    if (last == rmbs_.end()) {
+        surplus_since_ = TimePoint::max();
+    } else if (surplus_since_ == TimePoint::max()) {
+        surplus_since_ = now;
+    } else if (now - surplus_since_ >= kSurplusTime) {
+        going_.push_back(*last);
+        rmbs_.erase(last);
+        apply(machine_->delete_rkey(going_.back()->rkey(), now));
+    }
+}
+
+void LinkGroup::tick(TimePoint now) {
+    if (over_ || !machine_) {
+        return;
+    }
+    const auto self = shared_from_this();
+    apply(machine_->tick(now, channel_->counters().messages_received.load(std::memory_order_relaxed)));
+    if (!active()) {
+        return;
+    }
+    shrink(now);
+    // The server decides; a client that is not told goes a little later.
+    const auto patience = parts_.config.group_idle + std::chrono::seconds(key_.server ? 0 : 10);
+    if (!over_ && seats_ == 0 && idle_since_ != TimePoint::max() && now - idle_since_ >= patience) {
+        end(llc::DeleteLinkReason::kInactivity);
+    }
+}
+
+const char* LinkGroup::link_state() const {
+    return over_ ? "LINK_INACTIVE" : confirmed_ ? "LINK_ACTIVE" : "LINK_ACTIVATING";
+}
+
+}  // namespace smc::smcr

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A link as a task of the engine. CDC messages that arrive go to the inbox of the connection that their alert token names,
+// LLC messages to whoever manages the link; what cannot be sent at once waits for room.
+//
+// Invariants:
+//   C1  A message for a token is kept from open() on, whether or not the connection's flow runs already: data may arrive
+//       before the CLC Confirm (RFC 7609 section 3.5.2.4).
+//   C2  An RMBE is given back only when its peer said that it is done with it, or with the link (section 4.4.2).
+//   C3  When the link breaks every flow on it ends with kLinkDown, and `down` is called once.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+#include "datapath/flow.h"
+#include "datapath/roce/buffers.h"
+#include "datapath/roce/inbox.h"
+#include "datapath/roce/link.h"
+
+namespace smc::roce {
+
+class Channel final : public Task, private LinkHandler {
+ public:
+    // Called on the engine's thread.
+    struct Hooks {
+        std::function<void(std::vector<std::uint8_t> message)> llc;
+        std::function<void(std::string why)> down;
+    };
+    // Readable by anybody.
+    struct Counters {
+        std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
+        std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
+    };
+    struct Connection {
+        Inbox inbox;
+        Task* flow = nullptr;
+        bool wants_room = false;
+        std::optional<Element> lingering;  // C2
+    };
+
+    // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
+    Channel(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll);
+
+    // --- any thread -----------------------------------------------------------------------------------------------------
+    // C1. False: the token is in use.
+    bool open(AlertToken token);
+    // A connection that never got a flow.
+    void forget(AlertToken token);
+    // The same, but its peer may write already: the RMBE stays until the peer is done with it.
+    void linger(AlertToken token, Element rmbe);
+    // An LLC message, or a last one of a connection. To be followed by Engine::kick().
+    void send_soon(std::vector<std::uint8_t> message);
+    // One LLC message less that `llc` was told of and nobody has dealt with.
+    void llc_done() { llc_pending_--; }
+    // Ends when everything queued has left, at the latest after a moment. To be followed by Engine::kick().
+    void end(std::string why);
+    [[nodiscard]] const Counters& counters() const { return counters_; }
+    // Only until the channel is in the engine.
+    [[nodiscard]] Link& link() { return *link_; }
+
+    // --- Task -----------------------------------------------------------------------------------------------------------
+    bool start(Poller& poller) override;
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint now) override;
+    void abort(Reason reason) override;
+    [[nodiscard]] bool ended() const override { return ended_; }
+    [[nodiscard]] TimePoint deadline() const override { return deadline_; }
+
+    // --- for transports, on the engine's thread -------------------------------------------------------------------------
+    // nullptr: the link is down, or nobody opened this token.
+    Connection* attach(AlertToken token, Task& flow);
+    // The flow is gone; the RMBE lingers.
+    void detach(AlertToken token, Connection& connection, Element rmbe);
+    // Room for `requests` more; if not, the flow is run when there is.
+    bool has_room(Connection& connection, std::uint32_t requests);
+    Link::Posted send(const wire::Encoded<cdc::kMessageBytes>& message);
+    Link::Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
+
+ private:
+    void on_message(wire::Bytes message) override;
+    void on_retired(std::uint64_t) override {}
+    void on_broken(const std::string& why) override;
+    void on_cdc(wire::Bytes message);
+    void send_queued();
+    void wake_starved();
+    [[nodiscard]] bool queue_is_empty() const;
+    [[nodiscard]] bool drained() const { return queue_is_empty() && link_->room() == sends_; }
+
+    std::unique_ptr<Link> link_;
+    Hooks hooks_;
+    std::chrono::microseconds busy_poll_;
+    Counters counters_;
+    Poller* poller_ = nullptr;
+    Poller::Source source_{};
+
+    mutable std::mutex mutex_;  // guards connections_ (the map, not what is in it), queued_, end_ and down_
+    std::unordered_map<AlertToken, std::unique_ptr<Connection>> connections_;
+    std::deque<std::vector<std::uint8_t>> queued_;
+    std::optional<std::string> end_;
+    bool down_ = false;
+
+    std::vector<Connection*> starved_;  // that want room
+    std::atomic<int> llc_pending_{0};
+    std::uint32_t sends_;  // all the room there is
+    TimePoint last_seen_{};
+    TimePoint deadline_ = TimePoint::max();
+    bool ended_ = false;
+};
+
+}  // namespace smc::roce

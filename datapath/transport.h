@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The two rings of an SMC connection as its flow sees them: the peer's, into which it sends, and the own one, from which it
+// delivers. What is between the peers (shared memory, queue pairs) is the transport's.
+//
+// Cursors count from 0 up to the size of the ring. They and everything else in PeerState are the peer's claims: the flow
+// checks them.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "datapath/flow.h"
+#include "smc/cdc.h"
+
+namespace smc {
+
+// `bytes` from `at` on in a ring, as one or two pieces.
+struct Pieces {
+    iovec part[2];
+    int count;
+};
+inline Pieces pieces(std::span<std::uint8_t> ring, std::size_t at, std::size_t bytes) {
+    const auto first = std::min(bytes, ring.size() - at);
+    return {{{ring.data() + at, first}, {ring.data(), bytes - first}}, bytes > first ? 2 : 1};
+}
+
+// What the peer published last.
+struct PeerState {
+    cdc::Producer producer;             // in our ring, with its flags
+    cdc::Cursor consumer;               // in its own ring
+    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that it announced; may be told more than once
+};
+
+class Transport {
+ public:
+    virtual ~Transport() = default;
+
+    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that
+    // can_send() has become true. False: out of memory or watches.
+    virtual bool start(Poller& poller, Poller::Source& source) = 0;
+    // Nothing more is heard. What was published is still on its way; of more there will be none.
+    virtual void stop() = 0;
+
+    // Bytes of the peer's ring, and how many of them may be in use at once.
+    [[nodiscard]] virtual std::uint32_t send_size() const = 0;
+    [[nodiscard]] virtual std::uint32_t window() const = 0;
+    [[nodiscard]] virtual std::span<std::uint8_t> receive_ring() const = 0;
+
+    virtual PeerState load() = 0;
+    // Asks to be told of the next news. True: there already is some, load() again.
+    virtual bool arm() = 0;
+
+    // False: not now, the way to the peer is busy.
+    [[nodiscard]] virtual bool can_send() const = 0;
+    // Where to put up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
+    [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) = 0;
+    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state changed.
+    virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
+    // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
+    virtual void consumed(cdc::Cursor cursor) = 0;
+};
+
+}  // namespace smc

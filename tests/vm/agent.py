@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""An smc-agent in a virtual machine, and a kernel peer for it."""
+import json
+import os
+
+from vm import wait_for
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.environ["SMC_BUILD"]
+AF_SMC, NETLINK, TCP = (os.path.join(HERE, name) for name in ("af_smc.py", "smcnl.py", "tcp.py"))
+UEID = "SMC-AGENT.DEFAULT"
+
+
+def kernel_peer(machine, ueid=UEID):
+    """The machine's own net/smc, ready for SMC-Rv2.1."""
+    machine.modprobe("smc", "smc_diag")
+    machine.run(["python3", NETLINK, "ueid", ueid])
+
+
+class Agent:
+    def __init__(self, machine, config=None, log="agent.log"):
+        self.machine = machine
+        self.config = {"log": {"level": "debug"}, "fallback": {"cache_s": 1}, **(config or {})}
+        with open(os.path.join(machine.job, "agent.json"), "w") as file:
+            json.dump(self.config, file)
+        machine.modprobe("sch_ingress", "cls_bpf")
+        self.process = machine.start_program([f"{BUILD}/smc-agent", "--config", "/job/agent.json"], log)
+        wait_for("the agent to serve its namespace", lambda: (self.ctl("status") or {}).get("namespaces"))
+
+    def ctl(self, *arguments):
+        done = self.machine.run([f"{BUILD}/smcctl", *arguments, "--json"], check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def text(self, *arguments):
+        return self.machine.run([f"{BUILD}/smcctl", *arguments]).stdout
+
+    def connections(self, port=None):
+        return [c for c in self.ctl("connections") or [] if port is None or c["server"].endswith(f":{port}")]
+
+    def ended(self, port, count=1):
+        """The connections to this port that ended, once there are `count`."""
+        def found():
+            ended = [c for c in self.ctl("connections", "--ended") or [] if c["server"].endswith(f":{port}")]
+            return ended if len(ended) >= count else None
+        return wait_for(f"{count} connections to port {port} to end", found)
+
+    def log(self):
+        return self.process.text()
+
+    def stop(self):
+        self.process.send_signal(15)
+        return self.process.wait()
