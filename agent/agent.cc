@@ -143,7 +143,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
                                                         *roce_groups_});
     introspection_ = std::make_unique<Introspection>(
         Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_,
-                             connections_, groups_, *gateway_});
+                             connections_, groups_, *gateway_, *roce_devices_, *roce_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }

@@ -18,6 +18,10 @@ struct FlowStats {
     std::atomic<std::uint64_t> signals{0};         // times the peer was signalled
     std::atomic<std::uint64_t> blocked{0};         // times the peer's buffer was full
     std::atomic<const char*> state{"ACTIVE"};      // names of RFC 7609 section 4.8, as smcss has them
+
+    // Cursors, flags and connection state as cdc::pack() has them: what the peer wrote here and what was delivered of it,
+    // what was sent and what the peer took of it.
+    std::atomic<std::uint64_t> rx_producer{0}, rx_consumer{0}, tx_producer{0}, tx_consumer{0};
 };
 
 // How a flow ended. kNone: in order, everything delivered both ways.

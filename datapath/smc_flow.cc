@@ -218,6 +218,10 @@ void SmcFlow::advance_close(TimePoint now) {
         close_deadline_ = now + parts_.close_timeout;
     }
     stats->state.store(name(close_.state()), std::memory_order_relaxed);
+    stats->rx_producer.store(cdc::pack(peer_produced_), std::memory_order_relaxed);
+    stats->rx_consumer.store(cdc::pack(consumed_), std::memory_order_relaxed);
+    stats->tx_producer.store(cdc::pack(produced_), std::memory_order_relaxed);
+    stats->tx_consumer.store(cdc::pack(peer_consumed_), std::memory_order_relaxed);
     if (close_.state() == CloseMachine::State::kClosed) {
         // The one who ended first closes the TCP connection first; the other follows its FIN.
         if (close_.active() || wire_ended_ || now >= close_deadline_) {

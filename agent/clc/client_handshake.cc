@@ -16,7 +16,7 @@ Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_
     d.reason = reason;
     d.out_of_sync = out_of_sync;
     Actions actions{Send{encode(d)}};
-    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}}).front());
+    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}, {}}).front());
     return actions;
 }
 
@@ -72,7 +72,7 @@ Actions ClientHandshake::message(Bytes bytes) {
         }
         const auto& d = std::get<Decline>(decoded);
         return finish({Outcome::Kind::kFallBack, Reason::kPeerDeclined,
-                       "peer's reason " + reason_name(d.reason), d.out_of_sync, {}, roce_peer_});
+                       "peer's reason " + reason_name(d.reason), d.out_of_sync, {}, roce_peer_, d.reason});
     }
     if (state_ == State::kLinking) {
         return fault({"clc_message_type", 4, bytes.size() > 4 ? bytes[4] : 0U, "nothing but a Decline behind the Confirm"});
@@ -188,7 +188,7 @@ Actions ClientHandshake::link_ready() {
     if (state_ != State::kLinking) {
         return {};
     }
-    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_});
+    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
 }
 
 // RFC 7609 C.7: without CONFIRM LINK the client breaks the TCP connection.
@@ -196,7 +196,7 @@ Actions ClientHandshake::link_failed(Reason reason, std::string detail) {
     if (state_ != State::kLinking) {
         return {};
     }
-    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_});
+    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_, {}});
 }
 
 Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
@@ -207,7 +207,7 @@ Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
         return decline(Reason::kOutOfSync, "server thinks it knows us", true);
     }
     Actions actions{Send{encode(own_half(Type::kConfirm, node_, peer_, own))}};
-    actions.push_back(finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}}).front());
+    actions.push_back(finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}, {}}).front());
     return actions;
 }
 
@@ -222,14 +222,14 @@ Actions ClientHandshake::fault(const Fault& bad) {
     if (bad.verdict == Verdict::kDecline && state_ == State::kAwaitAccept) {
         return decline(Reason::kVersionMismatch, bad.text());
     }
-    return finish({Outcome::Kind::kTerminate, Reason::kProtocolError, bad.text(), false, {}, {}});
+    return finish({Outcome::Kind::kTerminate, Reason::kProtocolError, bad.text(), false, {}, {}, {}});
 }
 
 Actions ClientHandshake::peer_closed() {
     if (state_ == State::kDone) {
         return {};
     }
-    return finish({Outcome::Kind::kTerminate, Reason::kPeerClosed, {}, false, {}, {}});
+    return finish({Outcome::Kind::kTerminate, Reason::kPeerClosed, {}, false, {}, {}, {}});
 }
 
 Actions ClientHandshake::tick(TimePoint now) {
@@ -237,7 +237,7 @@ Actions ClientHandshake::tick(TimePoint now) {
         return {};
     }
     const char* what = state_ == State::kLinking ? "waiting for the link" : "waiting for Accept";
-    return finish({Outcome::Kind::kTerminate, Reason::kHandshakeTimeout, what, false, {}, {}});
+    return finish({Outcome::Kind::kTerminate, Reason::kHandshakeTimeout, what, false, {}, {}, {}});
 }
 
 }  // namespace smc::clc

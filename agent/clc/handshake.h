@@ -128,6 +128,7 @@ struct Outcome {
     bool peer_out_of_sync = false;
     Peer peer;      // kSmcD, or what was being agreed on
     RocePeer roce;  // kSmcR
+    Reason peer_reason = Reason::kNone;  // with kPeerDeclined
 };
 
 struct Send {

@@ -86,7 +86,7 @@ Reason judge_v2(const Proposal& p, const LocalNode& node, const std::optional<Ro
 
 Reason judge_v1(const Proposal& p, const std::optional<RoceOffer>& roce, RocePeer& peer) {
     if (!roce || !roce->v1) {
-        return Reason::kNoSmcrDevice;
+        return roce ? Reason::kVersionMismatch : Reason::kNoSmcrDevice;
     }
     if (!p.subnet || !in_subnet(*p.subnet, *roce)) {
         return Reason::kSubnetMismatch;

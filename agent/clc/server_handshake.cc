@@ -11,7 +11,7 @@ Actions ServerHandshake::finish(Outcome outcome) {
 }
 
 Actions ServerHandshake::terminate(Reason reason, std::string detail) {
-    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_});
+    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_, {}});
 }
 
 // In lieu of Accept: with a reason for each type that was offered (v2.1, Decline, note 3).
@@ -23,7 +23,7 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     d.reason = reason;
     d.smcd_v1 = offers_d(proposal_.v1_offer) ? Reason::kNoSmcdDevice : Reason::kNone;
     Actions actions{Send{encode(d)}};
-    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}}).front());
+    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}, {}}).front());
     return actions;
 }
 
@@ -57,7 +57,7 @@ Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
         }
         const auto& d = std::get<Decline>(decoded);
         return finish({Outcome::Kind::kFallBack, Reason::kPeerDeclined,
-                       "peer's reason " + reason_name(d.reason), d.out_of_sync, peer_, roce_peer_});
+                       "peer's reason " + reason_name(d.reason), d.out_of_sync, peer_, roce_peer_, d.reason});
     }
     if (state_ == State::kLinking) {
         return fault({"clc_message_type", 4, bytes.size() > 4 ? bytes[4] : 0U, "nothing but a Decline behind the Confirm"});
@@ -229,7 +229,7 @@ Actions ServerHandshake::link_ready() {
     if (state_ != State::kLinking) {
         return {};
     }
-    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_});
+    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
 }
 
 // Behind the point of no return (RFC 7609 C.3, C.7).
@@ -241,7 +241,7 @@ Actions ServerHandshake::attached() {
     if (state_ != State::kAttaching) {
         return {};
     }
-    return finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}});
+    return finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}, {}});
 }
 
 Actions ServerHandshake::attach_failed(Reason reason, std::string detail) {

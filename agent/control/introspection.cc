@@ -30,6 +30,14 @@ json describe(Reason reason) {
             {"text", reason_text(reason)}};
 }
 
+// "0001:00000a00 c000": wrap count and offset, producer flags and connection state.
+std::string cursor(std::uint64_t packed) {
+    const cdc::Producer p = cdc::unpack_producer(packed);
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%04x:%08x %02x%02x", p.cursor.wrap, p.cursor.count, p.flags, p.state);
+    return buffer;
+}
+
 json describe(const Connection& c) {
     json out = {
         {"id", c.id},
@@ -46,12 +54,40 @@ json describe(const Connection& c) {
         {"bytes_sent", c.stats->bytes_sent.load()},
         {"bytes_received", c.stats->bytes_received.load()},
     };
+    if (c.uid) {
+        out["uid"] = *c.uid;
+    }
+    if (c.peer_reason != Reason::kNone) {
+        out["peer_reason"] = describe(c.peer_reason);
+    }
+    if (c.path == Path::kSmcD || c.path == Path::kSmcR) {
+        out["cursors"] = {{"rx_producer", cursor(c.stats->rx_producer)}, {"rx_consumer", cursor(c.stats->rx_consumer)},
+                          {"tx_producer", cursor(c.stats->tx_producer)}, {"tx_consumer", cursor(c.stats->tx_consumer)}};
+        out["signals"] = c.stats->signals.load();
+        out["blocked"] = c.stats->blocked.load();
+    }
+    if (c.path == Path::kSmcR) {
+        const RoceView& r = *c.roce;
+        out["smcr"] = {{"version", r.version},
+                       {"role", r.server ? "SERV" : "CLNT"},
+                       {"group", r.group_id},
+                       {"link_id", text(r.link_id)},
+                       {"device", r.device},
+                       {"port", r.port},
+                       {"net_device", r.net_device},
+                       {"gid", r.gid.text()},
+                       {"peer_gid", r.peer_gid.text()},
+                       {"token", text(r.token)},
+                       {"peer_token", text(r.peer_token)},
+                       {"rmbe_bytes", r.rmbe_bytes},
+                       {"peer_rmbe_bytes", r.peer_rmbe_bytes},
+                       {"eid", c.eid.text()}};
+    }
     if (c.path == Path::kSmcD) {
         out["smcd"] = {{"peer_gid", c.peer_gid.text()},  {"token", text(c.own_token)},
                        {"peer_token", text(c.peer_token)}, {"dmb_bytes", c.dmb_bytes},
                        {"peer_dmb_bytes", c.peer_dmb_bytes}, {"eid", c.eid.text()},
-                       {"group", c.group_id},              {"signals", c.stats->signals.load()},
-                       {"blocked", c.stats->blocked.load()}};
+                       {"group", c.group_id}};
     }
     return out;
 }
@@ -86,6 +122,12 @@ json Introspection::answer(const json& request) const {
     if (command == "explain") {
         return explain(request);
     }
+    if (command == "linkgroups") {
+        return link_groups();
+    }
+    if (command == "devices") {
+        return devices();
+    }
     return {{"error", "unknown command \"" + command + "\""}};
 }
 
@@ -106,15 +148,6 @@ json Introspection::status() const {
     json totals = json::array();
     for (const auto& [key, count] : p_.connections.totals()) {
         totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
-    }
-    json groups = json::array();
-    for (const auto& [key, group] : p_.groups.all()) {
-        groups.push_back({{"id", group.id},
-                          {"peer_gid", key.peer.text()},
-                          {"chid", text(key.chid)},
-                          {"eid", key.eid.text()},
-                          {"host_name", group.host_name},
-                          {"connections", group.connections}});
     }
     std::size_t enrolled = 0;
     for (const auto& [id, group] : p_.cgroups.groups()) {
@@ -139,11 +172,93 @@ json Introspection::status() const {
             {"programs", p_.programs.attached()},
             {"pin_path", p_.config.pin_path},
             {"namespaces", spaces},
-            {"groups", groups},
+            {"roce",
+             {{"enabled", p_.config.roce.enabled},
+              {"ports", devices()["smcr"].size()},
+              {"registered_bytes", p_.roce_groups.registered()},
+              {"memory_bytes", std::uint64_t{p_.config.roce.memory_mib} << 20}}},
+            {"groups", link_groups()},
             {"totals", totals},
             {"decisions", counters},
             {"connections", connections(false)["connections"]},
             {"limits", {{"connections", p_.config.max_connections}}}};
+}
+
+json Introspection::link_groups() const {
+    json smcd = json::array();
+    for (const auto& [key, group] : p_.groups.all()) {
+        smcd.push_back({{"id", group.id},
+                        {"peer_gid", key.peer.text()},
+                        {"chid", text(key.chid)},
+                        {"eid", key.eid.text()},
+                        {"host_name", group.host_name},
+                        {"connections", group.connections}});
+    }
+    json smcr = json::array();
+    for (const auto& [id, group] : p_.roce_groups.all()) {
+        const auto& counters = group->counters();
+        const json link = {{"net_device", group->device().gid.net_device},
+                           {"state", group->link_state()},
+                           {"connections", group->connections()},
+                           {"link_uid", text(group->own_link_id())},
+                           {"peer_uid", text(group->peer_link_id())},
+                           {"device", group->device().context->name()},
+                           {"port", group->device().port.number},
+                           {"local_gid", group->address().gid.text()},
+                           {"peer_gid", group->peer().link.gid.text()},
+                           {"qpn", text(group->address().qpn)},
+                           {"peer_qpn", text(group->peer().link.qpn)},
+                           {"messages_sent", counters.messages_sent.load()},
+                           {"messages_received", counters.messages_received.load()},
+                           {"bytes_written", counters.bytes_written.load()},
+                           {"unknown_tokens", counters.unknown_tokens.load()},
+                           {"stale_messages", counters.stale.load()},
+                           {"queue_full", counters.full.load()}};
+        smcr.push_back({{"id", id},
+                        {"role", group->key().server ? "SERV" : "CLNT"},
+                        {"type", group->settled() ? "SINGLE" : "NONE"},
+                        {"version", group->key().version},
+                        {"release", group->peer().release},
+                        {"peer_id", text(group->peer().id)},
+                        {"host_name", group->peer().host_name},
+                        {"peer_os", clc::text(group->peer().os)},
+                        {"direct", group->peer().link_type == clc::LinkType::kDirect},
+                        {"eid", group->key().eid.text()},
+                        {"connections", group->connections()},
+                        {"max_connections", group->max_connections()},
+                        {"rmbs", group->rmbs()},
+                        {"rmbe_bytes", p_.config.roce.rmbe_kib * 1024},
+                        {"eye_catchers", group->eye_catchers()},
+                        {"links", json::array({link})}});
+    }
+    return {{"smcr", smcr}, {"smcd", smcd}};
+}
+
+json Introspection::devices() const {
+    json smcr = json::array();
+    for (const roce::Port& port : p_.roce_devices.ports()) {
+        json gids = json::array();
+        for (const roce::PortGid& gid : port.gids) {
+            gids.push_back(gid.gid.text());
+        }
+        std::size_t links = 0;
+        for (const auto& [id, group] : p_.roce_groups.all()) {
+            links += group->device().port.device == port.device && group->device().port.number == port.number ? 1 : 0;
+        }
+        smcr.push_back({{"net_device", port.gids.empty() ? "" : port.gids.front().net_device},
+                        {"device", port.device},
+                        {"port", port.number},
+                        {"state", port.active ? "ACTIVE" : "INACTIVE"},
+                        {"mtu", clc::bytes_of(port.mtu)},
+                        {"gids", gids},
+                        {"links", links}});
+    }
+    const json smcd = json::array({{{"provider", "local"},
+                                    {"chid", text(p_.node.chid)},
+                                    {"gid", p_.node.gid.text()},
+                                    {"groups", p_.groups.all().size()},
+                                    {"dmbs", p_.fabric.registered()}}});
+    return {{"smcr", smcr}, {"smcd", smcd}};
 }
 
 json Introspection::connections(bool ended) const {

@@ -22,16 +22,20 @@ class Introspection {
         const Connections& connections;
         const LinkGroups& groups;
         const Gateway& gateway;
+        const smcr::Devices& roce_devices;
+        const smcr::LinkGroups& roce_groups;
     };
     explicit Introspection(Parts parts) : p_(parts) {}
 
-    // {"command": "status" | "connections" | "explain", ...}
+    // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
  private:
     [[nodiscard]] nlohmann::json status() const;
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json explain(const nlohmann::json& request) const;
+    [[nodiscard]] nlohmann::json link_groups() const;
+    [[nodiscard]] nlohmann::json devices() const;
 
     Parts p_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

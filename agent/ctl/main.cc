@@ -2,6 +2,7 @@
 // smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent says no or the capture is broken,
 // 2 usage, 3 no agent there.
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 int run(const std::string& socket, const json& request, const char* part, bool as_json,
-        void (*print)(std::ostream&, const json&)) {
+        const std::function<void(std::ostream&, const json&)>& print) {
     const auto answer = smc::ctl::ask(socket, request);
     if (!answer) {
         std::cerr << "Error: " << answer.error().text() << " (is smc-agent running? --socket names another)\n";
@@ -55,6 +56,23 @@ int main(int argc, char** argv) {
     int pid = 0;
     explain->add_option("ADDR:PORT", address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
     explain->add_option("--pid", pid, "For this process: its cgroup and network namespace");
+    bool only_smcr = false, only_smcd = false;
+    int details = 0;
+    const auto choose = [&](CLI::App* command) {
+        auto* r = command->add_flag("-R,--smcr", only_smcr, "SMC-R only");
+        command->add_flag("-D,--smcd", only_smcd, "SMC-D only")->excludes(r);
+        command->add_flag("-d,--details", details, "More columns; twice for still more");
+    };
+    auto* linkgroup = app.add_subcommand("linkgroup", "Link groups, as smcr and smcd show them");
+    std::string what = "show";
+    linkgroup->add_option("WHAT", what, "show, or link-show for the links")
+        ->check(CLI::IsMember({"show", "link-show"}))
+        ->capture_default_str();
+    choose(linkgroup);
+    auto* device = app.add_subcommand("device", "RoCE and ISM devices, as smcr and smcd show them");
+    device->add_flag("-d,--details", details, "More columns");
+    auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
+    choose(ss);
     auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
     smc::ctl::DecodeOptions decoding;
     decode->add_option("FILE", decoding.file, "pcap or pcapng; - is standard input")->capture_default_str();
@@ -75,6 +93,20 @@ int main(int argc, char** argv) {
     if (connections->parsed()) {
         return run(socket, {{"command", "connections"}, {"ended", ended}}, "connections", as_json,
                    smc::ctl::print_connections);
+    }
+    if (linkgroup->parsed()) {
+        const smc::ctl::GroupView view{what == "link-show", details, !only_smcd, !only_smcr};
+        return run(socket, {{"command", "linkgroups"}}, nullptr, as_json,
+                   [&](std::ostream& out, const json& groups) { smc::ctl::print_link_groups(out, groups, view); });
+    }
+    if (device->parsed()) {
+        return run(socket, {{"command", "devices"}}, nullptr, as_json,
+                   [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
+    }
+    if (ss->parsed()) {
+        const smc::ctl::SocketView view{details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd};
+        return run(socket, {{"command", "connections"}}, "connections", as_json,
+                   [&](std::ostream& out, const json& list) { smc::ctl::print_sockets(out, list, view); });
     }
     return run(socket, {{"command", "explain"}, {"address", address}, {"pid", pid}}, nullptr, as_json,
                smc::ctl::print_explanation);

@@ -1,39 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/ctl/print.h"
 
+#include "agent/ctl/table.h"
+
 #include <algorithm>
 #include <cstdio>
-#include <iomanip>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 namespace smc::ctl {
 
 namespace {
 
 using nlohmann::json;
-using Row = std::vector<std::string>;
-
-void print_table(std::ostream& out, const std::vector<Row>& rows) {
-    std::vector<std::size_t> widths;
-    for (const Row& row : rows) {
-        widths.resize(std::max(widths.size(), row.size()));
-        for (std::size_t i = 0; i < row.size(); i++) {
-            widths[i] = std::max(widths[i], row[i].size());
-        }
-    }
-    for (const Row& row : rows) {
-        for (std::size_t i = 0; i + 1 < row.size(); i++) {
-            out << std::left << std::setw(static_cast<int>(widths[i]) + 2) << row[i];
-        }
-        out << (row.empty() ? "" : row.back()) << "\n";
-    }
-}
-
-std::string word(const json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 std::string join(const json& list) {
     std::string text;
     for (const auto& item : list) {
@@ -93,6 +71,10 @@ void print_status(std::ostream& out, const json& s) {
                       {"Host name", word(agent["host_name"])},
                       {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
                       {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"])},
+                      {"RoCE", s["roce"]["enabled"].get<bool>()
+                                   ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
+                                         " registered of " + bytes(s["roce"]["memory_bytes"])
+                                   : "off"},
                       {"EIDs", join(s["eids"])},
                       {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
                                       " below " + word(s["cgroups"]["root"])},
@@ -106,13 +88,7 @@ void print_status(std::ostream& out, const json& s) {
                         n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
     }
     print_table(out, rows);
-    out << "\nLink groups\n";
-    rows = {{"LG-ID", "Peer GID", "CHID", "EID", "Peer host", "#Conns"}};
-    for (const auto& g : s["groups"]) {
-        rows.push_back({word(g["id"]), word(g["peer_gid"]), word(g["chid"]), word(g["eid"]), word(g["host_name"]),
-                        word(g["connections"])});
-    }
-    print_table(out, rows);
+    print_link_groups(out, s["groups"], {});
     out << "\nConnections since the start, by path\n";
     rows = {{"Path", "Reason", "Count", ""}};
     for (const auto& t : s["totals"]) {

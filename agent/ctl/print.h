@@ -9,6 +9,20 @@ namespace smc::ctl {
 
 void print_status(std::ostream& out, const nlohmann::json& status);
 void print_connections(std::ostream& out, const nlohmann::json& connections);
+// `details`: 0 to 2, as often as -d was given.
+struct GroupView {
+    bool links = false;
+    int details = 0;
+    bool smcr = true, smcd = true;
+};
+void print_link_groups(std::ostream& out, const nlohmann::json& groups, const GroupView& view);
+void print_devices(std::ostream& out, const nlohmann::json& devices, int details);
+struct SocketView {
+    bool details = false;
+    bool smcr = true, smcd = true, tcp = true;
+};
+// As smcss does.
+void print_sockets(std::ostream& out, const nlohmann::json& connections, const SocketView& view);
 void print_explanation(std::ostream& out, const nlohmann::json& explanation);
 
 }  // namespace smc::ctl

@@ -46,6 +46,7 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
     connection->client = syn.source();
     connection->netns = space->inode();
     connection->pid = event.pid;
+    connection->uid = event.uid;
 
     // Also if the coroutine ends by an exception.
     struct Forget {
@@ -139,7 +140,7 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
     if (is_smc(outcome)) {
         start_smc(connection, std::move(waiting->leg), wire->release(), std::move(negotiated));
     } else {
-        start_fallback(connection, std::move(waiting->leg), wire->release(), outcome.reason, outcome.detail);
+        start_fallback(connection, std::move(waiting->leg), wire->release(), outcome);
     }
 }
 

@@ -252,12 +252,12 @@ void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiate
     p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
 }
 
-void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, Reason reason,
-                             std::string detail) {
+void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, const clc::Outcome& outcome) {
     c->path = Path::kFallback;
-    c->reason = reason;
-    c->detail = std::move(detail);
-    p_.connections.count(Path::kFallback, reason);
+    c->reason = outcome.reason;
+    c->peer_reason = outcome.peer_reason;
+    c->detail = outcome.detail;
+    p_.connections.count(Path::kFallback, outcome.reason);
     note(*c, "falls back to tcp");
     p_.engine.add(std::make_shared<SpliceFlow>(c->id, c->stats, Leg(std::move(leg)), Leg(std::move(wire))));
 }

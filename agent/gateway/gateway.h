@@ -109,8 +109,7 @@ class Gateway {
     void start_smc(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
     void start_smcr(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
     void start_smcd(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
-    void start_fallback(const Handle& connection, UniqueFd leg, UniqueFd wire, Reason reason,
-                        std::string detail);
+    void start_fallback(const Handle& connection, UniqueFd leg, UniqueFd wire, const clc::Outcome& outcome);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void note(const Connection& connection, const char* what);
     void prepare_wire(int fd) const;

@@ -36,11 +36,11 @@ asio::awaitable<void> Gateway::server_session(UniqueFd fd, Endpoint client, Spac
     if (outcome.kind == clc::Outcome::Kind::kFallBack && !leg) {
         const auto deadline = std::chrono::steady_clock::now() + p_.config.step_timeout;
         if (const int error = co_await connect_application(space, *connection, deadline, leg); error != 0) {
-            outcome = {clc::Outcome::Kind::kTerminate, Reason::kServerRefused, std::strerror(error), false, {}, {}};
+            outcome = {clc::Outcome::Kind::kTerminate, Reason::kServerRefused, std::strerror(error), false, {}, {}, {}};
         }
     }
     if (outcome.kind == clc::Outcome::Kind::kFallBack) {
-        start_fallback(connection, std::move(leg), wire.release(), outcome.reason, outcome.detail);
+        start_fallback(connection, std::move(leg), wire.release(), outcome);
         co_return;
     }
     if (leg) {

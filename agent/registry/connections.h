@@ -44,10 +44,12 @@ struct Connection {
     Role role = Role::kClient;
     Path path = Path::kHandshake;
     Reason reason = Reason::kNone;
+    Reason peer_reason = Reason::kNone;  // why the peer declined
     std::string detail;
     Endpoint client, server;  // as the applications see them
     std::uint64_t netns = 0;  // inode
     std::uint32_t pid = 0;    // of the client application; 0 on the server's side
+    std::optional<std::uint32_t> uid;  // likewise
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
     std::shared_ptr<FlowStats> stats = std::make_shared<FlowStats>();
 

@@ -84,7 +84,7 @@ bool Channel::run(TimePoint now) {
         wake_starved();
     }
     if (link_->broken()) {
-        ended_ = true;
+        leave();
         return false;
     }
     {
@@ -111,7 +111,8 @@ bool Channel::run(TimePoint now) {
 
 // The engine stops: what the flows said last should still leave.
 void Channel::abort(Reason reason) {
-    if (ended_) {
+    if (ended_ || poller_ == nullptr) {
+        ended_ = true;
         return;
     }
     const auto until = std::chrono::steady_clock::now() + kFarewell;
@@ -124,7 +125,13 @@ void Channel::abort(Reason reason) {
     }
     link_->shut(std::string(reason_text(reason)));
     link_->poll(*this);
+    leave();
+}
+
+// The group keeps this object, and with it the descriptor.
+void Channel::leave() {
     ended_ = true;
+    poller_->unwatch(link_->fd());
 }
 
 Channel::Connection* Channel::attach(AlertToken token, Task& flow) {

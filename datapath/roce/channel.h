@@ -86,6 +86,7 @@ class Channel final : public Task, private LinkHandler {
     void on_cdc(wire::Bytes message);
     void send_queued();
     void wake_starved();
+    void leave();
     [[nodiscard]] bool queue_is_empty() const;
     [[nodiscard]] bool drained() const { return queue_is_empty() && link_->room() == sends_; }
 

@@ -137,7 +137,7 @@ while True:
         self.serve()
         self.assertTrue(self.connect()["ok"])
         self.b.stop_agent(signal.SIGKILL)
-        wait_for("the link group to go", lambda: not self.a.status()["groups"])
+        wait_for("the link group to go", lambda: not self.a.status()["groups"]["smcd"])
         self.b.start_agent()
         self.assertTrue(self.connect()["ok"])
         self.assertTrue(self.connect()["ok"])

@@ -137,10 +137,14 @@ TEST_CASE("server__answers_a_version_1_client_with_a_version_1_decline") {
     wire::store_be(&v1[5], 2, v1.size());
     v1[7] = 0x10;
     wire::store_be(&v1[48], 4, kEyeCatcherR);
-    ServerHandshake server(kServer, std::nullopt, kStart);
-    const auto actions = server.message(v1, kStart);
-    CHECK(find<Send>(actions)->message.size == 28);
-    CHECK(declined(actions) == Reason::kVersionMismatch);
+    RoceOffer version2;
+    version2.gids = {*RoceGid::parse("10.0.0.1")};
+    for (const bool has_roce : {false, true}) {
+        ServerHandshake server(kServer, has_roce ? std::optional(version2) : std::nullopt, kStart);
+        const auto actions = server.message(v1, kStart);
+        CHECK(find<Send>(actions)->message.size == 28);
+        CHECK(declined(actions) == (has_roce ? Reason::kVersionMismatch : Reason::kNoSmcrDevice));
+    }
 }
 
 TEST_CASE("server__a_higher_release_is_answered_with_ours") {

@@ -7,7 +7,10 @@ from vm import wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ["SMC_BUILD"]
-AF_SMC, NETLINK, TCP = (os.path.join(HERE, name) for name in ("af_smc.py", "smcnl.py", "tcp.py"))
+NETLINK = os.path.join(HERE, "smcnl.py")
+TCP = ["python3", os.path.join(HERE, "peer.py")]  # an ordinary program
+NATIVE = [*TCP, "--smc"]                          # the same over AF_SMC
+PRELOAD = os.path.join(BUILD, "tests", "libsmc-test-preload.so")  # makes other programs the same
 UEID = "SMC-AGENT.DEFAULT"
 
 
@@ -15,6 +18,16 @@ def kernel_peer(machine, ueid=UEID):
     """The machine's own net/smc, ready for SMC-Rv2.1."""
     machine.modprobe("smc", "smc_diag")
     machine.run(["python3", NETLINK, "ueid", ueid])
+
+
+def kernel_counters(machine):
+    return json.loads(machine.run(["python3", NETLINK, "stats"]).stdout)
+
+
+def start_server(machine, argv, log):
+    server = machine.start_program(argv, log)
+    wait_for("the server to listen", lambda: "listening" in server.text())
+    return server
 
 
 class Agent:

@@ -14,10 +14,10 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "wire"))
 import tshark  # noqa: E402
+from agent import NATIVE, NETLINK, start_server  # noqa: E402
 from vm import VmLab, wait_for  # noqa: E402
 
 BUILD = os.environ["SMC_BUILD"]
-PEER, NETLINK = os.path.join(HERE, "af_smc.py"), os.path.join(HERE, "smcnl.py")
 UEID = "SMC-AGENT.TEST"
 PORT = 5000
 SIZES = [1, 100_000, 300_000]
@@ -43,10 +43,9 @@ class KernelPeers(unittest.TestCase):
 
     def exchange(self, client, server, sizes):
         type(self).log += 1
-        echo = server.start_program(["python3", PEER, "serve", PORT, len(sizes)], f"serve{self.log}.log")
-        wait_for("the server to listen", lambda: "listening" in echo.text())
+        echo = start_server(server, [*NATIVE, "serve", PORT, len(sizes)], f"serve{self.log}.log")
         for size in sizes:
-            self.assertEqual(client.run(["python3", PEER, "client", server.ip4, PORT, size]).stdout, f"{size} bytes\n")
+            self.assertEqual(client.run([*NATIVE, "client", server.ip4, PORT, size]).stdout, f"{size} bytes\n")
         self.assertEqual(echo.wait(), 0, echo.text())
 
     def test_1_without_a_common_eid_it_is_tcp(self):

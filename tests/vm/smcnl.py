@@ -4,6 +4,7 @@
     smcnl.py ueid NAME     adds a UEID
     smcnl.py pnet NAME NETDEV IBDEV   says that both are on one physical network; older kernels cannot see it for rxe
     smcnl.py show          prints JSON: link groups, links, fallback counts
+    smcnl.py stats         prints JSON: connections that became SMC-Rv2 in either role, and that fell back
 """
 import json
 import socket
@@ -14,7 +15,8 @@ NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY = 16, 16, 3
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 1, 4, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 # include/uapi/linux/smc.h
-GET_LGR_SMCR, GET_LINK_SMCR, GET_FBACK_STATS, ADD_UEID = 2, 3, 8, 10
+GET_LGR_SMCR, GET_LINK_SMCR, GET_STATS, GET_FBACK_STATS, ADD_UEID = 2, 3, 7, 8, 10
+STATS, FBACK_STATS, SMCR_TECH, CLIENT_V2, SERVER_V2 = 7, 8, 2, 8, 10
 PNETID_ADD = 2
 NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
 
@@ -57,6 +59,10 @@ def request(sock, family, command, flags, payload=b""):
                 return answers
 
 
+def number(value):
+    return int.from_bytes(bytes.fromhex(value), sys.byteorder)
+
+
 def text(value):
     return value.encode() + b"\0"
 
@@ -74,6 +80,12 @@ with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
         name, netdev, ibdev = sys.argv[2:5]
         request(sock, family_of(sock, "SMC_PNETID"), PNETID_ADD, NLM_F_ACK,
                 attribute(1, text(name)) + attribute(2, text(netdev)) + attribute(3, text(ibdev)) + attribute(4, b"\1"))
+    elif sys.argv[1] == "stats":
+        family = family_of(sock, "SMC_GEN_NETLINK")
+        tech = request(sock, family, GET_STATS, NLM_F_DUMP)[0][STATS][SMCR_TECH]
+        fallbacks = request(sock, family, GET_FBACK_STATS, NLM_F_DUMP)
+        json.dump({"client": number(tech[CLIENT_V2]), "server": number(tech[SERVER_V2]),
+                   "fallbacks": [a[FBACK_STATS] for a in fallbacks]}, sys.stdout)
     else:
         family = family_of(sock, "SMC_GEN_NETLINK")
         shown = {name: request(sock, family, command, NLM_F_DUMP) for command, name in NESTED.items()}
