@@ -27,9 +27,10 @@ SmcFlow::SmcFlow(std::uint64_t id, std::shared_ptr<FlowStats> counters, Parts pa
 }
 
 bool SmcFlow::start(Poller& poller) {
-    return poller.watch(parts_.leg.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, sources_[kLeg]) &&
-           poller.watch(parts_.wire.fd(), EPOLLIN | EPOLLRDHUP, sources_[kWire]) &&
-           parts_.transport->start(poller, sources_[kTransport]);
+    // The transport first: whatever fails after it, the peer is told.
+    return parts_.transport->start(poller, sources_[kTransport]) &&
+           (ended() || (poller.watch(parts_.leg.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, sources_[kLeg]) &&
+                        poller.watch(parts_.wire.fd(), EPOLLIN | EPOLLRDHUP, sources_[kWire])));
 }
 
 void SmcFlow::on_event(int which, std::uint32_t events) {
@@ -118,6 +119,10 @@ SmcFlow::Step SmcFlow::send_some() {
     message.msg_iov = to.part;
     message.msg_iovlen = static_cast<std::size_t>(to.count);
     const ssize_t n = ::recvmsg(parts_.leg.fd(), &message, MSG_DONTWAIT);
+    if (n > 0 && (close_.peer() & cdc::kConnectionClosed) != 0) {
+        abort(Reason::kPeerClosedEarly);  // it will never read this; TCP would answer with a reset
+        return Step::kMoved;
+    }
     if (n > 0) {
         produced_.cursor = cdc::advance(produced_.cursor, static_cast<std::uint32_t>(n), size);
         urgent_outstanding_ = urgent;
@@ -126,10 +131,6 @@ SmcFlow::Step SmcFlow::send_some() {
                           : urgent_pending_ ? cdc::kUrgentPending
                                             : 0;
         add(stats->bytes_sent, static_cast<std::uint64_t>(n));
-        if ((close_.peer() & cdc::kConnectionClosed) != 0) {
-            abort(Reason::kPeerClosedEarly);  // it will never read this; TCP would answer with a reset
-            return Step::kMoved;
-        }
         publish(static_cast<std::uint32_t>(n));
         return Step::kMoved;
     }
@@ -227,18 +228,24 @@ void SmcFlow::advance_close(TimePoint now) {
         if (close_.active() || wire_ended_ || now >= close_deadline_) {
             finish(Reason::kNone);
         }
-    } else if (wire_ended_ && (close_.peer() & cdc::kConnectionClosed) == 0) {
-        if (close_deadline_ == TimePoint::max()) {
-            close_deadline_ = now + parts_.close_timeout;
-        } else if (now >= close_deadline_) {
-            abort(Reason::kWireReset);
-        }
     } else if (now >= close_deadline_) {
         if (peer_consumed_ == produced_.cursor) {
-            abort(Reason::kCloseTimeout);
-        } else {
-            close_deadline_ = now + parts_.close_timeout;  // its application still reads; nothing is owed yet
+            finish(Reason::kCloseTimeout);  // everything was delivered both ways; its application only keeps the socket
+            return;
         }
+        // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked.
+        close_deadline_ = now + parts_.close_timeout;
+        produced_.flags |= cdc::kCursorRequested;
+        publish();
+    }
+    // F4: a FIN that nothing has announced yet.
+    const bool unannounced = wire_ended_ && !close_.peer_done();
+    if (!unannounced) {
+        wire_deadline_ = TimePoint::max();
+    } else if (wire_deadline_ == TimePoint::max()) {
+        wire_deadline_ = now + parts_.close_timeout;
+    } else if (now >= wire_deadline_) {
+        abort(Reason::kWireReset);
     }
 }
 
@@ -295,7 +302,7 @@ void SmcFlow::finish(Reason reason) {
         publish();  // answers A with A (figure 23, 2B)
     }
     parts_.transport->stop();
-    if (reason == Reason::kNone) {
+    if (reason == Reason::kNone || reason == Reason::kCloseTimeout) {
         parts_.leg.close();
         parts_.wire.close();
         return;

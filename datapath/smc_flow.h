@@ -38,7 +38,7 @@ class SmcFlow final : public Flow {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
-    [[nodiscard]] TimePoint deadline() const override { return close_deadline_; }
+    [[nodiscard]] TimePoint deadline() const override { return std::min(close_deadline_, wire_deadline_); }
 
  private:
     enum Which { kLeg, kWire, kTransport };
@@ -76,7 +76,8 @@ class SmcFlow final : public Flow {
 
     bool wire_event_ = false;
     bool wire_ended_ = false;
-    TimePoint close_deadline_ = TimePoint::max();
+    TimePoint close_deadline_ = TimePoint::max();  // for the peer to close, too
+    TimePoint wire_deadline_ = TimePoint::max();   // for the flags that explain the end of the TCP connection
 };
 
 }  // namespace smc

@@ -227,6 +227,8 @@ class ServerHandshake {
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
+    // First contact, and CONFIRM LINK was never sent: there is still a Decline (C.7).
+    [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();
     [[nodiscard]] Actions tick(TimePoint now);
@@ -239,7 +241,7 @@ class ServerHandshake {
  private:
     Actions finish(Outcome outcome);
     Actions decline(Reason reason, std::string detail);
-    Actions late_decline(Reason reason, std::string detail);
+    Actions late_decline(Reason reason, std::string detail, Outcome::Kind kind);
     Actions terminate(Reason reason, std::string detail);
     Actions try_next(std::string detail);
     Actions confirm(const AcceptD& confirm);

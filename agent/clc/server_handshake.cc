@@ -27,12 +27,12 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     return actions;
 }
 
-// v2.1, "Feature negotiation", item 5: a Confirm that changes what was agreed. Has no reasons by type (Decline, note 4).
-Actions ServerHandshake::late_decline(Reason reason, std::string detail) {
+// Behind the Confirm. Has no reasons by type (v2.1, Decline, note 4).
+Actions ServerHandshake::late_decline(Reason reason, std::string detail, Outcome::Kind kind) {
     reasons_ = {};
     proposal_.v1_offer = Offer::kNone;
     Actions actions = decline(reason, std::move(detail));
-    std::get<Finish>(actions.back()).outcome.kind = Outcome::Kind::kTerminate;
+    std::get<Finish>(actions.back()).outcome.kind = kind;
     return actions;
 }
 
@@ -185,7 +185,8 @@ Actions ServerHandshake::confirm(const AcceptD& c) {
         return terminate(Reason::kProtocolError, std::string("Confirm does not repeat the Accept: ") + wrong);
     }
     if (c.fce && c.fce->features != kFeatureEmulatedIsm) {
-        return late_decline(Reason::kReleaseMismatch, "Confirm has other features than agreed");
+        // v2.1, "Feature negotiation", item 5
+        return late_decline(Reason::kReleaseMismatch, "Confirm has other features than agreed", Outcome::Kind::kTerminate);
     }
     peer_.token = c.token;
     peer_.dmb_size = c.dmbe_size;
@@ -211,7 +212,10 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
     }
     if (c.fce && p.first_contact && p.release >= kRelease1 &&
         (c.fce->max_connections != p.max_connections || c.fce->max_links != p.max_links)) {
-        return late_decline(Reason::kReleaseMismatch, "Confirm has other maxima than the Accept");
+        return late_decline(Reason::kReleaseMismatch, "Confirm has other maxima than the Accept", Outcome::Kind::kTerminate);
+    }
+    if (p.first_contact && !is_valid(c.mtu)) {
+        return terminate(Reason::kProtocolError, "Confirm has an MTU that does not exist");
     }
     p.id = c.peer_id;  // Linux's Proposal of version 2 has none
     p.link = {c.gid.normalised(), c.mac, c.qpn, c.psn, c.mtu};
@@ -230,6 +234,10 @@ Actions ServerHandshake::link_ready() {
         return {};
     }
     return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
+}
+
+Actions ServerHandshake::link_refused(Reason reason, std::string detail) {
+    return state_ == State::kLinking ? late_decline(reason, std::move(detail), Outcome::Kind::kFallBack) : Actions{};
 }
 
 // Behind the point of no return (RFC 7609 C.3, C.7).

@@ -38,8 +38,8 @@ bool is_bound(const Endpoint& source) {
 asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Space space) {
     const auto waiting = std::make_shared<Waiting>(p_.io);
     const LegKey leg_key{space->slot(), syn.source()};
-    by_cookie_[event.cookie] = waiting;
-    by_leg_[leg_key] = waiting;
+    tables_->by_cookie[event.cookie] = waiting;
+    tables_->by_leg[leg_key] = waiting;
 
     const Handle connection = admit(Role::kClient);
     connection->server = Endpoint::from_abi(event.remote);
@@ -50,24 +50,28 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
 
     // Also if the coroutine ends by an exception.
     struct Forget {
-        Gateway& gateway;
+        std::shared_ptr<Tables> tables;
         std::uint64_t cookie;
         LegKey leg_key;
         const std::shared_ptr<Waiting>& waiting;
         ~Forget() {
             // an entry may already be a later connection's
-            if (const auto it = gateway.by_cookie_.find(cookie);
-                it != gateway.by_cookie_.end() && it->second == waiting) {
-                gateway.by_cookie_.erase(it);
+            if (const auto it = tables->by_cookie.find(cookie);
+                it != tables->by_cookie.end() && it->second == waiting) {
+                tables->by_cookie.erase(it);
             }
-            if (const auto it = gateway.by_leg_.find(leg_key);
-                it != gateway.by_leg_.end() && it->second == waiting) {
-                gateway.by_leg_.erase(it);
+            if (const auto it = tables->by_leg.find(leg_key); it != tables->by_leg.end() && it->second == waiting) {
+                tables->by_leg.erase(it);
             }
         }
     };
-    const Forget forget{*this, event.cookie, leg_key, waiting};
-    co_await client_connect(event, syn, std::move(space), connection, waiting);
+    const Forget forget{tables_, event.cookie, leg_key, waiting};
+    try {
+        co_await client_connect(event, syn, std::move(space), connection, waiting);
+    } catch (...) {
+        p_.connections.end(connection->id, Reason::kInternal);
+        throw;
+    }
 }
 
 asio::awaitable<void> Gateway::client_connect(const smc_event& event, const HeldSyn& syn, Space space,
@@ -200,7 +204,7 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
         for (auto& action : actions) {
             if (auto* send = std::get_if<clc::Send>(&action)) {
                 if (!send_clc(wire.fd(), send->message)) {
-                    next = handshake.peer_closed();
+                    next = never_sent(handshake);
                     break;
                 }
             } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {

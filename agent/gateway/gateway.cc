@@ -42,7 +42,7 @@ void Gateway::syn_held(const smc_event& event) {
 }
 
 void Gateway::connect_aborted(std::uint64_t cookie) {
-    if (const auto it = by_cookie_.find(cookie); it != by_cookie_.end()) {
+    if (const auto it = tables_->by_cookie.find(cookie); it != tables_->by_cookie.end()) {
         it->second->aborted = true;
         it->second->leg_arrived.set();
         if (it->second->wire != nullptr) {
@@ -110,8 +110,8 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
         asio::co_spawn(p_.io, server_session(std::move(fd), from, space), log_failure);
         return;
     }
-    const auto it = by_leg_.find({space->slot(), from});
-    if (it == by_leg_.end()) {
+    const auto it = tables_->by_leg.find({space->slot(), from});
+    if (it == tables_->by_leg.end()) {
         reset_socket(std::move(fd));
         return;
     }
@@ -189,7 +189,9 @@ void Gateway::let_go(Negotiated& negotiated) {
             joined->seat->withdraw();
         }
         const bool never_up = joined->first_contact && !joined->group->active();
-        if (never_up || outcome.peer_out_of_sync) {
+        if (outcome.peer_out_of_sync && !never_up) {
+            joined->group->distrust();
+        } else if (never_up) {
             p_.roce_groups.abandon(joined->group, llc::DeleteLinkReason::kProtocolViolation);
         }
     }

@@ -88,6 +88,7 @@ class Gateway {
 
     // server_session.cc
     asio::awaitable<void> server_session(UniqueFd wire, Endpoint client, Space space);
+    asio::awaitable<void> server_accept(UniqueFd wire, Space space, const Handle& connection);
     asio::awaitable<Negotiated> negotiate_server(AsyncFd& wire, const Space& space,
                                                  const Connection& connection, UniqueFd& leg);
     asio::awaitable<int> connect_application(const Space& space, const Connection& connection,
@@ -120,8 +121,12 @@ class Gateway {
 
     Parts p_;
     LogLimiter limiter_;
-    std::map<std::uint64_t, std::shared_ptr<Waiting>> by_cookie_;
-    std::map<LegKey, std::shared_ptr<Waiting>> by_leg_;
+    // Sessions may outlive this object: their frames go with the io_context.
+    struct Tables {
+        std::map<std::uint64_t, std::shared_ptr<Waiting>> by_cookie;
+        std::map<LegKey, std::shared_ptr<Waiting>> by_leg;
+    };
+    const std::shared_ptr<Tables> tables_ = std::make_shared<Tables>();
 };
 
 // Resets a TCP connection that is not wanted.

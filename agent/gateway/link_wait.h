@@ -10,6 +10,16 @@ inline bool is_smc(const clc::Outcome& outcome) {
     return outcome.kind == clc::Outcome::Kind::kSmcD || outcome.kind == clc::Outcome::Kind::kSmcR;
 }
 
+// The handshake may have taken the message for its last word already.
+template <class Handshake>
+clc::Actions never_sent(Handshake& handshake) {
+    clc::Actions actions = handshake.peer_closed();
+    if (actions.empty()) {
+        actions.push_back(clc::Finish{{clc::Outcome::Kind::kTerminate, Reason::kPeerClosed, {}, false, {}, {}, {}}});
+    }
+    return actions;
+}
+
 // Why there is no RMBE, in CLC's words.
 inline Reason roce_reason(const Error& error) {
     switch (error.code) {
@@ -33,12 +43,10 @@ template <class Handshake>
 asio::awaitable<clc::Actions> Gateway::await_link(AsyncFd& wire, Handshake& handshake,
                                                   const smcr::LinkGroups::Joined& joined) {
     if (!joined.first_contact) {
-        co_return handshake.link_ready();
+        co_return joined.group->active() ? handshake.link_ready()
+                                         : handshake.link_failed(Reason::kLinkDown, joined.group->why_over().detail);
     }
     const auto read = co_await hear_or_link(wire, joined.group, handshake.deadline());
-    if (joined.group->active()) {
-        co_return handshake.link_ready();
-    }
     if (read) {
         if (const auto* message = std::get_if<clc::Message>(&*read)) {
             if constexpr (std::is_same_v<Handshake, clc::ServerHandshake>) {
@@ -50,6 +58,11 @@ asio::awaitable<clc::Actions> Gateway::await_link(AsyncFd& wire, Handshake& hand
         if (const auto* fault = std::get_if<clc::Fault>(&*read)) {
             co_return handshake.fault(*fault);
         }
+    }
+    if (joined.group->active()) {
+        co_return handshake.link_ready();
+    }
+    if (read) {
         co_return handshake.peer_closed();
     }
     if (joined.group->is_over()) {

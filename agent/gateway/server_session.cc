@@ -20,7 +20,15 @@ asio::awaitable<void> Gateway::server_session(UniqueFd fd, Endpoint client, Spac
     connection->client = client;
     connection->server = local_endpoint(fd.get());
     connection->netns = space->inode();
+    try {
+        co_await server_accept(std::move(fd), std::move(space), connection);
+    } catch (...) {
+        p_.connections.end(connection->id, Reason::kInternal);
+        throw;
+    }
+}
 
+asio::awaitable<void> Gateway::server_accept(UniqueFd fd, Space space, const Handle& connection) {
     AsyncFd wire(p_.io, std::move(fd));
     UniqueFd leg;
     Negotiated negotiated = co_await negotiate_server(wire, space, *connection, leg);
@@ -101,7 +109,7 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
             for (auto& action : actions) {
                 if (auto* send = std::get_if<clc::Send>(&action)) {
                     if (!send_clc(wire.fd(), send->message)) {
-                        next = handshake.peer_closed();
+                        next = never_sent(handshake);
                         break;
                     }
                 } else if (auto* create = std::get_if<clc::CreateDmb>(&action)) {
@@ -128,36 +136,39 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                                                     group == nullptr, group != nullptr ? group->id : 0, now());
                     next.insert(next.end(), more.begin(), more.end());
                 } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
-                    auto joined = co_await p_.roce_groups.serve(prepare->peer, offer->gids.front(), handshake.deadline());
+                    // Before the link group: others of this client wait for it.
+                    if (!co_await take_application()) {
+                        next = handshake.application_refused();
+                        continue;
+                    }
+                    // A Decline must be there before the client gives up.
+                    auto joined = co_await p_.roce_groups.serve(prepare->peer, offer->gids.front(),
+                                                                handshake.deadline() - p_.config.step_timeout / 4);
                     if (!joined) {
                         next = handshake.prepare_failed(roce_reason(joined.error()), joined.error().text());
                         continue;
                     }
                     result.joined = *joined;
-                    if (!co_await take_application()) {
-                        next = handshake.application_refused();
-                        continue;
-                    }
                     joined->seat->told();
                     next = handshake.application_ready(now());
                     auto more = handshake.rmbe_ready(joined->local(), now());
                     next.insert(next.end(), more.begin(), more.end());
                 } else if (auto* confirmed = std::get_if<clc::AwaitLink>(&action)) {
                     smcr::LinkGroup& group = *result.joined->group;
-                    result.joined->seat->agreed(confirmed->peer.rmbe);
                     if (!result.joined->first_contact && !group.is_with(confirmed->peer.link)) {
                         next = handshake.link_failed(Reason::kProtocolError, "Confirm names another link than the Accept");
                         continue;
                     }
                     if (result.joined->first_contact) {
-                        if (const auto connected = group.connect(confirmed->peer); !connected) {
-                            next = handshake.link_failed(Reason::kLinkNotReady, connected.error().text());
+                        if (const auto connected = co_await group.connect(confirmed->peer); !connected) {
+                            next = handshake.link_refused(Reason::kLinkNotReady, connected.error().text());
                             continue;
                         }
                     } else if (!group.know(confirmed->peer.rmbe.rkey)) {
                         next = handshake.link_failed(Reason::kRtokenFailed, "the client has too many RMBs");
                         continue;
                     }
+                    result.joined->seat->agreed(confirmed->peer.rmbe);
                     next = co_await await_link(wire, handshake, *result.joined);
                 } else if (auto* wanted = std::get_if<clc::AttachDmb>(&action)) {
                     auto attached = co_await attach(wanted->peer);

@@ -39,10 +39,13 @@ void LinkMachine::over(Actions& out, Reason reason, std::string detail) {
     }
 }
 
-void LinkMachine::activate(Actions& out) {
+void LinkMachine::activate(Actions& out, TimePoint now) {
     state_ = State::kActive;
     deadline_ = TimePoint::max();
     out.push_back(Confirmed{eye_catchers_, peer_id_});
+    if (exchange_deadline_ == TimePoint::max()) {
+        next_exchange(out, now);
+    }
 }
 
 bool LinkMachine::know(RKey rkey) {
@@ -130,12 +133,12 @@ void LinkMachine::on(Actions& out, const ConfirmLink& m, TimePoint now) {
         state_ = State::kAdding;
         deadline_ = now + terms_.reply_timeout;
     } else {
-        activate(out);
+        activate(out, now);
     }
 }
 
 // There is never a second path here.
-void LinkMachine::on(Actions& out, const AddLink& m, TimePoint) {
+void LinkMachine::on(Actions& out, const AddLink& m, TimePoint now) {
     if (m.reply) {
         if (state_ != State::kAdding || !terms_.server) {
             return;  // to a request that has timed out
@@ -147,7 +150,7 @@ void LinkMachine::on(Actions& out, const AddLink& m, TimePoint) {
             not_needed.reason = DeleteLinkReason::kAsymmetricNotNeeded;
             send(out, not_needed);
         }
-        return activate(out);
+        return activate(out, now);
     }
     if (terms_.server) {
         return;  // version 1: a client asks for a link; section 3.5.5.3 lets the server ignore it
@@ -158,7 +161,7 @@ void LinkMachine::on(Actions& out, const AddLink& m, TimePoint) {
     answer.large.reset();
     send(out, answer);
     if (state_ == State::kAdding) {
-        activate(out);
+        activate(out, now);
     }
 }
 
@@ -334,7 +337,7 @@ Actions LinkMachine::tick(TimePoint now, std::uint64_t heard) {
         if (state_ == State::kConfirming) {
             over(out, Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK");
         } else if (state_ == State::kAdding) {
-            activate(out);  // one link will do
+            activate(out, now);  // one link will do
         } else if (state_ == State::kEnding) {
             over(out, Reason::kNone, "the server did not answer DELETE LINK");
         }

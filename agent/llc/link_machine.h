@@ -117,7 +117,7 @@ class LinkMachine {
     [[nodiscard]] M reply(M message) const;
     void send(Actions& out, const AnyMessage& message) const;
     void over(Actions& out, Reason reason, std::string detail);
-    void activate(Actions& out);
+    void activate(Actions& out, TimePoint now);
     void next_exchange(Actions& out, TimePoint now);
     void dispatch(Actions& out, const AnyMessage& message, TimePoint now);
 

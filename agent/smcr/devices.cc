@@ -97,7 +97,8 @@ void Devices::refresh() {
     }
     std::vector<std::string> lost;
     for (const auto& [name, device] : devices_) {
-        if (std::find(names->begin(), names->end(), name) == names->end()) {
+        // One that was removed and came back under its name answers no questions any more.
+        if (std::find(names->begin(), names->end(), name) == names->end() || !device.context->alive()) {
             lost.push_back(name);
         }
     }
@@ -137,7 +138,12 @@ void Devices::open(const std::string& name) {
                       std::to_string(2 * config_.rmbe_kib * config_.rmbes_per_rmb + 2048) +
                       " KiB (roce.rmbe_kib, roce.rmbes_per_rmb)");
     }
-    Device device{*context, std::make_shared<asio::posix::stream_descriptor>(io_, (*context)->async_fd())};
+    Device device{*context, std::make_shared<asio::posix::stream_descriptor>(io_)};
+    std::error_code error;
+    device.events->assign((*context)->async_fd(), error);
+    if (error) {
+        return refuse("watching its events: " + error.message());
+    }
     listen(name, device.context, device.events);
     devices_.emplace(name, std::move(device));
     refused_.erase(name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/smcr/link_group.h"
 
+#include <asio/co_spawn.hpp>
 #include <asio/post.hpp>
 
 #include <algorithm>
@@ -13,6 +14,10 @@ namespace {
 
 // An RMB that nobody uses any more is kept for a while: the next burst would register it again.
 constexpr auto kSurplusTime = std::chrono::seconds(10);
+
+asio::awaitable<Result<void>> connect_link(std::shared_ptr<roce::Channel> channel, roce::LinkAddress to) {
+    co_return channel->link().connect(to);
+}
 
 template <class Id>
 Id random_id() {
@@ -41,6 +46,7 @@ Seat::~Seat() {
             gone.state = cdc::kAbnormalClose;
             group_->send(cdc::encode(gone).view());
         }
+        group_->orphans_ += peer_ ? 0 : 1;
         group_->channel_->linger(token_, std::move(*own_));
     } else if (own_) {
         group_->channel_->forget(token_);
@@ -168,10 +174,22 @@ bool LinkGroup::is_with(const clc::RoceAddress& peer) const {
     return peer_.link.gid == peer.gid && peer_.link.qpn == peer.qpn;
 }
 
-Result<void> LinkGroup::connect(const clc::RocePeer& peer) {
+asio::awaitable<Result<void>> LinkGroup::connect(clc::RocePeer peer) {
+    const auto self = shared_from_this();
+    if (over_) {
+        co_return Error{ENOTCONN, why_.detail};
+    }
     const clc::RoceAddress& link = peer.link;
-    if (auto connected = channel_->link().connect({link.gid, link.mac, link.qpn, link.psn, link.mtu}); !connected) {
-        return connected;
+    // The kernel may have to ask for the neighbour's address, and waits for the answer.
+    const auto channel = channel_;
+    const roce::LinkAddress to{link.gid, link.mac, link.qpn, link.psn, link.mtu};
+    const auto connected = co_await asio::co_spawn(
+        parts_.blocking, connect_link(channel, to), asio::use_awaitable);
+    if (!connected) {
+        co_return connected;
+    }
+    if (over_) {
+        co_return Error{ENOTCONN, why_.detail};
     }
     peer_ = peer;
     llc::LinkTerms terms;
@@ -196,7 +214,7 @@ Result<void> LinkGroup::connect(const clc::RocePeer& peer) {
     in_engine_ = true;
     parts_.engine.add_task(channel_);
     apply(machine_->start(std::chrono::steady_clock::now()));
-    return {};
+    co_return Result<void>();
 }
 
 void LinkGroup::when_settled(std::function<void()> then) {
@@ -214,7 +232,9 @@ void LinkGroup::settle() {
 }
 
 void LinkGroup::send(wire::Bytes message) {
-    channel_->send_soon({message.begin(), message.end()});
+    if (!channel_->send_soon({message.begin(), message.end()}) && !over_) {
+        asio::post(parts_.io, [self = shared_from_this()] { self->down("the peer does not take what it is sent"); });
+    }
     parts_.engine.kick(channel_);
 }
 
@@ -357,6 +377,9 @@ asio::awaitable<Result<std::shared_ptr<Seat>>> LinkGroup::take_seat(TimePoint de
         if (over_) {
             co_return Error{ENOTCONN, "the link group has ended"};
         }
+        if (key_.server && !has_room()) {
+            co_return Error{EAGAIN, "the link group has become full"};
+        }
         if (auto seat = seat_now()) {
             co_return seat;
         }
@@ -366,7 +389,8 @@ asio::awaitable<Result<std::shared_ptr<Seat>>> LinkGroup::take_seat(TimePoint de
                 co_return begun.error();
             }
             if (!growth_ && rmbs == rmbs_.size() && sends == sends_.size()) {
-                co_return Error{ENOMEM, "no RMBE"};
+                auto last = seat_now();  // given back meanwhile
+                co_return last ? Result<std::shared_ptr<Seat>>(last) : Error{ENOMEM, "no RMBE"};
             }
         }
         if (growth_) {
@@ -387,11 +411,19 @@ void LinkGroup::left() {
     seats_--;
     if (seats_ == 0) {
         idle_since_ = std::chrono::steady_clock::now();
+        if (!machine_ && !over_) {
+            end(llc::DeleteLinkReason::kNone);  // nobody is left to connect it
+        }
     }
 }
 
 void LinkGroup::shrink(TimePoint now) {
     const auto unused = [&](const auto& rmb) { return rmb->used() == 0; };
+    const auto surplus = sends_.size() > rmbs_.size() ? std::ranges::find_if(sends_, unused) : sends_.end();
+    if (surplus != sends_.end()) {
+        release(std::move(*surplus));
+        sends_.erase(surplus);
+    }
     const auto last = rmbs_.size() > 1 ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
     if (last == rmbs_.end()) {
         surplus_since_ = TimePoint::max();

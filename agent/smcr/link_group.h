@@ -9,6 +9,7 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <asio/thread_pool.hpp>
 
 #include <compare>
 #include <functional>
@@ -75,6 +76,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
         const Config::Roce& config;
         std::shared_ptr<std::size_t> registered;  // bytes, of all groups
         unsigned max_connections;
+        asio::thread_pool& blocking;  // for what may wait for the network: the neighbour's address
         std::function<void(LinkGroup&)> over;
     };
 
@@ -85,7 +87,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     LinkGroup& operator=(const LinkGroup&) = delete;
 
     // First contact: the queue pair is connected, the engine drives it, LLC begins.
-    Result<void> connect(const clc::RocePeer& peer);
+    asio::awaitable<Result<void>> connect(clc::RocePeer peer);
     // Calls `then` once when LLC has confirmed the link, or when the group is over.
     void when_settled(std::function<void()> then);
     // In use, or to be used.
@@ -99,10 +101,14 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     void tick(TimePoint now);
 
     [[nodiscard]] bool settled() const { return confirmed_ || over_; }
-    [[nodiscard]] bool active() const { return confirmed_ && !over_; }
+    [[nodiscard]] bool active() const {
+        return confirmed_ && !over_ && machine_->state() == llc::LinkMachine::State::kActive;
+    }
     [[nodiscard]] bool is_over() const { return over_; }
     [[nodiscard]] const llc::Over& why_over() const { return why_; }
-    [[nodiscard]] bool has_room() const { return seats_ < parts_.max_connections; }
+    [[nodiscard]] bool has_room() const { return seats_ < parts_.max_connections && orphans_ < kMaxOrphans && !distrusted_; }
+    // The peer says that it does not know this group. Nobody else joins it; it ends when it is idle, or when TEST LINK fails.
+    void distrust() { distrusted_ = true; }
     // The peer's end of the link is this one.
     [[nodiscard]] bool is_with(const clc::RoceAddress& peer) const;
 
@@ -159,7 +165,10 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     std::optional<Growth> growth_;
     TimePoint surplus_since_ = TimePoint::max();
 
-    unsigned seats_ = 0;
+    // RMBEs that a peer was told of and never confirmed: nobody can say when it is done with them (C2).
+    static constexpr unsigned kMaxOrphans = 16;
+    unsigned seats_ = 0, orphans_ = 0;
+    bool distrusted_ = false;
     TimePoint idle_since_ = TimePoint::max();
     std::vector<std::function<void()>> settled_;
     bool eye_catchers_ = false;

@@ -16,7 +16,7 @@ clc::LocalRmbe LinkGroups::Joined::local() const {
 Result<std::shared_ptr<LinkGroup>> LinkGroups::create(const GroupKey& key, const Devices::Usable& device,
                                                       unsigned max_connections) {
     const std::uint32_t id = next_id_++;
-    LinkGroup::Parts parts{io_, engine_, config_, registered_, max_connections,
+    LinkGroup::Parts parts{io_, engine_, config_, registered_, max_connections, blocking_,
                            [this](LinkGroup& group) { groups_.erase(group.id()); }};
     auto group = LinkGroup::create(std::move(parts), id, key, device);
     if (group) {
@@ -47,29 +47,36 @@ asio::awaitable<Result<LinkGroups::Joined>> LinkGroups::serve(const clc::RocePee
         co_return Error{ENODEV, "no RoCE port"};
     }
     const GroupKey key{true, peer.version, peer.link.gid, device->gid.gid, peer.eid};
-    while (const auto other = forming(key)) {
-        const auto settled = std::make_shared<Event>(io_);
-        other->when_settled([settled] { settled->set(); });
-        if (!co_await settled->wait(deadline)) {
-            co_return Error{ETIMEDOUT, "waiting for the first contact of another connection"};
+    for (;;) {
+        while (const auto other = forming(key)) {
+            const auto settled = std::make_shared<Event>(io_);
+            other->when_settled([settled] { settled->set(); });
+            if (!co_await settled->wait(deadline)) {
+                co_return Error{ETIMEDOUT, "waiting for the first contact of another connection"};
+            }
+        }
+        Joined joined;
+        joined.group = find(key, peer.id);
+        if (!joined.group) {
+            auto created = create(key, *device, peer.max_connections);
+            if (!created) {
+                co_return created.error();
+            }
+            joined.group = *created;
+            joined.first_contact = true;
+        }
+        auto seat = co_await joined.group->take_seat(deadline);
+        if (seat) {
+            joined.seat = *seat;
+            co_return joined;
+        }
+        if (joined.first_contact) {
+            abandon(joined.group, llc::DeleteLinkReason::kNone);
+        }
+        if (seat.error().code != EAGAIN) {
+            co_return seat.error();
         }
     }
-    Joined joined;
-    joined.group = find(key, peer.id);
-    if (!joined.group) {
-        auto created = create(key, *device, peer.max_connections);
-        if (!created) {
-            co_return created.error();
-        }
-        joined.group = *created;
-        joined.first_contact = true;
-    }
-    auto seat = co_await joined.group->take_seat(deadline);
-    if (!seat) {
-        co_return seat.error();
-    }
-    joined.seat = *seat;
-    co_return joined;
 }
 
 asio::awaitable<Result<LinkGroups::Joined>> LinkGroups::follow(const clc::RocePeer& peer, const RoceGid& local,
@@ -105,7 +112,7 @@ asio::awaitable<Result<LinkGroups::Joined>> LinkGroups::follow(const clc::RocePe
     }
     joined.seat = *seat;
     if (peer.first_contact) {
-        if (const auto connected = joined.group->connect(peer); !connected) {
+        if (const auto connected = co_await joined.group->connect(peer); !connected) {
             abandon(joined.group, llc::DeleteLinkReason::kNone);
             co_return connected.error();
         }
@@ -134,6 +141,7 @@ void LinkGroups::end_all() {
     const auto groups = groups_;
     for (const auto& [id, group] : groups) {
         group->end(llc::DeleteLinkReason::kOperator);
+        group->down("the agent stops");  // without waiting for the answer
     }
 }
 

@@ -11,6 +11,8 @@ namespace {
 // LLC messages that wait to be dealt with. An honest peer has a few requests under way.
 constexpr int kMaxLlcPending = 64;
 constexpr auto kFarewell = std::chrono::milliseconds(300);
+constexpr int kPatienceMs = 30;  // of it, for one completion
+constexpr std::size_t kMaxQueued = 1024;
 
 void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
     counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
@@ -33,9 +35,13 @@ void Channel::forget(AlertToken token) {
     connections_.erase(token);
 }
 
-void Channel::send_soon(std::vector<std::uint8_t> message) {
+bool Channel::send_soon(std::vector<std::uint8_t> message) {
     const std::lock_guard lock(mutex_);
+    if (queued_.size() >= kMaxQueued) {
+        return false;
+    }
     queued_.push_back(std::move(message));
+    return true;
 }
 
 void Channel::end(std::string why) {
@@ -81,6 +87,9 @@ bool Channel::run(TimePoint now) {
     bool more = link_->poll(*this);
     send_queued();
     if (link_->room() > room) {
+        while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
+            retiring_.pop_front();
+        }
         wake_starved();
     }
     if (link_->broken()) {
@@ -119,7 +128,9 @@ void Channel::abort(Reason reason) {
     send_queued();
     while (!drained() && !link_->broken() && std::chrono::steady_clock::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
-        ::poll(&waiting, 1, 10);
+        if (::poll(&waiting, 1, kPatienceMs) == 0) {
+            break;  // nobody is there
+        }
         link_->poll(*this);
         send_queued();
     }
@@ -158,8 +169,11 @@ void Channel::linger(AlertToken token, Element rmbe) {
     }
 }
 
-void Channel::detach(AlertToken token, Connection& connection, Element rmbe) {
+void Channel::detach(AlertToken token, Connection& connection, Element rmbe, Element send) {
     std::erase(starved_, &connection);
+    if (link_->retired() < link_->next_sequence() && !link_->broken()) {
+        retiring_.emplace_back(link_->next_sequence(), std::move(send));
+    }
     linger(token, std::move(rmbe));
     poller_->ready(*this);  // there may be a last message in the queue
 }
@@ -255,6 +269,7 @@ void Channel::on_broken(const std::string& why) {
         queued_.clear();
         down_ = true;
     }
+    retiring_.clear();
     for (Task* flow : flows) {
         flow->abort(Reason::kLinkDown);
         poller_->ready(*flow);

@@ -51,8 +51,9 @@ class Channel final : public Task, private LinkHandler {
     void forget(AlertToken token);
     // The same, but its peer may write already: the RMBE stays until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
-    // An LLC message, or a last one of a connection. To be followed by Engine::kick().
-    void send_soon(std::vector<std::uint8_t> message);
+    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the peer
+    // does not take what it is sent.
+    bool send_soon(std::vector<std::uint8_t> message);
     // One LLC message less that `llc` was told of and nobody has dealt with.
     void llc_done() { llc_pending_--; }
     // Ends when everything queued has left, at the latest after a moment. To be followed by Engine::kick().
@@ -72,8 +73,8 @@ class Channel final : public Task, private LinkHandler {
     // --- for transports, on the engine's thread -------------------------------------------------------------------------
     // nullptr: the link is down, or nobody opened this token.
     Connection* attach(AlertToken token, Task& flow);
-    // The flow is gone; the RMBE lingers.
-    void detach(AlertToken token, Connection& connection, Element rmbe);
+    // The flow is gone; the RMBE lingers, and what it sent from stays until all of it has left.
+    void detach(AlertToken token, Connection& connection, Element rmbe, Element send);
     // Room for `requests` more; if not, the flow is run when there is.
     bool has_room(Connection& connection, std::uint32_t requests);
     Link::Posted send(const wire::Encoded<cdc::kMessageBytes>& message);
@@ -104,6 +105,7 @@ class Channel final : public Task, private LinkHandler {
     bool down_ = false;
 
     std::vector<Connection*> starved_;  // that want room
+    std::deque<std::pair<std::uint64_t, Element>> retiring_;  // send memory, and what must be done before it is free
     std::atomic<int> llc_pending_{0};
     std::uint32_t sends_;  // all the room there is
     TimePoint last_seen_{};

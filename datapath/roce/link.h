@@ -73,6 +73,8 @@ class Link {
     Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
     // What the next send() or write() will be called in on_retired().
     [[nodiscard]] std::uint64_t next_sequence() const { return posted_; }
+    // Everything before this one is done.
+    [[nodiscard]] std::uint64_t retired() const { return retired_; }
     [[nodiscard]] std::uint32_t room() const { return limits_.sends - static_cast<std::uint32_t>(posted_ - retired_); }
     [[nodiscard]] bool broken() const { return broken_; }
     // Breaks it. The peer must not go on writing into memory whose owner does not look any more.

@@ -51,7 +51,7 @@ void RmbeTransport::stop() {
         const auto last = message();
         parts_.channel->send_soon({last.view().begin(), last.view().end()});
     }
-    parts_.channel->detach(parts_.token, *std::exchange(connection_, nullptr), std::move(parts_.own));
+    parts_.channel->detach(parts_.token, *std::exchange(connection_, nullptr), std::move(parts_.own), std::move(parts_.send));
 }
 
 std::uint32_t RmbeTransport::window() const {
@@ -107,6 +107,9 @@ wire::Encoded<cdc::kMessageBytes> RmbeTransport::message() const {
     out.producer = to_wire(producer_.cursor, base_);
     out.consumer = to_wire(consumed_, base_);
     out.flags = producer_.flags;
+    if (announced_ == producer_.cursor) {
+        out.flags &= static_cast<std::uint8_t>(~(cdc::kUrgentPending | cdc::kUrgentPresent));  // R3
+    }
     out.state = producer_.state;
     return cdc::encode(out);
 }
@@ -124,6 +127,9 @@ void RmbeTransport::flush() {
     }
     dirty_ = false;
     told_ = consumed_;
+    if ((producer_.flags & cdc::kUrgentPresent) != 0) {
+        announced_ = producer_.cursor;
+    }
     if (urgent_ && cdc::distance(*urgent_, consumed_, static_cast<std::uint32_t>(receive_ring().size())) != kNowhere) {
         urgent_.reset();
     }

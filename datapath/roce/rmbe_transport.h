@@ -5,8 +5,10 @@
 // Invariants:
 //   R1  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed no
 //       retransmission can need.
+//       The memory itself goes back when everything posted from it is done, which may be after the flow's end.
 //   R2  With eye catchers both RMBEs begin with four bytes that are no data, and cursors on the wire count from 4
 //       (section 4.4). Inside, cursors count from 0.
+//   R3  Urgent data is announced in one message. Linux takes every other one with the same cursor for news.
 #pragma once
 
 #include <memory>
@@ -64,7 +66,8 @@ class RmbeTransport final : public Transport {
     cdc::Cursor written_;        // where the next RDMA write goes
     std::uint64_t staged_ = 0;   // bytes ever taken for sending
     cdc::Cursor consumed_, told_;
-    std::optional<cdc::Cursor> urgent_;  // announced, and its consumption not told yet
+    std::optional<cdc::Cursor> urgent_;     // the peer announced it, and its consumption is not told yet
+    std::optional<cdc::Cursor> announced_;  // where we last announced urgent data
     std::uint16_t sequence_ = 0;
     bool dirty_ = false;  // there is something to tell
 };

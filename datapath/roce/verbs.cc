@@ -31,6 +31,11 @@ Result<std::shared_ptr<Context>> Context::open(const std::string& device) {
     return std::shared_ptr<Context>(new Context(context, device));
 }
 
+bool Context::alive() const {
+    ibv_device_attr device{};
+    return ::ibv_query_device(context_, &device) == 0;
+}
+
 std::vector<std::string> Context::take_events() const {
     std::vector<std::string> names;
     ibv_async_event event{};

@@ -29,6 +29,8 @@ class Context {
 
     [[nodiscard]] ibv_context* get() const { return context_; }
     [[nodiscard]] const std::string& name() const { return name_; }
+    // False: the device is gone, whatever now has its name.
+    [[nodiscard]] bool alive() const;
     // Readable when take_events() has something: a port or the device changed, or an object of it failed.
     [[nodiscard]] int async_fd() const { return context_->async_fd; }
     // Takes all asynchronous events and tells their names: "port error".

@@ -67,7 +67,7 @@ constexpr std::array kEntries{
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},
     Entry{Reason::kWireReset, "wire_reset", "the TCP connection under SMC ended unexpectedly"},
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
-    Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close"},
+    Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close; nothing was lost"},
     Entry{Reason::kStopped, "stopped", "agent stopped"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
     Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},

@@ -2,6 +2,7 @@
 """What the kernel's net/smc says about itself: its generic netlink family, without smc-tools.
 
     smcnl.py ueid NAME     adds a UEID
+    smcnl.py flush         removes all UEIDs
     smcnl.py pnet NAME NETDEV IBDEV   says that both are on one physical network; older kernels cannot see it for rxe
     smcnl.py show          prints JSON: link groups, links, fallback counts
     smcnl.py stats         prints JSON: connections that became SMC-Rv2 in either role, and that fell back
@@ -15,7 +16,7 @@ NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY = 16, 16, 3
 NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP = 1, 4, 0x300
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 # include/uapi/linux/smc.h
-GET_LGR_SMCR, GET_LINK_SMCR, GET_STATS, GET_FBACK_STATS, ADD_UEID = 2, 3, 7, 8, 10
+GET_LGR_SMCR, GET_LINK_SMCR, GET_STATS, GET_FBACK_STATS, ADD_UEID, FLUSH_UEID = 2, 3, 7, 8, 10, 12
 STATS, FBACK_STATS, SMCR_TECH, CLIENT_V2, SERVER_V2 = 7, 8, 2, 8, 10
 PNETID_ADD = 2
 NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
@@ -76,6 +77,8 @@ with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_GENERIC) as sock:
     sock.bind((0, 0))
     if sys.argv[1] == "ueid":
         request(sock, family_of(sock, "SMC_GEN_NETLINK"), ADD_UEID, NLM_F_ACK, attribute(1, text(sys.argv[2].ljust(32))))
+    elif sys.argv[1] == "flush":
+        request(sock, family_of(sock, "SMC_GEN_NETLINK"), FLUSH_UEID, NLM_F_ACK)
     elif sys.argv[1] == "pnet":
         name, netdev, ibdev = sys.argv[2:5]
         request(sock, family_of(sock, "SMC_PNETID"), PNETID_ADD, NLM_F_ACK,

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What breaks under SMC-R connections, and what applications, the other connections and the agents make of it. Agents on both
+sides, on a kernel as our users have it. Cases run in the order of their names: each leaves the machines whole, but for the last.
+"""
+import os
+import time
+import unittest
+
+from agent import TCP, Agent, start_server
+from vm import VmLab, wait_for
+
+RESET = "ECONNRESET"
+
+
+class Failures(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("failure"))
+        cls.a, cls.b = (cls.lab.machine(name, os.environ.get("SMC_VM_KERNEL", "7")) for name in "ab")
+        cls.lab.boot()
+        roce = {"roce": {"test_link_s": 3, "llc_timeout_ms": 2000}}
+        cls.agent_a, cls.agent_b = Agent(cls.a, roce), Agent(cls.b, roce)
+        cls.port = 7100
+
+    def setUp(self):
+        type(self).port += 1
+
+    def start(self, server_steps, client_steps):
+        """A connection that has become SMC-R; its two programs."""
+        server = start_server(self.b, [*TCP, "steps", "serve", self.port, *server_steps], f"server{self.port}.log")
+        client = self.a.start_program([*TCP, "steps", self.b.ip4, self.port, *client_steps], f"client{self.port}.log")
+        for agent in (self.agent_a, self.agent_b):
+            wait_for("an SMC-R connection", lambda: [c for c in agent.connections(self.port) if c["path"] == "smcr"])
+        return server, client
+
+    def smcr_again(self):
+        """New connections are SMC-R, and nothing of the old ones is left."""
+        def one():
+            type(self).port += 1
+            server = start_server(self.b, [*TCP, "serve", self.port, 1], f"again{self.port}.log")
+            self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
+            self.assertEqual(server.wait(), 0)
+            return self.agent_a.ended(self.port)[0]["path"] == "smcr"
+
+        wait_for("SMC-R again", one)
+        for agent in (self.agent_a, self.agent_b):
+            wait_for("one link group", lambda: len(agent.ctl("linkgroup")["smcr"]) == 1)
+            self.assertEqual(agent.ctl("linkgroup")["smcr"][0]["connections"], 0)
+
+    def reasons(self, agent, port):
+        return {c["reason"]["name"] for c in agent.ended(port)}
+
+    def test_1_the_cable_is_out_for_two_seconds(self):
+        self.start(["eof"], ["wait:/run/never"])  # one that is idle
+        size = 15_000_000
+        type(self).port += 1
+        server = start_server(self.b, [*TCP, "duplex", "serve", self.port, size], "cut-server.log")
+        client = self.a.start_program([*TCP, "duplex", self.b.ip4, self.port, size], "cut-client.log")
+        wait_for("data", lambda: [c for c in self.agent_a.connections(self.port) if c["bytes_sent"] > 1_000_000])
+        self.a.set_link(False)
+        time.sleep(2)
+        self.a.set_link(True)
+        self.assertEqual((client.wait(60), server.wait(60)), (0, 0), client.text() + server.text())
+        self.assertIn(f"{size} bytes", client.text())
+        self.assertIn(f"{size} bytes", server.text())
+        self.assertEqual(self.reasons(self.agent_a, self.port), {"none"})
+        self.assertEqual([c["path"] for c in self.agent_a.connections(self.port - 1)], ["smcr"])  # the idle one
+        self.a.sh("touch /run/never")
+        wait_for("the idle one to end", lambda: not self.agent_a.connections(self.port - 1))
+
+    def test_2_the_cable_is_out_for_a_minute(self):
+        busy = self.start(["error"], ["fill"])
+        type(self).port += 1
+        idle = self.start(["error"], ["error"])
+        began = time.monotonic()
+        self.a.set_link(False)
+        try:
+            for program in (*busy, *idle):
+                self.assertEqual(program.wait(50), 0)
+                self.assertIn(RESET, program.text())
+            wait_for("the groups to go", lambda: not self.agent_a.ctl("linkgroup")["smcr"])
+            time.sleep(max(0.0, 60 - (time.monotonic() - began)))
+        finally:
+            self.a.set_link(True)
+        self.assertEqual(self.reasons(self.agent_a, self.port), {"link_down"})
+        lines = [line for line in self.agent_a.log().splitlines() if " ended, 2 connections are lost" in line]
+        self.assertEqual(len(lines), 1, self.agent_a.log()[-3000:])
+        self.smcr_again()
+
+    def test_3_the_rdma_device_is_deleted_under_load(self):
+        busy = self.start(["error"], ["fill"])
+        self.b.run(["rdma", "link", "delete", "rxe0"], timeout=30)
+        for program in busy:
+            self.assertEqual(program.wait(30), 0)
+            self.assertIn(RESET, program.text())
+        self.assertEqual(self.agent_b.ctl("device")["smcr"], [])
+        self.assertEqual(self.agent_b.ctl("status")["roce"]["registered_bytes"], 0)
+        # without a device it is TCP
+        type(self).port += 1
+        server = start_server(self.b, [*TCP, "serve", self.port, 1], "plain.log")
+        self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
+        self.assertEqual(server.wait(), 0)
+        self.assertEqual(self.agent_b.ended(self.port)[0]["path"], "fallback")
+        self.b.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
+        self.smcr_again()
+
+    def test_4_the_agent_is_killed(self):
+        busy = self.start(["error"], ["fill"])
+        self.agent_b.process.send_signal(9)
+        for program in busy:
+            self.assertEqual(program.wait(30), 0)
+            self.assertIn(RESET, program.text())
+        type(self).agent_b = Agent(self.b, {"roce": {"test_link_s": 3, "llc_timeout_ms": 2000}}, "agent2.log")
+        self.smcr_again()
+
+    def test_5_the_peer_machine_dies(self):
+        server, client = self.start(["error"], ["fill"])
+        self.b.kill()
+        self.assertEqual(client.wait(60), 0)
+        self.assertIn(RESET, client.text())
+        wait_for("everything to be given back", lambda: self.agent_a.ctl("status")["roce"]["registered_bytes"] == 0)
+        self.assertEqual(self.agent_a.ctl("linkgroup")["smcr"], [])
+        self.assertEqual(self.agent_a.stop(), 0, self.agent_a.log()[-2000:])
+
+
+if __name__ == "__main__":
+    unittest.main()
