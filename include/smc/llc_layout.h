@@ -96,6 +96,17 @@ struct Layout<ConfirmLinkV2> {
 };
 static_assert(fields_fit<ConfirmLinkV2, llc::ConfirmLink>());
 
+// Version 1 as Linux has it: reserved bits in RFC 7609 A.3.1.
+struct ConfirmLinkLinux;
+template <>
+struct Layout<ConfirmLinkLinux> {
+    static constexpr std::size_t kSize = 4;
+    static constexpr auto kFields = std::tuple{
+        bits<&llc::ConfirmLink::cache_size>(3, 4, 4, "linux_no_rmbe_eye_catcher", "Linux: RMBEs have no eye catcher"),
+    };
+};
+static_assert(fields_fit<ConfirmLinkLinux, llc::ConfirmLink>());
+
 struct AddLinkV1;
 template <>
 struct Layout<AddLinkV1> {

@@ -101,6 +101,8 @@ std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
     decode_fixed<ConfirmLink>(message.data(), m);
     if (m.version != 1) {
         decode_fixed<wire::ConfirmLinkV2>(message.data(), m);
+    } else {
+        decode_fixed<wire::ConfirmLinkLinux>(message.data(), m);
     }
     return std::nullopt;
 }

@@ -38,6 +38,8 @@ void for_each_table(const ConfirmLink& m, Visit&& visit) {
     visit.template operator()<ConfirmLink>(m);
     if (m.version != 1) {
         visit.template operator()<wire::ConfirmLinkV2>(m);
+    } else {
+        visit.template operator()<wire::ConfirmLinkLinux>(m);
     }
 }
 template <class Visit>

@@ -5,6 +5,8 @@
 //   peer roundtrip IP PORT BYTES SECONDS       prints microseconds a round trip
 //   peer stream IP PORT BYTES SECONDS          prints GB/s, until the server has it all
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
+//   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
+//   peer --smc ...                             the same over the kernel's own AF_SMC sockets
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -60,8 +62,11 @@ sockaddr_in address_of(const char* ip, int port) {
     return address;
 }
 
+constexpr int kAfSmc = 43;
+int family = AF_INET;
+
 int connect_to(const char* ip, int port) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    const int fd = ::socket(family, SOCK_STREAM, 0);
     const auto address = address_of(ip, port);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         fail("connect");
@@ -101,7 +106,7 @@ void serve_one(int fd) {
 }
 
 void serve(int port) {
-    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    const int listener = ::socket(family, SOCK_STREAM, 0);
     const int one = 1;
     ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     const auto address = address_of("0.0.0.0", port);
@@ -170,9 +175,28 @@ void connect_many(const char* ip, int port, int ports, double seconds) {
     std::printf("%.1f\n", count / since(start));
 }
 
+void contact(const char* ip, int port) {
+    const std::uint64_t size = 8 | kOnce;
+    char buffer[16] = {};
+    std::memcpy(buffer, &size, sizeof size);
+    const auto start = Clock::now();
+    const int fd = connect_to(ip, port);
+    write_all(fd, buffer, sizeof buffer);
+    if (!read_all(fd, buffer, 8)) {
+        fail("recv");
+    }
+    std::printf("%.3f\n", since(start) * 1e3);
+    ::close(fd);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    if (argc > 1 && std::strcmp(argv[1], "--smc") == 0) {
+        family = kAfSmc;
+        argc--;
+        argv++;
+    }
     const std::string what = argc > 1 ? argv[1] : "";
     if (what == "serve" && argc == 4) {
         for (int i = 1; i < std::atoi(argv[3]); i++) {
@@ -192,6 +216,8 @@ int main(int argc, char** argv) {
         stream(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
     } else if (what == "connect") {
         connect_many(argv[2], port, std::atoi(argv[4]), seconds);
+    } else if (what == "contact") {
+        contact(argv[2], port);
     }
     return 0;
 }

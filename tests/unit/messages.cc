@@ -189,7 +189,7 @@ llc::AnyMessage Generator::llc() {
     switch (below(9)) {
         case 0: {
             auto m = start(ConfirmLink{}, true, true);
-            m.cache_size = m.version == 2 ? word<std::uint8_t>(4) : std::uint8_t{0};
+            m.cache_size = word<std::uint8_t>(4);
             m.mac = Mac{array<6>()};
             m.gid = gid();
             m.qpn = word<Qpn>(24);

@@ -31,13 +31,14 @@ def start_server(machine, argv, log):
 
 
 class Agent:
-    def __init__(self, machine, config=None, log="agent.log"):
+    def __init__(self, machine, config=None, log="agent.log", command=None):
+        """`command`: what runs the agent, with its arguments."""
         self.machine = machine
         self.config = {"log": {"level": "debug"}, "fallback": {"cache_s": 1}, **(config or {})}
         with open(os.path.join(machine.job, "agent.json"), "w") as file:
             json.dump(self.config, file)
         machine.modprobe("sch_ingress", "cls_bpf")
-        self.process = machine.start_program([f"{BUILD}/smc-agent", "--config", "/job/agent.json"], log)
+        self.process = machine.start_program([*(command or []), f"{BUILD}/smc-agent", "--config", "/job/agent.json"], log)
         wait_for("the agent to serve its namespace", lambda: (self.ctl("status") or {}).get("namespaces"))
 
     def ctl(self, *arguments):

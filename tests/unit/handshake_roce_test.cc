@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// CLC for SMC-R in both roles, against SMC v2.1 and RFC 7609 section 3.5.
+#include <catch2/catch.hpp>
+
+#include "agent/clc/handshake.h"
+
+using namespace smc;
+using namespace smc::clc;
+
+namespace {
+
+const TimePoint kStart{};
+
+LocalNode node(std::uint8_t id) {
+    LocalNode n;
+    n.peer_id = {1, id, 2, 0, 0, 0, 0, id};
+    n.gid = Gid::random();
+    n.chid = Chid{static_cast<std::uint16_t>(0xff00 + id)};  // no fabric in common
+    n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
+    n.host_name = "host";
+    n.step_timeout = std::chrono::milliseconds(1000);
+    return n;
+}
+const LocalNode kClient = node(1), kServer = node(2);
+
+RoceOffer offer(const char* own, const char* peer) {
+    RoceOffer o;
+    o.gids = {*RoceGid::parse(own), *RoceGid::parse("10.9.9.9")};
+    o.mac = Mac{{2, 0, 0, 0, 0, 1}};
+    o.own_address = *RoceGid::parse(own);
+    o.peer_address = *RoceGid::parse(peer);
+    o.prefix_bits = 24;
+    return o;
+}
+RoceOffer of_client() { return offer("10.0.0.1", "10.0.0.2"); }
+RoceOffer of_server() { return offer("10.0.0.2", "10.0.0.1"); }
+
+LocalRmbe rmbe(const char* gid, bool first_contact) {
+    LocalRmbe r;
+    r.link = {*RoceGid::parse(gid), Mac{{2, 0, 0, 0, 0, 9}}, Qpn{17}, Psn{99}, Mtu::k2048};
+    r.rmbe = {RKey{0x1234}, VirtualAddress{0x7000}, 3, AlertToken{0xabcd}, BufferSize{4}};
+    r.first_contact = first_contact;
+    return r;
+}
+
+template <class T>
+const T* find(const Actions& actions) {
+    for (const auto& action : actions) {
+        if (const auto* wanted = std::get_if<T>(&action)) {
+            return wanted;
+        }
+    }
+    return nullptr;
+}
+
+Bytes bytes(const Actions& actions) {
+    const auto* send = find<Send>(actions);
+    REQUIRE(send != nullptr);
+    return send->message.view();
+}
+
+AcceptR smcr(const Actions& actions, Type type) {
+    return std::get<AcceptR>(std::get<Acceptance>(decode_acceptance(bytes(actions), type)));
+}
+
+Decline decline(const Actions& actions) {
+    return std::get<Decline>(decode_decline(bytes(actions)));
+}
+
+Message encoded(const AcceptR& a) {
+    return encode(a);
+}
+
+// Both, up to the client's Confirm.
+struct Agreed {
+    ClientHandshake client;
+    ServerHandshake server;
+    Actions accept, confirm, awaited;
+
+    explicit Agreed(bool first_contact, RoceOffer c = of_client(), RoceOffer s = of_server())
+        : client(kClient, c), server(kServer, s, kStart) {
+        const auto prepare = server.message(bytes(client.start(kStart)), kStart);
+        REQUIRE(find<PrepareRmbe>(prepare) != nullptr);
+        CHECK(server.rmbe_ready(rmbe("10.0.0.2", first_contact), kStart).empty());
+        accept = server.application_ready(kStart);
+        const auto follow = client.message(bytes(accept));
+        REQUIRE(find<PrepareRmbe>(follow) != nullptr);
+        const clc::RocePeer& peer = find<PrepareRmbe>(follow)->peer;
+        CHECK((peer.first_contact == first_contact && peer.link.qpn == Qpn{17} && peer.rmbe.index == 3));
+        confirm = client.rmbe_ready(rmbe("10.0.0.1", first_contact), kStart);
+        CHECK(find<AwaitLink>(confirm) != nullptr);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("smcr_handshake__first_contact_in_both_roles") {
+    Agreed a(true);
+    const auto accept = smcr(a.accept, Type::kAccept);
+    REQUIRE(accept.fce);
+    CHECK((accept.first_contact && accept.rc_saved && accept.fce->max_connections == 255 && accept.fce->max_links == 1));
+    CHECK((accept.fce->link_type == LinkType::kDirect && accept.eid == *Eid::parse("COMMON")));
+    const auto confirm = smcr(a.confirm, Type::kConfirm);
+    REQUIRE(confirm.fce);
+    CHECK((confirm.first_contact && confirm.fce->max_connections == 255 && confirm.fce->host_name.text() == "host"));
+    REQUIRE(confirm.gid_list.size() == 2);  // the one in use first
+    CHECK(confirm.gid_list[0] == *RoceGid::parse("10.0.0.1"));
+    const auto link = a.server.message(bytes(a.confirm), kStart);
+    REQUIRE(find<AwaitLink>(link) != nullptr);
+    CHECK((find<AwaitLink>(link)->peer.id == kClient.peer_id && find<AwaitLink>(link)->peer.host_name == "host"));
+    CHECK(find<Finish>(a.server.link_ready())->outcome.kind == Outcome::Kind::kSmcR);
+    CHECK(find<Finish>(a.client.link_ready())->outcome.kind == Outcome::Kind::kSmcR);
+    CHECK(a.client.link_ready().empty());  // H4
+}
+
+TEST_CASE("smcr_handshake__subsequent_contact_has_no_extension") {
+    Agreed a(false);
+    CHECK_FALSE(smcr(a.accept, Type::kAccept).fce);
+    CHECK((!smcr(a.confirm, Type::kConfirm).fce && smcr(a.confirm, Type::kConfirm).gid_list.empty()));
+    CHECK(find<AwaitLink>(a.server.message(bytes(a.confirm), kStart)) != nullptr);
+}
+
+TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
+    RoceOffer c = of_client(), s = of_server();
+    c.v1 = s.v1 = true;
+    c.v2 = s.v2 = false;
+    Agreed a(true, c, s);
+    CHECK(bytes(a.accept).size() == 68);
+    CHECK(bytes(a.confirm).size() == 68);
+    CHECK(find<AwaitLink>(a.server.message(bytes(a.confirm), kStart)) != nullptr);
+
+    const auto answer = [&](RoceOffer client, RoceOffer server) {
+        ClientHandshake x(kClient, client);
+        ServerHandshake y(kServer, server, kStart);
+        return decline(y.message(bytes(x.start(kStart)), kStart)).reason;
+    };
+    RoceOffer far = c;
+    far.prefix_bits = 16;
+    CHECK(answer(far, s) == Reason::kSubnetMismatch);  // another mask is another subnet
+    RoceOffer away = s;
+    away.peer_address = *RoceGid::parse("10.0.1.1");
+    CHECK(answer(c, away) == Reason::kSubnetMismatch);
+    away = s;
+    away.v1 = false;
+    CHECK(answer(c, away) == Reason::kVersionMismatch);
+    // IPv6 by the listed prefixes
+    RoceOffer c6 = c, s6 = s;
+    c6.own_address = *RoceGid::parse("fd00::1");
+    s6.own_address = *RoceGid::parse("fd00::2");
+    c6.prefix_bits = s6.prefix_bits = 64;
+    Agreed b(true, c6, s6);
+    s6.own_address = *RoceGid::parse("fd01::2");
+    CHECK(answer(c6, s6) == Reason::kSubnetMismatch);
+}
+
+TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
+    // D, R version 2 and R version 1 are offered; one after the other cannot be had.
+    LocalNode server_node = kServer;
+    server_node.chid = kClient.chid;
+    RoceOffer c = of_client(), s = of_server();
+    c.v1 = s.v1 = true;
+    ClientHandshake client(kClient, c);
+    ServerHandshake server(server_node, s, kStart);
+    REQUIRE(find<CreateDmb>(server.message(bytes(client.start(kStart)), kStart)) != nullptr);
+    const auto second = server.prepare_failed(Reason::kNoSmcdV2Device, "unreachable");
+    REQUIRE(find<PrepareRmbe>(second) != nullptr);
+    CHECK(find<PrepareRmbe>(second)->peer.version == 2);
+    const auto third = server.prepare_failed(Reason::kOutOfMemory, "no RMBE");
+    REQUIRE(find<PrepareRmbe>(third) != nullptr);
+    CHECK(find<PrepareRmbe>(third)->peer.version == 1);
+    const auto none = server.prepare_failed(Reason::kNoSmcrDevice, "gone");
+    const auto d = decline(none);
+    CHECK((d.smcd_v2 == Reason::kNoSmcdV2Device && d.smcr_v2 == Reason::kOutOfMemory && d.smcr_v1 == Reason::kNoSmcrDevice));
+    CHECK(d.reason == Reason::kNoSmcrDevice);  // the last that was looked at
+    CHECK(find<Finish>(none)->outcome.kind == Outcome::Kind::kFallBack);
+}
+
+TEST_CASE("smcr_handshake__what_a_proposal_lacks_is_told") {
+    const auto answer = [](auto edit, std::optional<RoceOffer> s) {
+        ClientHandshake client(kClient, of_client());
+        auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+        edit(p);
+        ServerHandshake server(kServer, s, kStart);
+        return decline(server.message(encode(p).view(), kStart)).smcr_v2;
+    };
+    const auto nothing = [](Proposal&) {};
+    CHECK(answer(nothing, std::nullopt) == Reason::kNoSmcrDevice);
+    CHECK(answer(nothing, offer("fd00::2", "fd00::1")) == Reason::kNoSmcrDevice);  // the other family
+    CHECK(answer([](Proposal& p) { p.v2->roce_gid = {}; }, of_server()) == Reason::kNoSmcrDevice);
+    CHECK(answer([](Proposal& p) { p.v2->eids = {*Eid::parse("STRANGER")}; }, of_server()) == Reason::kNoUeid);
+}
+
+TEST_CASE("smcr_handshake__the_server_lowers_the_maximum_and_the_confirm_repeats_it") {
+    LocalNode few = kServer;
+    few.max_connections = 16;
+    ClientHandshake client(kClient, of_client());
+    ServerHandshake server(few, of_server(), kStart);
+    const auto prepare = server.message(bytes(client.start(kStart)), kStart);
+    CHECK(find<PrepareRmbe>(prepare)->peer.max_connections == 16);
+    (void)server.application_ready(kStart);
+    const auto accept = server.rmbe_ready(rmbe("10.0.0.2", true), kStart);
+    CHECK(find<PrepareRmbe>(client.message(bytes(accept)))->peer.max_connections == 16);
+    const auto confirm = client.rmbe_ready(rmbe("10.0.0.1", true), kStart);
+    auto changed = smcr(confirm, Type::kConfirm);
+    changed.fce->max_connections = 17;
+    const auto refused = server.message(encoded(changed).view(), kStart);
+    CHECK(decline(refused).reason == Reason::kReleaseMismatch);
+    CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kTerminate);
+}
+
+TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_confirm") {
+    // As Linux has it in version 2.
+    ClientHandshake client(kClient, of_client());
+    auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    p.peer_id = {};
+    ServerHandshake server(kServer, of_server(), kStart);
+    REQUIRE(find<PrepareRmbe>(server.message(encode(p).view(), kStart)) != nullptr);
+    (void)server.application_ready(kStart);
+    REQUIRE(find<PrepareRmbe>(client.message(bytes(server.rmbe_ready(rmbe("10.0.0.2", true), kStart)))) != nullptr);
+    const auto link = server.message(bytes(client.rmbe_ready(rmbe("10.0.0.1", true), kStart)), kStart);
+    REQUIRE(find<AwaitLink>(link) != nullptr);
+    CHECK(find<AwaitLink>(link)->peer.id == kClient.peer_id);
+}
+
+TEST_CASE("smcr_handshake__a_confirm_that_does_not_fit_terminates") {
+    const auto outcome = [](auto edit) {
+        Agreed a(true);
+        auto c = smcr(a.confirm, Type::kConfirm);
+        edit(c);
+        const auto actions = a.server.message(encoded(c).view(), kStart);
+        REQUIRE(find<Finish>(actions) != nullptr);
+        return find<Finish>(actions)->outcome.kind;
+    };
+    CHECK(outcome([](AcceptR& c) { c.eid = *Eid::parse("OTHER"); }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.first_contact = false; }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.peer_id[0] ^= 1; }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.rmbe_index = 0; }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.version = 1; }) == Outcome::Kind::kTerminate);
+}
+
+TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
+    const auto answer = [](auto edit) {
+        ClientHandshake client(kClient, of_client());
+        ServerHandshake server(kServer, of_server(), kStart);
+        (void)server.message(bytes(client.start(kStart)), kStart);
+        (void)server.application_ready(kStart);
+        auto a = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
+        edit(a);
+        return decline(client.message(encoded(a).view())).reason;
+    };
+    CHECK(answer([](AcceptR& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
+    CHECK(answer([](AcceptR& a) { a.fce->max_connections = 15; }) == Reason::kMaxConnectionsMismatch);
+    CHECK(answer([](AcceptR& a) { a.fce->max_links = 3; }) == Reason::kMaxLinksMismatch);
+    CHECK(answer([](AcceptR& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
+
+    ClientHandshake client(kClient, of_client());
+    (void)client.start(kStart);
+    AcceptR unasked;
+    unasked.version = 1;
+    unasked.rmbe_index = 1;
+    CHECK(find<Finish>(client.message(encoded(unasked).view()))->outcome.kind == Outcome::Kind::kTerminate);
+}
+
+TEST_CASE("smcr_handshake__a_link_the_client_does_not_know_is_out_of_sync") {
+    ClientHandshake client(kClient, of_client());
+    ServerHandshake server(kServer, of_server(), kStart);
+    (void)server.message(bytes(client.start(kStart)), kStart);
+    (void)server.application_ready(kStart);
+    (void)client.message(bytes(server.rmbe_ready(rmbe("10.0.0.2", false), kStart)));
+    const auto refused = client.prepare_failed(Reason::kOutOfSync, "no such link");
+    CHECK(decline(refused).out_of_sync);
+    const auto heard = server.message(bytes(refused), kStart);
+    CHECK(find<Finish>(heard)->outcome.kind == Outcome::Kind::kFallBack);
+    CHECK(find<Finish>(heard)->outcome.peer_out_of_sync);
+    CHECK(find<Finish>(heard)->outcome.peer_reason == Reason::kOutOfSync);
+}
+
+TEST_CASE("smcr_handshake__behind_the_confirm_there_may_be_a_decline_and_nothing_else") {
+    for (const bool server_side : {false, true}) {
+        Decline late;
+        late.reason = Reason::kTimeoutConfirmLink;
+        late.has_types = false;
+        Agreed a(true);
+        (void)a.server.message(bytes(a.confirm), kStart);
+        const auto heard = server_side ? a.server.message(encode(late).view(), kStart) : a.client.message(encode(late).view());
+        CHECK(find<Finish>(heard)->outcome.kind == Outcome::Kind::kFallBack);
+
+        Agreed b(true);
+        (void)b.server.message(bytes(b.confirm), kStart);
+        const auto again = server_side ? b.server.message(bytes(b.confirm), kStart) : b.client.message(bytes(b.accept));
+        CHECK(find<Finish>(again)->outcome.kind == Outcome::Kind::kTerminate);
+    }
+}
+
+TEST_CASE("smcr_handshake__a_link_that_does_not_come_up_ends_the_connection") {
+    Agreed a(true);
+    (void)a.server.message(bytes(a.confirm), kStart);
+    CHECK(find<Finish>(a.client.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind == Outcome::Kind::kTerminate);
+    CHECK(find<Finish>(a.server.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind == Outcome::Kind::kTerminate);
+    Agreed b(true);  // nothing was sent on the link yet: there is still a Decline (C.7)
+    (void)b.server.message(bytes(b.confirm), kStart);
+    const auto refused = b.server.link_refused(Reason::kLinkNotReady, "no route");
+    CHECK(decline(refused).reason == Reason::kLinkNotReady);
+    CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
+    Agreed c(true);
+    CHECK(find<Finish>(c.client.tick(kStart + std::chrono::seconds(2)))->outcome.reason == Reason::kHandshakeTimeout);
+}

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Agent to agent over SMC-R, on a kernel without net/smc: both versions, both address families, what link groups do in the
+course of time, limits, and peers that break the rules.
+"""
+import os
+import unittest
+
+from agent import BUILD, HERE, TCP, Agent, start_server
+from vm import VmLab, wait_for
+
+import sys
+sys.path.insert(0, os.path.join(HERE, "..", "wire"))
+import captures  # noqa: E402
+
+KERNEL = os.environ.get("SMC_VM_KERNEL", "7")
+HOSTILE = os.path.join(BUILD, "tests", "smc-hostile-peer")
+
+
+class Agents(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("agents"))
+        cls.a, cls.b = cls.lab.machine("a", KERNEL), cls.lab.machine("b", KERNEL)
+        cls.lab.boot()
+        cls.port, cls.agents, cls.config = 7200, None, None
+
+    def start(self, roce=None, command=None):
+        """Agents with this configuration; those that run already will do if they have it."""
+        if self.config != (roce, command):
+            self.stop()
+            type(self).config = (roce, command)
+            type(self).agents = [Agent(m, {"roce": roce or {}}, f"agent{self.port}.log", command) for m in (self.a, self.b)]
+        return self.agents
+
+    def stop(self):
+        for agent in self.agents or []:
+            self.assertEqual(agent.stop(), 0, agent.log()[-2000:])
+        type(self).agents = type(self).config = None
+
+    def serve(self, *arguments):
+        type(self).port += 1
+        return start_server(self.b, [*TCP, *[str(x).replace("PORT", str(self.port)) for x in arguments]], f"serve{self.port}.log")
+
+    def exchange(self, size, count=1, address=None):
+        server = self.serve("serve", "PORT", count)
+        done = self.a.run([*TCP, "client", address or self.b.ip4, self.port, size, count])
+        self.assertEqual(done.stdout, f"{size * count} bytes\n")
+        self.assertEqual(server.wait(), 0, server.text())
+        return self.agents[0].ended(self.port, count)
+
+    def groups(self):
+        return [agent.ctl("linkgroup")["smcr"] for agent in self.agents]
+
+    def stories(self, kind):
+        return [s for s in captures.stories(self.a.capture) if s["kind"] == kind]
+
+    def test_1_both_families_share_nothing_but_the_device(self):
+        self.start()
+        for address in (self.b.ip4, self.b.ip6):
+            for size, count in ((1, 1), (1_000_000, 1), (3000, 40)):
+                with self.subTest(address=address, size=size):
+                    ended = self.exchange(size, count, address)
+                    self.assertEqual({(c["path"], c["reason"]["name"], c["bytes_received"]) for c in ended}, {("smcr", "none", size)})
+        for ours, theirs in zip(*self.groups()):
+            self.assertEqual((ours["role"], theirs["role"]), ("CLNT", "SERV"))
+            self.assertEqual((ours["links"][0]["link_uid"], ours["links"][0]["peer_uid"]),
+                             (theirs["links"][0]["peer_uid"], theirs["links"][0]["link_uid"]))
+            self.assertTrue(ours["direct"])
+            self.assertEqual(theirs["eid"], "SMC-AGENT.DEFAULT")
+        self.assertEqual(len(self.groups()[0]), 2)
+
+    def test_2_urgent_data_half_closes_and_resets(self):
+        self.start()
+        script = """
+import select, socket, sys, time
+server = sys.argv[1] == "server"
+if server:
+    l = socket.create_server(("", int(sys.argv[2]))); print("listening", flush=True); c, _ = l.accept()
+else:
+    c = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+c.settimeout(20)
+if not server:
+    for round in range(3):
+        c.sendall(b"before" * 1000); c.send(b"!", socket.MSG_OOB); c.sendall(b"behind" * 1000)
+        assert c.recv(2, socket.MSG_WAITALL) == b"ok"
+    print("done")
+else:
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    SIOCATMARK = 0x8905
+    import fcntl, struct
+    for round in range(3):
+        got, mark = b"", None
+        while len(got) < 12001:
+            select.select([c], [], [], 20)  # a recv() that waits at the mark would read across it
+            if struct.unpack("i", fcntl.ioctl(c, SIOCATMARK, b"\\0" * 4))[0]:
+                mark = len(got)
+            data = c.recv(12001 - len(got)); assert data; got += data
+        assert got == b"before" * 1000 + b"!" + b"behind" * 1000, round
+        print("mark", mark, flush=True)
+        c.sendall(b"ok")
+"""
+        with open(os.path.join(self.a.job, "oob.py"), "w") as a, open(os.path.join(self.b.job, "oob.py"), "w") as b:
+            a.write(script)
+            b.write(script)
+        type(self).port += 1
+        server = start_server(self.b, ["python3", "/job/oob.py", "server", self.port], "oob-server.log")
+        client = self.a.run(["python3", "/job/oob.py", self.b.ip4, self.port])
+        self.assertEqual((client.stdout, server.wait()), ("done\n", 0), server.text())
+        self.assertEqual(server.text().count("mark 6000"), 3, server.text())
+        self.assertEqual(self.agents[0].ended(self.port)[0]["path"], "smcr")
+        for mine, theirs, told in ((["send:9", "abort"], ["error"], "error ECONNRESET"), (["send:9", "shut", "eof"], ["recv:9", "eof"], "eof")):
+            server = self.serve("steps", "serve", "PORT", *theirs)
+            self.a.run([*TCP, "steps", self.b.ip4, self.port, *mine])
+            self.assertEqual(server.wait(), 0)
+            self.assertIn(told, server.text())
+
+    def test_3_rmbs_come_and_go(self):
+        """One RMBE in each RMB, as Linux has it: every connection beyond the first needs CONFIRM RKEY."""
+        self.start({"rmbes_per_rmb": 1, "group_idle_s": 18, "test_link_s": 1, "rmbe_kib": 64})
+        self.assertEqual({c["path"] for c in self.exchange(50_000, 12)}, {"smcr"})
+        self.assertEqual([g[0]["rmbs"] for g in self.groups()], [12, 12])
+        wait_for("DELETE RKEY", lambda: [g[0]["rmbs"] for g in self.groups() if g] == [1, 1], 60)
+        wait_for("the idle link groups to end", lambda: self.groups() == [[], []], 30)
+        for agent in self.agents:
+            self.assertEqual(agent.ctl("status")["roce"]["registered_bytes"], 0)
+        types = [m["type"] for m in captures.decode(self.a.capture) if m["layer"] == "LLC"]
+        for kind in ("CONFIRM RKEY", "DELETE RKEY", "TEST LINK", "DELETE LINK"):
+            self.assertIn(kind, types)
+        self.assertIn("inactivity", self.stories("link_group")[-1]["ended"])
+
+    def test_4_version_1_and_eye_catchers(self):
+        for eye_catchers in (False, True):
+            self.start({"versions": [1], "eye_catchers": eye_catchers, "rmbe_kib": 16})
+            for address in (self.b.ip4, self.b.ip6):
+                with self.subTest(eye_catchers=eye_catchers, address=address):
+                    for size in (1, 500_000):
+                        connection = self.exchange(size, 1, address)[0]
+                        self.assertEqual((connection["path"], connection["smcr"]["version"]), ("smcr", 1))
+            self.assertEqual({g["eye_catchers"] for g in self.groups()[0]}, {eye_catchers})
+        story = self.stories("connection")[-1]
+        self.assertIn("ACCEPT of SMC-Rv1", story["answered"])
+        self.assertEqual(story["bytes_client_to_server"], 500_000)
+        self.assertEqual(captures.faults(self.a.capture), [])
+
+    def test_5_limits_are_met_by_tcp(self):
+        self.start({"memory_mib": 4, "max_connections": 16, "rmbe_kib": 64})  # 1 MiB an RMB with its send buffer
+        server = self.serve("serve", "PORT", 60)
+        self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 1000, 60]).stdout, "60000 bytes\n")
+        self.assertEqual(server.wait(), 0)
+        ended = self.agents[0].ended(self.port, 20)  # the destination is in the negative cache for a while
+        self.assertEqual({c["path"] for c in ended}, {"smcr", "fallback"})
+        reasons = {c["reason"]["name"] for c in ended if c["path"] == "fallback"}
+        self.assertLessEqual(reasons, {"peer_declined", "out_of_memory"})
+        self.assertLessEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], 4 << 20)
+        self.assertLessEqual(max(g["max_connections"] for g in self.groups()[0]), 16)
+
+    def test_6_too_little_locked_memory_is_said_at_the_start(self):
+        self.start(None, ["setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536"])
+        self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
+        line = next(line for line in self.agents[0].log().splitlines() if "device rxe0 is not used" in line)
+        self.assertIn("ulimit -l is 64 KiB", line)
+        self.assertIn("a link group takes 6144 KiB", line)
+
+    def test_7_devices_by_name(self):
+        self.start({"devices": ["mlx5_0"]})
+        self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
+        self.assertEqual(self.agents[0].ctl("device")["smcr"], [])
+
+    def attack(self, name, number, steps):
+        """What the hostile peer saw; the application that it met; the link group that it made, if that is still there."""
+        before = max(g["id"] for g in self.agents[1].ctl("linkgroup")["smcr"])
+        server = self.serve("steps", "serve", "PORT", *steps, "error")
+        hostile = self.a.run(["python3", os.path.join(HERE, "hostile_peer.py"), HOSTILE, "eth0", f"10.99.0.{100 + number}",
+                              self.a.ip4, self.b.ip4, self.port, name], timeout=40)
+        group = [g for g in self.agents[1].ctl("linkgroup")["smcr"] if g["id"] > before]
+        return hostile.stdout, server, group[0] if group else None
+
+    def test_8_hostile_peers_harm_nobody_else(self):
+        self.start({"llc_timeout_ms": 2000, "test_link_s": 3})
+        honest = self.serve("steps", "serve", "PORT", "recv:10", "send:10", "eof")
+        honest_port = self.port
+        honest_client = self.a.start_program([*TCP, "steps", self.b.ip4, self.port, "wait:/run/attacks-over", "send:10", "recv:10"],
+                                             "honest.log")
+        wait_for("the honest connection", lambda: [c for c in self.agents[1].connections(honest_port) if c["path"] == "smcr"])
+        one_group = self.agents[1].ctl("status")["roce"]["registered_bytes"]
+        # what breaks the link, and what only its connection
+        link = ["llc-type", "llc-length", "llc-confirm-link-again", "cdc-length", "foreign-rkey", "outside-rmb"]
+        connection = ["cursor-beyond", "cursor-lap", "cursor-back", "consumer-beyond"]
+        for number, name in enumerate(link + connection):
+            with self.subTest(name):
+                _, server, group = self.attack(name, number, ["recv:5"])
+                self.assertEqual(server.wait(), 0)
+                self.assertIn("error ECONNRESET", server.text())
+                ended = self.agents[1].ended(self.port)[0]
+                self.assertEqual((ended["path"], ended["reason"]["name"]), ("smcr", "link_down" if name in link else "bad_cursor"))
+                self.assertEqual(group is None, name in link)
+        for number, name in enumerate(["unknown-token", "rkey-flood"], 20):
+            with self.subTest(name):  # nothing happens to it: it goes on
+                seen, server, group = self.attack(name, number, ["recv:10"])
+                self.assertEqual(seen, "sent ok\ntcp open\n")
+                self.assertEqual(group["links"][0]["unknown_tokens"], 49 if name == "unknown-token" else 0)
+                # its process is gone now, which TEST LINK finds out
+                self.assertEqual(server.wait(), 0)
+                self.assertEqual(self.agents[1].ended(self.port)[0]["bytes_received"], 10)
+        with self.subTest("test-flood"):  # at the latest when it is gone
+            _, server, _ = self.attack("test-flood", 29, ["recv:5"])
+            self.assertEqual(server.wait(), 0)
+        with self.subTest("wrong-qpn"):
+            seen, server, group = self.attack("wrong-qpn", 30, [])
+            self.assertEqual((seen, group, server.wait()), ("tcp rst\n", None, 0))
+        self.a.sh("touch /run/attacks-over")
+        self.assertEqual((honest.wait(), honest_client.wait()), (0, 0), honest.text() + honest_client.text())
+        self.assertIn("eof", honest.text())
+        self.assertEqual(self.agents[1].ended(honest_port)[0]["reason"]["name"], "none")
+        wait_for("the strangers' link groups to end", lambda: len(self.agents[1].ctl("linkgroup")["smcr"]) == 1)
+        self.assertEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], one_group)
+        ends = [line for line in self.agents[1].log().splitlines() if "connections are lost" in line]
+        self.assertEqual(len(ends), len(link) + len(connection) + 4, ends)  # one line for each group
+
+    def test_9_the_agents_leave_nothing(self):
+        self.stop()
+        for machine in (self.a, self.b):
+            self.assertEqual(machine.run(["rdma", "resource", "show", "mr"]).stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
