@@ -104,10 +104,20 @@ void Engine::told_end(Task& task) {
     }
 }
 
+void Engine::run_all(std::vector<Task*>& tasks, Task::TimePoint now) {
+    std::sort(tasks.begin(), tasks.end());
+    tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
+    for (Task* task : tasks) {
+        run_task(*task, now);
+    }
+}
+
 void Engine::run_task(Task& task, Task::TimePoint now) {
     const bool more = task.run(now);
     if (task.ended()) {
-        dead_.push_back(&task);
+        if (std::find(dead_.begin(), dead_.end(), &task) == dead_.end()) {
+            dead_.push_back(&task);
+        }
         return;
     }
     if (more) {
@@ -167,11 +177,13 @@ void Engine::loop() {
                 touched_.push_back(task);
             }
         }
-        std::sort(touched_.begin(), touched_.end());
-        touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-        for (Task* task : touched_) {
-            run_task(*task, now);
-        }
+        run_all(touched_, now);
+        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next turn.
+        touched_.clear();
+        touched_.swap(called_);
+        run_all(touched_, now);
+        ready_.insert(ready_.end(), called_.begin(), called_.end());
+        called_.clear();
         bury();
         take_new();
         const std::lock_guard lock(mutex_);

@@ -43,10 +43,11 @@ class Engine final : private Poller {
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
-    void ready(Task& task) override { ready_.push_back(&task); }
+    void ready(Task& task) override { called_.push_back(&task); }
     void loop();
     void enlist(Entry entry);
     void take_new();
+    void run_all(std::vector<Task*>& tasks, Task::TimePoint now);
     void run_task(Task& task, Task::TimePoint now);
     void told_end(Task& task);
     void bury();
@@ -66,6 +67,7 @@ class Engine final : private Poller {
     std::unordered_map<Task*, Entry> tasks_;
     std::vector<Task*> ready_;    // have more to do
     std::vector<Task*> touched_;  // had events in this turn
+    std::vector<Task*> called_;   // another task has something for them
     std::vector<Task*> dead_;
     std::unordered_map<Task*, Task::TimePoint> deadlines_;
     std::thread thread_;

@@ -38,6 +38,7 @@ void SmcFlow::on_event(int which, std::uint32_t events) {
         wire_event_ = true;
     } else if (which == kLeg) {
         leg_readable_ |= (events & (EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLHUP | EPOLLERR)) != 0;
+        leg_ending_ |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         leg_writable_ |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
         leg_failed_ |= (events & EPOLLERR) != 0;
         if ((events & EPOLLPRI) != 0 && !urgent_pending_ && !leg_ended_) {
@@ -112,7 +113,8 @@ SmcFlow::Step SmcFlow::send_some() {
     }
     // What is readable is asked before where the mark is: urgent data that arrives in between lies beyond,
     // and a read that begins at the mark would run across it. Nothing readable: one byte shows why.
-    const std::uint32_t readable = std::max(parts_.leg.readable(), 1U);
+    const std::uint32_t queued = parts_.leg.readable();
+    const std::uint32_t readable = std::max(queued, 1U);
     const bool urgent = parts_.leg.at_mark();
     auto to = parts_.transport->space(produced_.cursor, urgent ? 1 : std::min(window - used, readable));
     msghdr message{};
@@ -124,6 +126,8 @@ SmcFlow::Step SmcFlow::send_some() {
         return Step::kMoved;
     }
     if (n > 0) {
+        // All that was there: the descriptor tells of more, but it has told of an end already.
+        leg_readable_ = leg_ending_ || urgent_pending_ || static_cast<std::uint32_t>(n) < queued;
         produced_.cursor = cdc::advance(produced_.cursor, static_cast<std::uint32_t>(n), size);
         urgent_outstanding_ = urgent;
         urgent_pending_ = urgent_pending_ && !urgent;

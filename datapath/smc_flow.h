@@ -64,6 +64,7 @@ class SmcFlow final : public Flow {
     bool urgent_pending_ = false;      // the leg has an urgent byte ahead
     bool urgent_outstanding_ = false;  // it is in the ring and not consumed yet
     bool leg_readable_ = true;
+    bool leg_ending_ = false;  // an end or an error lies ahead
     bool leg_ended_ = false;
     bool leg_failed_ = false;
 

@@ -227,7 +227,8 @@ class ServerHandshake {
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
-    // First contact, and CONFIRM LINK was never sent: there is still a Decline (C.7).
+    // First contact, and the client does not wait for data yet: CONFIRM LINK was never sent, or never answered. There is
+    // still a Decline (C.7; after a time-out the RFC would reset, but Linux's client waits for a Decline and nothing else).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();

@@ -67,7 +67,7 @@ struct Config {
         unsigned max_connections = 255;  // of a link group
         unsigned memory_mib = 1024;      // registered, in all
         std::chrono::seconds group_idle{600};
-        std::chrono::milliseconds llc_timeout{4000};
+        std::chrono::milliseconds llc_timeout{2000};
         std::chrono::seconds test_link{30};
         unsigned sends = 256, receives = 128;
         unsigned timeout = 17, retries = 7;

@@ -67,6 +67,11 @@ asio::awaitable<clc::Actions> Gateway::await_link(AsyncFd& wire, Handshake& hand
     }
     if (joined.group->is_over()) {
         const auto& over = joined.group->why_over();
+        if constexpr (std::is_same_v<Handshake, clc::ServerHandshake>) {
+            if (over.reason == Reason::kTimeoutConfirmLink) {
+                co_return handshake.link_refused(over.reason, over.detail);
+            }
+        }
         co_return handshake.link_failed(over.reason == Reason::kNone ? Reason::kLinkDown : over.reason, over.detail);
     }
     co_return handshake.tick(handshake.deadline());

@@ -59,7 +59,7 @@ bool LinkMachine::know(RKey rkey) {
 Actions LinkMachine::start(TimePoint now) {
     Actions out;
     heard_at_ = now;
-    deadline_ = now + terms_.reply_timeout;
+    deadline_ = now + (terms_.server ? terms_.reply_timeout : terms_.reply_timeout * 3 / 2);
     if (terms_.server) {
         auto m = request<ConfirmLink>();
         m.cache_size = terms_.eye_catchers ? 0 : kNoEyeCatcher;
@@ -267,7 +267,7 @@ void LinkMachine::next_exchange(Actions& out, TimePoint now) {
         exchange_deadline_ = TimePoint::max();
         return;
     }
-    exchange_deadline_ = now + terms_.reply_timeout;
+    exchange_deadline_ = now + 2 * terms_.reply_timeout;
     const Exchange& exchange = exchanges_.front();
     if (exchange.deletes) {
         auto m = request<DeleteRkey>();
@@ -351,14 +351,14 @@ Actions LinkMachine::tick(TimePoint now, std::uint64_t heard) {
         return out;
     }
     if (test_deadline_ != TimePoint::max()) {
-        if (now >= test_deadline_ && now - heard_at_ >= terms_.reply_timeout) {
+        if (now >= test_deadline_ && now - heard_at_ >= 2 * terms_.reply_timeout) {
             over(out, Reason::kLinkDown, "TEST LINK was not answered");
         }
     } else if (now - heard_at_ >= terms_.test_interval) {
         auto m = request<TestLink>();
         random_bytes(test_data_.data(), test_data_.size());
         m.user_data = test_data_;
-        test_deadline_ = now + terms_.reply_timeout;
+        test_deadline_ = now + 2 * terms_.reply_timeout;
         send(out, m);
     }
     return out;

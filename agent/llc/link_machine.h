@@ -51,7 +51,9 @@ struct LinkTerms {
     std::optional<LinkEnd> second;
     Psn second_psn{};
     clc::Mtu mtu = clc::Mtu::k1024;
-    std::chrono::milliseconds reply_timeout{6000};
+    // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has
+    // twice the time, because its queue pair may be retransmitting.
+    std::chrono::milliseconds reply_timeout{2000};
     std::chrono::milliseconds test_interval{30000};
 };
 

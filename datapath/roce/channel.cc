@@ -84,7 +84,10 @@ bool Channel::run(TimePoint now) {
     send_queued();
     const auto received = counters_.messages_received.load(std::memory_order_relaxed);
     const auto room = link_->room();
-    bool more = link_->poll(*this);
+    // Completed sends are only of interest to somebody who waits for them.
+    link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < sends_ / 2 || !queue_is_empty() ||
+                            deadline_ != TimePoint::max());
+    bool more = link_->poll(*this, std::exchange(readable_, false));
     send_queued();
     if (link_->room() > room) {
         while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
@@ -101,6 +104,7 @@ bool Channel::run(TimePoint now) {
         if (end_) {
             if (deadline_ == TimePoint::max()) {
                 deadline_ = now + kFarewell;
+                more = true;  // once more, for the completions
             }
             const std::string why = *end_;
             lock.unlock();
@@ -125,17 +129,19 @@ void Channel::abort(Reason reason) {
         return;
     }
     const auto until = std::chrono::steady_clock::now() + kFarewell;
+    link_->want_completions(true);
+    link_->poll(*this, true);
     send_queued();
     while (!drained() && !link_->broken() && std::chrono::steady_clock::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
         if (::poll(&waiting, 1, kPatienceMs) == 0) {
             break;  // nobody is there
         }
-        link_->poll(*this);
+        link_->poll(*this, true);
         send_queued();
     }
     link_->shut(std::string(reason_text(reason)));
-    link_->poll(*this);
+    link_->poll(*this, true);
     leave();
 }
 
@@ -187,6 +193,7 @@ bool Channel::has_room(Connection& connection, std::uint32_t requests) {
         connection.wants_room = true;
         starved_.push_back(&connection);
         add(counters_.full);
+        poller_->ready(*this);  // sends may have completed that nobody has looked at
     }
     return false;
 }

@@ -64,7 +64,7 @@ class Channel final : public Task, private LinkHandler {
 
     // --- Task -----------------------------------------------------------------------------------------------------------
     bool start(Poller& poller) override;
-    void on_event(int, std::uint32_t) override {}
+    void on_event(int, std::uint32_t) override { readable_ = true; }
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
     [[nodiscard]] bool ended() const override { return ended_; }
@@ -108,6 +108,7 @@ class Channel final : public Task, private LinkHandler {
     std::deque<std::pair<std::uint64_t, Element>> retiring_;  // send memory, and what must be done before it is free
     std::atomic<int> llc_pending_{0};
     std::uint32_t sends_;  // all the room there is
+    bool readable_ = false;
     TimePoint last_seen_{};
     TimePoint deadline_ = TimePoint::max();
     bool ended_ = false;

@@ -58,19 +58,30 @@ Result<void> Link::allocate(const std::shared_ptr<ProtectionDomain>& pd) {
     if (!sends) {
         return sends.error();
     }
-    auto cq = CompletionQueue::create(pd->context(), static_cast<int>(limits_.sends + limits_.receives));
-    if (!cq) {
-        return cq.error();
+    auto channel = CompletionChannel::create(pd->context());
+    if (!channel) {
+        return channel.error();
     }
-    auto qp = QueuePair::create(pd, *cq, {limits_.sends, limits_.receives, llc::kSmallBytes});
+    auto send_queue = CompletionQueue::create(*channel, static_cast<int>(limits_.sends));
+    if (!send_queue) {
+        return send_queue.error();
+    }
+    auto receive_queue = CompletionQueue::create(*channel, static_cast<int>(limits_.receives));
+    if (!receive_queue) {
+        return receive_queue.error();
+    }
+    auto qp = QueuePair::create(pd, *send_queue, *receive_queue, {limits_.sends, limits_.receives, llc::kSmallBytes});
     if (!qp) {
         return qp.error();
     }
+    channel_ = std::move(*channel);
+    send_queue_ = std::move(*send_queue);
+    receive_queue_ = std::move(*receive_queue);
+    writes_.reserve(limits_.sends);  // requests point into it
     receive_memory_ = std::move(*receives);
     send_memory_ = std::move(*sends);
-    cq_ = std::move(*cq);
     qp_ = std::move(*qp);
-    return cq_->arm();
+    return receive_queue_->arm();
 }
 
 // INIT, with all receive buffers: a message may come as soon as the peer is ready.
@@ -136,15 +147,31 @@ Result<void> Link::post_receive(std::uint64_t slot) {
     return {};
 }
 
+// The request, behind the writes that waited for it.
 Link::Posted Link::post(ibv_send_wr& request) {
-    request.wr_id = posted_;
+    request.wr_id = posted_++;
+    ibv_send_wr* first = &request;
+    for (auto it = writes_.rbegin(); it != writes_.rend(); ++it) {
+        it->request.next = first;
+        first = &it->request;
+    }
     ibv_send_wr* bad = nullptr;
-    if (const int error = ::ibv_post_send(qp_->get(), &request, &bad); error != 0) {
+    const int error = ::ibv_post_send(qp_->get(), first, &bad);
+    writes_.clear();
+    if (error != 0) {
         shut(Error{error, "posting a request"}.text());
         return Posted::kBroken;
     }
-    posted_++;
     return Posted::kYes;
+}
+
+void Link::flush() {
+    if (!writes_.empty()) {
+        ibv_send_wr last = writes_.back().request;
+        writes_.pop_back();
+        posted_--;
+        post(last);
+    }
 }
 
 Link::Posted Link::send(wire::Bytes message) {
@@ -180,14 +207,15 @@ Link::Posted Link::write(std::span<const std::uint8_t> from, std::uint32_t lkey,
     if (room() < 2) {
         return Posted::kFull;  // Q4
     }
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.data()), static_cast<std::uint32_t>(from.size()), lkey};
-    ibv_send_wr request{};
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.sg_list = &piece;
-    request.num_sge = 1;
-    request.wr.rdma.remote_addr = static_cast<std::uint64_t>(to);
-    request.wr.rdma.rkey = static_cast<std::uint32_t>(rkey);
-    return post(request);
+    Write& write = writes_.emplace_back();
+    write.piece = {reinterpret_cast<std::uintptr_t>(from.data()), static_cast<std::uint32_t>(from.size()), lkey};
+    write.request.wr_id = posted_++;
+    write.request.opcode = IBV_WR_RDMA_WRITE;
+    write.request.sg_list = &write.piece;
+    write.request.num_sge = 1;
+    write.request.wr.rdma.remote_addr = static_cast<std::uint64_t>(to);
+    write.request.wr.rdma.rkey = static_cast<std::uint32_t>(rkey);
+    return Posted::kYes;
 }
 
 void Link::shut(std::string why) {
@@ -233,26 +261,40 @@ void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
     }
 }
 
-bool Link::poll(LinkHandler& handler) {
+std::size_t Link::take(CompletionQueue& queue, LinkHandler& handler) {
     std::array<ibv_wc, kCompletionsPerPoll> completions;
-    const auto hand_over = [&] {
-        const auto n = cq_->poll(completions);
-        if (!n) {
-            shut(n.error().text());
-            return std::size_t{0};
+    const auto n = queue.poll(completions);
+    if (!n) {
+        shut(n.error().text());
+        return 0;
+    }
+    for (std::size_t i = 0; i < *n; i++) {
+        complete(completions[i], handler);
+    }
+    return *n;
+}
+
+bool Link::poll(LinkHandler& handler, bool readable) {
+    if (readable) {
+        channel_->acknowledge();
+    }
+    // Sends first: if the link broke, they know why, and receives only that they were flushed.
+    bool more = take(*send_queue_, handler) == kCompletionsPerPoll;
+    more |= take(*receive_queue_, handler) == kCompletionsPerPoll;
+    const auto arm = [&](CompletionQueue& queue) {
+        if (queue.armed()) {
+            return;
         }
-        for (std::size_t i = 0; i < *n; i++) {
-            complete(completions[i], handler);
-        }
-        return *n;
-    };
-    cq_->acknowledge();
-    bool more = hand_over() == completions.size();
-    if (!more) {
-        if (const auto armed = cq_->arm(); !armed) {
+        if (const auto armed = queue.arm(); !armed) {
             shut(armed.error().text());
         }
-        more = hand_over() != 0;  // what came before the arming shows only here
+        more |= take(queue, handler) != 0;  // what came before the arming shows only here
+    };
+    if (!more) {
+        arm(*receive_queue_);
+        if (want_completions_) {
+            arm(*send_queue_);
+        }
     }
     return !report(handler) && more;
 }

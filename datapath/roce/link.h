@@ -4,7 +4,8 @@
 //
 // Invariants:
 //   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it. Every
-//       message is signalled, writes are not: a write is retired by the message that tells of it.
+//       message is signalled, writes are not: a write is retired by the message that tells of it. Nobody is woken for a
+//       completed send unless it was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
 //   Q3  After the first failure the link is broken for good: the queue pair goes to the error state, the handler hears it once,
@@ -16,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "datapath/roce/ports.h"
 #include "datapath/roce/verbs.h"
@@ -69,7 +71,8 @@ class Link {
 
     // kFull: wait for on_retired(). kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
     Posted send(wire::Bytes message);
-    // `from` lies in a region of this link's protection domain and stays as it is until a later message is retired.
+    // Leaves with the next send(). `from` lies in a region of this link's protection domain and stays as it is until a
+    // later message is retired.
     Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
     // What the next send() or write() will be called in on_retired().
     [[nodiscard]] std::uint64_t next_sequence() const { return posted_; }
@@ -82,10 +85,14 @@ class Link {
     // poll() must be called although fd() is not readable.
     [[nodiscard]] bool wants_poll() const { return !broken_ && !failure_.empty(); }
 
-    // Readable when poll() has something to do.
-    [[nodiscard]] int fd() const { return cq_->fd(); }
-    // Hands completions to the handler, a bounded number. True: there may be more; false: fd() tells of the next.
-    bool poll(LinkHandler& handler);
+    // Readable when a message came, or, if that is wanted, when a send completed.
+    [[nodiscard]] int fd() const { return channel_->fd(); }
+    void want_completions(bool wanted) { want_completions_ = wanted; }
+    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd() tells
+    // of the next.
+    bool poll(LinkHandler& handler, bool readable);
+    // Sends writes that no message follows: for peers that break rules.
+    void flush();
 
  private:
     explicit Link(const LinkLimits& limits) : limits_(limits) {}
@@ -93,6 +100,7 @@ class Link {
     Result<void> initialise(std::uint8_t port);
     Result<void> post_receive(std::uint64_t slot);
     Posted post(ibv_send_wr& request);
+    std::size_t take(CompletionQueue& queue, LinkHandler& handler);
     void complete(const ibv_wc& completion, LinkHandler& handler);
     bool report(LinkHandler& handler);
 
@@ -101,8 +109,16 @@ class Link {
     std::uint8_t gid_index_ = 0, port_ = 1;
     // Before the queue pair, so that they end after it (V1).
     std::unique_ptr<MemoryRegion> receive_memory_, send_memory_;
-    std::shared_ptr<CompletionQueue> cq_;
+    std::shared_ptr<CompletionChannel> channel_;
+    std::shared_ptr<CompletionQueue> send_queue_, receive_queue_;
     std::unique_ptr<QueuePair> qp_;
+    // Writes that wait for their message: one doorbell for all.
+    struct Write {
+        ibv_send_wr request{};
+        ibv_sge piece{};
+    };
+    std::vector<Write> writes_;
+    bool want_completions_ = false;
     std::uint64_t posted_ = 0, retired_ = 0;
     bool connected_ = false;
     std::string failure_;  // not reported yet while broken_ is false

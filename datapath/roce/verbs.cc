@@ -62,16 +62,34 @@ ProtectionDomain::~ProtectionDomain() {
     ::ibv_dealloc_pd(pd_);
 }
 
-Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<Context> context, int entries) {
+Result<std::shared_ptr<CompletionChannel>> CompletionChannel::create(std::shared_ptr<Context> context) {
     ibv_comp_channel* channel = ::ibv_create_comp_channel(context->get());
     if (channel == nullptr) {
         return last_error("creating a completion channel of " + context->name());
     }
-    std::shared_ptr<CompletionQueue> queue(new CompletionQueue(std::move(context), channel));
     ::fcntl(channel->fd, F_SETFL, ::fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
-    queue->cq_ = ::ibv_create_cq(queue->context_->get(), entries, nullptr, channel, 0);
+    return std::shared_ptr<CompletionChannel>(new CompletionChannel(std::move(context), channel));
+}
+
+CompletionChannel::~CompletionChannel() {
+    ::ibv_destroy_comp_channel(channel_);
+}
+
+void CompletionChannel::acknowledge() {
+    ibv_cq* cq = nullptr;
+    void* queue = nullptr;
+    while (::ibv_get_cq_event(channel_, &cq, &queue) == 0) {
+        static_cast<CompletionQueue*>(queue)->armed_ = false;
+        ::ibv_ack_cq_events(cq, 1);
+    }
+}
+
+Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<CompletionChannel> channel, int entries) {
+    const auto& context = channel->context();
+    std::shared_ptr<CompletionQueue> queue(new CompletionQueue(channel));
+    queue->cq_ = ::ibv_create_cq(context->get(), entries, queue.get(), channel->get(), 0);
     if (queue->cq_ == nullptr) {
-        return last_error("creating a completion queue of " + queue->context_->name());
+        return last_error("creating a completion queue of " + context->name());
     }
     return queue;
 }
@@ -80,30 +98,22 @@ CompletionQueue::~CompletionQueue() {
     if (cq_ != nullptr) {
         ::ibv_destroy_cq(cq_);
     }
-    ::ibv_destroy_comp_channel(channel_);
 }
 
 Result<std::size_t> CompletionQueue::poll(std::span<ibv_wc> out) {
     const int n = ::ibv_poll_cq(cq_, static_cast<int>(out.size()), out.data());
     if (n < 0) {
-        return Error{EIO, "polling a completion queue of " + context_->name()};
+        return Error{EIO, "polling a completion queue of " + channel_->context()->name()};
     }
     return static_cast<std::size_t>(n);
 }
 
 Result<void> CompletionQueue::arm() {
     if (const int error = ::ibv_req_notify_cq(cq_, 0); error != 0) {
-        return Error{error, "arming a completion queue of " + context_->name()};
+        return Error{error, "arming a completion queue of " + channel_->context()->name()};
     }
+    armed_ = true;
     return {};
-}
-
-void CompletionQueue::acknowledge() {
-    ibv_cq* cq = nullptr;
-    void* context = nullptr;
-    while (::ibv_get_cq_event(channel_, &cq, &context) == 0) {
-        ::ibv_ack_cq_events(cq, 1);
-    }
 }
 
 Result<std::unique_ptr<MemoryRegion>> MemoryRegion::allocate(std::shared_ptr<ProtectionDomain> pd,
@@ -133,11 +143,13 @@ MemoryRegion::~MemoryRegion() {
 }
 
 Result<std::unique_ptr<QueuePair>> QueuePair::create(std::shared_ptr<ProtectionDomain> pd,
-                                                     std::shared_ptr<CompletionQueue> cq,
+                                                     std::shared_ptr<CompletionQueue> send_queue,
+                                                     std::shared_ptr<CompletionQueue> receive_queue,
                                                      const Limits& limits) {
-    std::unique_ptr<QueuePair> pair(new QueuePair(std::move(pd), std::move(cq)));
+    std::unique_ptr<QueuePair> pair(new QueuePair(std::move(pd), std::move(send_queue), std::move(receive_queue)));
     ibv_qp_init_attr wanted{};
-    wanted.send_cq = wanted.recv_cq = pair->cq_->get();
+    wanted.send_cq = pair->send_queue_->get();
+    wanted.recv_cq = pair->receive_queue_->get();
     wanted.cap = {limits.sends, limits.receives, 2, 1, limits.inline_bytes};
     wanted.qp_type = IBV_QPT_RC;
     pair->qp_ = ::ibv_create_qp(pair->pd_->get(), &wanted);

@@ -58,29 +58,47 @@ class ProtectionDomain {
     ibv_pd* pd_;
 };
 
-// Completions, with a descriptor that becomes readable when there are some.
+// The descriptor by which completion queues tell that there is something in them.
+class CompletionChannel {
+ public:
+    static Result<std::shared_ptr<CompletionChannel>> create(std::shared_ptr<Context> context);
+    ~CompletionChannel();
+    CompletionChannel(const CompletionChannel&) = delete;
+    CompletionChannel& operator=(const CompletionChannel&) = delete;
+
+    [[nodiscard]] ibv_comp_channel* get() const { return channel_; }
+    [[nodiscard]] int fd() const { return channel_->fd; }
+    [[nodiscard]] const std::shared_ptr<Context>& context() const { return context_; }
+    // Takes what made fd() readable: the queues that told are not armed any more.
+    void acknowledge();
+
+ private:
+    CompletionChannel(std::shared_ptr<Context> context, ibv_comp_channel* channel)
+        : context_(std::move(context)), channel_(channel) {}
+    std::shared_ptr<Context> context_;
+    ibv_comp_channel* channel_;
+};
+
 class CompletionQueue {
  public:
-    static Result<std::shared_ptr<CompletionQueue>> create(std::shared_ptr<Context> context, int entries);
+    static Result<std::shared_ptr<CompletionQueue>> create(std::shared_ptr<CompletionChannel> channel, int entries);
     ~CompletionQueue();
     CompletionQueue(const CompletionQueue&) = delete;
     CompletionQueue& operator=(const CompletionQueue&) = delete;
 
     [[nodiscard]] ibv_cq* get() const { return cq_; }
-    [[nodiscard]] int fd() const { return channel_->fd; }
     // How many of `out` were filled. Never blocks. An error is the device's.
     Result<std::size_t> poll(std::span<ibv_wc> out);
-    // From the next completion on, fd() is readable. Poll once more afterwards: what came in between does not show there.
+    // The next completion makes the channel readable. Poll once more afterwards: what came in between does not show there.
     Result<void> arm();
-    // Takes what made fd() readable.
-    void acknowledge();
+    [[nodiscard]] bool armed() const { return armed_; }
 
  private:
-    CompletionQueue(std::shared_ptr<Context> context, ibv_comp_channel* channel)
-        : context_(std::move(context)), channel_(channel) {}
-    std::shared_ptr<Context> context_;
-    ibv_comp_channel* channel_;
+    friend class CompletionChannel;
+    explicit CompletionQueue(std::shared_ptr<CompletionChannel> channel) : channel_(std::move(channel)) {}
+    std::shared_ptr<CompletionChannel> channel_;
     ibv_cq* cq_ = nullptr;
+    bool armed_ = false;
 };
 
 // Page-aligned zeroed memory that the device may use.
@@ -118,7 +136,8 @@ class QueuePair {
     };
 
     static Result<std::unique_ptr<QueuePair>> create(std::shared_ptr<ProtectionDomain> pd,
-                                                     std::shared_ptr<CompletionQueue> cq,
+                                                     std::shared_ptr<CompletionQueue> send_queue,
+                                                     std::shared_ptr<CompletionQueue> receive_queue,
                                                      const Limits& limits);
     ~QueuePair();
     QueuePair(const QueuePair&) = delete;
@@ -130,10 +149,11 @@ class QueuePair {
     [[nodiscard]] std::uint32_t inline_bytes() const { return inline_bytes_; }
 
  private:
-    QueuePair(std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> cq)
-        : pd_(std::move(pd)), cq_(std::move(cq)) {}
+    QueuePair(std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> send_queue,
+              std::shared_ptr<CompletionQueue> receive_queue)
+        : pd_(std::move(pd)), send_queue_(std::move(send_queue)), receive_queue_(std::move(receive_queue)) {}
     std::shared_ptr<ProtectionDomain> pd_;
-    std::shared_ptr<CompletionQueue> cq_;
+    std::shared_ptr<CompletionQueue> send_queue_, receive_queue_;
     ibv_qp* qp_ = nullptr;
     std::uint32_t inline_bytes_ = 0;
 };

@@ -54,7 +54,7 @@ struct Peer final : LinkHandler {
     void on_broken(const std::string& why) override { broken = why; }
 
     void drive() {
-        while (link && link->poll(*this)) {
+        while (link && link->poll(*this, true)) {
         }
     }
 
@@ -132,8 +132,10 @@ struct Peer final : LinkHandler {
             in >> a >> b >> c;
             const auto bytes = unhex(c);
             std::copy(bytes.begin(), bytes.end(), source->bytes().begin());
-            return text(link->write(source->bytes().first(bytes.size()), source->lkey(), RKey{static_cast<std::uint32_t>(number(a))},
-                                    VirtualAddress{number(b)}));
+            const auto posted = link->write(source->bytes().first(bytes.size()), source->lkey(),
+                                            RKey{static_cast<std::uint32_t>(number(a))}, VirtualAddress{number(b)});
+            link->flush();
+            return text(posted);
         }
         in >> a;
         return receive(std::stoi(a));

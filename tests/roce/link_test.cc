@@ -53,7 +53,8 @@ bool drive(Side& a, Side& b, Condition condition, std::chrono::milliseconds limi
         ::poll(fds, 2, 100);
         for (int i = 0; i < 2; i++) {
             Side& side = i == 0 ? a : b;
-            while (fds[i].revents != 0 && side.link->poll(side)) {
+            side.link->want_completions(true);
+            for (bool readable = fds[i].revents != 0; side.link->poll(side, readable); readable = false) {
             }
         }
         if (std::chrono::steady_clock::now() > end) {
@@ -171,8 +172,8 @@ TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
     Side victim(path("10.99.0.1"));
     const auto to = *MemoryRegion::allocate(victim.pd, 65536, MemoryRegion::Access::kRemoteWrite);
     const auto pd = domain();
-    const auto cq = *CompletionQueue::create(pd->context(), 16);
-    const auto qp = *QueuePair::create(pd, cq, {});
+    const auto cq = *CompletionQueue::create(*CompletionChannel::create(pd->context()), 64);
+    const auto qp = *QueuePair::create(pd, cq, cq, {16, 16, 44});
     const auto from = *MemoryRegion::allocate(pd, 65536, MemoryRegion::Access::kLocal);
     const Path p = path("10.99.0.1");
     ibv_qp_attr attributes{};

@@ -222,6 +222,23 @@ TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_con
     CHECK(find<AwaitLink>(link)->peer.id == kClient.peer_id);
 }
 
+TEST_CASE("smcr_handshake__vendor_options_and_unknown_features_are_tolerated") {
+    ClientHandshake client(kClient, of_client());
+    auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    p.vendor_oui = {1, 2, 3};
+    p.vendor_options = {4, 5, 6, 7, 8};
+    p.v2->features |= 0x0100;
+    ServerHandshake server(kServer, of_server(), kStart);
+    REQUIRE(find<PrepareRmbe>(server.message(encode(p).view(), kStart)) != nullptr);
+    (void)server.application_ready(kStart);
+    auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
+    CHECK(accept.fce->vendor_options == decltype(accept.fce->vendor_options){});  // none of them is ours
+    accept.fce->vendor_options = {9, 9, 9, 9};
+    REQUIRE(find<PrepareRmbe>(client.message(encoded(accept).view())) != nullptr);
+    const auto confirm = smcr(client.rmbe_ready(rmbe("10.0.0.1", true), kStart), Type::kConfirm);
+    CHECK(confirm.fce->vendor_options == decltype(confirm.fce->vendor_options){});
+}
+
 TEST_CASE("smcr_handshake__a_confirm_that_does_not_fit_terminates") {
     const auto outcome = [](auto edit) {
         Agreed a(true);

@@ -116,6 +116,10 @@ TEST_CASE("link_machine__confirm_link_of_another_link_or_none_ends_it") {
     LinkMachine client(other), server(terms(true));
     CHECK(over(client.message(bytes(server.start(kStart)), kStart)) == Reason::kLlcViolation);
     CHECK(over(server.tick(kStart + 1s, 0)) == Reason::kTimeoutConfirmLink);
+    LinkMachine patient(terms(false));  // the server's Decline should reach it first
+    (void)patient.start(kStart);
+    CHECK(patient.tick(kStart + 1499ms, 0).empty());
+    CHECK(over(patient.tick(kStart + 1500ms, 0)) == Reason::kTimeoutConfirmLink);
     CHECK(server.tick(kStart + 2s, 0).empty());  // M3
 }
 
@@ -175,8 +179,8 @@ TEST_CASE("link_machine__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
     // both sides at once is no collision (section 3.5.5.3)
     CHECK(sent<ConfirmRkey>(p.server.confirm_rkey(RKey{7}, VirtualAddress{}, kStart)).rkey == RKey{7});
     // M2
-    CHECK(p.client.tick(kStart + 999ms, 0).empty());
-    CHECK(over(p.client.tick(kStart + 1s, 0)) == Reason::kLinkDown);
+    CHECK(p.client.tick(kStart + 1999ms, 0).empty());
+    CHECK(over(p.client.tick(kStart + 2s, 0)) == Reason::kLinkDown);
 }
 
 TEST_CASE("link_machine__a_refused_rmb_is_told_and_the_link_stays") {
@@ -249,8 +253,8 @@ TEST_CASE("link_machine__test_link_is_sent_when_nothing_is_heard_and_must_come_b
 
     Pair silent;
     (void)silent.server.tick(kStart + 10s, 0);
-    CHECK(silent.server.tick(kStart + 10999ms, 0).empty());
-    CHECK(over(silent.server.tick(kStart + 11s, 0)) == Reason::kLinkDown);
+    CHECK(silent.server.tick(kStart + 11999ms, 0).empty());
+    CHECK(over(silent.server.tick(kStart + 12s, 0)) == Reason::kLinkDown);
 }
 
 TEST_CASE("link_machine__a_server_ends_the_group_at_once_and_a_client_asks") {

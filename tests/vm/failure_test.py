@@ -18,7 +18,7 @@ class Failures(unittest.TestCase):
         cls.lab = cls.enterClassContext(VmLab("failure"))
         cls.a, cls.b = (cls.lab.machine(name, os.environ.get("SMC_VM_KERNEL", "7")) for name in "ab")
         cls.lab.boot()
-        roce = {"roce": {"test_link_s": 3, "llc_timeout_ms": 2000}}
+        roce = {"roce": {"test_link_s": 3}}
         cls.agent_a, cls.agent_b = Agent(cls.a, roce), Agent(cls.b, roce)
         cls.port = 7100
 
@@ -110,7 +110,7 @@ class Failures(unittest.TestCase):
         for program in busy:
             self.assertEqual(program.wait(30), 0)
             self.assertIn(RESET, program.text())
-        type(self).agent_b = Agent(self.b, {"roce": {"test_link_s": 3, "llc_timeout_ms": 2000}}, "agent2.log")
+        type(self).agent_b = Agent(self.b, {"roce": {"test_link_s": 3}}, "agent2.log")
         self.smcr_again()
 
     def test_5_the_peer_machine_dies(self):

@@ -147,8 +147,7 @@ def main(attack, *arguments):
     h = Hostile(*arguments)
     if attack == "wrong-qpn":
         h.first_contact(qpn=0xFFFFF0)
-        h.tcp.pump(lambda: h.tcp.connection.ended != "open", 15)
-        print("tcp", h.tcp.connection.ended)
+        print("declined" if h.tcp.receive(160 + 28)[164] == 4 else "something else")
         return
     h.link_up()
     h.write(PATTERN[:5])

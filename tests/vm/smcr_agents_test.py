@@ -176,7 +176,7 @@ else:
         return hostile.stdout, server, group[0] if group else None
 
     def test_8_hostile_peers_harm_nobody_else(self):
-        self.start({"llc_timeout_ms": 2000, "test_link_s": 3})
+        self.start({"llc_timeout_ms": 1000, "test_link_s": 3})
         honest = self.serve("steps", "serve", "PORT", "recv:10", "send:10", "eof")
         honest_port = self.port
         honest_client = self.a.start_program([*TCP, "steps", self.b.ip4, self.port, "wait:/run/attacks-over", "send:10", "recv:10"],
@@ -207,7 +207,9 @@ else:
             self.assertEqual(server.wait(), 0)
         with self.subTest("wrong-qpn"):
             seen, server, group = self.attack("wrong-qpn", 30, [])
-            self.assertEqual((seen, group, server.wait()), ("tcp rst\n", None, 0))
+            self.assertEqual((seen, group), ("declined\n", None))
+            server.send_signal(9)
+            server.wait()
         self.a.sh("touch /run/attacks-over")
         self.assertEqual((honest.wait(), honest_client.wait()), (0, 0), honest.text() + honest_client.text())
         self.assertIn("eof", honest.text())
