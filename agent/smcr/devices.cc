@@ -205,9 +205,4 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     return offer.v1 || offer.v2 ? std::optional(offer) : std::nullopt;
 }
 
-bool Devices::is_direct(const RoceGid& own, const RoceGid& peer) {
-    const auto prefix = prefix_of(own.normalised());
-    return prefix && same_subnet(own, peer, *prefix);
-}
-
 }  // namespace smc::smcr

@@ -37,9 +37,6 @@ class Devices {
     // For a TCP connection with this local address.
     [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
-    // In one subnet, so that no router is between them.
-    [[nodiscard]] static bool is_direct(const RoceGid& own, const RoceGid& peer);
-
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
 
  private:

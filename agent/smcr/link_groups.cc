@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/smcr/link_groups.h"
 
+#include "agent/smcr/route.h"
+
 #include <algorithm>
 
 namespace smc::smcr {
 
 clc::LocalRmbe LinkGroups::Joined::local() const {
     clc::LocalRmbe out{group->address(), seat->rmbe(), first_contact, clc::LinkType::kIndirect};
-    if (first_contact && Devices::is_direct(out.link.gid, group->key().peer_gid)) {
+    if (first_contact && is_direct(out.link.gid, group->key().peer_gid)) {
         out.link_type = clc::LinkType::kDirect;
     }
     return out;
