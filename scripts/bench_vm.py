@@ -14,7 +14,7 @@ import sys
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 os.environ.setdefault("SMC_BUILD", os.path.abspath(os.path.join(ROOT, "build")))
 sys.path.insert(0, os.path.join(ROOT, "tests", "vm"))
-from agent import BUILD, Agent, kernel_peer  # noqa: E402
+from agent import BUILD, Agent, kernel_counters, kernel_peer  # noqa: E402
 from vm import VmLab, wait_for  # noqa: E402
 
 PEER = os.path.join(BUILD, "tests", "smc-bench-peer")
@@ -64,8 +64,9 @@ class Bench:
 
     def check(self):
         totals = {t["path"] for t in self.agents[0].ctl("status")["totals"]}
-        if totals != {"smcr"}:
-            raise RuntimeError(f"the agents' connections took another path: {totals}")
+        kernel = kernel_counters(self.a)
+        if totals != {"smcr"} or kernel["fallbacks"] or not kernel["client"]:
+            raise RuntimeError(f"connections took another path: {totals}, {kernel}")
 
 
 def report(name, unit, values, higher):

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -36,6 +37,13 @@ std::string cursor(std::uint64_t packed) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%04x:%08x %02x%02x", p.cursor.wrap, p.cursor.count, p.flags, p.state);
     return buffer;
+}
+
+// "0000:3b:00.0"; empty for a device that is not on that bus.
+std::string pci_id(const std::string& device) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink("/sys/class/infiniband/" + device + "/device", error);
+    return error ? "" : target.filename().string();
 }
 
 json describe(const Connection& c) {
@@ -249,6 +257,7 @@ json Introspection::devices() const {
                         {"device", port.device},
                         {"port", port.number},
                         {"state", port.active ? "ACTIVE" : "INACTIVE"},
+                        {"pci_id", pci_id(port.device)},
                         {"mtu", clc::bytes_of(port.mtu)},
                         {"gids", gids},
                         {"links", links}});
@@ -258,7 +267,7 @@ json Introspection::devices() const {
                                     {"gid", p_.node.gid.text()},
                                     {"groups", p_.groups.all().size()},
                                     {"dmbs", p_.fabric.registered()}}});
-    return {{"smcr", smcr}, {"smcd", smcd}};
+    return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
 }
 
 json Introspection::connections(bool ended) const {

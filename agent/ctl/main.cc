@@ -95,6 +95,10 @@ int main(int argc, char** argv) {
                    smc::ctl::print_connections);
     }
     if (linkgroup->parsed()) {
+        if (what == "link-show" && only_smcd) {
+            std::cerr << "Error: SMC-D link groups have no links\n";
+            return 2;
+        }
         const smc::ctl::GroupView view{what == "link-show", details, !only_smcd, !only_smcr};
         return run(socket, {{"command", "linkgroups"}}, nullptr, as_json,
                    [&](std::ostream& out, const json& groups) { smc::ctl::print_link_groups(out, groups, view); });

@@ -88,6 +88,7 @@ void print_status(std::ostream& out, const json& s) {
                         n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
     }
     print_table(out, rows);
+    out << "\n";
     print_link_groups(out, s["groups"], {});
     out << "\nConnections since the start, by path\n";
     rows = {{"Path", "Reason", "Count", ""}};

@@ -26,7 +26,7 @@ std::string or_dash(const json& value) {
 void print_groups(std::ostream& out, const json& groups) {
     std::vector<Row> rows{{"LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"}};
     for (const auto& g : groups) {
-        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), "0", word(g["connections"]), "-"});
+        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), "-", word(g["connections"]), "-"});
     }
     print_table(out, rows);
 }
@@ -36,7 +36,7 @@ void print_blocks(std::ostream& out, const json& groups) {
         print_table(out, {{"LG-ID", ": " + hex8(g["id"])},
                           {"LG-Role", ": " + word(g["role"])},
                           {"LG-Type", ": " + word(g["type"])},
-                          {"VLAN", ": 0"},
+                          {"VLAN", ": -"},
                           {"PNET-ID", ": -"},
                           {"Version", ": " + word(g["version"])},
                           {"Peer-Rel", ": " + word(g["release"])},
@@ -44,7 +44,8 @@ void print_blocks(std::ostream& out, const json& groups) {
                           {"Peer-OS", ": " + word(g["peer_os"])},
                           {"Direct", std::string(": ") + (g["direct"].get<bool>() ? "Yes" : "No")},
                           {"EID", ": " + or_dash(g["eid"])},
-                          {"#Conns", ": " + word(g["connections"]) + " (at most " + word(g["max_connections"]) + ")"},
+                          {"#Conns", ": " + word(g["connections"])},
+                          {"Max-Conns", ": " + word(g["max_connections"])},
                           {"Sndbuf", ": " + word(g["rmbe_bytes"])},
                           {"RMB", ": " + word(g["rmbs"]) + " with RMBEs of " + word(g["rmbe_bytes"])}});
         out << "\n";
@@ -100,11 +101,17 @@ std::string part(const json& c, const char* name, bool flags) {
     return flags ? text.substr(text.find(' ') + 1) : text.substr(0, text.find(' '));
 }
 
+// As smcss: which directions are shut, "R-W" both. The connection state is the last two digits of the flags.
+std::string shutdowns(const json& c) {
+    const auto done = [&](const char* name) { return std::stoul(part(c, name, true).substr(2), nullptr, 16) != 0; };
+    return std::string(done("rx_producer") ? "R" : "<") + "-" + (done("tx_producer") ? "W" : ">");
+}
+
 }  // namespace
 
 void print_link_groups(std::ostream& out, const json& groups, const GroupView& view) {
     if (view.smcr) {
-        out << "\nSMC-R link groups\n";
+        out << "SMC-R link groups\n";
         if (view.links) {
             print_links(out, groups["smcr"], view.details);
         } else if (view.details > 0) {
@@ -114,14 +121,14 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
         }
     }
     if (view.smcd && !view.links) {
-        out << "\nSMC-D link groups\n";
+        out << (view.smcr ? "\n" : "") << "SMC-D link groups\n";
         Row head{"LG-ID", "VLAN", "#Conns", "PNET-ID"};
         if (view.details > 0) {
             head.insert(head.end(), {"Peer-GID", "CHID", "EID", "Peer-Host"});
         }
         std::vector<Row> rows{head};
         for (const auto& g : groups["smcd"]) {
-            Row row{hex8(g["id"]), "0", word(g["connections"]), "-"};
+            Row row{hex8(g["id"]), "-", word(g["connections"]), "-"};
             if (view.details > 0) {
                 row.insert(row.end(), {word(g["peer_gid"]), word(g["chid"]), word(g["eid"]), or_dash(g["host_name"])});
             }
@@ -133,14 +140,22 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
 
 void print_devices(std::ostream& out, const json& devices, int details) {
     out << "RoCE devices\n";
-    Row head{"Net-Dev", "IB-Dev", "IB-P", "IB-State", "Type", "Crit", "#Links", "PNET-ID"};
+    Row head{"Net-Dev", "IB-Dev", "IB-P", "IB-State", "Type", "Crit"};
+    if (details > 0) {
+        head.insert(head.end(), {"FID", "PCI-ID", "PCHID"});
+    }
+    head.insert(head.end(), {"#Links", "PNET-ID"});
     if (details > 0) {
         head.insert(head.end(), {"MTU", "GIDs"});
     }
     std::vector<Row> rows{head};
     for (const auto& d : devices["smcr"]) {
         Row row{or_dash(d["net_device"]), word(d["device"]), word(d["port"]), word(d["state"]), "RoCEv2",
-                d["links"].get<int>() > 0 ? "Yes" : "No", word(d["links"]), "-"};
+                d["links"].get<int>() > 0 ? "Yes" : "No"};
+        if (details > 0) {
+            row.insert(row.end(), {"-", or_dash(d["pci_id"]), "-"});
+        }
+        row.insert(row.end(), {word(d["links"]), "-"});
         if (details > 0) {
             std::string gids;
             for (const auto& gid : d["gids"]) {
@@ -151,6 +166,9 @@ void print_devices(std::ostream& out, const json& devices, int details) {
         rows.push_back(std::move(row));
     }
     print_table(out, rows);
+    for (const auto& [name, why] : devices["refused"].items()) {
+        out << name << " is not used: " << word(why) << "\n";
+    }
     out << "\nISM devices\n";
     rows = {{"FID", "Type", "PCI-ID", "PCHID", "InUse", "#LGs", "PNET-ID"}};
     for (const auto& d : devices["smcd"]) {
@@ -163,8 +181,8 @@ void print_devices(std::ostream& out, const json& devices, int details) {
 void print_sockets(std::ostream& out, const json& connections, const SocketView& view) {
     Row head{"State", "UID", "Inode", "Local Address", "Peer Address", "Intf", "Mode"};
     if (view.details) {
-        head.insert(head.end(), {"Token", "Sndbuf", "Rcvbuf", "Peerbuf", "rxprod-Cursor", "rxcons-Cursor", "rxFlags",
-                                 "txprod-Cursor", "txcons-Cursor", "txFlags"});
+        head.insert(head.end(), {"Shutd", "Token", "Sndbuf", "Rcvbuf", "Peerbuf", "rxprod-Cursor", "rxcons-Cursor", "rxFlags",
+                                 "txprod-Cursor", "txcons-Cursor", "txFlags", "txprep-Cursor", "txsent-Cursor", "txfin-Cursor"});
     }
     const bool only_smcr = view.smcr && !view.smcd && !view.tcp;
     const bool only_smcd = view.smcd && !view.smcr && !view.tcp;
@@ -186,11 +204,13 @@ void print_sockets(std::ostream& out, const json& connections, const SocketView&
             const json& own = smcr ? c["smcr"] : c["smcd"];
             const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
             const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
-            row.insert(row.end(), {word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
-                                   part(c, "rx_consumer", false), part(c, "rx_producer", true),
-                                   part(c, "tx_producer", false), part(c, "tx_consumer", false), part(c, "tx_producer", true)});
+            // Nothing is prepared without being sent at once.
+            const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
+            row.insert(row.end(), {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
+                                   part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
+                                   part(c, "tx_producer", true), sent, sent, taken});
         } else if (view.details) {
-            row.insert(row.end(), 10, "-");
+            row.insert(row.end(), 14, "-");
         }
         if (only_smcr) {
             const json& r = c["smcr"];

@@ -147,6 +147,11 @@ std::optional<clc::RoceOffer> Gateway::roce_offer(int wire) const {
 asio::awaitable<std::optional<ClcRead>> Gateway::hear_or_link(AsyncFd& wire, std::shared_ptr<smcr::LinkGroup> group,
                                                               TimePoint deadline) {
     const auto waiting = std::make_shared<AsyncFd*>(&wire);
+    struct Forget {
+        AsyncFd*& wire;
+        ~Forget() { wire = nullptr; }
+    };
+    const Forget forget{*waiting};  // also if this ends by an exception
     const auto settled = std::make_shared<Event>(p_.io);
     group->when_settled([waiting, settled] {
         settled->set();
@@ -174,7 +179,6 @@ asio::awaitable<std::optional<ClcRead>> Gateway::hear_or_link(AsyncFd& wire, std
         }
         heard = co_await read_clc(wire, deadline);
     }
-    *waiting = nullptr;
     co_return heard;
 }
 
@@ -296,8 +300,9 @@ void Gateway::flow_ended(const FlowEnd& end) {
     p_.connections.end(end.id, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
+    // Of a link that broke its group has told already, once for all its connections.
     if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset &&
-        end.reason != Reason::kPeerAborted) {
+        end.reason != Reason::kPeerAborted && end.reason != Reason::kLinkDown) {
         note(*c, "broken");
     }
 }

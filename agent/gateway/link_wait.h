@@ -30,7 +30,10 @@ inline Reason roce_reason(const Error& error) {
         case ENOMEM:
             return Reason::kOutOfMemory;
         case ENOTCONN:
+        case EBUSY:
             return Reason::kNoActiveLink;
+        case EMFILE:
+            return Reason::kRtokenFailed;
         case EHOSTUNREACH:
         case ENETUNREACH:
             return Reason::kNoRoute;

@@ -92,12 +92,8 @@ Actions LinkMachine::message(Bytes bytes, TimePoint now) {
     }
     const auto& message = std::get<AnyMessage>(decoded);
     little_endian_ = header_of(message).little_endian;
-    dispatch(out, message, now);
-    return out;
-}
-
-void LinkMachine::dispatch(Actions& out, const AnyMessage& message, TimePoint now) {
     std::visit([&](const auto& m) { on(out, m, now); }, message);
+    return out;
 }
 
 void LinkMachine::on(Actions& out, const ConfirmLink& m, TimePoint now) {

@@ -121,7 +121,6 @@ class LinkMachine {
     void over(Actions& out, Reason reason, std::string detail);
     void activate(Actions& out, TimePoint now);
     void next_exchange(Actions& out, TimePoint now);
-    void dispatch(Actions& out, const AnyMessage& message, TimePoint now);
 
     void on(Actions& out, const ConfirmLink& m, TimePoint now);
     void on(Actions& out, const AddLink& m, TimePoint now);

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "agent/log.h"
 #include "datapath/roce/buffers.h"
-#include "datapath/roce/link.h"
 
 namespace smc::smcr {
 
@@ -63,12 +63,24 @@ Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config
     if (!rmb) {
         return rmb.error();
     }
-    const auto send = roce::Rmb::allocate(*pd, config.rmbe_kib * 1024, static_cast<std::uint8_t>(config.rmbes_per_rmb),
-                                          roce::MemoryRegion::Access::kLocal);
-    return send ? Result<void>() : send.error();
+    const auto rest = roce::MemoryRegion::allocate(*pd, group_bytes(config) - (*rmb)->bytes(), roce::MemoryRegion::Access::kLocal);
+    return rest ? Result<void>() : rest.error();
 }
 
 }  // namespace
+
+roce::LinkLimits link_limits(const Config::Roce& config) {
+    roce::LinkLimits limits;
+    limits.sends = config.sends;
+    limits.receives = config.receives;
+    limits.timeout = static_cast<std::uint8_t>(config.timeout);
+    limits.retries = static_cast<std::uint8_t>(config.retries);
+    return limits;
+}
+
+std::size_t group_bytes(const Config::Roce& config) {
+    return std::size_t{2} * config.rmbe_kib * 1024 * config.rmbes_per_rmb + roce::message_bytes(link_limits(config));
+}
 
 RoceGid gid_of(const Endpoint& endpoint) {
     RoceGid gid;
@@ -82,9 +94,12 @@ Devices::~Devices() {
     }
 }
 
+bool Devices::wanted_by_name(const std::string& name) const {
+    return std::find(config_.devices.begin(), config_.devices.end(), name) != config_.devices.end();
+}
+
 bool Devices::wanted(const std::string& name) const {
-    return config_.devices.empty() ||
-           std::find(config_.devices.begin(), config_.devices.end(), name) != config_.devices.end();
+    return config_.devices.empty() || wanted_by_name(name);
 }
 
 void Devices::refresh() {
@@ -109,11 +124,16 @@ void Devices::refresh() {
         devices_.erase(name);
     }
     std::erase_if(refused_, [&](const auto& entry) {
-        return std::find(names->begin(), names->end(), entry.first) == names->end();
+        return std::find(names->begin(), names->end(), entry.first) == names->end() && !wanted_by_name(entry.first);
     });
     for (const std::string& name : *names) {
         if (wanted(name) && !devices_.contains(name)) {
             open(name);
+        }
+    }
+    for (const std::string& name : config_.devices) {
+        if (std::find(names->begin(), names->end(), name) == names->end() && refused_.emplace(name, "there is no such device").second) {
+            log()->warn("roce: roce.devices names {}, and there is no such device", name);
         }
     }
     ports_.clear();
@@ -134,9 +154,10 @@ void Devices::open(const std::string& name) {
         return refuse(context.error().text());
     }
     if (const auto tried = try_out(*context, config_); !tried) {
-        return refuse(tried.error().text() + "; ulimit -l is " + locked_memory() + ", a link group takes " +
-                      std::to_string(2 * config_.rmbe_kib * config_.rmbes_per_rmb + 2048) +
-                      " KiB (roce.rmbe_kib, roce.rmbes_per_rmb)");
+        const std::string limit = "; ulimit -l is " + locked_memory() + ", a link group takes " +
+                                  std::to_string(group_bytes(config_) / 1024) +
+                                  " KiB (roce.rmbe_kib, rmbes_per_rmb, sends, receives)";
+        return refuse(tried.error().text() + (tried.error().code == ENOMEM ? limit : ""));
     }
     Device device{*context, std::make_shared<asio::posix::stream_descriptor>(io_)};
     std::error_code error;

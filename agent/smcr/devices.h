@@ -12,6 +12,7 @@
 
 #include "agent/clc/handshake.h"
 #include "agent/config/config.h"
+#include "datapath/roce/link.h"
 #include "datapath/roce/ports.h"
 #include "smc/endpoint.h"
 
@@ -38,6 +39,8 @@ class Devices {
     [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
+    // Devices that are not used, and why.
+    [[nodiscard]] const std::map<std::string, std::string>& refused() const { return refused_; }
 
  private:
     struct Device {
@@ -48,6 +51,7 @@ class Devices {
     void listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
                 const std::shared_ptr<asio::posix::stream_descriptor>& events);
     [[nodiscard]] bool wanted(const std::string& name) const;
+    [[nodiscard]] bool wanted_by_name(const std::string& name) const;
 
     asio::io_context& io_;
     const Config::Roce& config_;
@@ -56,6 +60,11 @@ class Devices {
     std::map<std::string, std::string> refused_;  // and why, so that it is said once
     std::vector<roce::Port> ports_;
 };
+
+// What a link registers and tells the device.
+roce::LinkLimits link_limits(const Config::Roce& config);
+// What a link group registers at its beginning, in bytes.
+std::size_t group_bytes(const Config::Roce& config);
 
 // The address part of an endpoint as a RoCEv2 GID.
 RoceGid gid_of(const Endpoint& endpoint);

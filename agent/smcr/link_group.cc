@@ -14,6 +14,7 @@ namespace {
 
 // An RMB that nobody uses any more is kept for a while: the next burst would register it again.
 constexpr auto kSurplusTime = std::chrono::seconds(10);
+constexpr unsigned kMaxConnecting = 8;
 
 asio::awaitable<Result<void>> connect_link(std::shared_ptr<roce::Channel> channel, roce::LinkAddress to) {
     co_return channel->link().connect(to);
@@ -86,15 +87,15 @@ Result<void> LinkGroup::open() {
         return pd.error();
     }
     pd_ = std::move(*pd);
-    roce::LinkLimits limits;
-    limits.sends = parts_.config.sends;
-    limits.receives = parts_.config.receives;
-    limits.timeout = static_cast<std::uint8_t>(parts_.config.timeout);
-    limits.retries = static_cast<std::uint8_t>(parts_.config.retries);
-    auto link = roce::Link::create(pd_, device_.port, device_.gid, limits);
+    if (*parts_.registered + group_bytes(parts_.config) > memory_limit()) {
+        return Error{ENOMEM, "roce.memory_mib is used up"};
+    }
+    auto link = roce::Link::create(pd_, device_.port, device_.gid, link_limits(parts_.config));
     if (!link) {
         return link.error();
     }
+    link_bytes_ = roce::message_bytes(link_limits(parts_.config));
+    *parts_.registered += link_bytes_;
     if (key_.server && key_.version < 2) {
         roce::LinkLimits little;
         little.sends = little.receives = 16;
@@ -137,6 +138,7 @@ Result<void> LinkGroup::open() {
 }
 
 LinkGroup::~LinkGroup() {
+    *parts_.registered -= link_bytes_;
     for (auto* list : {&rmbs_, &sends_, &going_}) {
         for (auto& rmb : *list) {
             release(std::move(rmb));
@@ -151,7 +153,7 @@ Result<std::shared_ptr<roce::Rmb>> LinkGroup::allocate(roce::MemoryRegion::Acces
     const std::uint32_t element = parts_.config.rmbe_kib * 1024;
     const auto count = static_cast<std::uint8_t>(parts_.config.rmbes_per_rmb);
     const std::size_t bytes = std::size_t{element} * count;
-    if (*parts_.registered + bytes > std::size_t{parts_.config.memory_mib} << 20) {
+    if (*parts_.registered + bytes > memory_limit()) {
         return Error{ENOMEM, "roce.memory_mib is used up"};
     }
     auto rmb = roce::Rmb::allocate(pd_, element, count, access);
@@ -180,11 +182,15 @@ asio::awaitable<Result<void>> LinkGroup::connect(clc::RocePeer peer) {
         co_return Error{ENOTCONN, why_.detail};
     }
     const clc::RoceAddress& link = peer.link;
-    // The kernel may have to ask for the neighbour's address, and waits for the answer.
-    const auto channel = channel_;
+    // The kernel may have to ask for the neighbour's address, and waits a second for an answer. Peers that nobody knows must
+    // not keep the others from being asked for.
+    if (parts_.connecting >= kMaxConnecting) {
+        co_return Error{EBUSY, "too many queue pairs wait for their peer's address"};
+    }
     const roce::LinkAddress to{link.gid, link.mac, link.qpn, link.psn, link.mtu};
-    const auto connected = co_await asio::co_spawn(
-        parts_.blocking, connect_link(channel, to), asio::use_awaitable);
+    parts_.connecting++;
+    const auto connected = co_await asio::co_spawn(parts_.blocking, connect_link(channel_, to), asio::use_awaitable);
+    parts_.connecting--;
     if (!connected) {
         co_return connected;
     }
@@ -211,7 +217,6 @@ asio::awaitable<Result<void>> LinkGroup::connect(clc::RocePeer peer) {
     terms.test_interval = parts_.config.test_link;
     machine_.emplace(std::move(terms));
     machine_->know(peer.rmbe.rkey);
-    in_engine_ = true;
     parts_.engine.add_task(channel_);
     apply(machine_->start(std::chrono::steady_clock::now()));
     co_return Result<void>();
@@ -273,11 +278,11 @@ void LinkGroup::confirmed(const llc::Confirmed& done) {
 void LinkGroup::finish(const llc::Over& over) {
     over_ = true;
     why_ = over;
-    if (in_engine_) {
+    if (machine_) {  // in the engine
         channel_->end(over.detail);
         parts_.engine.kick(channel_);
     }
-    if (over.reason == Reason::kNone && seats_ == 0) {
+    if (seats_ == 0) {
         log()->info("link group {} with {} ended: {}", id_, peer_.link.gid.text(), over.detail);
     } else {
         log()->warn("link group {} with {} ended, {} connections are lost: {} ({})", id_, peer_.link.gid.text(), seats_,
@@ -424,7 +429,7 @@ void LinkGroup::shrink(TimePoint now) {
         release(std::move(*surplus));
         sends_.erase(surplus);
     }
-    const auto last = rmbs_.size() > 1 ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
+    const auto last = rmbs_.size() > 1 && !growth_ ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
     if (last == rmbs_.end()) {
         surplus_since_ = TimePoint::max();
     } else if (surplus_since_ == TimePoint::max()) {

@@ -77,6 +77,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
         std::shared_ptr<std::size_t> registered;  // bytes, of all groups
         unsigned max_connections;
         asio::thread_pool& blocking;  // for what may wait for the network: the neighbour's address
+        unsigned& connecting;         // groups that wait there
         std::function<void(LinkGroup&)> over;
     };
 
@@ -106,7 +107,9 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     }
     [[nodiscard]] bool is_over() const { return over_; }
     [[nodiscard]] const llc::Over& why_over() const { return why_; }
-    [[nodiscard]] bool has_room() const { return seats_ < parts_.max_connections && orphans_ < kMaxOrphans && !distrusted_; }
+    [[nodiscard]] bool has_room() const {
+        return seats_ + channel_->held() < parts_.max_connections && orphans_ < kMaxOrphans && !distrusted_;
+    }
     // The peer says that it does not know this group. Nobody else joins it; it ends when it is idle, or when TEST LINK fails.
     void distrust() { distrusted_ = true; }
     // The peer's end of the link is this one.
@@ -145,6 +148,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     void release(std::shared_ptr<roce::Rmb> rmb);
     std::shared_ptr<Seat> seat_now();
     Result<void> begin_growth();
+    [[nodiscard]] std::size_t memory_limit() const { return std::size_t{parts_.config.memory_mib} << 20; }
     void shrink(TimePoint now);
     void left();
 
@@ -168,11 +172,11 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     // RMBEs that a peer was told of and never confirmed: nobody can say when it is done with them (C2).
     static constexpr unsigned kMaxOrphans = 16;
     unsigned seats_ = 0, orphans_ = 0;
+    std::size_t link_bytes_ = 0;
     bool distrusted_ = false;
     TimePoint idle_since_ = TimePoint::max();
     std::vector<std::function<void()>> settled_;
     bool eye_catchers_ = false;
-    bool in_engine_ = false;
     bool confirmed_ = false;
     bool over_ = false;
     llc::Over why_;

@@ -9,7 +9,7 @@ namespace smc::smcr {
 
 clc::LocalRmbe LinkGroups::Joined::local() const {
     clc::LocalRmbe out{group->address(), seat->rmbe(), first_contact, clc::LinkType::kIndirect};
-    if (first_contact && is_direct(out.link.gid, group->key().peer_gid)) {
+    if (first_contact && group->key().server && is_direct(out.link.gid, group->key().peer_gid)) {
         out.link_type = clc::LinkType::kDirect;
     }
     return out;
@@ -18,7 +18,7 @@ clc::LocalRmbe LinkGroups::Joined::local() const {
 Result<std::shared_ptr<LinkGroup>> LinkGroups::create(const GroupKey& key, const Devices::Usable& device,
                                                       unsigned max_connections) {
     const std::uint32_t id = next_id_++;
-    LinkGroup::Parts parts{io_, engine_, config_, registered_, max_connections, blocking_,
+    LinkGroup::Parts parts{io_, engine_, config_, registered_, max_connections, blocking_, connecting_,
                            [this](LinkGroup& group) { groups_.erase(group.id()); }};
     auto group = LinkGroup::create(std::move(parts), id, key, device);
     if (group) {
@@ -54,7 +54,7 @@ asio::awaitable<Result<LinkGroups::Joined>> LinkGroups::serve(const clc::RocePee
             const auto settled = std::make_shared<Event>(io_);
             other->when_settled([settled] { settled->set(); });
             if (!co_await settled->wait(deadline)) {
-                co_return Error{ETIMEDOUT, "waiting for the first contact of another connection"};
+                co_return Error{EBUSY, "waiting for the first contact of another connection"};
             }
         }
         Joined joined;
@@ -118,8 +118,8 @@ asio::awaitable<Result<LinkGroups::Joined>> LinkGroups::follow(const clc::RocePe
             abandon(joined.group, llc::DeleteLinkReason::kNone);
             co_return connected.error();
         }
-    } else {
-        joined.group->know(peer.rmbe.rkey);
+    } else if (!joined.group->know(peer.rmbe.rkey)) {
+        co_return Error{EMFILE, "the server has too many RMBs"};
     }
     co_return joined;
 }

@@ -16,7 +16,10 @@ class LinkGroups {
  public:
     LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices)
         : io_(io), engine_(engine), config_(config), devices_(devices) {}
-    ~LinkGroups() { blocking_.join(); }
+    ~LinkGroups() {
+        blocking_.stop();
+        blocking_.join();
+    }
 
     struct Joined {
         std::shared_ptr<LinkGroup> group;
@@ -47,7 +50,8 @@ class LinkGroups {
     Engine& engine_;
     const Config::Roce& config_;
     Devices& devices_;
-    asio::thread_pool blocking_{1};
+    asio::thread_pool blocking_{4};
+    unsigned connecting_ = 0;
     std::uint32_t next_id_ = 1;
     std::shared_ptr<std::size_t> registered_ = std::make_shared<std::size_t>(0);
     std::map<std::uint32_t, std::shared_ptr<LinkGroup>> groups_;

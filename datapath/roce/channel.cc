@@ -9,7 +9,7 @@ namespace smc::roce {
 namespace {
 
 // LLC messages that wait to be dealt with. An honest peer has a few requests under way.
-constexpr int kMaxLlcPending = 64;
+constexpr int kMaxLlcPending = 256;
 constexpr auto kFarewell = std::chrono::milliseconds(300);
 constexpr int kPatienceMs = 30;  // of it, for one completion
 constexpr std::size_t kMaxQueued = 1024;
@@ -67,6 +67,13 @@ bool Channel::queue_is_empty() const {
     return queued_.empty();
 }
 
+void Channel::free_retired() {
+    while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
+        retiring_.pop_front();
+        held_--;
+    }
+}
+
 // All of them: who finds the room taken by the others comes back.
 void Channel::wake_starved() {
     for (Connection* connection : std::exchange(starved_, {})) {
@@ -83,16 +90,14 @@ bool Channel::run(TimePoint now) {
     }
     send_queued();
     const auto received = counters_.messages_received.load(std::memory_order_relaxed);
-    const auto room = link_->room();
+    const auto retired = link_->retired();
     // Completed sends are only of interest to somebody who waits for them.
     link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < sends_ / 2 || !queue_is_empty() ||
                             deadline_ != TimePoint::max());
     bool more = link_->poll(*this, std::exchange(readable_, false));
     send_queued();
-    if (link_->room() > room) {
-        while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
-            retiring_.pop_front();
-        }
+    if (link_->retired() != retired) {
+        free_retired();
         wake_starved();
     }
     if (link_->broken()) {
@@ -130,14 +135,14 @@ void Channel::abort(Reason reason) {
     }
     const auto until = std::chrono::steady_clock::now() + kFarewell;
     link_->want_completions(true);
-    link_->poll(*this, true);
+    bool more = link_->poll(*this, true);
     send_queued();
     while (!drained() && !link_->broken() && std::chrono::steady_clock::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
-        if (::poll(&waiting, 1, kPatienceMs) == 0) {
+        if (!more && ::poll(&waiting, 1, kPatienceMs) == 0) {
             break;  // nobody is there
         }
-        link_->poll(*this, true);
+        more = link_->poll(*this, true);
         send_queued();
     }
     link_->shut(std::string(reason_text(reason)));
@@ -172,6 +177,7 @@ void Channel::linger(AlertToken token, Element rmbe) {
         connections_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));
+        held_++;
     }
 }
 
@@ -179,6 +185,7 @@ void Channel::detach(AlertToken token, Connection& connection, Element rmbe, Ele
     std::erase(starved_, &connection);
     if (link_->retired() < link_->next_sequence() && !link_->broken()) {
         retiring_.emplace_back(link_->next_sequence(), std::move(send));
+        held_++;
     }
     linger(token, std::move(rmbe));
     poller_->ready(*this);  // there may be a last message in the queue
@@ -206,6 +213,14 @@ Link::Posted Channel::send(const wire::Encoded<cdc::kMessageBytes>& message) {
         poller_->ready(*this);
     }
     return posted;
+}
+
+void Channel::send_last(const wire::Encoded<cdc::kMessageBytes>& message) {
+    const auto view = message.view();
+    if (!send_soon({view.begin(), view.end()})) {
+        link_->shut("the peer does not take what it is sent");
+    }
+    poller_->ready(*this);
 }
 
 Link::Posted Channel::write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) {
@@ -251,6 +266,7 @@ void Channel::on_cdc(wire::Bytes bytes) {
         taken = it->second->inbox.take(message);
         if (it->second->lingering && it->second->inbox.peer_is_done()) {
             connections_.erase(it);
+            held_--;
         }
     }
     if (taken == Inbox::Taken::kStale) {

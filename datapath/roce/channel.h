@@ -59,6 +59,8 @@ class Channel final : public Task, private LinkHandler {
     // Ends when everything queued has left, at the latest after a moment. To be followed by Engine::kick().
     void end(std::string why);
     [[nodiscard]] const Counters& counters() const { return counters_; }
+    // Elements that connections which are gone still occupy: C2, and memory that is still being sent from.
+    [[nodiscard]] unsigned held() const { return held_; }
     // Only until the channel is in the engine.
     [[nodiscard]] Link& link() { return *link_; }
 
@@ -78,6 +80,8 @@ class Channel final : public Task, private LinkHandler {
     // Room for `requests` more; if not, the flow is run when there is.
     bool has_room(Connection& connection, std::uint32_t requests);
     Link::Posted send(const wire::Encoded<cdc::kMessageBytes>& message);
+    // A last message of a connection that is going; the link ends if it is not to be had.
+    void send_last(const wire::Encoded<cdc::kMessageBytes>& message);
     Link::Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
 
  private:
@@ -87,6 +91,7 @@ class Channel final : public Task, private LinkHandler {
     void on_cdc(wire::Bytes message);
     void send_queued();
     void wake_starved();
+    void free_retired();
     void leave();
     [[nodiscard]] bool queue_is_empty() const;
     [[nodiscard]] bool drained() const { return queue_is_empty() && link_->room() == sends_; }
@@ -107,6 +112,7 @@ class Channel final : public Task, private LinkHandler {
     std::vector<Connection*> starved_;  // that want room
     std::deque<std::pair<std::uint64_t, Element>> retiring_;  // send memory, and what must be done before it is free
     std::atomic<int> llc_pending_{0};
+    std::atomic<unsigned> held_{0};
     std::uint32_t sends_;  // all the room there is
     bool readable_ = false;
     TimePoint last_seen_{};

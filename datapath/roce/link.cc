@@ -32,6 +32,10 @@ Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask, const char* t
 
 }  // namespace
 
+std::size_t message_bytes(const LinkLimits& limits) {
+    return (std::size_t{limits.sends} + limits.receives) * kSlotBytes;
+}
+
 Result<std::unique_ptr<Link>> Link::create(std::shared_ptr<ProtectionDomain> pd, const Port& port, const PortGid& gid,
                                            const LinkLimits& limits) {
     std::unique_ptr<Link> link(new Link(limits));
@@ -167,10 +171,12 @@ Link::Posted Link::post(ibv_send_wr& request) {
 
 void Link::flush() {
     if (!writes_.empty()) {
-        ibv_send_wr last = writes_.back().request;
+        Write last = writes_.back();
+        last.request.sg_list = &last.piece;
+        last.request.send_flags = IBV_SEND_SIGNALED;
         writes_.pop_back();
         posted_--;
-        post(last);
+        post(last.request);
     }
 }
 

@@ -44,6 +44,9 @@ struct LinkLimits {
     std::uint8_t rnr_timer = 5;    // 0.06 ms
 };
 
+// Memory that a link registers for its messages.
+std::size_t message_bytes(const LinkLimits& limits);
+
 // Called from Link::poll(), and must not destroy the link there.
 class LinkHandler {
  public:

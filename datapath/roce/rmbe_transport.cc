@@ -48,8 +48,7 @@ void RmbeTransport::stop() {
     flush();
     if (dirty_) {
         sequence_++;
-        const auto last = message();
-        parts_.channel->send_soon({last.view().begin(), last.view().end()});
+        parts_.channel->send_last(message());
     }
     parts_.channel->detach(parts_.token, *std::exchange(connection_, nullptr), std::move(parts_.own), std::move(parts_.send));
 }

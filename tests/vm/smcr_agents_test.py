@@ -130,7 +130,7 @@ else:
 
     def test_4_version_1_and_eye_catchers(self):
         for eye_catchers in (False, True):
-            self.start({"versions": [1], "eye_catchers": eye_catchers, "rmbe_kib": 16})
+            self.start({"versions": [1], "eye_catchers": eye_catchers, "rmbe_kib": 16, "busy_poll_us": 100 if eye_catchers else 0})
             for address in (self.b.ip4, self.b.ip6):
                 with self.subTest(eye_catchers=eye_catchers, address=address):
                     for size in (1, 500_000):
@@ -143,15 +143,15 @@ else:
         self.assertEqual(captures.faults(self.a.capture), [])
 
     def test_5_limits_are_met_by_tcp(self):
-        self.start({"memory_mib": 4, "max_connections": 16, "rmbe_kib": 64})  # 1 MiB an RMB with its send buffer
+        self.start({"memory_mib": 5, "max_connections": 16, "rmbe_kib": 64})  # 1 MiB an RMB with its send buffer, 1.6 a link
         server = self.serve("serve", "PORT", 60)
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 1000, 60]).stdout, "60000 bytes\n")
         self.assertEqual(server.wait(), 0)
-        ended = self.agents[0].ended(self.port, 20)  # the destination is in the negative cache for a while
+        ended = self.agents[0].ended(self.port, 17)  # the destination is in the negative cache for a while
         self.assertEqual({c["path"] for c in ended}, {"smcr", "fallback"})
         reasons = {c["reason"]["name"] for c in ended if c["path"] == "fallback"}
         self.assertLessEqual(reasons, {"peer_declined", "out_of_memory"})
-        self.assertLessEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], 4 << 20)
+        self.assertLessEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], 5 << 20)
         self.assertLessEqual(max(g["max_connections"] for g in self.groups()[0]), 16)
 
     def test_6_too_little_locked_memory_is_said_at_the_start(self):
@@ -159,12 +159,16 @@ else:
         self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
         line = next(line for line in self.agents[0].log().splitlines() if "device rxe0 is not used" in line)
         self.assertIn("ulimit -l is 64 KiB", line)
-        self.assertIn("a link group takes 6144 KiB", line)
+        self.assertIn("a link group takes 5656 KiB", line)
 
     def test_7_devices_by_name(self):
         self.start({"devices": ["mlx5_0"]})
         self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
-        self.assertEqual(self.agents[0].ctl("device")["smcr"], [])
+        self.assertEqual(self.agents[0].ctl("device"), {**self.agents[0].ctl("device"), "smcr": [],
+                                                        "refused": {"mlx5_0": "there is no such device"}})
+        self.assertEqual(self.agents[0].log().count("roce.devices names mlx5_0"), 1)
+        self.start({"devices": ["rxe0"], "versions": [1, 2]})  # and both versions: the server takes the second
+        self.assertEqual([(c["path"], c["smcr"]["version"]) for c in self.exchange(1000)], [("smcr", 2)])
 
     def attack(self, name, number, steps):
         """What the hostile peer saw; the application that it met; the link group that it made, if that is still there."""
@@ -202,6 +206,17 @@ else:
                 # its process is gone now, which TEST LINK finds out
                 self.assertEqual(server.wait(), 0)
                 self.assertEqual(self.agents[1].ended(self.port)[0]["bytes_received"], 10)
+        with self.subTest("one of two connections on a link"):
+            other = start_server(self.b, [*TCP, "steps", "serve", self.port + 2, "recv:5", "recv:5", "error"], "two.log")
+            seen, server, group = self.attack("one-of-two", 28, ["recv:5"])
+            self.assertEqual(seen, "rst open\n")
+            self.assertEqual(server.wait(), 0)
+            self.assertEqual(self.agents[1].ended(self.port)[0]["reason"]["name"], "bad_cursor")
+            self.assertIsNotNone(group)
+            self.assertEqual(other.wait(), 0, other.text())  # its peer is gone in the end
+            type(self).port += 1
+            ended = self.agents[1].ended(self.port)[0]
+            self.assertEqual((ended["path"], ended["bytes_received"]), ("smcr", 10))
         with self.subTest("test-flood"):  # at the latest when it is gone
             _, server, _ = self.attack("test-flood", 29, ["recv:5"])
             self.assertEqual(server.wait(), 0)
@@ -216,8 +231,8 @@ else:
         self.assertEqual(self.agents[1].ended(honest_port)[0]["reason"]["name"], "none")
         wait_for("the strangers' link groups to end", lambda: len(self.agents[1].ctl("linkgroup")["smcr"]) == 1)
         self.assertEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], one_group)
-        ends = [line for line in self.agents[1].log().splitlines() if "connections are lost" in line]
-        self.assertEqual(len(ends), len(link) + len(connection) + 4, ends)  # one line for each group
+        ends = [line for line in self.agents[1].log().splitlines() if "link group" in line and " ended" in line]
+        self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group
 
     def test_9_the_agents_leave_nothing(self):
         self.stop()

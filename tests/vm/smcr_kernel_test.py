@@ -6,7 +6,7 @@ import json
 import os
 import unittest
 
-from agent import NATIVE, NETLINK, PRELOAD, TCP, UEID, Agent, kernel_counters, kernel_peer, start_server
+from agent import BUILD, NATIVE, NETLINK, PRELOAD, TCP, UEID, Agent, kernel_counters, kernel_peer, start_server
 from vm import VmLab, wait_for
 
 import sys
@@ -154,8 +154,7 @@ class Together(Case):
                                              "redis.log")]
         for machine, ports in ((self.node, (8080, 6379, 5201)), (self.linux, (6379, 5201))):
             for port in ports:
-                family = "-smc" if machine is self.linux else ""
-                wait_for(f"port {port} {family}", lambda: f":{port:04X} " in machine.sh("cat /proc/net/tcp /proc/net/tcp6"))
+                wait_for(f"port {port}", lambda: f":{port:04X} " in machine.sh("cat /proc/net/tcp /proc/net/tcp6"))
         # agent's side serves
         self.linux.run([*native, "curl", "-sSf", "-o", "/run/got", f"http://{self.node.ip4}:8080/file"])
         with open(os.path.join(self.node.job, "file"), "rb") as file:
@@ -190,14 +189,19 @@ class Together(Case):
         self.assertEqual([row[0], row[1], row[4], row[5], row[6], row[7], row[8]],
                          ["ACTIVE", "0", f"{self.linux.ip4}:{self.port}", "eth0", "SMCR", "CLNT", "rxe0"])
         links = self.agent.text("linkgroup", "link-show", "-dd", "--smcr").splitlines()
-        self.assertEqual(links[2].split(), "LG-ID LG-Role LG-Type Net-Dev Link-State #Conns Link-UID Peer-UID IB-Dev IB-P "
+        self.assertEqual(links[1].split(), "LG-ID LG-Role LG-Type Net-Dev Link-State #Conns Link-UID Peer-UID IB-Dev IB-P "
                                            "Local-GID Peer-GID".split())
-        self.assertIn("LINK_ACTIVE", links[3])
+        self.assertIn("LINK_ACTIVE", links[2])
         # the kernel's link user ID is what the kernel itself says
         shown = json.loads(self.linux.run(["python3", NETLINK, "show"]).stdout)
-        uids = {self.agent.ctl("linkgroup")["smcr"][i]["links"][0]["peer_uid"]
-                for i in range(len(self.agent.ctl("linkgroup")["smcr"]))}
-        self.assertTrue(uids, shown)
+        for group in self.agent.ctl("linkgroup")["smcr"]:
+            uid = int(group["links"][0]["peer_uid"], 16)
+            self.assertTrue(any(uid.to_bytes(4, order).hex() in json.dumps(shown["links"]) for order in ("big", "little")), shown)
+        for arguments, head in ((["linkgroup"], "LG-ID     LG-Role  LG-Type  VLAN  #Conns  PNET-ID"),
+                                (["linkgroup", "-d"], "LG-Role    : CLNT"), (["ss", "-d"], "rxprod-Cursor  rxcons-Cursor  rxFlags"),
+                                (["ss", "-D"], "Peer-GID  Peer-Token  Linkid"), (["device", "-d"], "FID  PCI-ID  PCHID")):
+            self.assertIn(head, self.agent.text(*arguments))
+        self.assertEqual(self.node.run([os.path.join(BUILD, "smcctl"), "linkgroup", "link-show", "-D"], check=False).returncode, 2)
         devices = self.agent.text("device").splitlines()
         self.assertEqual(devices[1].split(), "Net-Dev IB-Dev IB-P IB-State Type Crit #Links PNET-ID".split())
         self.assertEqual(devices[2].split()[:6], ["eth0", "rxe0", "1", "ACTIVE", "RoCEv2", "Yes"])
