@@ -12,8 +12,6 @@ namespace smc::smcr {
 
 namespace {
 
-// An RMB that nobody uses any more is kept for a while: the next burst would register it again.
-constexpr auto kSurplusTime = std::chrono::seconds(10);
 constexpr unsigned kMaxConnecting = 8;
 
 asio::awaitable<Result<void>> connect_link(std::shared_ptr<roce::Channel> channel, roce::LinkAddress to) {
@@ -30,44 +28,6 @@ Id random_id() {
 }
 
 }  // namespace
-
-Seat::Seat(std::shared_ptr<LinkGroup> group, AlertToken token, roce::Element own, roce::Element send)
-    : group_(std::move(group)), token_(token), own_(std::move(own)), send_(std::move(send)) {
-    rmbe_ = {own_->rmb().rkey(), own_->rmb().address(), own_->index(), token, compress_size(own_->rmb().element_bytes())};
-    group_->seats_++;
-}
-
-Seat::~Seat() {
-    if (own_ && told_) {
-        if (peer_ && !group_->over_) {
-            cdc::Message gone;
-            gone.sequence = 1;
-            gone.token = peer_->token;
-            gone.producer.count = gone.consumer.count = group_->eye_catchers_ ? roce::kEyeCatcherBytes : 0;
-            gone.state = cdc::kAbnormalClose;
-            group_->send(cdc::encode(gone).view());
-        }
-        group_->orphans_ += peer_ ? 0 : 1;
-        group_->channel_->linger(token_, std::move(*own_));
-    } else if (own_) {
-        group_->channel_->forget(token_);
-    }
-    group_->left();
-}
-
-roce::RemoteRmbe Seat::remote() const {
-    const std::uint32_t bytes = bytes_of(peer_->size);
-    const auto address = static_cast<std::uint64_t>(peer_->rmb_address) + std::uint64_t{bytes} * (peer_->index - 1U);
-    return {peer_->rkey, VirtualAddress{address}, peer_->token, bytes};
-}
-
-std::unique_ptr<Transport> Seat::transport() {
-    roce::RmbeTransport::Parts parts{group_->channel_, token_, std::move(*own_), std::move(*send_), remote(),
-                                     group_->eye_catchers_};
-    own_.reset();
-    send_.reset();
-    return std::make_unique<roce::RmbeTransport>(std::move(parts));
-}
 
 LinkGroup::LinkGroup(Parts parts, std::uint32_t id, const GroupKey& key, Devices::Usable device)
     : parts_(std::move(parts)), id_(id), key_(key), device_(std::move(device)), own_id_(random_id<LinkId>()) {}
@@ -147,24 +107,6 @@ LinkGroup::~LinkGroup() {
     if (growth_) {
         release(std::move(growth_->rmb));
     }
-}
-
-Result<std::shared_ptr<roce::Rmb>> LinkGroup::allocate(roce::MemoryRegion::Access access) {
-    const std::uint32_t element = parts_.config.rmbe_kib * 1024;
-    const auto count = static_cast<std::uint8_t>(parts_.config.rmbes_per_rmb);
-    const std::size_t bytes = std::size_t{element} * count;
-    if (*parts_.registered + bytes > memory_limit()) {
-        return Error{ENOMEM, "roce.memory_mib is used up"};
-    }
-    auto rmb = roce::Rmb::allocate(pd_, element, count, access);
-    if (rmb) {
-        *parts_.registered += bytes;
-    }
-    return rmb;
-}
-
-void LinkGroup::release(std::shared_ptr<roce::Rmb> rmb) {
-    *parts_.registered -= rmb->bytes();
 }
 
 clc::RoceAddress LinkGroup::address() const {
@@ -253,11 +195,7 @@ void LinkGroup::apply(const llc::Actions& actions) {
         } else if (const auto* rkey = std::get_if<llc::RkeyConfirmed>(&action)) {
             rkey_confirmed(*rkey);
         } else if (const auto* gone = std::get_if<llc::RkeyDeleted>(&action)) {
-            const auto it = std::ranges::find_if(going_, [&](const auto& rmb) { return rmb->rkey() == gone->rkey; });
-            if (it != going_.end()) {
-                release(std::move(*it));
-                going_.erase(it);
-            }
+            rkey_deleted(*gone);
         } else if (const auto* over = std::get_if<llc::Over>(&action)) {
             finish(*over);
         }
@@ -334,48 +272,6 @@ std::shared_ptr<Seat> LinkGroup::seat_now() {
     return nullptr;
 }
 
-// One more RMB, and as much to send from.
-Result<void> LinkGroup::begin_growth() {
-    const bool send_is_full = std::ranges::all_of(sends_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
-    if (send_is_full) {
-        auto memory = allocate(roce::MemoryRegion::Access::kLocal);
-        if (!memory) {
-            return memory.error();
-        }
-        sends_.push_back(std::move(*memory));
-    }
-    const bool rmbs_are_full = std::ranges::all_of(rmbs_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
-    if (!rmbs_are_full) {
-        return {};
-    }
-    if (rmbs_.size() >= llc::kMaxRmbs) {
-        return Error{ENOSPC, "the link group has as many RMBs as it may have"};
-    }
-    auto rmb = allocate(roce::MemoryRegion::Access::kRemoteWrite);
-    if (!rmb) {
-        return rmb.error();
-    }
-    growth_.emplace(Growth{*rmb, {}});
-    apply(machine_->confirm_rkey((*rmb)->rkey(), (*rmb)->address(), std::chrono::steady_clock::now()));
-    return {};
-}
-
-void LinkGroup::rkey_confirmed(const llc::RkeyConfirmed& done) {
-    if (!growth_ || growth_->rmb->rkey() != done.rkey) {
-        return;
-    }
-    if (done.accepted) {
-        rmbs_.push_back(std::move(growth_->rmb));
-    } else {
-        release(std::move(growth_->rmb));
-    }
-    const auto waiting = std::move(growth_->waiting);
-    growth_.reset();
-    for (const auto& event : waiting) {
-        event->set();
-    }
-}
-
 asio::awaitable<Result<std::shared_ptr<Seat>>> LinkGroup::take_seat(TimePoint deadline) {
     const auto self = shared_from_this();
     for (;;) {
@@ -419,25 +315,6 @@ void LinkGroup::left() {
         if (!machine_ && !over_) {
             end(llc::DeleteLinkReason::kNone);  // nobody is left to connect it
         }
-    }
-}
-
-void LinkGroup::shrink(TimePoint now) {
-    const auto unused = [&](const auto& rmb) { return rmb->used() == 0; };
-    const auto surplus = sends_.size() > rmbs_.size() ? std::ranges::find_if(sends_, unused) : sends_.end();
-    if (surplus != sends_.end()) {
-        release(std::move(*surplus));
-        sends_.erase(surplus);
-    }
-    const auto last = rmbs_.size() > 1 && !growth_ ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
-    if (last == rmbs_.end()) {
-        surplus_since_ = TimePoint::max();
-    } else if (surplus_since_ == TimePoint::max()) {
-        surplus_since_ = now;
-    } else if (now - surplus_since_ >= kSurplusTime) {
-        going_.push_back(*last);
-        rmbs_.erase(last);
-        apply(machine_->delete_rkey(going_.back()->rkey(), now));
     }
 }
 

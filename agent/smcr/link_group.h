@@ -20,6 +20,7 @@
 #include "agent/gateway/async_fd.h"
 #include "agent/llc/link_machine.h"
 #include "agent/smcr/devices.h"
+#include "agent/smcr/seat.h"
 #include "datapath/engine.h"
 #include "datapath/roce/rmbe_transport.h"
 
@@ -33,39 +34,6 @@ struct GroupKey {
     RoceGid peer_gid, own_gid;
     Eid eid{};
     auto operator<=>(const GroupKey&) const = default;
-};
-
-class LinkGroup;
-
-// A connection's place in a link group: an alert token, an RMBE, memory to send from.
-class Seat {
- public:
-    Seat(std::shared_ptr<LinkGroup> group, AlertToken token, roce::Element own, roce::Element send);
-    ~Seat();
-    Seat(const Seat&) = delete;
-    Seat& operator=(const Seat&) = delete;
-
-    [[nodiscard]] LinkGroup& group() const { return *group_; }
-    [[nodiscard]] AlertToken token() const { return token_; }
-    // What CLC tells the peer.
-    [[nodiscard]] const clc::Rmbe& rmbe() const { return rmbe_; }
-    // The peer may write into the RMBE from now on. If there is never a flow, it is told so and the RMBE lingers.
-    void told() { told_ = true; }
-    void agreed(const clc::Rmbe& peer) { peer_ = peer; }
-    // The peer will not use it: it declined.
-    void withdraw() { told_ = false; }
-    // Once, when agreed: for the flow.
-    std::unique_ptr<Transport> transport();
-
- private:
-    [[nodiscard]] roce::RemoteRmbe remote() const;
-
-    std::shared_ptr<LinkGroup> group_;
-    AlertToken token_;
-    clc::Rmbe rmbe_;
-    std::optional<clc::Rmbe> peer_;
-    bool told_ = false;
-    std::optional<roce::Element> own_, send_;  // until there is a flow
 };
 
 class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
@@ -144,6 +112,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     void finish(const llc::Over& over);
     void settle();
     void rkey_confirmed(const llc::RkeyConfirmed& confirmed);
+    void rkey_deleted(const llc::RkeyDeleted& deleted);
     Result<std::shared_ptr<roce::Rmb>> allocate(roce::MemoryRegion::Access access);
     void release(std::shared_ptr<roce::Rmb> rmb);
     std::shared_ptr<Seat> seat_now();

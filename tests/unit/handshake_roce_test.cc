@@ -2,6 +2,7 @@
 // CLC for SMC-R in both roles, against SMC v2.1 and RFC 7609 section 3.5.
 #include <catch2/catch.hpp>
 
+#include "actions.h"
 #include "agent/clc/handshake.h"
 
 using namespace smc;
@@ -41,16 +42,6 @@ LocalRmbe rmbe(const char* gid, bool first_contact) {
     r.rmbe = {RKey{0x1234}, VirtualAddress{0x7000}, 3, AlertToken{0xabcd}, BufferSize{4}};
     r.first_contact = first_contact;
     return r;
-}
-
-template <class T>
-const T* find(const Actions& actions) {
-    for (const auto& action : actions) {
-        if (const auto* wanted = std::get_if<T>(&action)) {
-            return wanted;
-        }
-    }
-    return nullptr;
 }
 
 Bytes bytes(const Actions& actions) {

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "actions.h"
+
 using namespace smc;
 using namespace smc::clc;
 
@@ -22,16 +24,6 @@ LocalNode node(const char* gid) {
 
 const LocalNode kClient = node("11111111-1111-4111-8111-111111111111");
 const LocalNode kServer = node("22222222-2222-4222-8222-222222222222");
-
-template <class T>
-const T* find(const Actions& actions) {
-    for (const auto& action : actions) {
-        if (const auto* wanted = std::get_if<T>(&action)) {
-            return wanted;
-        }
-    }
-    return nullptr;
-}
 
 Reason declined(const Actions& actions) {
     const auto* send = find<Send>(actions);

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "actions.h"
+
 using namespace smc;
 using namespace smc::llc;
 using namespace std::chrono_literals;
@@ -27,16 +29,6 @@ LinkTerms terms(bool server, std::uint8_t version = 2, std::uint8_t max_links = 
     t.reply_timeout = 1000ms;
     t.test_interval = 10000ms;
     return t;
-}
-
-template <class T>
-const T* find(const Actions& actions) {
-    for (const auto& action : actions) {
-        if (const auto* wanted = std::get_if<T>(&action)) {
-            return wanted;
-        }
-    }
-    return nullptr;
 }
 
 template <class M>

@@ -62,10 +62,13 @@ class Failures(unittest.TestCase):
         client = self.a.start_program([*TCP, "duplex", self.b.ip4, self.port, size], "cut-client.log")
         wait_for("data", lambda: [c for c in self.agent_a.connections(self.port) if c["bytes_sent"] > 1_000_000])
         self.a.set_link(False)
+        wait_for("the port to be down", lambda: self.agent_a.ctl("device")["smcr"][0]["state"] == "INACTIVE")
         time.sleep(2)
         moved = self.agent_a.connections(self.port)[0]
         self.assertLess(moved["bytes_sent"], size)  # it is not over
         self.a.set_link(True)
+        wait_for("the port to be up", lambda: self.agent_a.ctl("device")["smcr"][0]["state"] == "ACTIVE")
+        self.assertIn("roce: device rxe0: port error", self.agent_a.log())
         self.assertEqual((client.wait(60), server.wait(60)), (0, 0), client.text() + server.text())
         self.assertIn(f"{size} bytes", client.text())
         self.assertIn(f"{size} bytes", server.text())

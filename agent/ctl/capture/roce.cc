@@ -111,6 +111,10 @@ SendFlow::Seen SendFlow::accept(const RcRequest& request) {
         first_ = psn;
         whole_ = true;
     } else if (psn != assembly_next_) {
+        const std::uint32_t back = (assembly_next_ - 1 - psn) & kPsnMask;
+        if (whole_ && back < ((assembly_next_ - first_) & kPsnMask)) {
+            return seen;  // one that is in it already
+        }
         whole_ = false;
     }
     assembly_next_ = (psn + 1) & kPsnMask;
