@@ -14,6 +14,18 @@ namespace {
 
 constexpr unsigned kMaxConnecting = 8;
 
+// Counts while it exists, however that ends.
+class Waiting {
+ public:
+    explicit Waiting(std::shared_ptr<unsigned> count) : count_(std::move(count)) { ++*count_; }
+    ~Waiting() { --*count_; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+ private:
+    std::shared_ptr<unsigned> count_;
+};
+
 asio::awaitable<Result<void>> connect_link(std::shared_ptr<roce::Channel> channel, roce::LinkAddress to) {
     co_return channel->link().connect(to);
 }
@@ -126,13 +138,14 @@ asio::awaitable<Result<void>> LinkGroup::connect(clc::RocePeer peer) {
     const clc::RoceAddress& link = peer.link;
     // The kernel may have to ask for the neighbour's address, and waits a second for an answer. Peers that nobody knows must
     // not keep the others from being asked for.
-    if (parts_.connecting >= kMaxConnecting) {
+    if (*parts_.connecting >= kMaxConnecting) {
         co_return Error{EBUSY, "too many queue pairs wait for their peer's address"};
     }
     const roce::LinkAddress to{link.gid, link.mac, link.qpn, link.psn, link.mtu};
-    parts_.connecting++;
-    const auto connected = co_await asio::co_spawn(parts_.blocking, connect_link(channel_, to), asio::use_awaitable);
-    parts_.connecting--;
+    const auto connected = co_await [&]() -> asio::awaitable<Result<void>> {
+        const Waiting waiting(parts_.connecting);
+        co_return co_await asio::co_spawn(parts_.blocking, connect_link(channel_, to), asio::use_awaitable);
+    }();
     if (!connected) {
         co_return connected;
     }

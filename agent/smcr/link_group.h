@@ -45,7 +45,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
         std::shared_ptr<std::size_t> registered;  // bytes, of all groups
         unsigned max_connections;
         asio::thread_pool& blocking;  // for what may wait for the network: the neighbour's address
-        unsigned& connecting;         // groups that wait there
+        std::shared_ptr<unsigned> connecting;  // groups that wait there
         std::function<void(LinkGroup&)> over;
     };
 

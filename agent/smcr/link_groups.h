@@ -51,7 +51,7 @@ class LinkGroups {
     const Config::Roce& config_;
     Devices& devices_;
     asio::thread_pool blocking_{4};
-    unsigned connecting_ = 0;
+    std::shared_ptr<unsigned> connecting_ = std::make_shared<unsigned>(0);
     std::uint32_t next_id_ = 1;
     std::shared_ptr<std::size_t> registered_ = std::make_shared<std::size_t>(0);
     std::map<std::uint32_t, std::shared_ptr<LinkGroup>> groups_;

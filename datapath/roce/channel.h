@@ -86,7 +86,6 @@ class Channel final : public Task, private LinkHandler {
 
  private:
     void on_message(wire::Bytes message) override;
-    void on_retired(std::uint64_t) override {}
     void on_broken(const std::string& why) override;
     void on_cdc(wire::Bytes message);
     void send_queued();

@@ -252,7 +252,6 @@ void Link::complete(const ibv_wc& completion, LinkHandler& handler) {
     }
     if ((completion.wr_id & kIsReceive) == 0) {
         retired_ = completion.wr_id + 1;
-        handler.on_retired(completion.wr_id);
         return;
     }
     // A write with immediate data takes a receive, too, but its length is that of the write.

@@ -53,8 +53,6 @@ class LinkHandler {
     virtual ~LinkHandler() = default;
     // A whole LLC or CDC message; the bytes are gone when this returns.
     virtual void on_message(wire::Bytes message) = 0;
-    // What was posted up to and including this one is done.
-    virtual void on_retired(std::uint64_t sequence) = 0;
     virtual void on_broken(const std::string& why) = 0;
 };
 
@@ -72,12 +70,12 @@ class Link {
     // Ready to receive and to send. The smaller MTU of both is used.
     Result<void> connect(const LinkAddress& peer);
 
-    // kFull: wait for on_retired(). kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
+    // kFull: until room() grows. kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
     Posted send(wire::Bytes message);
     // Leaves with the next send(). `from` lies in a region of this link's protection domain and stays as it is until a
     // later message is retired.
     Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
-    // What the next send() or write() will be called in on_retired().
+    // What the next send() or write() is called in retired().
     [[nodiscard]] std::uint64_t next_sequence() const { return posted_; }
     // Everything before this one is done.
     [[nodiscard]] std::uint64_t retired() const { return retired_; }

@@ -50,7 +50,6 @@ struct Peer final : LinkHandler {
     std::string broken;
 
     void on_message(wire::Bytes message) override { messages.emplace_back(message.begin(), message.end()); }
-    void on_retired(std::uint64_t) override {}
     void on_broken(const std::string& why) override { broken = why; }
 
     void drive() {

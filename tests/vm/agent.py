@@ -2,10 +2,12 @@
 """An smc-agent in a virtual machine, and a kernel peer for it."""
 import json
 import os
+import sys
 
 from vm import wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "wire"))  # captures, tshark
 BUILD = os.environ["SMC_BUILD"]
 NETLINK = os.path.join(HERE, "smcnl.py")
 TCP = ["python3", os.path.join(HERE, "peer.py")]  # an ordinary program

@@ -4,11 +4,8 @@ import os
 import unittest
 
 from agent import NATIVE, NETLINK, TCP, Agent, kernel_counters, kernel_peer, start_server
+import captures
 from vm import VmLab, wait_for
-
-import sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire"))
-import captures  # noqa: E402
 
 
 class OldAgent(unittest.TestCase):

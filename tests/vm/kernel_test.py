@@ -6,27 +6,16 @@ net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK 
 """
 import collections
 import json
-import os
-import subprocess
-import sys
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "wire"))
-import tshark  # noqa: E402
-from agent import NATIVE, NETLINK, start_server  # noqa: E402
-from vm import VmLab, wait_for  # noqa: E402
+from agent import NATIVE, NETLINK, start_server
+from captures import decode
+import tshark
+from vm import VmLab, wait_for
 
-BUILD = os.environ["SMC_BUILD"]
 UEID = "SMC-AGENT.TEST"
 PORT = 5000
 SIZES = [1, 100_000, 300_000]
-
-
-def decode(*options):
-    done = subprocess.run([os.path.join(BUILD, "smcctl"), "decode", "--json", *options], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=120)
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 class KernelPeers(unittest.TestCase):

@@ -10,9 +10,13 @@
         error                                 expects recv() to fail and prints errno's name
         fill                                  sends until there is an error, and prints its name
         wait:FILE                             until the file exists
+        oob                                   sends the next byte as urgent data
+        inline                                urgent data in its place (SO_OOBINLINE)
+        mark:N                                reads N bytes and expects the mark there
 """
 import ctypes
 import errno
+import fcntl
 import os
 import select
 import socket
@@ -22,6 +26,7 @@ import threading
 import time
 
 AF_SMC, SMCPROTO_SMC, SMCPROTO_SMC6 = 43, 0, 1
+SIOCATMARK = 0x8905
 PATTERN = bytes(i * 7 % 251 for i in range(251 * 256))
 NATIVE = "--smc" in sys.argv
 ARGS = [a for a in sys.argv[1:] if a != "--smc"]
@@ -163,6 +168,23 @@ def step(connection, text, sent, received):
     elif name == "fill":
         while True:
             connection.sendall(PATTERN)
+    elif name == "oob":
+        connection.send(pattern(sent, 1), socket.MSG_OOB)
+        return sent + 1, received
+    elif name == "inline":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    elif name == "mark":
+        end = received + int(argument)
+        at = None
+        while received < end or at is None:
+            select.select([connection], [], [], 20)  # a recv() that waits at the mark would read across it
+            if struct.unpack("i", fcntl.ioctl(connection, SIOCATMARK, bytes(4)))[0]:
+                at = received
+                break
+            if received == end:
+                break
+            received += check(connection.recv(end - received), received)
+        print(f"mark at {None if at is None else at - end + int(argument)}", flush=True)
     elif name == "wait":
         while not os.path.exists(argument):
             time.sleep(0.02)

@@ -6,11 +6,8 @@ import os
 import unittest
 
 from agent import BUILD, HERE, TCP, Agent, start_server
+import captures
 from vm import VmLab, wait_for
-
-import sys
-sys.path.insert(0, os.path.join(HERE, "..", "wire"))
-import captures  # noqa: E402
 
 KERNEL = os.environ.get("SMC_VM_KERNEL", "7")
 HOSTILE = os.path.join(BUILD, "tests", "smc-hostile-peer")

@@ -7,11 +7,8 @@ import os
 import unittest
 
 from agent import BUILD, NATIVE, NETLINK, PRELOAD, TCP, UEID, Agent, kernel_counters, kernel_peer, start_server
+import captures
 from vm import VmLab, wait_for
-
-import sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire"))
-import captures  # noqa: E402
 
 
 class Case(unittest.TestCase):
@@ -137,6 +134,20 @@ class Together(Case):
                     self.assertEqual(ended["path"], "smcr")
                     if reason is not None:
                         self.assertEqual(ended["reason"]["name"], reason)
+
+    def test_4b_urgent_data(self):
+        """The mark stands where it was set, also when other messages follow the one that announces it."""
+        send = ["send:6000", "oob", "send:6000", "recv:2"] * 3
+        read = ["inline", *["mark:6000", "recv:6001", "send:2"] * 3]
+        for what, (client, server) in self.roles.items():
+            for mine, theirs in ((send, read), (read, send)):
+                with self.subTest(what, client=mine[0]):
+                    other = self.serve(server, "steps", "serve", "PORT", *theirs, "shut", "eof")
+                    done = client[0].run([*client[1], "steps", server[0].ip4, self.port, *mine, "shut", "eof"], timeout=40)
+                    self.assertEqual(other.wait(), 0, other.text())
+                    self.assertEqual((done.stdout + other.text()).count("mark at 6000"), 3, done.stdout + other.text())
+                    self.assertIn("eof", done.stdout)
+                    self.assert_smcr()
 
     def test_5_programs_of_debian(self):
         """The kernel's side runs them over AF_SMC, the agent's side as they are."""
