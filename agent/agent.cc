@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/agent.h"
 
+#include "os/random.h"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <asio/post.hpp>
 #include <algorithm>
+#include <asio/post.hpp>
 #include <charconv>
 #include <csignal>
 #include <nlohmann/json.hpp>
@@ -52,7 +54,7 @@ std::string host_name(const Config& config) {
 clc::LocalNode local_node(const Config& config) {
     clc::LocalNode node;
     random_bytes(node.peer_id.data(), node.peer_id.size());
-    node.gid = Gid::random();
+    node.gid = Gid{random_uuid()};
     std::uint16_t chid = 0;
     std::from_chars(config.chid.data() + 2, config.chid.data() + config.chid.size(), chid, 16);
     node.chid = Chid{chid};
@@ -99,9 +101,8 @@ Result<void> Agent::start() {
     if (auto started = fabric_->start([this](const Gid& peer) { groups_.drop_peer(peer); }); !started) {
         return started;
     }
-    auto engine = Engine::start([this](const FlowEnd& end) {
-        asio::post(io_, [this, end] { gateway_->flow_ended(end); });
-    });
+    auto engine =
+        Engine::start([this](const FlowEnd& end) { asio::post(io_, [this, end] { gateway_->flow_ended(end); }); });
     if (!engine) {
         return engine.error();
     }
@@ -133,26 +134,24 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return programs.error();
     }
     programs_ = std::move(*programs);
-    cgroups_ = std::make_unique<Cgroups>(io_, root, own, policy_, programs_->cgroups,
-                                         [this] { namespaces_->rescan_soon(); });
-    namespaces_ = std::make_unique<Namespaces>(
-        io_, *programs_, *cgroups_, config_.tc,
-        [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
-    gateway_ = std::make_unique<Gateway>(Gateway::Parts{io_, config_, node_, *programs_, *namespaces_, *fabric_,
-                                                        *engine_, connections_, groups_, *roce_devices_,
-                                                        *roce_groups_});
+    cgroups_ =
+        std::make_unique<Cgroups>(io_, root, own, policy_, programs_->cgroups, [this] { namespaces_->rescan_soon(); });
+    namespaces_ =
+        std::make_unique<Namespaces>(io_, *programs_, *cgroups_, config_.tc,
+                                     [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
+    gateway_ =
+        std::make_unique<Gateway>(Gateway::Parts{io_, config_, node_, *programs_, *namespaces_, *fabric_, *engine_,
+                                                 connections_, groups_, *roce_devices_, *roce_groups_});
     introspection_ = std::make_unique<Introspection>(
-        Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_,
-                             connections_, groups_, *gateway_, *roce_devices_, *roce_groups_});
+        Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
+                             groups_, *gateway_, *roce_devices_, *roce_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
-    if (auto subscribed = programs_->subscribe([this](const smc_event& event) { handle(event); });
-        !subscribed) {
+    if (auto subscribed = programs_->subscribe([this](const smc_event& event) { handle(event); }); !subscribed) {
         return subscribed;
     }
-    program_events_ =
-        std::make_unique<asio::posix::stream_descriptor>(io_, ::dup(programs_->events_fd()));
+    program_events_ = std::make_unique<asio::posix::stream_descriptor>(io_, ::dup(programs_->events_fd()));
     listen_to_programs();
     // The wire programs must see the namespaces' listeners begin to listen, so attach before.
     if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {

@@ -29,8 +29,8 @@ std::optional<smc::Config> read_config(const std::string& path) {
     text << file.rdbuf();
     auto parsed = smc::parse_config(text.str());
     if (const auto* problem = std::get_if<smc::ConfigProblem>(&parsed)) {
-        std::cerr << "smc-agent: " << path << ": " << (problem->pointer.empty() ? "/" : problem->pointer)
-                  << ": " << problem->text << "\n";
+        std::cerr << "smc-agent: " << path << ": " << (problem->pointer.empty() ? "/" : problem->pointer) << ": "
+                  << problem->text << "\n";
         return std::nullopt;
     }
     return std::get<smc::Config>(parsed);
@@ -66,8 +66,7 @@ int main(int argc, char** argv) {
     spdlog::set_default_logger(spdlog::stderr_logger_mt("smc-agent"));
     spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
     spdlog::set_level(spdlog::level::from_str(config->log_level));
-    smc::log()->info("smc-agent {} configuration {}", smc::kVersion,
-                     path.empty() ? "built-in default" : path);
+    smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
     smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
 
     smc::Agent agent(*config);

@@ -47,8 +47,7 @@ static __always_inline bool smc_is_special(const __u8 *ip)
 	const __u32 *word = (const __u32 *)ip;
 
 	return (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80) ||
-	       (word[0] == 0 && word[1] == 0 && word[3] == 0 &&
-		(word[2] == 0 || word[2] == bpf_htonl(0xffff)));
+	       (word[0] == 0 && word[1] == 0 && word[3] == 0 && (word[2] == 0 || word[2] == bpf_htonl(0xffff)));
 }
 
 static __always_inline const struct smc_config *smc_get_config(void)
@@ -76,9 +75,8 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 }
 
 /* First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. */
-static __always_inline bool smc_allowed(const struct smc_config *config, __u64 rules,
-					const struct smc_addr *remote, __u16 port,
-					enum smc_direction direction)
+static __always_inline bool smc_allowed(const struct smc_config *config, __u64 rules, const struct smc_addr *remote,
+					__u16 port, enum smc_direction direction)
 {
 	const __u32 *ip = (const __u32 *)remote->ip;
 

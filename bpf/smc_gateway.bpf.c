@@ -5,11 +5,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "smc/abi.h"
-#include "smc_maps.h"
-#include "smc_common.h"
-#include "smc_steer.h"
-#include "smc_names.h"
-#include "smc_option.h"
+#include "bpf/abi.h"
+#include "bpf/smc_maps.h"
+#include "bpf/smc_common.h"
+#include "bpf/smc_steer.h"
+#include "bpf/smc_names.h"
+#include "bpf/smc_option.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

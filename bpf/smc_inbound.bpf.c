@@ -8,9 +8,9 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "smc/abi.h"
-#include "smc_maps.h"
-#include "smc_common.h"
+#include "bpf/abi.h"
+#include "bpf/smc_maps.h"
+#include "bpf/smc_common.h"
 
 #define TCPOPT_END 0
 #define TCPOPT_NOP 1
@@ -58,8 +58,7 @@ static __always_inline __u32 smc_parse_ip(struct __sk_buff *skb, struct smc_syn 
 	return 0;
 }
 
-static __always_inline void smc_parse_options(struct __sk_buff *skb, __u32 offset, __u32 end,
-					      struct smc_syn *syn)
+static __always_inline void smc_parse_options(struct __sk_buff *skb, __u32 offset, __u32 end, struct smc_syn *syn)
 {
 	for (int i = 0; i < 40; i++) {
 		struct {
@@ -78,9 +77,8 @@ static __always_inline void smc_parse_options(struct __sk_buff *skb, __u32 offse
 			return;
 		if (head.kind == TCPOPT_MPTCP)
 			syn->mptcp = true;
-		if (head.kind == SMC_TCPOPT_KIND && head.len == SMC_TCPOPT_LEN &&
-		    offset + head.len <= end && !smc_load(skb, offset + 2, &exid, sizeof(exid)) &&
-		    exid == bpf_htonl(SMC_TCPOPT_EXID))
+		if (head.kind == SMC_TCPOPT_KIND && head.len == SMC_TCPOPT_LEN && offset + head.len <= end &&
+		    !smc_load(skb, offset + 2, &exid, sizeof(exid)) && exid == bpf_htonl(SMC_TCPOPT_EXID))
 			syn->smc = true;
 		offset += head.len;
 	}
@@ -132,8 +130,7 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 	if (!cgroup || !cgroup->enrolled ||
 	    !smc_allowed(config, cgroup->rules, &remote, syn->tuple.local_port, SMC_INBOUND))
 		goto out;
-	decision = smc_is_signed(tcp) ? SMC_IN_TCP_SIGNED :
-		   smc_has_ipsec(tcp) ? SMC_IN_IPSEC : SMC_IN_STEERED;
+	decision = smc_is_signed(tcp) ? SMC_IN_TCP_SIGNED : smc_has_ipsec(tcp) ? SMC_IN_IPSEC : SMC_IN_STEERED;
 out:
 	bpf_sk_release(skc);
 	return decision;
@@ -202,7 +199,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	key = smc_slot * 2 + v6;
 	sk = bpf_map_lookup_elem(&smc_wire, &key);
 	if (!sk)
-		return SK_PASS;	/* agent gone: the application's own listener answers */
+		return SK_PASS; /* agent gone: the application's own listener answers */
 	bpf_sk_assign(ctx, sk, 0);
 	bpf_sk_release(sk);
 	return SK_PASS;

@@ -3,12 +3,12 @@
 #ifndef SMC_MAPS_H
 #define SMC_MAPS_H
 
-#define SMC_MAP(map_name, map_type, key_type, value_type, entries)	\
-	struct {							\
-		__uint(type, map_type);					\
-		__type(key, key_type);					\
-		__type(value, value_type);				\
-		__uint(max_entries, entries);				\
+#define SMC_MAP(map_name, map_type, key_type, value_type, entries)                                                     \
+	struct {                                                                                                       \
+		__uint(type, map_type);                                                                                \
+		__type(key, key_type);                                                                                 \
+		__type(value, value_type);                                                                             \
+		__uint(max_entries, entries);                                                                          \
 	} map_name SEC(".maps")
 
 SMC_MAP(smc_config, BPF_MAP_TYPE_ARRAY, __u32, struct smc_config, 1);
@@ -19,8 +19,7 @@ SMC_MAP(smc_cgroups, BPF_MAP_TYPE_HASH, __u64, struct smc_cgroup, SMC_MAX_CGROUP
 /* network namespace cookie -> the agent's listeners there */
 SMC_MAP(smc_netns, BPF_MAP_TYPE_HASH, __u64, struct smc_netns, SMC_MAX_NETNS);
 /* the negative cache: destinations that are not steered until the entry expires */
-SMC_MAP(smc_incapable, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_incapable,
-	SMC_MAX_INCAPABLE);
+SMC_MAP(smc_incapable, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_incapable, SMC_MAX_INCAPABLE);
 /* socket cookie -> an application's steered connection */
 SMC_MAP(smc_flows, BPF_MAP_TYPE_HASH, __u64, struct smc_flow, SMC_MAX_FLOWS);
 /* address of a server-side leg -> the client that the application must see */

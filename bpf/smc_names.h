@@ -125,9 +125,8 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	struct smc_event *event;
 
-	if (bpf_map_lookup_elem(&smc_netns, &cookie) ||
-	    (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
-		return;	/* known, or a listener of the agent itself */
+	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
+		return; /* known, or a listener of the agent itself */
 	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
 	if (event) {
 		/* no pid: sockops programs may ask for it only from kernel 6.10 on */
@@ -170,14 +169,12 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 	if (!flow)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		bpf_sock_ops_cb_flags_set(ctx,
-			ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	} else if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) {
 		state->local = flow->local;
 		flow->state = SMC_FLOW_ESTABLISHED;
 	} else if (ctx->args[1] == BPF_TCP_CLOSE) {
-		event = flow->state != SMC_FLOW_ESTABLISHED ?
-			smc_event_new(SMC_EVENT_CONNECT_ABORTED) : 0;
+		event = flow->state != SMC_FLOW_ESTABLISHED ? smc_event_new(SMC_EVENT_CONNECT_ABORTED) : 0;
 		if (event) {
 			event->cookie = cookie;
 			bpf_ringbuf_submit(event, 0);

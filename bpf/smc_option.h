@@ -97,8 +97,7 @@ static __always_inline void smc_name_leg(struct bpf_sock_ops *ctx, const struct 
 	leg.server_port = bpf_ntohl(ctx->remote_port);
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		bpf_map_update_elem(&smc_peernames, &leg, &client, BPF_ANY);
-		bpf_sock_ops_cb_flags_set(ctx,
-			ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE) {
 		bpf_map_delete_elem(&smc_peernames, &leg);
 	}
@@ -120,8 +119,7 @@ int smc_wire_ops(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
-	    ctx->op != BPF_SOCK_OPS_STATE_CB &&
-	    ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
+	    ctx->op != BPF_SOCK_OPS_STATE_CB && ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	sk = ctx->sk;

@@ -27,8 +27,8 @@ static __always_inline bool smc_listener_there(struct bpf_sock_addr *ctx, __u16 
 }
 
 /* Returns the decision; SMC_OUT_STEERED leaves the listener's port in *port. */
-static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx,
-						    const struct smc_addr *remote, __u16 *port)
+static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx, const struct smc_addr *remote,
+						    __u16 *port)
 {
 	bool v6 = !smc_is_v4(remote->ip);
 	const struct smc_config *config;

@@ -19,7 +19,7 @@
 
 #include <cstdint>
 
-#include "smc/cdc.h"
+#include "smc/wire/cdc.h"
 
 namespace smc {
 
@@ -50,9 +50,7 @@ class CloseMachine {
     [[nodiscard]] bool active() const { return active_; }
     // Connection state flags that the peer published so far.
     [[nodiscard]] std::uint8_t peer() const { return peer_; }
-    [[nodiscard]] bool peer_done() const {
-        return (peer_ & (cdc::kSendingDone | cdc::kConnectionClosed)) != 0;
-    }
+    [[nodiscard]] bool peer_done() const { return (peer_ & (cdc::kSendingDone | cdc::kConnectionClosed)) != 0; }
     [[nodiscard]] bool peer_aborted() const { return (peer_ & cdc::kAbnormalClose) != 0; }
     [[nodiscard]] bool aborted() const { return (flags_ & cdc::kAbnormalClose) != 0; }
 

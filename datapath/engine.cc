@@ -130,7 +130,8 @@ void Engine::run_task(Task& task, Task::TimePoint now) {
     }
 }
 
-// Tasks die only between turns: an event of this turn may still name them, and so may one task that calls another ready.
+// Tasks die only between turns: an event of this turn may still name them, and so may one task that calls another
+// ready.
 void Engine::bury() {
     for (Task* task : dead_) {
         told_end(*task);
@@ -178,7 +179,8 @@ void Engine::loop() {
             }
         }
         run_all(touched_, now);
-        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next turn.
+        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next
+        // turn.
         touched_.clear();
         touched_.swap(called_);
         run_all(touched_, now);

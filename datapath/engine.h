@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "datapath/flow.h"
-#include "smc/result.h"
-#include "smc/unique_fd.h"
+#include "os/result.h"
+#include "os/unique_fd.h"
 
 namespace smc {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "smc/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace smc {
 

@@ -164,8 +164,7 @@ SmcFlow::Step SmcFlow::deliver(std::uint32_t available) {
     msghdr message{};
     message.msg_iov = from.part;
     message.msg_iovlen = static_cast<std::size_t>(from.count);
-    const ssize_t n =
-        ::sendmsg(parts_.leg.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | (mark ? MSG_OOB : 0));
+    const ssize_t n = ::sendmsg(parts_.leg.fd(), &message, MSG_DONTWAIT | MSG_NOSIGNAL | (mark ? MSG_OOB : 0));
     if (n > 0) {
         consumed_ = cdc::advance(consumed_, static_cast<std::uint32_t>(n), size);
         if (mark) {

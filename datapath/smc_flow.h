@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // An SMC connection: local leg <-> the rings of a transport (RFC 7609 sections 4.3 to 4.8).
 //
-// Payload is read from the leg into the transport's memory and written from the own ring straight into the leg. There is
-// no other buffer, so backpressure is the rings' and the sockets' own.
+// Payload is read from the leg into the transport's memory and written from the own ring straight into the leg. There
+// is no other buffer, so backpressure is the rings' and the sockets' own.
 //
 // Invariants:
 //   F1  A byte counts as consumed only after the leg has taken it.
 //   F2  The end of the stream is passed on only after the last byte (D flag after the producer cursor,
 //       shutdown() after the ring is empty).
 //   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
-//   F4  The TCP connection (wire) carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake
+//   F4  The TCP connection (wire) carries nothing after CLC: data or a reset there ends the connection. Its FIN may
+//   overtake
 //       the peer's last flags, which go another way, so they have the time of a close to follow.
 #pragma once
 

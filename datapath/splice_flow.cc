@@ -33,8 +33,7 @@ bool SpliceFlow::start(Poller& poller) {
         channel.pipe_in.reset(ends[1]);
     }
     constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
-    return poller.watch(leg_.fd(), kEvents, sources_[0]) &&
-           poller.watch(wire_.fd(), kEvents, sources_[1]);
+    return poller.watch(leg_.fd(), kEvents, sources_[0]) && poller.watch(wire_.fd(), kEvents, sources_[1]);
 }
 
 void SpliceFlow::on_event(int which, std::uint32_t events) {
@@ -54,8 +53,7 @@ SpliceFlow::Step SpliceFlow::fill(Channel& c) {
     if (urgent) {
         n = ::recv(c.from->fd(), &c.urgent_byte, 1, MSG_DONTWAIT);
     } else {
-        n = ::splice(c.from->fd(), nullptr, c.pipe_in.get(), nullptr, kPipeBytes,
-                     SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        n = ::splice(c.from->fd(), nullptr, c.pipe_in.get(), nullptr, kPipeBytes, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     }
     if (n > 0) {
         c.held = static_cast<std::size_t>(n);
@@ -94,8 +92,7 @@ SpliceFlow::Step SpliceFlow::drain(Channel& c, std::atomic<std::uint64_t>& count
     if (c.urgent) {
         n = ::send(c.to->fd(), &c.urgent_byte, 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
     } else {
-        n = ::splice(c.pipe_out.get(), nullptr, c.to->fd(), nullptr, c.held,
-                     SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        n = ::splice(c.pipe_out.get(), nullptr, c.to->fd(), nullptr, c.held, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     }
     if (n > 0) {
         c.held -= static_cast<std::size_t>(n);
@@ -118,8 +115,7 @@ bool SpliceFlow::run(TimePoint) {
         for (int i = 0; i < 2 && !ended(); i++) {
             moved |= fill(channels_[i]) == Step::kMoved;
             if (!ended()) {
-                moved |= drain(channels_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) ==
-                         Step::kMoved;
+                moved |= drain(channels_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) == Step::kMoved;
             }
         }
         if (ended()) {

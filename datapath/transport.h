@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The two rings of an SMC connection as its flow sees them: the peer's, into which it sends, and the own one, from which it
-// delivers. What is between the peers (shared memory, queue pairs) is the transport's.
+// The two rings of an SMC connection as its flow sees them: the peer's, into which it sends, and the own one, from
+// which it delivers. What is between the peers (shared memory, queue pairs) is the transport's.
 //
-// Cursors count from 0 up to the size of the ring. They and everything else in PeerState are the peer's claims: the flow
-// checks them.
+// Cursors count from 0 up to the size of the ring. They and everything else in PeerState are the peer's claims: the
+// flow checks them.
 #pragma once
 
 #include <sys/uio.h>
@@ -14,7 +14,7 @@
 #include <span>
 
 #include "datapath/flow.h"
-#include "smc/cdc.h"
+#include "smc/wire/cdc.h"
 
 namespace smc {
 
@@ -58,7 +58,8 @@ class Transport {
     [[nodiscard]] virtual bool can_send() const = 0;
     // Where to put up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
     [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) = 0;
-    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state changed.
+    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state
+    // changed.
     virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
     // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;

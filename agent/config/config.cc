@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/config/schema.h"
-#include "smc/endpoint.h"
+#include "os/endpoint.h"
 
 namespace smc {
 
@@ -89,10 +89,9 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
         flattened += rule.remotes.size() * rule.ports.size();
     }
     if (flattened > SMC_MAX_RULES) {
-        return ConfigProblem{"/policy/rules",
-                             "found " + std::to_string(flattened) +
-                                 " pairs of a remote and a port range, allowed: at most " +
-                                 std::to_string(SMC_MAX_RULES)};
+        return ConfigProblem{"/policy/rules", "found " + std::to_string(flattened) +
+                                                  " pairs of a remote and a port range, allowed: at most " +
+                                                  std::to_string(SMC_MAX_RULES)};
     }
     const json ueids = section(document, "smc").value("ueids", json::array({"x"}));
     for (std::size_t i = 0; i < ueids.size(); i++) {
@@ -124,8 +123,7 @@ Config build(const json& d) {
     c.default_allow = policy.value("default", "deny") == "allow";
     if (policy.contains("rules")) {
         c.rules.clear();
-        std::transform(policy["rules"].begin(), policy["rules"].end(), std::back_inserter(c.rules),
-                       parse_rule);
+        std::transform(policy["rules"].begin(), policy["rules"].end(), std::back_inserter(c.rules), parse_rule);
     }
     const json smc = section(d, "smc");
     take(smc, "ueids", c.ueids);

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "smc/abi.h"
-#include "smc/ids.h"
+#include "bpf/abi.h"
+#include "smc/wire/ids.h"
 
 namespace smc {
 

@@ -109,8 +109,7 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
         const auto& properties = (*node)["properties"];
         for (const auto& [key, unused] : value.items()) {
             if (!properties.contains(key)) {
-                return {(pointer / key).to_string(),
-                        "found an unknown key, allowed: " + join(keys(properties))};
+                return {(pointer / key).to_string(), "found an unknown key, allowed: " + join(keys(properties))};
             }
         }
         for (const auto& key : node->value("required", json::array())) {

@@ -7,15 +7,15 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <array>
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "agent/gateway/async_fd.h"
 #include "agent/log.h"
+#include "agent/loop/async_fd.h"
 
 namespace smc {
 
@@ -75,8 +75,7 @@ Result<void> ControlServer::start() {
         return last_error("creating " + path_ + ".lock");
     }
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return Error{errno == EWOULDBLOCK ? EBUSY : errno,
-                     "taking " + path_ + ".lock (another smc-agent holds it?)"};
+        return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path_ + ".lock (another smc-agent holds it?)"};
     }
     lock_.assign(lock.release());
 
@@ -102,8 +101,7 @@ void ControlServer::accept_next() {
         if (error) {
             return;
         }
-        UniqueFd fd(
-            ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd) {
             asio::co_spawn(io_, converse(io_, std::move(fd), handler_), asio::detached);
         }

@@ -9,7 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "smc/result.h"
+#include "os/result.h"
 
 namespace smc {
 

@@ -69,8 +69,10 @@ json describe(const Connection& c) {
         out["peer_reason"] = describe(c.peer_reason);
     }
     if (c.path == Path::kSmcD || c.path == Path::kSmcR) {
-        out["cursors"] = {{"rx_producer", cursor(c.stats->rx_producer)}, {"rx_consumer", cursor(c.stats->rx_consumer)},
-                          {"tx_producer", cursor(c.stats->tx_producer)}, {"tx_consumer", cursor(c.stats->tx_consumer)}};
+        out["cursors"] = {{"rx_producer", cursor(c.stats->rx_producer)},
+                          {"rx_consumer", cursor(c.stats->rx_consumer)},
+                          {"tx_producer", cursor(c.stats->tx_producer)},
+                          {"tx_consumer", cursor(c.stats->tx_consumer)}};
         out["signals"] = c.stats->signals.load();
         out["blocked"] = c.stats->blocked.load();
     }
@@ -92,9 +94,12 @@ json describe(const Connection& c) {
                        {"eid", c.eid.text()}};
     }
     if (c.path == Path::kSmcD) {
-        out["smcd"] = {{"peer_gid", c.peer_gid.text()},  {"token", text(c.own_token)},
-                       {"peer_token", text(c.peer_token)}, {"dmb_bytes", c.dmb_bytes},
-                       {"peer_dmb_bytes", c.peer_dmb_bytes}, {"eid", c.eid.text()},
+        out["smcd"] = {{"peer_gid", c.peer_gid.text()},
+                       {"token", text(c.own_token)},
+                       {"peer_token", text(c.peer_token)},
+                       {"dmb_bytes", c.dmb_bytes},
+                       {"peer_dmb_bytes", c.peer_dmb_bytes},
+                       {"eid", c.eid.text()},
                        {"group", c.group_id}};
     }
     return out;
@@ -315,8 +320,7 @@ json Introspection::explain(const json& request) const {
             }
         }
         if (p_.namespaces.by_inode(inode) == nullptr) {
-            obstacles.push_back("the process's network namespace " + std::to_string(inode) +
-                                " is not served (yet)");
+            obstacles.push_back("the process's network namespace " + std::to_string(inode) + " is not served (yet)");
         }
     }
     const auto decision = p_.policy.decide(rules, *remote, remote->port, SMC_OUTBOUND);
@@ -347,13 +351,9 @@ json Introspection::explain(const json& request) const {
             recent.push_back(describe(*c));
         }
     }
-    return {{"address", remote->text()},
-            {"cgroup", cgroup},
-            {"rule", decision.rule},
-            {"allowed", decision.allow},
-            {"steered", obstacles.empty()},
-            {"obstacles", obstacles},
-            {"recent", recent}};
+    return {
+        {"address", remote->text()},    {"cgroup", cgroup},       {"rule", decision.rule}, {"allowed", decision.allow},
+        {"steered", obstacles.empty()}, {"obstacles", obstacles}, {"recent", recent}};
 }
 
 }  // namespace smc

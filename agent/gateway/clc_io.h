@@ -5,8 +5,8 @@
 
 #include <variant>
 
-#include "agent/gateway/async_fd.h"
-#include "smc/clc.h"
+#include "agent/loop/async_fd.h"
+#include "smc/wire/clc.h"
 
 namespace smc {
 

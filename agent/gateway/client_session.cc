@@ -14,6 +14,7 @@
 #include "agent/gateway/clc_io.h"
 #include "agent/gateway/gateway.h"
 #include "agent/gateway/link_wait.h"
+#include "agent/steer/addresses.h"
 
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
@@ -42,7 +43,7 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
     tables_->by_leg[leg_key] = waiting;
 
     const Handle connection = admit(Role::kClient);
-    connection->server = Endpoint::from_abi(event.remote);
+    connection->server = from_abi(event.remote);
     connection->client = syn.source();
     connection->netns = space->inode();
     connection->pid = event.pid;
@@ -75,8 +76,7 @@ asio::awaitable<void> Gateway::client_session(smc_event event, HeldSyn syn, Spac
 }
 
 asio::awaitable<void> Gateway::client_connect(const smc_event& event, const HeldSyn& syn, Space space,
-                                              const Handle& connection,
-                                              const std::shared_ptr<Waiting>& waiting) {
+                                              const Handle& connection, const std::shared_ptr<Waiting>& waiting) {
     const auto remember = [&](Reason reason) {
         p_.programs.remember_incapable(event.netns, connection->server, reason, p_.config.cache_time);
     };
@@ -152,7 +152,7 @@ asio::awaitable<void> Gateway::client_connect(const smc_event& event, const Held
 asio::awaitable<int> Gateway::connect_wire(const smc_event& event, const HeldSyn& syn, const Space& space,
                                            smc_role role, std::optional<AsyncFd>& wire,
                                            const std::shared_ptr<Waiting>& waiting) {
-    const Endpoint remote = Endpoint::from_abi(event.remote);
+    const Endpoint remote = from_abi(event.remote);
     const int family = remote.family();
     auto fd = space->tcp_socket(family, role, remote, {event.uid, event.gid});
     if (!fd) {
@@ -218,8 +218,7 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_client(AsyncFd& wire) {
                     next = handshake.attach_failed(Reason::kOutOfMemory, own.error().text());
                     continue;
                 }
-                const bool in_sync =
-                    wanted->peer.first_contact || p_.groups.find(group_key(wanted->peer)) != nullptr;
+                const bool in_sync = wanted->peer.first_contact || p_.groups.find(group_key(wanted->peer)) != nullptr;
                 result.peer.emplace(std::move(*attached));
                 result.own = *own;
                 next = handshake.attached({own->token, compress_size(dmb_bytes())}, in_sync);
@@ -267,8 +266,8 @@ void Gateway::answer_failure(const HeldSyn& syn, Namespace& space, int error, co
     if (error == ETIMEDOUT) {
         return;  // the application's own TCP gives up at its own time; until then its SYNs are held
     }
-    const auto answered = error == ECONNREFUSED || error == ECONNRESET ? syn.refuse(space)
-                                                                      : syn.unreachable(space, error);
+    const auto answered =
+        error == ECONNREFUSED || error == ECONNRESET ? syn.refuse(space) : syn.unreachable(space, error);
     if (!answered) {
         log()->warn("connection {}: {}", connection->id, answered.error().text());
     }

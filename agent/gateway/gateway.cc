@@ -224,13 +224,23 @@ void Gateway::start_smcr(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiate
     smcr::LinkGroup& group = *negotiated.joined->group;
     c->path = Path::kSmcR;
     c->eid = peer.eid;
-    c->roce = RoceView{peer.version, group.key().server, group.id(), group.own_link_id(), group.device().context->name(),
-                       group.device().port.number, group.device().gid.net_device, group.address().gid, group.peer().link.gid,
-                       seat.token(), peer.rmbe.token, bytes_of(seat.rmbe().size), bytes_of(peer.rmbe.size)};
+    c->roce = RoceView{peer.version,
+                       group.key().server,
+                       group.id(),
+                       group.own_link_id(),
+                       group.device().context->name(),
+                       group.device().port.number,
+                       group.device().gid.net_device,
+                       group.address().gid,
+                       group.peer().link.gid,
+                       seat.token(),
+                       peer.rmbe.token,
+                       bytes_of(seat.rmbe().size),
+                       bytes_of(peer.rmbe.size)};
     c->seat = negotiated.joined->seat;
     p_.connections.count(Path::kSmcR, Reason::kNone);
-    log()->debug("connection {} smcr client {} server {} group {}{}", c->id, c->client.text(), c->server.text(), group.id(),
-                 negotiated.joined->first_contact ? ", first contact" : "");
+    log()->debug("connection {} smcr client {} server {} group {}{}", c->id, c->client.text(), c->server.text(),
+                 group.id(), negotiated.joined->first_contact ? ", first contact" : "");
     prepare_wire(wire.get());
     SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)), seat.transport(), p_.config.close_timeout};
     p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
@@ -248,9 +258,8 @@ void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiate
     c->group_id = p_.groups.establish(group_key(peer), peer.host_name);
     p_.groups.connection_began(c->group_id);
     p_.connections.count(Path::kSmcD, Reason::kNone);
-    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c->id, c->client.text(),
-                 c->server.text(), peer.gid.text(), c->group_id,
-                 peer.first_contact ? ", first contact" : "");
+    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c->id, c->client.text(), c->server.text(),
+                 peer.gid.text(), c->group_id, peer.first_contact ? ", first contact" : "");
     prepare_wire(wire.get());
     SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)),
                          std::make_unique<ism::DmbTransport>(negotiated.own->dmb, std::move(*negotiated.peer)),
@@ -301,8 +310,8 @@ void Gateway::flow_ended(const FlowEnd& end) {
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
     // Of a link that broke its group has told already, once for all its connections.
-    if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset &&
-        end.reason != Reason::kPeerAborted && end.reason != Reason::kLinkDown) {
+    if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset && end.reason != Reason::kPeerAborted &&
+        end.reason != Reason::kLinkDown) {
         note(*c, "broken");
     }
 }

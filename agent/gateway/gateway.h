@@ -8,19 +8,19 @@
 #include <memory>
 #include <optional>
 
-#include "agent/bpf/programs.h"
-#include "agent/clc/handshake.h"
 #include "agent/config/config.h"
-#include "agent/gateway/async_fd.h"
+#include "agent/connections/connections.h"
 #include "agent/gateway/clc_io.h"
 #include "agent/gateway/held_syn.h"
 #include "agent/log.h"
+#include "agent/loop/async_fd.h"
 #include "agent/netns/namespaces.h"
-#include "agent/registry/connections.h"
-#include "agent/registry/link_groups.h"
+#include "agent/smcd/link_groups.h"
 #include "agent/smcr/link_groups.h"
+#include "agent/steer/programs.h"
 #include "datapath/engine.h"
 #include "datapath/ism/local_fabric.h"
+#include "smc/clc/handshake.h"
 
 namespace smc {
 
@@ -80,19 +80,18 @@ class Gateway {
     asio::awaitable<void> client_session(smc_event event, HeldSyn syn, Space space);
     asio::awaitable<void> client_connect(const smc_event& event, const HeldSyn& syn, Space space,
                                          const Handle& connection, const std::shared_ptr<Waiting>& waiting);
-    asio::awaitable<int> connect_wire(const smc_event& event, const HeldSyn& syn, const Space& space,
-                                      smc_role role, std::optional<AsyncFd>& wire,
-                                      const std::shared_ptr<Waiting>& waiting);
+    asio::awaitable<int> connect_wire(const smc_event& event, const HeldSyn& syn, const Space& space, smc_role role,
+                                      std::optional<AsyncFd>& wire, const std::shared_ptr<Waiting>& waiting);
     asio::awaitable<Negotiated> negotiate_client(AsyncFd& wire);
     void answer_failure(const HeldSyn& syn, Namespace& space, int error, const Handle& connection);
 
     // server_session.cc
     asio::awaitable<void> server_session(UniqueFd wire, Endpoint client, Space space);
     asio::awaitable<void> server_accept(UniqueFd wire, Space space, const Handle& connection);
-    asio::awaitable<Negotiated> negotiate_server(AsyncFd& wire, const Space& space,
-                                                 const Connection& connection, UniqueFd& leg);
-    asio::awaitable<int> connect_application(const Space& space, const Connection& connection,
-                                             TimePoint deadline, UniqueFd& leg);
+    asio::awaitable<Negotiated> negotiate_server(AsyncFd& wire, const Space& space, const Connection& connection,
+                                                 UniqueFd& leg);
+    asio::awaitable<int> connect_application(const Space& space, const Connection& connection, TimePoint deadline,
+                                             UniqueFd& leg);
 
     // both, gateway.cc
     Handle admit(Role role);
@@ -100,11 +99,13 @@ class Gateway {
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     asio::awaitable<Result<ism::Dmb>> attach(const clc::Peer& peer);
     [[nodiscard]] std::optional<clc::RoceOffer> roce_offer(int wire) const;
-    // Until LLC has confirmed the link (or the group is over, or the deadline), or the peer says something by TCP instead.
+    // Until LLC has confirmed the link (or the group is over, or the deadline), or the peer says something by TCP
+    // instead.
     asio::awaitable<std::optional<ClcRead>> hear_or_link(AsyncFd& wire, std::shared_ptr<smcr::LinkGroup> group,
                                                          TimePoint deadline);
     template <class Handshake>
-    asio::awaitable<clc::Actions> await_link(AsyncFd& wire, Handshake& handshake, const smcr::LinkGroups::Joined& joined);
+    asio::awaitable<clc::Actions> await_link(AsyncFd& wire, Handshake& handshake,
+                                             const smcr::LinkGroups::Joined& joined);
     // Gives back what a connection that did not become SMC holds.
     void let_go(Negotiated& negotiated);
     void start_smc(const Handle& connection, UniqueFd leg, UniqueFd wire, Negotiated negotiated);
@@ -114,9 +115,7 @@ class Gateway {
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void note(const Connection& connection, const char* what);
     void prepare_wire(int fd) const;
-    [[nodiscard]] LinkGroupKey group_key(const clc::Peer& peer) const {
-        return {peer.gid, peer.chid, peer.eid};
-    }
+    [[nodiscard]] LinkGroupKey group_key(const clc::Peer& peer) const { return {peer.gid, peer.chid, peer.eid}; }
     [[nodiscard]] std::uint32_t dmb_bytes() const { return p_.config.dmb_kib * 1024; }
 
     Parts p_;

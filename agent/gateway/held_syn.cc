@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "smc/layout.h"
+#include "smc/wire/layout.h"
 
 namespace smc {
 
@@ -73,9 +73,9 @@ std::uint8_t icmp_code(int error) {
 }
 
 std::uint8_t icmp6_code(int error) {
-    return error == ENETUNREACH                      ? ICMP6_DST_UNREACH_NOROUTE
-           : error == EACCES || error == EPERM       ? ICMP6_DST_UNREACH_ADMIN
-                                                     : ICMP6_DST_UNREACH_ADDR;
+    return error == ENETUNREACH                ? ICMP6_DST_UNREACH_NOROUTE
+           : error == EACCES || error == EPERM ? ICMP6_DST_UNREACH_ADMIN
+                                               : ICMP6_DST_UNREACH_ADDR;
 }
 
 }  // namespace
@@ -157,8 +157,7 @@ Result<void> HeldSyn::unreachable(Namespace& space, int error) const {
         store_be(&message[2], 2, fold(sum16(message.data(), message.size())));
     }
     const int family = v6() ? AF_INET6 : AF_INET;
-    const auto raw = space.raw_socket(family, v6() ? static_cast<int>(IPPROTO_ICMPV6)
-                                                   : static_cast<int>(IPPROTO_ICMP));
+    const auto raw = space.raw_socket(family, v6() ? static_cast<int>(IPPROTO_ICMPV6) : static_cast<int>(IPPROTO_ICMP));
     return raw ? send_raw(*raw, message, source_, family) : Result<void>(raw.error());
 }
 

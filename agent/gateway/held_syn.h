@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/netns/namespace.h"
-#include "smc/abi.h"
+#include "bpf/abi.h"
 
 namespace smc {
 

@@ -59,8 +59,8 @@ asio::awaitable<void> Gateway::server_accept(UniqueFd fd, Space space, const Han
 }
 
 // The leg to the application: from its own host, but named after the client (map smc_peernames).
-asio::awaitable<int> Gateway::connect_application(const Space& space, const Connection& connection,
-                                                  TimePoint deadline, UniqueFd& leg) {
+asio::awaitable<int> Gateway::connect_application(const Space& space, const Connection& connection, TimePoint deadline,
+                                                  UniqueFd& leg) {
     const Endpoint& server = connection.server;
     auto fd = space->tcp_socket(server.family(), SMC_ROLE_AGENT_LEG, connection.client, {});
     if (!fd) {
@@ -132,8 +132,8 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                     }
                     const auto* group = p_.groups.find(group_key(handshake.peer()));
                     next = handshake.application_ready(now());
-                    auto more = handshake.dmb_ready({own->token, compress_size(dmb_bytes())},
-                                                    group == nullptr, group != nullptr ? group->id : 0, now());
+                    auto more = handshake.dmb_ready({own->token, compress_size(dmb_bytes())}, group == nullptr,
+                                                    group != nullptr ? group->id : 0, now());
                     next.insert(next.end(), more.begin(), more.end());
                 } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
                     // Before the link group: others of this client wait for it.
@@ -156,7 +156,8 @@ asio::awaitable<Gateway::Negotiated> Gateway::negotiate_server(AsyncFd& wire, co
                 } else if (auto* confirmed = std::get_if<clc::AwaitLink>(&action)) {
                     smcr::LinkGroup& group = *result.joined->group;
                     if (!result.joined->first_contact && !group.is_with(confirmed->peer.link)) {
-                        next = handshake.link_failed(Reason::kProtocolError, "Confirm names another link than the Accept");
+                        next =
+                            handshake.link_failed(Reason::kProtocolError, "Confirm names another link than the Accept");
                         continue;
                     }
                     if (result.joined->first_contact) {

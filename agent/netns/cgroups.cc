@@ -54,12 +54,8 @@ Result<std::string> find_cgroup_mount() {
     return Error{ENOENT, "finding the cgroup v2 mount"};
 }
 
-Cgroups::Cgroups(asio::io_context& io,
-                 std::string root,
-                 std::string own,
-                 const Policy& policy,
-                 bpf::Map<std::uint64_t, smc_cgroup> map,
-                 std::function<void()> on_change)
+Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
+                 bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change)
     : root_(std::move(root)),
       own_(std::move(own)),
       policy_(policy),

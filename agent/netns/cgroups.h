@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/bpf/map.h"
 #include "agent/policy/policy.h"
-#include "smc/abi.h"
+#include "agent/steer/map.h"
+#include "bpf/abi.h"
 
 namespace smc {
 
@@ -23,12 +23,8 @@ class Cgroups {
  public:
     // on_change: a cgroup appeared, vanished, or became populated or empty.
     // `own` is the agent's: it is never enrolled.
-    Cgroups(asio::io_context& io,
-            std::string root,
-            std::string own,
-            const Policy& policy,
-            bpf::Map<std::uint64_t, smc_cgroup> map,
-            std::function<void()> on_change);
+    Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
+            bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change);
 
     Result<void> start();
     // Walks the tree: the map then holds exactly the cgroups that exist.
@@ -70,8 +66,7 @@ class OwnCgroup {
     [[nodiscard]] const std::string& path() const { return path_; }
 
  private:
-    OwnCgroup(std::string path, std::string came_from)
-        : path_(std::move(path)), came_from_(std::move(came_from)) {}
+    OwnCgroup(std::string path, std::string came_from) : path_(std::move(path)), came_from_(std::move(came_from)) {}
     std::string path_;
     std::string came_from_;  // empty: did not move
 };

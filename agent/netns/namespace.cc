@@ -50,26 +50,21 @@ InNamespace::~InNamespace() {
     }
 }
 
-Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs,
-                                                   UniqueFd netns,
-                                                   std::uint64_t inode,
-                                                   std::uint32_t slot,
-                                                   const std::string& tc) {
+Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode,
+                                                   std::uint32_t slot, const std::string& tc) {
     std::unique_ptr<Namespace> self(new Namespace(programs, std::move(netns), inode, slot));
     const InNamespace inside(self->netns_.get());
     if (!inside.entered()) {
         return last_error("entering a network namespace");
     }
-    self->link_events_.reset(
-        ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+    self->link_events_.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
     sockaddr_nl address{};
     address.nl_family = AF_NETLINK;
     address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
     socklen_t length = sizeof self->cookie_;
     if (!self->link_events_ ||
         ::bind(self->link_events_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::getsockopt(self->link_events_.get(), SOL_SOCKET, SO_NETNS_COOKIE, &self->cookie_, &length) !=
-            0) {
+        ::getsockopt(self->link_events_.get(), SOL_SOCKET, SO_NETNS_COOKIE, &self->cookie_, &length) != 0) {
         return last_error("watching a network namespace");
     }
     self->open_listeners();
@@ -91,8 +86,7 @@ void Namespace::open_listeners() {
             continue;
         }
         if (auto listening = listen(which); !listening) {
-            log()->debug("netns {} listener {}: {}", inode_, static_cast<int>(which),
-                         listening.error().text());
+            log()->debug("netns {} listener {}: {}", inode_, static_cast<int>(which), listening.error().text());
         } else {
             fresh_.push_back(which);
         }
@@ -120,15 +114,13 @@ void Namespace::close() {
 void Namespace::look_at_devices() {
     ifreq loopback{};
     std::strncpy(loopback.ifr_name, "lo", IFNAMSIZ - 1);
-    loopback_up_ = ::ioctl(link_events_.get(), SIOCGIFFLAGS, &loopback) == 0 &&
-                   (loopback.ifr_flags & IFF_UP) != 0;
+    loopback_up_ = ::ioctl(link_events_.get(), SIOCGIFFLAGS, &loopback) == 0 && (loopback.ifr_flags & IFF_UP) != 0;
     int smallest = 0;
     struct if_nameindex* list = ::if_nameindex();
     for (const auto* entry = list; entry != nullptr && entry->if_index != 0; entry++) {
         ifreq request{};
         std::strncpy(request.ifr_name, entry->if_name, IFNAMSIZ - 1);
-        if (std::strcmp(entry->if_name, "lo") != 0 &&
-            ::ioctl(link_events_.get(), SIOCGIFMTU, &request) == 0) {
+        if (std::strcmp(entry->if_name, "lo") != 0 && ::ioctl(link_events_.get(), SIOCGIFMTU, &request) == 0) {
             smallest = smallest == 0 ? request.ifr_mtu : std::min(smallest, request.ifr_mtu);
         }
     }
@@ -158,20 +150,17 @@ Result<void> Namespace::listen(Listener which) {
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     // The role must be there before listen(): the sockops program acts on it then.
-    if (auto marked = programs_.mark_socket(fd.get(), wire ? SMC_ROLE_AGENT_WIRE : SMC_ROLE_AGENT_LEG);
-        !marked) {
+    if (auto marked = programs_.mark_socket(fd.get(), wire ? SMC_ROLE_AGENT_WIRE : SMC_ROLE_AGENT_LEG); !marked) {
         return marked;
     }
-    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        ::listen(fd.get(), kBacklog) != 0) {
+    if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
         return last_error("listening on loopback");
     }
     if (!wire) {
         limit_segments(fd.get(), family);
     }
     if (wire) {
-        if (auto put = programs_.wire.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
-            !put) {
+        if (auto put = programs_.wire.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
             return put;
         }
     }
@@ -185,8 +174,7 @@ Result<void> Namespace::publish() {
     return programs_.netns.put(cookie_, {slot_, leg(kLeg4), leg(kLeg6), inode_});
 }
 
-Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote,
-                                       Owner owner) const {
+Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote, Owner owner) const {
     const InNamespace inside(netns_.get());
     // A socket belongs to the file system user of the thread that makes it.
     ::setfsgid(owner.gid);

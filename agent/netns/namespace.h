@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "agent/bpf/inbound.h"
-#include "agent/bpf/programs.h"
-#include "smc/endpoint.h"
-#include "smc/result.h"
-#include "smc/unique_fd.h"
+#include "agent/steer/inbound.h"
+#include "agent/steer/programs.h"
+#include "os/endpoint.h"
+#include "os/result.h"
+#include "os/unique_fd.h"
 
 namespace smc {
 
@@ -29,11 +29,8 @@ class InNamespace {
 class Namespace {
  public:
     // Opens the listeners and attaches the programs. From the return on, SYNs with option 254 come here.
-    static Result<std::unique_ptr<Namespace>> open(bpf::Programs& programs,
-                                                   UniqueFd netns,
-                                                   std::uint64_t inode,
-                                                   std::uint32_t slot,
-                                                   const std::string& tc);
+    static Result<std::unique_ptr<Namespace>> open(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode,
+                                                   std::uint32_t slot, const std::string& tc);
     ~Namespace();
     Namespace(const Namespace&) = delete;
     Namespace& operator=(const Namespace&) = delete;
@@ -44,7 +41,9 @@ class Namespace {
     [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
-    [[nodiscard]] std::vector<std::string> devices() const { return inbound_ ? inbound_->devices() : std::vector<std::string>(); }
+    [[nodiscard]] std::vector<std::string> devices() const {
+        return inbound_ ? inbound_->devices() : std::vector<std::string>();
+    }
 
     // Legs run over loopback, whose 64 KiB segments stall in small windows and show in TCP_MAXSEG; they are
     // given the segment size of the namespace's devices instead.
@@ -54,8 +53,7 @@ class Namespace {
     struct Owner {
         std::uint32_t uid = 0, gid = 0;
     };
-    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote,
-                                              Owner owner) const;
+    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote, Owner owner) const;
     // A raw socket of the namespace, made on first use.
     [[nodiscard]] Result<int> raw_socket(int family, int protocol);
 

@@ -29,10 +29,7 @@ std::uint64_t netns_inode(int pid) {
 
 }  // namespace
 
-Namespaces::Namespaces(asio::io_context& io,
-                       bpf::Programs& programs,
-                       const Cgroups& cgroups,
-                       std::string tc,
+Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, std::string tc,
                        OnOpened on_opened)
     : io_(io),
       programs_(programs),
@@ -157,9 +154,8 @@ void Namespaces::watch_links(const std::shared_ptr<asio::posix::stream_descripto
 }
 
 std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {
-    const auto it = std::find_if(served_.begin(), served_.end(), [&](const auto& entry) {
-        return entry.second.space->cookie() == cookie;
-    });
+    const auto it = std::find_if(served_.begin(), served_.end(),
+                                 [&](const auto& entry) { return entry.second.space->cookie() == cookie; });
     return it == served_.end() ? nullptr : it->second.space;
 }
 

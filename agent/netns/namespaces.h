@@ -20,10 +20,7 @@ class Namespaces {
     // A namespace has fresh listeners: it is new, or its loopback device came up.
     using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
 
-    Namespaces(asio::io_context& io,
-               bpf::Programs& programs,
-               const Cgroups& cgroups,
-               std::string tc,
+    Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, std::string tc,
                OnOpened on_opened);
 
     // Compares with /proc: opens what is new, closes what has had no process for two looks in a row.
@@ -56,7 +53,7 @@ class Namespaces {
     const Cgroups& cgroups_;
     std::string tc_;
     OnOpened on_opened_;
-    std::map<std::uint64_t, Served> served_;   // by inode
+    std::map<std::uint64_t, Served> served_;    // by inode
     std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts
     asio::steady_timer soon_;
     asio::steady_timer regular_;

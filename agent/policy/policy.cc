@@ -42,8 +42,7 @@ Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(conf
     for (std::size_t group = 0; group < rules_.size(); group++) {
         for (const auto& remote : rules_[group].remotes) {
             for (const auto& ports : rules_[group].ports) {
-                table_.push_back(
-                    flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports)));
+                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports)));
             }
         }
     }
@@ -53,22 +52,19 @@ std::uint64_t Policy::rules_for_cgroup(const std::string& path) const {
     std::uint64_t matched = 0;
     for (std::size_t group = 0; group < rules_.size(); group++) {
         const auto& globs = rules_[group].cgroups;
-        if (std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
-                return ::fnmatch(glob.c_str(), path.c_str(), 0) == 0;
-            })) {
+        if (std::any_of(globs.begin(), globs.end(),
+                        [&](const std::string& glob) { return ::fnmatch(glob.c_str(), path.c_str(), 0) == 0; })) {
             matched |= 1ULL << group;
         }
     }
     return matched;
 }
 
-Policy::Decision Policy::decide(std::uint64_t cgroup_rules,
-                                const Endpoint& remote,
-                                std::uint16_t port,
+Policy::Decision Policy::decide(std::uint64_t cgroup_rules, const Endpoint& remote, std::uint16_t port,
                                 smc_direction direction) const {
     for (const smc_rule& rule : table_) {
-        if ((rule.directions & direction) != 0 && (cgroup_rules >> rule.group & 1) != 0 &&
-            port >= rule.port_first && port <= rule.port_last && covers(rule, remote)) {
+        if ((rule.directions & direction) != 0 && (cgroup_rules >> rule.group & 1) != 0 && port >= rule.port_first &&
+            port <= rule.port_last && covers(rule, remote)) {
             return {rule.allow != 0, rules_[rule.group].name};
         }
     }

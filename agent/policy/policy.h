@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/config/config.h"
-#include "smc/endpoint.h"
+#include "os/endpoint.h"
 
 namespace smc {
 
@@ -24,9 +24,7 @@ class Policy {
         std::string rule;  // its name, or "default"
     };
     // `port` is the server's: the remote's own outbound, the local one inbound.
-    [[nodiscard]] Decision decide(std::uint64_t cgroup_rules,
-                                  const Endpoint& remote,
-                                  std::uint16_t port,
+    [[nodiscard]] Decision decide(std::uint64_t cgroup_rules, const Endpoint& remote, std::uint16_t port,
                                   smc_direction direction) const;
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }

@@ -63,7 +63,8 @@ Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config
     if (!rmb) {
         return rmb.error();
     }
-    const auto rest = roce::MemoryRegion::allocate(*pd, group_bytes(config) - (*rmb)->bytes(), roce::MemoryRegion::Access::kLocal);
+    const auto rest =
+        roce::MemoryRegion::allocate(*pd, group_bytes(config) - (*rmb)->bytes(), roce::MemoryRegion::Access::kLocal);
     return rest ? Result<void>() : rest.error();
 }
 
@@ -132,7 +133,8 @@ void Devices::refresh() {
         }
     }
     for (const std::string& name : config_.devices) {
-        if (std::find(names->begin(), names->end(), name) == names->end() && refused_.emplace(name, "there is no such device").second) {
+        if (std::find(names->begin(), names->end(), name) == names->end() &&
+            refused_.emplace(name, "there is no such device").second) {
             log()->warn("roce: roce.devices names {}, and there is no such device", name);
         }
     }
@@ -211,7 +213,8 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     offer.gids.push_back(usable->gid.gid);
     for (const roce::Port& port : ports_) {
         for (const roce::PortGid& gid : port.gids) {
-            const bool fits = port.active && gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
+            const bool fits =
+                port.active && gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
             if (fits && gid.gid != usable->gid.gid && offer.gids.size() < clc::kMaxGids) {
                 offer.gids.push_back(gid.gid);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The RoCE devices that SMC-R may use: opened once, watched, and asked again now and then, because a device that goes away
-// says so only sometimes. Control thread only.
+// The RoCE devices that SMC-R may use: opened once, watched, and asked again now and then, because a device that goes
+// away says so only sometimes. Control thread only.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -10,11 +10,11 @@
 #include <map>
 #include <memory>
 
-#include "agent/clc/handshake.h"
 #include "agent/config/config.h"
 #include "datapath/roce/link.h"
 #include "datapath/roce/ports.h"
-#include "smc/endpoint.h"
+#include "os/endpoint.h"
+#include "smc/clc/handshake.h"
 
 namespace smc::smcr {
 

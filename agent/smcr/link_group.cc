@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "agent/log.h"
+#include "os/random.h"
 
 namespace smc::smcr {
 
@@ -85,8 +86,8 @@ Result<void> LinkGroup::open() {
             asio::post(io, [weak, message = std::move(message)] {
                 if (const auto group = weak.lock()) {
                     group->channel_->llc_done();
-                    log()->debug("link group {}: LLC type {:#04x} of {} bytes", group->id_, message.empty() ? 0 : message[0],
-                                 message.size());
+                    log()->debug("link group {}: LLC type {:#04x} of {} bytes", group->id_,
+                                 message.empty() ? 0 : message[0], message.size());
                     group->apply(group->machine_->message(message, std::chrono::steady_clock::now()));
                 }
             });
@@ -136,8 +137,8 @@ asio::awaitable<Result<void>> LinkGroup::connect(clc::RocePeer peer) {
         co_return Error{ENOTCONN, why_.detail};
     }
     const clc::RoceAddress& link = peer.link;
-    // The kernel may have to ask for the neighbour's address, and waits a second for an answer. Peers that nobody knows must
-    // not keep the others from being asked for.
+    // The kernel may have to ask for the neighbour's address, and waits a second for an answer. Peers that nobody knows
+    // must not keep the others from being asked for.
     if (*parts_.connecting >= kMaxConnecting) {
         co_return Error{EBUSY, "too many queue pairs wait for their peer's address"};
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link group of one link: the queue pair, the memory that connections share, and LLC's state machine, which this class
-// carries out. Control thread only; the link itself is driven by the engine.
+// A link group of one link: the queue pair, the memory that connections share, and LLC's state machine, which this
+// class carries out. Control thread only; the link itself is driven by the engine.
 //
 // Invariants:
 //   G1  A connection has a seat from before the CLC message that names its RMBE until its flow has ended.
@@ -16,18 +16,18 @@
 #include <memory>
 #include <vector>
 
-#include "agent/clc/handshake.h"
-#include "agent/gateway/async_fd.h"
-#include "agent/llc/link_machine.h"
+#include "agent/loop/async_fd.h"
 #include "agent/smcr/devices.h"
 #include "agent/smcr/seat.h"
 #include "datapath/engine.h"
 #include "datapath/roce/rmbe_transport.h"
+#include "smc/clc/handshake.h"
+#include "smc/llc/link_machine.h"
 
 namespace smc::smcr {
 
-// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer ID:
-// Linux's Proposal of version 2 has none.
+// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer
+// ID: Linux's Proposal of version 2 has none.
 struct GroupKey {
     bool server = false;
     std::uint8_t version = 2;
@@ -44,7 +44,7 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
         const Config::Roce& config;
         std::shared_ptr<std::size_t> registered;  // bytes, of all groups
         unsigned max_connections;
-        asio::thread_pool& blocking;  // for what may wait for the network: the neighbour's address
+        asio::thread_pool& blocking;           // for what may wait for the network: the neighbour's address
         std::shared_ptr<unsigned> connecting;  // groups that wait there
         std::function<void(LinkGroup&)> over;
     };
@@ -78,7 +78,8 @@ class LinkGroup : public std::enable_shared_from_this<LinkGroup> {
     [[nodiscard]] bool has_room() const {
         return seats_ + channel_->held() < parts_.max_connections && orphans_ < kMaxOrphans && !distrusted_;
     }
-    // The peer says that it does not know this group. Nobody else joins it; it ends when it is idle, or when TEST LINK fails.
+    // The peer says that it does not know this group. Nobody else joins it; it ends when it is idle, or when TEST LINK
+    // fails.
     void distrust() { distrusted_ = true; }
     // The peer's end of the link is this one.
     [[nodiscard]] bool is_with(const clc::RoceAddress& peer) const;

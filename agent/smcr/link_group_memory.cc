@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of a link group: RMBs that come by CONFIRM RKEY and go by DELETE RKEY (RFC 7609 section 3.5.5), and memory to
-// send from.
+// The memory of a link group: RMBs that come by CONFIRM RKEY and go by DELETE RKEY (RFC 7609 section 3.5.5), and memory
+// to send from.
 #include <algorithm>
 
 #include "agent/smcr/link_group.h"
@@ -34,7 +34,8 @@ void LinkGroup::release(std::shared_ptr<roce::Rmb> rmb) {
 
 // One more RMB, and as much to send from.
 Result<void> LinkGroup::begin_growth() {
-    const bool send_is_full = std::ranges::all_of(sends_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
+    const bool send_is_full =
+        std::ranges::all_of(sends_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
     if (send_is_full) {
         auto memory = allocate(roce::MemoryRegion::Access::kLocal);
         if (!memory) {
@@ -42,7 +43,8 @@ Result<void> LinkGroup::begin_growth() {
         }
         sends_.push_back(std::move(*memory));
     }
-    const bool rmbs_are_full = std::ranges::all_of(rmbs_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
+    const bool rmbs_are_full =
+        std::ranges::all_of(rmbs_, [&](const auto& m) { return m->used() == parts_.config.rmbes_per_rmb; });
     if (!rmbs_are_full) {
         return {};
     }
@@ -89,7 +91,8 @@ void LinkGroup::shrink(TimePoint now) {
         release(std::move(*surplus));
         sends_.erase(surplus);
     }
-    const auto last = rmbs_.size() > 1 && !growth_ ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
+    const auto last =
+        rmbs_.size() > 1 && !growth_ ? std::ranges::find_if(rmbs_.begin() + 1, rmbs_.end(), unused) : rmbs_.end();
     if (last == rmbs_.end()) {
         surplus_since_ = TimePoint::max();
     } else if (surplus_since_ == TimePoint::max()) {

@@ -18,8 +18,10 @@ clc::LocalRmbe LinkGroups::Joined::local() const {
 Result<std::shared_ptr<LinkGroup>> LinkGroups::create(const GroupKey& key, const Devices::Usable& device,
                                                       unsigned max_connections) {
     const std::uint32_t id = next_id_++;
-    LinkGroup::Parts parts{io_, engine_, config_, registered_, max_connections, blocking_, connecting_,
-                           [this](LinkGroup& group) { groups_.erase(group.id()); }};
+    LinkGroup::Parts parts{
+        io_, engine_, config_, registered_, max_connections, blocking_, connecting_, [this](LinkGroup& group) {
+            groups_.erase(group.id());
+        }};
     auto group = LinkGroup::create(std::move(parts), id, key, device);
     if (group) {
         groups_.emplace(id, *group);
@@ -30,15 +32,15 @@ Result<std::shared_ptr<LinkGroup>> LinkGroups::create(const GroupKey& key, const
 std::shared_ptr<LinkGroup> LinkGroups::find(const GroupKey& key, const PeerId& peer) const {
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const LinkGroup& group = *entry.second;
-        return group.key() == key && group.active() && group.has_room() && (peer == PeerId{} || group.peer().id == peer);
+        return group.key() == key && group.active() && group.has_room() &&
+               (peer == PeerId{} || group.peer().id == peer);
     });
     return it == groups_.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<LinkGroup> LinkGroups::forming(const GroupKey& key) const {
-    const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
-        return entry.second->key() == key && !entry.second->settled();
-    });
+    const auto it = std::ranges::find_if(
+        groups_, [&](const auto& entry) { return entry.second->key() == key && !entry.second->settled(); });
     return it == groups_.end() ? nullptr : it->second;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// All link groups of this node, and which of them a connection joins. The server decides (RFC 7609 section 3.5.2): a group
-// with the same peer that has room, or a new one. First contacts with one peer go one after the other, so that a burst of
-// connections makes one group. Control thread only.
+// All link groups of this node, and which of them a connection joins. The server decides (RFC 7609 section 3.5.2): a
+// group with the same peer that has room, or a new one. First contacts with one peer go one after the other, so that a
+// burst of connections makes one group. Control thread only.
 #pragma once
 
 #include <map>
@@ -42,7 +42,8 @@ class LinkGroups {
     [[nodiscard]] std::size_t registered() const { return *registered_; }
 
  private:
-    Result<std::shared_ptr<LinkGroup>> create(const GroupKey& key, const Devices::Usable& device, unsigned max_connections);
+    Result<std::shared_ptr<LinkGroup>> create(const GroupKey& key, const Devices::Usable& device,
+                                              unsigned max_connections);
     [[nodiscard]] std::shared_ptr<LinkGroup> find(const GroupKey& key, const PeerId& peer) const;
     [[nodiscard]] std::shared_ptr<LinkGroup> forming(const GroupKey& key) const;
 

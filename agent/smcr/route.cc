@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "smc/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace smc::smcr {
 

@@ -7,7 +7,8 @@ namespace smc::smcr {
 
 Seat::Seat(std::shared_ptr<LinkGroup> group, AlertToken token, roce::Element own, roce::Element send)
     : group_(std::move(group)), token_(token), own_(std::move(own)), send_(std::move(send)) {
-    rmbe_ = {own_->rmb().rkey(), own_->rmb().address(), own_->index(), token, compress_size(own_->rmb().element_bytes())};
+    rmbe_ = {own_->rmb().rkey(), own_->rmb().address(), own_->index(), token,
+             compress_size(own_->rmb().element_bytes())};
     group_->seats_++;
 }
 
@@ -36,8 +37,8 @@ roce::RemoteRmbe Seat::remote() const {
 }
 
 std::unique_ptr<Transport> Seat::transport() {
-    roce::RmbeTransport::Parts parts{group_->channel_, token_, std::move(*own_), std::move(*send_), remote(),
-                                     group_->eye_catchers_};
+    roce::RmbeTransport::Parts parts{group_->channel_,  token_,   std::move(*own_),
+                                     std::move(*send_), remote(), group_->eye_catchers_};
     own_.reset();
     send_.reset();
     return std::make_unique<roce::RmbeTransport>(std::move(parts));

@@ -5,8 +5,8 @@
 #include <memory>
 #include <optional>
 
-#include "agent/clc/handshake.h"
 #include "datapath/roce/rmbe_transport.h"
+#include "smc/clc/handshake.h"
 
 namespace smc::smcr {
 

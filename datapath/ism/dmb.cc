@@ -67,8 +67,7 @@ Result<Dmb> Dmb::create(std::uint32_t bytes) {
 
 Result<Dmb> Dmb::attach(UniqueFd memory, UniqueFd doorbell, std::uint32_t bytes) {
     struct stat status {};
-    if (::fstat(memory.get(), &status) != 0 ||
-        static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
+    if (::fstat(memory.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
         return Error{EPROTO, "attaching a DMB that is shorter than announced"};
     }
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);
@@ -78,8 +77,7 @@ Result<Dmb> Dmb::attach(UniqueFd memory, UniqueFd doorbell, std::uint32_t bytes)
     // Anything else might block the one who rings it.
     char target[64] = "";
     const std::string link = "/proc/self/fd/" + std::to_string(doorbell.get());
-    if (::readlink(link.c_str(), target, sizeof target - 1) < 0 ||
-        std::string_view(target) != "anon_inode:[eventfd]" ||
+    if (::readlink(link.c_str(), target, sizeof target - 1) < 0 || std::string_view(target) != "anon_inode:[eventfd]" ||
         (::fcntl(doorbell.get(), F_GETFL) & O_NONBLOCK) == 0) {
         return Error{EPROTO, "attaching a DMB whose doorbell is no eventfd"};
     }

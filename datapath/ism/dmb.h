@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <span>
 
-#include "smc/cdc.h"
-#include "smc/result.h"
-#include "smc/unique_fd.h"
+#include "os/result.h"
+#include "os/unique_fd.h"
+#include "smc/wire/cdc.h"
 
 namespace smc::ism {
 
@@ -58,9 +58,7 @@ class Dmb {
     void close_memory_fd() { memory_.reset(); }
 
     // The data ring behind the CDC.
-    [[nodiscard]] std::span<std::uint8_t> ring() const {
-        return {dmb() + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes};
-    }
+    [[nodiscard]] std::span<std::uint8_t> ring() const { return {dmb() + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes}; }
     [[nodiscard]] std::uint64_t load_producer() const { return word(cdc::kProducerOffset).load(); }
     [[nodiscard]] std::uint64_t load_consumer() const { return word(cdc::kConsumerOffset).load(); }
     void store_producer(std::uint64_t value) const { word(cdc::kProducerOffset).store(value); }

@@ -22,7 +22,9 @@ class DmbTransport final : public Transport {
     PeerState load() override;
     bool arm() override;
     [[nodiscard]] bool can_send() const override { return true; }
-    [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) override { return pieces(peer_.ring(), at.count, bytes); }
+    [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) override {
+        return pieces(peer_.ring(), at.count, bytes);
+    }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
 

@@ -50,8 +50,7 @@ Result<UniqueFd> connect_to(const std::string& path) {
         return address.error();
     }
     UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd ||
-        ::connect(fd.get(), reinterpret_cast<sockaddr*>(&*address), sizeof *address) != 0) {
+    if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&*address), sizeof *address) != 0) {
         return last_error("connecting to " + path);
     }
     return fd;
@@ -60,8 +59,7 @@ Result<UniqueFd> connect_to(const std::string& path) {
 bool same_user(int fd) {
     ucred credentials{};
     socklen_t length = sizeof credentials;
-    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
-           credentials.uid == ::geteuid();
+    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == ::geteuid();
 }
 
 bool send_request(int fd, const Request& request) {
@@ -102,8 +100,7 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
         return false;
     }
     if (const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-        rights != nullptr && rights->cmsg_type == SCM_RIGHTS &&
-        rights->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
+        rights != nullptr && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
         int fds[2];
         std::memcpy(fds, CMSG_DATA(rights), sizeof fds);
         memory.reset(fds[0]);
@@ -143,7 +140,7 @@ struct LocalFabric::Link {
 
 struct LocalFabric::Visitor {
     asio::posix::stream_descriptor socket;
-    std::optional<Gid> peer;             // learnt with its first request
+    std::optional<Gid> peer;              // learnt with its first request
     std::optional<Request> unanswered{};  // the socket was full; nothing is read before it is answered
 };
 
@@ -238,10 +235,7 @@ Result<void> LocalFabric::reach(const Gid& peer) {
     return {};
 }
 
-void LocalFabric::attach(const Gid& peer,
-                         DmbToken token,
-                         std::uint32_t bytes,
-                         std::chrono::milliseconds timeout,
+void LocalFabric::attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                          OnAttached on_attached) {
     if (auto reached = reach(peer); !reached) {
         on_attached(reached.error());
@@ -268,8 +262,7 @@ void LocalFabric::attach(const Gid& peer,
             strong->settle(number, Error{ETIMEDOUT, "waiting for the owner of a DMB"});
         }
     });
-    link->pending.emplace(request.number,
-                          Link::Pending{bytes, std::move(on_attached), std::move(timer)});
+    link->pending.emplace(request.number, Link::Pending{bytes, std::move(on_attached), std::move(timer)});
 }
 
 void LocalFabric::flush_when_writable(const std::shared_ptr<Link>& link) {
@@ -277,40 +270,38 @@ void LocalFabric::flush_when_writable(const std::shared_ptr<Link>& link) {
         return;
     }
     link->flushing = true;
-    link->socket.async_wait(asio::posix::stream_descriptor::wait_write,
-                            [this, alive = alive_, link](std::error_code error) {
-                                link->flushing = false;
-                                if (!*alive || error) {
-                                    return;
-                                }
-                                while (!link->waiting.empty()) {
-                                    const Request& next = link->waiting.front();
-                                    // without those that timed out meanwhile
-                                    if (link->pending.contains(next.number) &&
-                                        !send_request(link->socket.native_handle(), next)) {
-                                        if (errno == EAGAIN) {
-                                            flush_when_writable(link);
-                                        }
-                                        return;  // otherwise the end of the connection shows when reading
-                                    }
-                                    link->waiting.pop_front();
-                                }
-                            });
+    link->socket.async_wait(
+        asio::posix::stream_descriptor::wait_write, [this, alive = alive_, link](std::error_code error) {
+            link->flushing = false;
+            if (!*alive || error) {
+                return;
+            }
+            while (!link->waiting.empty()) {
+                const Request& next = link->waiting.front();
+                // without those that timed out meanwhile
+                if (link->pending.contains(next.number) && !send_request(link->socket.native_handle(), next)) {
+                    if (errno == EAGAIN) {
+                        flush_when_writable(link);
+                    }
+                    return;  // otherwise the end of the connection shows when reading
+                }
+                link->waiting.pop_front();
+            }
+        });
 }
 
 void LocalFabric::listen_for_replies(const std::shared_ptr<Link>& link) {
-    link->socket.async_wait(asio::posix::stream_descriptor::wait_read,
-                            [this, alive = alive_, link](std::error_code error) {
-                                if (!*alive || error) {
-                                    return;
-                                }
-                                if (take_reply(*link)) {
-                                    listen_for_replies(link);
-                                } else if (const auto it = links_.find(link->peer);
-                                           it != links_.end() && it->second == link) {
-                                    lose(link->peer);  // unless a newer connection took its place
-                                }
-                            });
+    link->socket.async_wait(
+        asio::posix::stream_descriptor::wait_read, [this, alive = alive_, link](std::error_code error) {
+            if (!*alive || error) {
+                return;
+            }
+            if (take_reply(*link)) {
+                listen_for_replies(link);
+            } else if (const auto it = links_.find(link->peer); it != links_.end() && it->second == link) {
+                lose(link->peer);  // unless a newer connection took its place
+            }
+        });
 }
 
 bool LocalFabric::take_reply(Link& link) {
@@ -326,8 +317,7 @@ bool LocalFabric::take_reply(Link& link) {
     if (reply.status != 0) {
         link.settle(reply.number, Error{reply.status, "attaching a DMB, says its owner"});
     } else {
-        link.settle(reply.number,
-                    Dmb::attach(std::move(memory), std::move(doorbell), it->second.bytes));
+        link.settle(reply.number, Dmb::attach(std::move(memory), std::move(doorbell), it->second.bytes));
     }
     return true;
 }
@@ -344,45 +334,42 @@ void LocalFabric::lose(const Gid& peer) {
 }
 
 void LocalFabric::accept_next() {
-    listener_.async_wait(
-        asio::posix::stream_descriptor::wait_read, [this, alive = alive_](std::error_code error) {
-            if (!*alive || error) {
-                return;
-            }
-            UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr,
-                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
-            if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
-                // out of descriptors: the listener stays readable, so do not come back at once
-                retry_.expires_after(std::chrono::milliseconds(100));
-                retry_.async_wait([this, alive](std::error_code cancelled) {
-                    if (*alive && !cancelled) {
-                        accept_next();
-                    }
-                });
-                return;
-            }
-            if (fd && same_user(fd.get())) {
-                const int raw = fd.release();
-                serve(std::make_shared<Visitor>(
-                    Visitor{asio::posix::stream_descriptor(io_, raw), std::nullopt}));
-            }
-            accept_next();
-        });
+    listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this, alive = alive_](std::error_code error) {
+        if (!*alive || error) {
+            return;
+        }
+        UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
+            // out of descriptors: the listener stays readable, so do not come back at once
+            retry_.expires_after(std::chrono::milliseconds(100));
+            retry_.async_wait([this, alive](std::error_code cancelled) {
+                if (*alive && !cancelled) {
+                    accept_next();
+                }
+            });
+            return;
+        }
+        if (fd && same_user(fd.get())) {
+            const int raw = fd.release();
+            serve(std::make_shared<Visitor>(Visitor{asio::posix::stream_descriptor(io_, raw), std::nullopt}));
+        }
+        accept_next();
+    });
 }
 
 void LocalFabric::serve(const std::shared_ptr<Visitor>& visitor) {
-    visitor->socket.async_wait(visitor->unanswered ? asio::posix::stream_descriptor::wait_write
-                                                   : asio::posix::stream_descriptor::wait_read,
-                               [this, alive = alive_, visitor](std::error_code error) {
-                                   if (!*alive || error) {
-                                       return;
-                                   }
-                                   if (answer(*visitor)) {
-                                       serve(visitor);
-                                   } else if (visitor->peer) {
-                                       lose(*visitor->peer);
-                                   }
-                               });
+    visitor->socket.async_wait(
+        visitor->unanswered ? asio::posix::stream_descriptor::wait_write : asio::posix::stream_descriptor::wait_read,
+        [this, alive = alive_, visitor](std::error_code error) {
+            if (!*alive || error) {
+                return;
+            }
+            if (answer(*visitor)) {
+                serve(visitor);
+            } else if (visitor->peer) {
+                lose(*visitor->peer);
+            }
+        });
 }
 
 bool LocalFabric::answer(Visitor& visitor) {

@@ -17,7 +17,8 @@
 #include <string>
 
 #include "datapath/ism/dmb.h"
-#include "smc/ids.h"
+#include "os/random.h"
+#include "smc/wire/ids.h"
 
 namespace smc::ism {
 
@@ -46,10 +47,7 @@ class LocalFabric {
     [[nodiscard]] std::size_t registered() const { return dmbs_.size(); }
 
     // Calls back exactly once, within `timeout`. `bytes` is what the peer announced in CLC.
-    void attach(const Gid& peer,
-                DmbToken token,
-                std::uint32_t bytes,
-                std::chrono::milliseconds timeout,
+    void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 OnAttached on_attached);
     // Whether the peer's socket can be connected to now (and stays connected).
     [[nodiscard]] Result<void> reach(const Gid& peer);

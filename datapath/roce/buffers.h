@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registered memory that connections take their share of: an RMB with its RMBEs (RFC 7609 section 4.2), or memory to send
-// from, cut in the same way. Elements may be given back from any thread.
+// Registered memory that connections take their share of: an RMB with its RMBEs (RFC 7609 section 4.2), or memory to
+// send from, cut in the same way. Elements may be given back from any thread.
 #pragma once
 
 #include <mutex>

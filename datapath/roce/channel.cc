@@ -92,8 +92,8 @@ bool Channel::run(TimePoint now) {
     const auto received = counters_.messages_received.load(std::memory_order_relaxed);
     const auto retired = link_->retired();
     // Completed sends are only of interest to somebody who waits for them.
-    link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < sends_ / 2 || !queue_is_empty() ||
-                            deadline_ != TimePoint::max());
+    link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < sends_ / 2 ||
+                            !queue_is_empty() || deadline_ != TimePoint::max());
     bool more = link_->poll(*this, std::exchange(readable_, false));
     send_queued();
     if (link_->retired() != retired) {

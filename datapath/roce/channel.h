@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link as a task of the engine. CDC messages that arrive go to the inbox of the connection that their alert token names,
-// LLC messages to whoever manages the link; what cannot be sent at once waits for room.
+// A link as a task of the engine. CDC messages that arrive go to the inbox of the connection that their alert token
+// names, LLC messages to whoever manages the link; what cannot be sent at once waits for room.
 //
 // Invariants:
-//   C1  A message for a token is kept from open() on, whether or not the connection's flow runs already: data may arrive
+//   C1  A message for a token is kept from open() on, whether or not the connection's flow runs already: data may
+//   arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
 //   C2  An RMBE is given back only when its peer said that it is done with it, or with the link (section 4.4.2).
 //   C3  When the link breaks every flow on it ends with kLinkDown, and `down` is called once.
@@ -44,15 +45,16 @@ class Channel final : public Task, private LinkHandler {
     // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
     Channel(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll);
 
-    // --- any thread -----------------------------------------------------------------------------------------------------
-    // C1. False: the token is in use.
+    // --- any thread
+    // ----------------------------------------------------------------------------------------------------- C1. False:
+    // the token is in use.
     bool open(AlertToken token);
     // A connection that never got a flow.
     void forget(AlertToken token);
     // The same, but its peer may write already: the RMBE stays until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
-    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the peer
-    // does not take what it is sent.
+    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the
+    // peer does not take what it is sent.
     bool send_soon(std::vector<std::uint8_t> message);
     // One LLC message less that `llc` was told of and nobody has dealt with.
     void llc_done() { llc_pending_--; }
@@ -64,7 +66,8 @@ class Channel final : public Task, private LinkHandler {
     // Only until the channel is in the engine.
     [[nodiscard]] Link& link() { return *link_; }
 
-    // --- Task -----------------------------------------------------------------------------------------------------------
+    // --- Task
+    // -----------------------------------------------------------------------------------------------------------
     bool start(Poller& poller) override;
     void on_event(int, std::uint32_t) override { readable_ = true; }
     bool run(TimePoint now) override;
@@ -72,8 +75,9 @@ class Channel final : public Task, private LinkHandler {
     [[nodiscard]] bool ended() const override { return ended_; }
     [[nodiscard]] TimePoint deadline() const override { return deadline_; }
 
-    // --- for transports, on the engine's thread -------------------------------------------------------------------------
-    // nullptr: the link is down, or nobody opened this token.
+    // --- for transports, on the engine's thread
+    // ------------------------------------------------------------------------- nullptr: the link is down, or nobody
+    // opened this token.
     Connection* attach(AlertToken token, Task& flow);
     // The flow is gone; the RMBE lingers, and what it sent from stays until all of it has left.
     void detach(AlertToken token, Connection& connection, Element rmbe, Element send);
@@ -108,7 +112,7 @@ class Channel final : public Task, private LinkHandler {
     std::optional<std::string> end_;
     bool down_ = false;
 
-    std::vector<Connection*> starved_;  // that want room
+    std::vector<Connection*> starved_;                        // that want room
     std::deque<std::pair<std::uint64_t, Element>> retiring_;  // send memory, and what must be done before it is free
     std::atomic<int> llc_pending_{0};
     std::atomic<unsigned> held_{0};

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "os/random.h"
+
 namespace smc::roce {
 
 namespace {
@@ -94,7 +96,8 @@ Result<void> Link::initialise(std::uint8_t port) {
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = port;
     attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    auto done = modify(qp_->get(), attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
+    auto done =
+        modify(qp_->get(), attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
     for (std::uint64_t slot = 0; done && slot < limits_.receives; slot++) {
         done = post_receive(slot);
     }
@@ -129,10 +132,10 @@ Result<void> Link::connect(const LinkAddress& peer) {
     attributes.retry_cnt = limits_.retries;
     attributes.rnr_retry = limits_.rnr_retries;
     attributes.max_rd_atomic = 1;
-    done = modify(qp_->get(), attributes,
-                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                      IBV_QP_MAX_QP_RD_ATOMIC,
-                  "RTS");
+    done = modify(
+        qp_->get(), attributes,
+        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+        "RTS");
     connected_ = done.has_value();
     return done;
 }

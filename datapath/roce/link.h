@@ -3,12 +3,14 @@
 // account of what is under way. Knows neither LLC nor CDC: it carries messages and RDMA writes.
 //
 // Invariants:
-//   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it. Every
+//   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it.
+//   Every
 //       message is signalled, writes are not: a write is retired by the message that tells of it. Nobody is woken for a
 //       completed send unless it was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
-//   Q3  After the first failure the link is broken for good: the queue pair goes to the error state, the handler hears it once,
+//   Q3  After the first failure the link is broken for good: the queue pair goes to the error state, the handler hears
+//   it once,
 //       from poll(), and hears nothing else any more.
 //   Q4  The last free place in the queue is for a message: writes alone would never be retired.
 #pragma once
@@ -21,7 +23,7 @@
 
 #include "datapath/roce/ports.h"
 #include "datapath/roce/verbs.h"
-#include "smc/llc.h"
+#include "smc/wire/llc.h"
 
 namespace smc::roce {
 
@@ -39,9 +41,10 @@ struct LinkLimits {
     std::uint32_t receives = 128;  // messages that may arrive before poll() is called again
     std::uint8_t retries = 7;      // transport time-outs before the link breaks
     std::uint8_t timeout = 15;     // of the transport, at least 4.096 us << n: 134 ms
-    // 7 is for ever. How long a retry takes is the receiver's to say, and a busy one is not a broken one: TEST LINK tells.
+    // 7 is for ever. How long a retry takes is the receiver's to say, and a busy one is not a broken one: TEST LINK
+    // tells.
     std::uint8_t rnr_retries = 7;
-    std::uint8_t rnr_timer = 5;    // 0.06 ms
+    std::uint8_t rnr_timer = 5;  // 0.06 ms
 };
 
 // Memory that a link registers for its messages.
@@ -61,8 +64,8 @@ class Link {
     enum class Posted : std::uint8_t { kYes, kFull, kBroken };
 
     // The queue pair exists and can be told to the peer; it cannot send yet.
-    static Result<std::unique_ptr<Link>> create(std::shared_ptr<ProtectionDomain> pd, const Port& port, const PortGid& gid,
-                                                const LinkLimits& limits);
+    static Result<std::unique_ptr<Link>> create(std::shared_ptr<ProtectionDomain> pd, const Port& port,
+                                                const PortGid& gid, const LinkLimits& limits);
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
 
@@ -89,8 +92,8 @@ class Link {
     // Readable when a message came, or, if that is wanted, when a send completed.
     [[nodiscard]] int fd() const { return channel_->fd(); }
     void want_completions(bool wanted) { want_completions_ = wanted; }
-    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd() tells
-    // of the next.
+    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd()
+    // tells of the next.
     bool poll(LinkHandler& handler, bool readable);
     // Sends writes that no message follows: for peers that break rules.
     void flush();

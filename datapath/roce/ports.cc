@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "smc/unique_fd.h"
+#include "os/unique_fd.h"
 
 namespace smc::roce {
 
@@ -130,9 +130,8 @@ std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& loca
     if (auto exact = select([&](const Port&, const PortGid& gid) { return gid.gid.normalised() == wanted; })) {
         return exact;
     }
-    return select([&](const Port&, const PortGid& gid) {
-        return gid.gid.is_v4() == wanted.is_v4() && !is_link_local(gid.gid);
-    });
+    return select(
+        [&](const Port&, const PortGid& gid) { return gid.gid.is_v4() == wanted.is_v4() && !is_link_local(gid.gid); });
 }
 
 }  // namespace smc::roce

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "datapath/roce/verbs.h"
-#include "smc/clc/accept.h"
-#include "smc/ids.h"
-#include "smc/result.h"
+#include "os/result.h"
+#include "smc/wire/clc/accept.h"
+#include "smc/wire/ids.h"
 
 namespace smc::roce {
 
@@ -21,7 +21,7 @@ struct PortGid {
 };
 
 struct Port {
-    std::string device;      // "mlx5_0"
+    std::string device;  // "mlx5_0"
     std::uint8_t number = 1;
     bool active = false;
     clc::Mtu mtu = clc::Mtu::k1024;  // active

@@ -7,7 +7,8 @@ namespace smc::roce {
 
 namespace {
 
-// A piece may end at the end of the peer's ring and at the end of the own memory: at most three writes, and the message.
+// A piece may end at the end of the peer's ring and at the end of the own memory: at most three writes, and the
+// message.
 constexpr std::uint32_t kRequestsPerPublish = 4;
 // For local checking only (section 4.4.1): "SMCR" in EBCDIC.
 constexpr std::array<std::uint8_t, kEyeCatcherBytes> kEyeCatcher{0xe2, 0xd4, 0xc3, 0xd9};
@@ -50,7 +51,8 @@ void RmbeTransport::stop() {
         sequence_++;
         parts_.channel->send_last(message());
     }
-    parts_.channel->detach(parts_.token, *std::exchange(connection_, nullptr), std::move(parts_.own), std::move(parts_.send));
+    parts_.channel->detach(parts_.token, *std::exchange(connection_, nullptr), std::move(parts_.own),
+                           std::move(parts_.send));
 }
 
 std::uint32_t RmbeTransport::window() const {
@@ -64,7 +66,8 @@ PeerState RmbeTransport::load() {
     }
     const cdc::Message& latest = connection_->inbox.read();
     PeerState state{{from_wire(latest.producer, base_), latest.flags, latest.state},
-                    from_wire(latest.consumer, base_), std::nullopt};
+                    from_wire(latest.consumer, base_),
+                    std::nullopt};
     if (base_ != 0 && !std::ranges::equal(kEyeCatcher, parts_.own.bytes().first(kEyeCatcherBytes))) {
         state.producer.cursor.count = kNowhere;  // section 4.4.1: the peer wrote where it must not
     }

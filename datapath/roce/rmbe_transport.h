@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC-R: the own ring is an RMBE that the peer writes by RDMA; the peer's ring is reached by RDMA writes from registered
-// memory, and CDC messages tell of both (RFC 7609 sections 4.2 to 4.6).
+// SMC-R: the own ring is an RMBE that the peer writes by RDMA; the peer's ring is reached by RDMA writes from
+// registered memory, and CDC messages tell of both (RFC 7609 sections 4.2 to 4.6).
 //
 // Invariants:
-//   R1  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed no
+//   R1  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed
+//   no
 //       retransmission can need.
 //       The memory itself goes back when everything posted from it is done, which may be after the flow's end.
 //   R2  With eye catchers both RMBEs begin with four bytes that are no data, and cursors on the wire count from 4
@@ -62,9 +63,9 @@ class RmbeTransport final : public Transport {
     std::uint32_t base_;
     Channel::Connection* connection_ = nullptr;
 
-    cdc::Producer producer_;     // as published
-    cdc::Cursor written_;        // where the next RDMA write goes
-    std::uint64_t staged_ = 0;   // bytes ever taken for sending
+    cdc::Producer producer_;    // as published
+    cdc::Cursor written_;       // where the next RDMA write goes
+    std::uint64_t staged_ = 0;  // bytes ever taken for sending
     cdc::Cursor consumed_, told_;
     std::optional<cdc::Cursor> urgent_;     // the peer announced it, and its consumption is not told yet
     std::optional<cdc::Cursor> announced_;  // where we last announced urgent data

@@ -84,7 +84,8 @@ void CompletionChannel::acknowledge() {
     }
 }
 
-Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<CompletionChannel> channel, int entries) {
+Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<CompletionChannel> channel,
+                                                                 int entries) {
     const auto& context = channel->context();
     std::shared_ptr<CompletionQueue> queue(new CompletionQueue(channel));
     queue->cq_ = ::ibv_create_cq(context->get(), entries, queue.get(), channel->get(), 0);
@@ -116,15 +117,13 @@ Result<void> CompletionQueue::arm() {
     return {};
 }
 
-Result<std::unique_ptr<MemoryRegion>> MemoryRegion::allocate(std::shared_ptr<ProtectionDomain> pd,
-                                                             std::size_t bytes,
+Result<std::unique_ptr<MemoryRegion>> MemoryRegion::allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes,
                                                              Access access) {
     void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return last_error("allocating " + std::to_string(bytes) + " bytes");
     }
-    std::unique_ptr<MemoryRegion> region(
-        new MemoryRegion(std::move(pd), {static_cast<std::uint8_t*>(memory), bytes}));
+    std::unique_ptr<MemoryRegion> region(new MemoryRegion(std::move(pd), {static_cast<std::uint8_t*>(memory), bytes}));
     const int flags = IBV_ACCESS_LOCAL_WRITE | (access == Access::kRemoteWrite ? IBV_ACCESS_REMOTE_WRITE : 0);
     region->mr_ = ::ibv_reg_mr(region->pd_->get(), memory, bytes, flags);
     if (region->mr_ == nullptr) {

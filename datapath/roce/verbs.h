@@ -3,7 +3,8 @@
 // is wrong. Used from one thread each.
 //
 // Invariant:
-//   V1  A memory region ends only when no queue pair may still read from it or write to it: a link owns the regions of its
+//   V1  A memory region ends only when no queue pair may still read from it or write to it: a link owns the regions of
+//   its
 //       messages; an RMB goes after its link, or after the peer agreed that it goes (DELETE RKEY).
 #pragma once
 
@@ -15,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "smc/ids.h"
-#include "smc/result.h"
+#include "os/result.h"
+#include "smc/wire/ids.h"
 
 namespace smc::roce {
 
@@ -89,7 +90,8 @@ class CompletionQueue {
     [[nodiscard]] ibv_cq* get() const { return cq_; }
     // How many of `out` were filled. Never blocks. An error is the device's.
     Result<std::size_t> poll(std::span<ibv_wc> out);
-    // The next completion makes the channel readable. Poll once more afterwards: what came in between does not show there.
+    // The next completion makes the channel readable. Poll once more afterwards: what came in between does not show
+    // there.
     Result<void> arm();
     [[nodiscard]] bool armed() const { return armed_; }
 
@@ -106,7 +108,8 @@ class MemoryRegion {
  public:
     enum class Access : std::uint8_t { kLocal, kRemoteWrite };
 
-    static Result<std::unique_ptr<MemoryRegion>> allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes, Access access);
+    static Result<std::unique_ptr<MemoryRegion>> allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes,
+                                                          Access access);
     ~MemoryRegion();
     MemoryRegion(const MemoryRegion&) = delete;
     MemoryRegion& operator=(const MemoryRegion&) = delete;

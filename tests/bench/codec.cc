@@ -7,9 +7,9 @@
 #include <new>
 #include <vector>
 
-#include "smc/cdc.h"
-#include "smc/clc.h"
-#include "smc/llc.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/clc.h"
+#include "smc/wire/llc.h"
 
 namespace {
 

@@ -2,9 +2,9 @@
 // A whole capture file: libpcap's reading, packets, streams, messages, stories.
 #include <sstream>
 
-#include "agent/ctl/capture/pcap_file.h"
-#include "agent/ctl/capture/summary.h"
 #include "check.h"
+#include "ctl/capture/pcap_file.h"
+#include "ctl/capture/summary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/wire/cdc.h"
 #include "check.h"
-#include "smc/cdc.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const smc::wire::Bytes input(data, size);

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "smc/describe.h"
+#include "smc/wire/describe.h"
 
 namespace smc::fuzz {
 

@@ -68,8 +68,8 @@ struct Peer final : LinkHandler {
         broken.clear();
         const LinkAddress& own = link->address();
         std::ostringstream out;
-        out << hex(own.gid.bytes) << ' ' << hex(own.mac.bytes) << ' ' << std::hex << static_cast<std::uint32_t>(own.qpn) << ' '
-            << static_cast<std::uint32_t>(own.psn) << ' ' << static_cast<std::uint32_t>(rmb->rkey()) << ' '
+        out << hex(own.gid.bytes) << ' ' << hex(own.mac.bytes) << ' ' << std::hex << static_cast<std::uint32_t>(own.qpn)
+            << ' ' << static_cast<std::uint32_t>(own.psn) << ' ' << static_cast<std::uint32_t>(rmb->rkey()) << ' '
             << static_cast<std::uint64_t>(rmb->address());
         return out.str();
     }

@@ -33,7 +33,8 @@ struct Side final : LinkHandler {
     std::vector<Raw> messages;
     std::vector<std::string> broken;
 
-    explicit Side(const Path& path, const LinkLimits& limits = {}) : link(*Link::create(pd, *path.port, path.gid, limits)) {}
+    explicit Side(const Path& path, const LinkLimits& limits = {})
+        : link(*Link::create(pd, *path.port, path.gid, limits)) {}
     void on_message(wire::Bytes message) override { messages.emplace_back(message.begin(), message.end()); }
     void on_broken(const std::string& why) override { broken.push_back(why); }
 };
@@ -177,7 +178,8 @@ TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = p.port->number;
-    REQUIRE(::ibv_modify_qp(qp->get(), &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
     const LinkAddress& peer = victim.link->address();
     attributes.qp_state = IBV_QPS_RTR;
     attributes.path_mtu = IBV_MTU_1024;

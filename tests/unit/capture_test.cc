@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include <catch2/catch.hpp>
 #include <pcap/dlt.h>
+#include <catch2/catch.hpp>
 
-#include "agent/ctl/capture/dissector.h"
-#include "agent/ctl/capture/pcap_file.h"
-#include "agent/ctl/capture/summary.h"
+#include "ctl/capture/dissector.h"
+#include "ctl/capture/pcap_file.h"
+#include "ctl/capture/summary.h"
 #include "messages.h"
-#include "smc/tcp_option.h"
+#include "smc/wire/tcp_option.h"
 
 using namespace smc;
 using namespace smc::capture;
@@ -133,10 +133,12 @@ void negotiate(Bench& bench, bool first = true) {
     bench.client(0xfffffff1, p);
     const Raw accept = bytes(encode(half(clc::Type::kAccept, 2, 22, first)));
     bench.server(501, accept);
-    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), bytes(encode(half(clc::Type::kConfirm, 1, 11, first))));
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()),
+                 bytes(encode(half(clc::Type::kConfirm, 1, 11, first))));
 }
 
-Raw cdc_to(std::uint32_t token, std::uint32_t count, std::uint16_t wrap = 0, std::uint8_t state = 0, std::uint32_t consumed = 0) {
+Raw cdc_to(std::uint32_t token, std::uint32_t count, std::uint16_t wrap = 0, std::uint8_t state = 0,
+           std::uint32_t consumed = 0) {
     cdc::Message m;
     m.token = AlertToken{token};
     m.producer = {wrap, count};
@@ -154,7 +156,9 @@ TEST_CASE("clc__is_found_in_segments_of_any_size_and_order") {
         bench.open();
         for (std::size_t at = 0; at < p.size(); at += step) {
             // sequence numbers wrap in the middle of the Proposal
-            bench.client(static_cast<std::uint32_t>(0xfffffff1 + at), Raw(p.begin() + static_cast<long>(at), p.begin() + static_cast<long>(std::min(p.size(), at + step))));
+            bench.client(
+                static_cast<std::uint32_t>(0xfffffff1 + at),
+                Raw(p.begin() + static_cast<long>(at), p.begin() + static_cast<long>(std::min(p.size(), at + step))));
         }
         CHECK(bench.types() == "PROPOSAL");
         CHECK(bench.events[0].frame == bench.frames);
@@ -196,7 +200,8 @@ TEST_CASE("clc__ends_with_a_decline_and_what_follows_is_data") {
     d.reason = Reason::kNoUeid;
     bench.client(0xfffffff1, p);
     bench.server(501, bytes(encode(d)));
-    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), proposal());  // an application that sends such bytes
+    bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()),
+                 proposal());  // an application that sends such bytes
     CHECK(bench.types() == "PROPOSAL,DECLINE");
     CHECK(bench.answer() == "DECLINE by the server: 0x03030008 (no EID in common)");
 }
@@ -230,7 +235,7 @@ TEST_CASE("cdc__cursors_give_the_bytes_and_flags_the_end") {
     // to the server's queue pair; packet sequence numbers wrap
     bench.to_server(0xfffffe, cdc_to(22, 10000));
     bench.to_server(0xffffff, cdc_to(22, 16000));
-    bench.to_server(0xffffff, cdc_to(22, 16000));  // a retransmission
+    bench.to_server(0xffffff, cdc_to(22, 16000));   // a retransmission
     bench.to_server(0x000000, cdc_to(22, 500, 1));  // behind the end of 16 KiB
     bench.to_server(0x000001, cdc_to(99, 1));
     bench.to_client(0xfffffe, cdc_to(11, 77, 0, cdc::kConnectionClosed));
@@ -268,8 +273,8 @@ TEST_CASE("cdc__lost_messages_do_not_stop_the_counting") {
 TEST_CASE("cdc__four_bytes_consumed_are_no_eye_catcher") {
     Bench bench;
     negotiate(bench);
-    bench.to_server(0xfffffe, cdc_to(22, 4));               // PING
-    bench.to_client(0xfffffe, cdc_to(11, 4, 0, 0, 4));      // PONG; PING is consumed
+    bench.to_server(0xfffffe, cdc_to(22, 4));           // PING
+    bench.to_client(0xfffffe, cdc_to(11, 4, 0, 0, 4));  // PONG; PING is consumed
     bench.to_client(0xffffff, cdc_to(11, 8, 0, 0, 4));
     CHECK(bench.story().client_half.received == 8);
     CHECK(bench.story().server_half.received == 4);
@@ -335,7 +340,8 @@ TEST_CASE("story__what_is_missing_is_said_to_be_unknown") {
     bench.server(501, bytes(encode(half(clc::Type::kAccept, 2, 22))));
     bench.client(after_proposal, bytes(encode(half(clc::Type::kConfirm, 1, 11))));
     CHECK(bench.types() == "ACCEPT,CONFIRM");
-    CHECK(bench.answer() == "ACCEPT of SMC-Rv2.1; first contact; EID B; confirmed; part of its TCP stream is not in the capture");
+    CHECK(bench.answer() ==
+          "ACCEPT of SMC-Rv2.1; first contact; EID B; confirmed; part of its TCP stream is not in the capture");
     CHECK(carried(bench.story()) == "not known: no CDC message of this connection was seen");
     bench.to_server(0xfffffe, cdc_to(22, 500));
     CHECK(bench.story().server_half.received == 500);

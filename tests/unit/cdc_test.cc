@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "smc/cdc.h"
+#include "smc/wire/cdc.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -46,8 +46,9 @@ TEST_CASE("message__fields_stand_where_the_rfc_says") {
     m.consumer = {0x0d0e, 0x0f101112};
     m.flags = kWriterBlocked | kCursorRequested;
     m.state = kSendingDone | kAbnormalClose;
-    const std::vector<std::uint8_t> expected{0xfe, 44, 1, 2, 3, 4, 5, 6, 0, 0, 7, 8, 9, 10, 11, 12, 0, 0, 13, 14, 15, 16,
-                                             17, 18, 0x90, 0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    const std::vector<std::uint8_t> expected{0xfe, 44, 1, 2,  3,  4,  5,  6,  0,  0,    7,    8, 9, 10, 11,
+                                             12,   0,  0, 13, 14, 15, 16, 17, 18, 0x90, 0xa0, 0, 0, 0,  0,
+                                             0,    0,  0, 0,  0,  0,  0,  0,  0,  0,    0,    0, 0, 0};
     CHECK(smc::test::bytes(encode(m)) == expected);
     CHECK(std::get<Message>(decode(expected)) == m);
 }

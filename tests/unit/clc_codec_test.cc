@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "messages.h"
-#include "smc/clc.h"
+#include "smc/wire/clc.h"
 
 using namespace smc;
 using namespace smc::clc;
@@ -17,7 +17,7 @@ std::uint64_t at(const Raw& b, std::size_t offset, std::size_t width) {
     return wire::load_be(b.data() + offset, width);
 }
 
-const Gid kGid = *Gid::parse("00112233-4455-4677-8899-aabbccddeeff");
+const Gid kGid = Gid{{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x46, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}};
 
 Proposal smcd_proposal() {
     Proposal p;
@@ -126,15 +126,15 @@ TEST_CASE("proposal__smcd_fields_stand_where_the_specification_says") {
     CHECK(at(b, 0, 4) == 0xe2d4c3d9);
     CHECK(at(b, 4, 1) == 1);
     CHECK(at(b, 5, 2) == b.size());
-    CHECK(at(b, 7, 1) == 0x26);        // version 2, SMC-Dv2, no v1 type
+    CHECK(at(b, 7, 1) == 0x26);  // version 2, SMC-Dv2, no v1 type
     CHECK(at(b, 8, 8) == 0x0102030405060708);
     CHECK(at(b, 38, 2) == 0);
-    CHECK(at(b, 50, 2) == 80 - 52);    // offset counts from behind itself
-    CHECK(at(b, 80, 1) == 2);          // EID Number
-    CHECK(at(b, 81, 1) == 2);          // an Extended GID takes two entries
-    CHECK(at(b, 83, 1) == 0x11);       // release 1, SEID present
-    CHECK(at(b, 86, 2) == 32 + 64);    // to the SMC-Dv2 extension
-    CHECK(at(b, 106, 2) == 1);         // Emulated-ISM
+    CHECK(at(b, 50, 2) == 80 - 52);  // offset counts from behind itself
+    CHECK(at(b, 80, 1) == 2);        // EID Number
+    CHECK(at(b, 81, 1) == 2);        // an Extended GID takes two entries
+    CHECK(at(b, 83, 1) == 0x11);     // release 1, SEID present
+    CHECK(at(b, 86, 2) == 32 + 64);  // to the SMC-Dv2 extension
+    CHECK(at(b, 106, 2) == 1);       // Emulated-ISM
     CHECK(std::memcmp(&b[120], "FIRST                           ", 32) == 0);
     const std::size_t smcd = 120 + 64;
     CHECK(std::memcmp(&b[smcd], "SYSTEM  ", 8) == 0);
@@ -148,10 +148,10 @@ TEST_CASE("proposal__smcd_fields_stand_where_the_specification_says") {
 
 TEST_CASE("proposal__every_area_at_once") {
     const auto b = bytes(encode(everything()));
-    CHECK(at(b, 7, 1) == 0x2f);        // both types in both versions
+    CHECK(at(b, 7, 1) == 0x2f);  // both types in both versions
     CHECK(at(b, 16, 2) == 0xfe80);
     CHECK(at(b, 32, 6) == 0x525400000001);
-    CHECK(at(b, 38, 2) == 40);         // over the area for future growth
+    CHECK(at(b, 38, 2) == 40);  // over the area for future growth
     CHECK(at(b, 40, 8) == 0x1122334455667788);
     CHECK(at(b, 48, 2) == 0x07c1);
     CHECK(at(b, 52, 3) == 0xaabbcc);
@@ -237,7 +237,7 @@ TEST_CASE("proposal__offsets_and_counts_are_checked") {
     CHECK(blamed(smcd, 81, 8) == "ismv2_gid_number");
     CHECK(blamed(smcd, 87, 0xf0) == "smcdv2_extension_offset");
     CHECK(blamed(smcd, 86, 0xff) == "smcdv2_extension_offset");
-    CHECK(blamed(smcd, 184 + 66 + 1, 0x01) == "ismv2_chid");  // a reserved CHID must be repeated
+    CHECK(blamed(smcd, 184 + 66 + 1, 0x01) == "ismv2_chid");             // a reserved CHID must be repeated
     CHECK(blamed(smcd, 7, 0x24) == "smcv1_ip_subnet_extension_offset");  // SMC-Rv1 without its area
     const auto all = encode(everything());
     CHECK(blamed(all, 39, 39) == "smcv1_ip_subnet_extension_offset");  // into the growth area
@@ -380,8 +380,8 @@ TEST_CASE("accept__the_type_must_be_that_of_the_format") {
 
 TEST_CASE("accept__what_is_wrong_otherwise_is_never_declined") {
     Raw b = bytes(encode(smcr_confirm()));
-    b[50] = 0x20;   // a reserved MTU, and
-    b[156] = 9;     // a GID list that cannot be
+    b[50] = 0x20;  // a reserved MTU, and
+    b[156] = 9;    // a GID list that cannot be
     const auto decoded = decode(b);
     REQUIRE(fault_of(decoded) == "gid_list_no_of_entries");
     CHECK(std::get<Fault>(decoded).verdict == Verdict::kTreatAsData);
@@ -402,7 +402,7 @@ TEST_CASE("version_1__reserved_bits_are_zero") {
 
 TEST_CASE("proposal__areas_do_not_overlap") {
     const auto smcd = encode(smcd_proposal());
-    CHECK(blamed(smcd, 51, 0) == "smc_version_2_extension_offset");   // into the reserved bytes
+    CHECK(blamed(smcd, 51, 0) == "smc_version_2_extension_offset");  // into the reserved bytes
     CHECK(blamed(smcd, 51, 27) == "smc_version_2_extension_offset");
     auto b = bytes(smcd);
     b[86] = 0, b[87] = 32;  // the SMC-Dv2 extension onto the EIDs

@@ -43,8 +43,7 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
     CHECK(problem(R"({"limits": {"conections": 5}})") ==
           "/limits/conections: found an unknown key, allowed: connections");
     CHECK(problem(R"({"tc": 1})").starts_with("/tc: found an unknown key, allowed: $schema, bpf, cgroup"));
-    CHECK(problem(R"({"bpf": {"tc": "xdp"}})") ==
-          R"(/bpf/tc: found "xdp", allowed: "auto", "tcx", "clsact")");
+    CHECK(problem(R"({"bpf": {"tc": "xdp"}})") == R"(/bpf/tc: found "xdp", allowed: "auto", "tcx", "clsact")");
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==
           R"(/policy/rules/1: found no key "action", allowed: an object with it)");
     CHECK(problem(R"([])").starts_with(": found [], allowed: object"));
@@ -59,8 +58,7 @@ TEST_CASE("problem__what_a_schema_cannot_say") {
           R"(/policy/rules/0/remotes/0: found "10.0.0.0/33", allowed: an IPv4 or IPv6 address, or address/bits)");
     CHECK(rule(R"("ports": ["80", "90-80"])") ==
           R"(/policy/rules/0/ports/1: found "90-80", allowed: a port from 0 to 65535, or first-last)");
-    CHECK(problem(R"({"smc": {"ueids": ["A..B"]}})") ==
-          R"(/smc/ueids/0: found "A..B", allowed: no two dots in a row)");
+    CHECK(problem(R"({"smc": {"ueids": ["A..B"]}})") == R"(/smc/ueids/0: found "A..B", allowed: no two dots in a row)");
     CHECK_FALSE(problem(R"({"smc": {"ueids": []}})").empty());
     CHECK(problem(R"({"smc": {"ueids": [], "seid": "SYS"}})").empty());
 }

@@ -102,7 +102,8 @@ struct Hostile {
     ism::Dmb its;                             // the victim receives from it
     UniqueFd wire;
 
-    explicit Hostile(std::chrono::milliseconds close_timeout = std::chrono::seconds(10)) : its(other_view(*victim.own)) {
+    explicit Hostile(std::chrono::milliseconds close_timeout = std::chrono::seconds(10))
+        : its(other_view(*victim.own)) {
         Pair pair = tcp_pair();
         wire = std::move(pair.a);
         victim.run(std::move(pair.b), other_view(mine), close_timeout);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Every message that Linux 6.12 and 6.1 sent in the captures: decoded, with the values that stand in the capture, and encoded
-// again to the same bytes.
+// Every message that Linux 6.12 and 6.1 sent in the captures: decoded, with the values that stand in the capture, and
+// encoded again to the same bytes.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <map>
 #include <sstream>
 
 #include "messages.h"
-#include "smc/cdc.h"
-#include "smc/clc.h"
-#include "smc/llc.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/clc.h"
+#include "smc/wire/llc.h"
 
 using namespace smc;
 using smc::test::bytes;

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "actions.h"
-#include "agent/clc/handshake.h"
+#include "smc/clc/handshake.h"
 
 using namespace smc;
 using namespace smc::clc;
@@ -15,7 +15,7 @@ const TimePoint kStart{};
 LocalNode node(std::uint8_t id) {
     LocalNode n;
     n.peer_id = {1, id, 2, 0, 0, 0, 0, id};
-    n.gid = Gid::random();
+    n.gid.bytes[15] = id;
     n.chid = Chid{static_cast<std::uint16_t>(0xff00 + id)};  // no fabric in common
     n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
     n.host_name = "host";
@@ -33,8 +33,12 @@ RoceOffer offer(const char* own, const char* peer) {
     o.prefix_bits = 24;
     return o;
 }
-RoceOffer of_client() { return offer("10.0.0.1", "10.0.0.2"); }
-RoceOffer of_server() { return offer("10.0.0.2", "10.0.0.1"); }
+RoceOffer of_client() {
+    return offer("10.0.0.1", "10.0.0.2");
+}
+RoceOffer of_server() {
+    return offer("10.0.0.2", "10.0.0.1");
+}
 
 LocalRmbe rmbe(const char* gid, bool first_contact) {
     LocalRmbe r;
@@ -89,7 +93,8 @@ TEST_CASE("smcr_handshake__first_contact_in_both_roles") {
     Agreed a(true);
     const auto accept = smcr(a.accept, Type::kAccept);
     REQUIRE(accept.fce);
-    CHECK((accept.first_contact && accept.rc_saved && accept.fce->max_connections == 255 && accept.fce->max_links == 1));
+    CHECK(
+        (accept.first_contact && accept.rc_saved && accept.fce->max_connections == 255 && accept.fce->max_links == 1));
     CHECK((accept.fce->link_type == LinkType::kDirect && accept.eid == *Eid::parse("COMMON")));
     const auto confirm = smcr(a.confirm, Type::kConfirm);
     REQUIRE(confirm.fce);
@@ -161,7 +166,8 @@ TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
     CHECK(find<PrepareRmbe>(third)->peer.version == 1);
     const auto none = server.prepare_failed(Reason::kNoSmcrDevice, "gone");
     const auto d = decline(none);
-    CHECK((d.smcd_v2 == Reason::kNoSmcdV2Device && d.smcr_v2 == Reason::kOutOfMemory && d.smcr_v1 == Reason::kNoSmcrDevice));
+    CHECK((d.smcd_v2 == Reason::kNoSmcdV2Device && d.smcr_v2 == Reason::kOutOfMemory &&
+           d.smcr_v1 == Reason::kNoSmcrDevice));
     CHECK(d.reason == Reason::kNoSmcrDevice);  // the last that was looked at
     CHECK(find<Finish>(none)->outcome.kind == Outcome::Kind::kFallBack);
 }
@@ -290,7 +296,8 @@ TEST_CASE("smcr_handshake__behind_the_confirm_there_may_be_a_decline_and_nothing
         late.has_types = false;
         Agreed a(true);
         (void)a.server.message(bytes(a.confirm), kStart);
-        const auto heard = server_side ? a.server.message(encode(late).view(), kStart) : a.client.message(encode(late).view());
+        const auto heard =
+            server_side ? a.server.message(encode(late).view(), kStart) : a.client.message(encode(late).view());
         CHECK(find<Finish>(heard)->outcome.kind == Outcome::Kind::kFallBack);
 
         Agreed b(true);
@@ -303,8 +310,10 @@ TEST_CASE("smcr_handshake__behind_the_confirm_there_may_be_a_decline_and_nothing
 TEST_CASE("smcr_handshake__a_link_that_does_not_come_up_ends_the_connection") {
     Agreed a(true);
     (void)a.server.message(bytes(a.confirm), kStart);
-    CHECK(find<Finish>(a.client.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind == Outcome::Kind::kTerminate);
-    CHECK(find<Finish>(a.server.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind == Outcome::Kind::kTerminate);
+    CHECK(find<Finish>(a.client.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind ==
+          Outcome::Kind::kTerminate);
+    CHECK(find<Finish>(a.server.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind ==
+          Outcome::Kind::kTerminate);
     Agreed b(true);  // nothing was sent on the link yet: there is still a Decline (C.7)
     (void)b.server.message(bytes(b.confirm), kStart);
     const auto refused = b.server.link_refused(Reason::kLinkNotReady, "no route");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/clc/handshake.h"
+#include "smc/clc/handshake.h"
 
 #include <catch2/catch.hpp>
 
@@ -12,9 +12,9 @@ namespace {
 
 const TimePoint kStart{};
 
-LocalNode node(const char* gid) {
+LocalNode node(std::uint8_t id) {
     LocalNode n;
-    n.gid = *Gid::parse(gid);
+    n.gid.bytes.fill(id);
     n.chid = Chid{0xff00};
     n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
     n.host_name = "host";
@@ -22,8 +22,8 @@ LocalNode node(const char* gid) {
     return n;
 }
 
-const LocalNode kClient = node("11111111-1111-4111-8111-111111111111");
-const LocalNode kServer = node("22222222-2222-4222-8222-222222222222");
+const LocalNode kClient = node(0x11);
+const LocalNode kServer = node(0x22);
 
 Reason declined(const Actions& actions) {
     const auto* send = find<Send>(actions);

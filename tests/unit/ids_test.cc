@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "smc/ids.h"
+#include "smc/wire/ids.h"
 
 #include <catch2/catch.hpp>
 
-#include "smc/ebcdic.h"
+#include "smc/wire/ebcdic.h"
 
 using namespace smc;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // LLC on one link, against RFC 7609 sections 3.5.1.4 to 3.5.5, 4.5.3 and C.7, and SMC v2.1.
-#include "agent/llc/link_machine.h"
+#include "smc/llc/link_machine.h"
 
 #include <catch2/catch.hpp>
 

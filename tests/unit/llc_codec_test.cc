@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "messages.h"
-#include "smc/llc.h"
+#include "smc/wire/llc.h"
 
 using namespace smc;
 using namespace smc::llc;
@@ -50,15 +50,21 @@ std::string blamed(const AnyMessage& message, std::size_t offset, std::uint8_t v
 
 TEST_CASE("types__have_the_codes_of_the_specification") {
     const std::pair<AnyMessage, std::uint8_t> codes[] = {
-        {version<ConfirmLink>(1), 0x01},  {version<ConfirmLink>(2), 0x21},
-        {version<AddLink>(1), 0x02},      {version<AddLink>(2), 0x22},
+        {version<ConfirmLink>(1), 0x01},
+        {version<ConfirmLink>(2), 0x21},
+        {version<AddLink>(1), 0x02},
+        {version<AddLink>(2), 0x22},
         {version<AddLinkContinuation>(1), 0x03},
-        {version<DeleteLink>(1), 0x04},   {version<DeleteLink>(2), 0x24},
+        {version<DeleteLink>(1), 0x04},
+        {version<DeleteLink>(2), 0x24},
         {version<RequestAddLink>(2), 0x25},
-        {version<ConfirmRkey>(1), 0x06},  {version<ConfirmRkey>(2), 0x26},
-        {version<TestLink>(1), 0x07},     {version<TestLink>(2), 0x27},
+        {version<ConfirmRkey>(1), 0x06},
+        {version<ConfirmRkey>(2), 0x26},
+        {version<TestLink>(1), 0x07},
+        {version<TestLink>(2), 0x27},
         {version<ConfirmRkeyContinuation>(1), 0x08},
-        {version<DeleteRkey>(1), 0x09},   {version<DeleteRkey>(2), 0x29},
+        {version<DeleteRkey>(1), 0x09},
+        {version<DeleteRkey>(2), 0x29},
     };
     for (const auto& [message, code] : codes) {
         const auto b = bytes(encode(message));
@@ -380,8 +386,8 @@ TEST_CASE("unknown_types__are_ignored_or_an_error_by_their_first_bits") {
     };
     CHECK(with_type(0x05) == "type: reset");  // b'00': must be supported; version 1 has no REQUEST ADD LINK
     CHECK(with_type(0x0a) == "type: reset");
-    CHECK(with_type(0x23) == "type: reset");  // version 2 has no continuations
-    CHECK(with_type(0x37) == "type: reset");  // version 3
+    CHECK(with_type(0x23) == "type: reset");   // version 2 has no continuations
+    CHECK(with_type(0x37) == "type: reset");   // version 3
     CHECK(with_type(0x87) == "type: ignore");  // b'10'
     CHECK(with_type(0xaa) == "type: ignore");
     CHECK(with_type(0xc0) == "type: reset");  // b'11': CDC, but not this one

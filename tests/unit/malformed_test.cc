@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "smc/describe.h"
+#include "smc/wire/describe.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
-#include "smc/cdc.h"
-#include "smc/clc.h"
-#include "smc/llc.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/clc.h"
+#include "smc/wire/llc.h"
 
 namespace smc::test {
 
@@ -21,7 +21,9 @@ class Generator {
  public:
     explicit Generator(std::uint32_t seed) : random_(seed) {}
 
-    std::uint64_t number(unsigned bits) { return bits == 64 ? random_() : random_() & ((std::uint64_t{1} << bits) - 1); }
+    std::uint64_t number(unsigned bits) {
+        return bits == 64 ? random_() : random_() & ((std::uint64_t{1} << bits) - 1);
+    }
     std::uint64_t below(std::uint64_t n) { return random_() % n; }
     bool coin() { return (random_() & 1) != 0; }
     clc::Proposal proposal();

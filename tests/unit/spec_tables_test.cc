@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The pages of the specifications, typed off row by row, against the tables of the library: the rows of a page tile the
-// message without a hole, every field of the library is a row, and every row that is not reserved is a field, under its name.
+// message without a hole, every field of the library is a row, and every row that is not reserved is a field, under its
+// name.
 //
-// A row is "offset[.bit] length[b] name the page's words"; b means bits, "26*" a list that has 26 bytes, "*" one that goes on
-// to the end, and "-" instead of a name is reserved.
+// A row is "offset[.bit] length[b] name the page's words"; b means bits, "26*" a list that has 26 bytes, "*" one that
+// goes on to the end, and "-" instead of a name is reserved.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <sstream>
 #include <vector>
 
-#include "smc/cdc.h"
-#include "smc/clc.h"
-#include "smc/llc_layout.h"
-#include "smc/tcp_option.h"
+#include "lib/wire/llc_layout.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/clc.h"
+#include "smc/wire/tcp_option.h"
 
 using namespace smc;
 using wire::Kind;
@@ -25,7 +26,9 @@ struct Range {
     std::string name;
     unsigned end = 0;  // of a row; not compared
 
-    bool operator==(const Range& other) const { return start == other.start && bits == other.bits && name == other.name; }
+    bool operator==(const Range& other) const {
+        return start == other.start && bits == other.bits && name == other.name;
+    }
 };
 
 std::vector<Range> page(const char* text) {
@@ -41,7 +44,8 @@ std::vector<Range> page(const char* text) {
         const auto dot = offset.find('.');
         const auto start = static_cast<unsigned>(std::stoul(offset)) * 8 +
                            (dot == std::string::npos ? 0 : static_cast<unsigned>(std::stoul(offset.substr(dot + 1))));
-        const unsigned extent = length == "*" ? 0 : static_cast<unsigned>(std::stoul(length)) * (length.back() == 'b' ? 1 : 8);
+        const unsigned extent =
+            length == "*" ? 0 : static_cast<unsigned>(std::stoul(length)) * (length.back() == 'b' ? 1 : 8);
         rows.push_back({start, length.back() == '*' ? 0 : extent, name, start + extent});
     }
     return rows;
@@ -56,7 +60,8 @@ void collect(std::vector<Range>& out, unsigned base, const std::string& prefix =
             using T = std::remove_cvref_t<decltype(R::in(std::declval<typename wire::Layout<L>::M&>()))>;
             collect<T>(out, start, prefix + row.name);
         } else if constexpr (R::kKind == Kind::kFlag) {
-            out.push_back({start + static_cast<unsigned>(std::countl_zero(static_cast<std::uint8_t>(R::kMask))), 1, prefix + row.name});
+            out.push_back({start + static_cast<unsigned>(std::countl_zero(static_cast<std::uint8_t>(R::kMask))), 1,
+                           prefix + row.name});
         } else if constexpr (R::kKind == Kind::kBits) {
             out.push_back({start + row.bit, row.bits, prefix + row.name});
         } else {
@@ -97,7 +102,8 @@ void compare(const char* text, const std::vector<Range>& library, unsigned size 
 TEST_CASE("rfc_7609_a1__tcp_option") {
     compare(R"(0 1 kind Kind
                1 1 length Length
-               2 4 exid ExID)", fields<tcp::SmcOption>({0}));
+               2 4 exid ExID)",
+            fields<tcp::SmcOption>({0}));
 }
 
 TEST_CASE("rfc_7609_a22__proposal") {
@@ -118,7 +124,8 @@ TEST_CASE("rfc_7609_a22__proposal") {
                48 * prefix_array Array of IPv6 prefixes)",
             fields<clc::Header, wire::ProposalBase, clc::Subnet>({0, 0, 40}));
     compare(R"(0 16 prefix IPv6 prefix value
-               16 1 prefix_length Prefix Length)", fields<clc::Ipv6Prefix>({0}));
+               16 1 prefix_length Prefix Length)",
+            fields<clc::Ipv6Prefix>({0}));
 }
 
 TEST_CASE("v21__proposal_base_message") {
@@ -137,7 +144,8 @@ TEST_CASE("v21__proposal_base_message") {
                50 2 smc_version_2_extension_offset SMC Version 2 Extension Offset
                52 3 vendor_oui Vendor OUI
                55 5 vendor_unique_experimental_options Vendor Unique Experimental Options
-               60 20 -)", fields<clc::Header, wire::ProposalBase, wire::ProposalGrowth>({0, 0, 0}), 80);
+               60 20 -)",
+            fields<clc::Header, wire::ProposalBase, wire::ProposalGrowth>({0, 0, 0}), 80);
 }
 
 TEST_CASE("v21__proposal_extensions") {
@@ -154,12 +162,15 @@ TEST_CASE("v21__proposal_extensions") {
                25 1 max_links_per_lg Max Links per LG
                26 2 feature_bit_mask V2.1 Feature bit mask
                28 12 -
-               40 * eid_array_area EID Array Area)", fields<clc::V2Extension>({0}));
+               40 * eid_array_area EID Array Area)",
+            fields<clc::V2Extension>({0}));
     compare(R"(0 32 system_eid System EID
                32 16 -
-               48 * ismv2_gid_chid_array_area ISMv2 GID-CHID Array Area)", fields<clc::SmcdExtension>({0}));
+               48 * ismv2_gid_chid_array_area ISMv2 GID-CHID Array Area)",
+            fields<clc::SmcdExtension>({0}));
     compare(R"(0 8 ismv2_gid ISMv2 GID
-               8 2 ismv2_chid ISMv2 CHID)", fields<clc::GidChid>({0}));
+               8 2 ismv2_chid ISMv2 CHID)",
+            fields<clc::GidChid>({0}));
 }
 
 TEST_CASE("v21__accept_and_confirm_smcd") {
@@ -189,7 +200,8 @@ TEST_CASE("v21__accept_and_confirm_smcd") {
                112 2 feature_bit_mask FCE v2.1 Feature bit mask
                114 4 vendor_unique_experimental_options FCE Vendor Unique Experimental Options Area
                118 8 -)",
-            fields<clc::Header, wire::AcceptSmcdV1, wire::AcceptSmcdV2, wire::FceBase, wire::FceRelease1>({0, 0, 0, 74, 74}));
+            fields<clc::Header, wire::AcceptSmcdV1, wire::AcceptSmcdV2, wire::FceBase, wire::FceRelease1>(
+                {0, 0, 0, 74, 74}));
 }
 
 TEST_CASE("v21__accept_and_confirm_smcr") {
@@ -229,8 +241,8 @@ TEST_CASE("v21__accept_and_confirm_smcr") {
                156 1 gid_list_no_of_entries GID List No of Entries
                157 3 -
                160 * gid_list_array_area GID List Array Area)",
-            fields<clc::Header, wire::AcceptSmcrV1, wire::AcceptSmcrV2, wire::FceLinkType, wire::FceBase, wire::FceMaxima,
-                   wire::FceRelease1, wire::ClientGidList>({0, 0, 0, 104, 104, 104, 104, 156}));
+            fields<clc::Header, wire::AcceptSmcrV1, wire::AcceptSmcrV2, wire::FceLinkType, wire::FceBase,
+                   wire::FceMaxima, wire::FceRelease1, wire::ClientGidList>({0, 0, 0, 104, 104, 104, 104, 156}));
 }
 
 TEST_CASE("v21__decline") {
@@ -267,7 +279,8 @@ TEST_CASE("v21__llc_type_field_and_confirm_link") {
                30 4 link_user_id Link ID
                34 1 max_links Max Links per LG
                35 1 max_connections_per_lg Max Connections per LG
-               36 8  -)", fields<wire::LlcTypeField, wire::LlcHeaderV2, llc::ConfirmLink, wire::ConfirmLinkV2>({0, 0, 0, 0}), 44);
+               36 8  -)",
+            fields<wire::LlcTypeField, wire::LlcHeaderV2, llc::ConfirmLink, wire::ConfirmLinkV2>({0, 0, 0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a32__add_link") {
@@ -285,7 +298,8 @@ TEST_CASE("rfc_7609_a32__add_link") {
                30.0 4b -
                30.4 4b mtu MTU
                31 3 initial_psn Initial PSN
-               34 10 -)", fields<wire::LlcHeaderV1, wire::AddLinkV1, wire::AddLinkAddress>({0, 0, 0}), 44);
+               34 10 -)",
+            fields<wire::LlcHeaderV1, wire::AddLinkV1, wire::AddLinkAddress>({0, 0, 0}), 44);
 }
 
 TEST_CASE("v21__add_link") {
@@ -310,10 +324,12 @@ TEST_CASE("v21__add_link") {
                46 16 client_target_gid Client Target GID
                62 8  -
                70 2 no_of_rkeys No of RKeys
-               72 * rkey_array_area RKey Array Area)", fields<wire::LlcHeaderV2, wire::AddLinkV2, wire::AddLinkPadded, llc::AddLinkLarge>({0, 0, 0, 0}));
+               72 * rkey_array_area RKey Array Area)",
+            fields<wire::LlcHeaderV2, wire::AddLinkV2, wire::AddLinkPadded, llc::AddLinkLarge>({0, 0, 0, 0}));
     compare(R"(0 4 reference_rkey Reference RKey
                4 4 new_rkey New RKey
-               8 8 new_virtual_address New Virtual Address)", fields<llc::RTokenPair>({0}));
+               8 8 new_virtual_address New Virtual Address)",
+            fields<llc::RTokenPair>({0}));
 }
 
 TEST_CASE("rfc_7609_a33__add_link_continuation") {
@@ -326,7 +342,8 @@ TEST_CASE("rfc_7609_a33__add_link_continuation") {
                5 1 num_rtokens NumRTokens
                6  2  -
                8 32* rkey_rtoken_pairs RKey/RToken pairs
-               40 4 -)", fields<wire::LlcHeaderV1, llc::AddLinkContinuation>({0, 0}), 44);
+               40 4 -)",
+            fields<wire::LlcHeaderV1, llc::AddLinkContinuation>({0, 0}), 44);
 }
 
 TEST_CASE("v21__request_add_link_and_delete_link") {
@@ -349,7 +366,8 @@ TEST_CASE("v21__request_add_link_and_delete_link") {
                3.3 5b -
                4 1 link_number Link number
                5 4 reason_code Reason Code
-               9  35 -)", fields<wire::LlcHeaderV2, llc::DeleteLink>({0, 0}), 44);
+               9  35 -)",
+            fields<wire::LlcHeaderV2, llc::DeleteLink>({0, 0}), 44);
 }
 
 TEST_CASE("v21_and_rfc_7609_a35_a36__confirm_rkey") {
@@ -364,7 +382,8 @@ TEST_CASE("v21_and_rfc_7609_a35_a36__confirm_rkey") {
                5 4 new_rmb_rkey New RMB RKey
                9 8 new_rmb_virtual_address New RMB Virtual Address
                17 26* other_link_rmb_specifications Other RMB RToken Pairs
-               43 1 -)", fields<wire::LlcHeaderV2, llc::ConfirmRkey>({0, 0}), 44);
+               43 1 -)",
+            fields<wire::LlcHeaderV2, llc::ConfirmRkey>({0, 0}), 44);
     compare(R"(0  1  -
                1 1 length Length
                2  1  -
@@ -373,10 +392,12 @@ TEST_CASE("v21_and_rfc_7609_a35_a36__confirm_rkey") {
                3.2 1b negative_response Z
                3.3 5b -
                4 1 num_tkns_left NumTknsLeft
-               5 39* other_link_rmb_specifications Other link RMB specifications)", fields<wire::LlcHeaderV1, llc::ConfirmRkeyContinuation>({0, 0}), 44);
+               5 39* other_link_rmb_specifications Other link RMB specifications)",
+            fields<wire::LlcHeaderV1, llc::ConfirmRkeyContinuation>({0, 0}), 44);
     compare(R"(0 1 link_number Link Number
                1 4 rkey Rkey for this link
-               5 8 virtual_address RMB Virtual Address for this link)", fields<llc::LinkRToken>({0}));
+               5 8 virtual_address RMB Virtual Address for this link)",
+            fields<llc::LinkRToken>({0}));
 }
 
 TEST_CASE("v21_and_rfc_7609_a37__delete_rkey") {
@@ -390,7 +411,8 @@ TEST_CASE("v21_and_rfc_7609_a37__delete_rkey") {
                5 1 invalid_rkey_count Invalid Rkey Count
                6  2  -
                8 32* rkeys_not_deleted RKeys not deleted
-               40 4  -)", fields<wire::LlcHeaderV2, wire::DeleteRkeyReplyV2>({0, 0}), 44);
+               40 4  -)",
+            fields<wire::LlcHeaderV2, wire::DeleteRkeyReplyV2>({0, 0}), 44);
     compare(R"(0  1  -
                1 1 length Length
                2  1  -
@@ -402,7 +424,8 @@ TEST_CASE("v21_and_rfc_7609_a37__delete_rkey") {
                5 1 error_mask Error Mask
                6  2  -
                8 32* deleted_rkeys Deleted RKeys
-               40 4  -)", fields<wire::LlcHeaderV1, wire::DeleteRkeyV1>({0, 0}), 44);
+               40 4  -)",
+            fields<wire::LlcHeaderV1, wire::DeleteRkeyV1>({0, 0}), 44);
     compare(R"(0  1  -
                1 2 length Length
                3.0 1b reply Request or Reply
@@ -411,7 +434,8 @@ TEST_CASE("v21_and_rfc_7609_a37__delete_rkey") {
                3.3 5b -
                4 1 count Count
                5  3  -
-               8 * deleted_rkeys RKeys to be deleted)", fields<wire::LlcHeaderV2, wire::DeleteRkeyRequestV2>({0, 0}));
+               8 * deleted_rkeys RKeys to be deleted)",
+            fields<wire::LlcHeaderV2, wire::DeleteRkeyRequestV2>({0, 0}));
 }
 
 TEST_CASE("v21_and_rfc_7609_a38__test_link") {
@@ -420,14 +444,16 @@ TEST_CASE("v21_and_rfc_7609_a38__test_link") {
                3.0 1b reply Request or Reply
                3.1 7b -
                4 16 user_data User Data
-               20 24 -)", fields<wire::LlcHeaderV2, llc::TestLink>({0, 0}), 44);
+               20 24 -)",
+            fields<wire::LlcHeaderV2, llc::TestLink>({0, 0}), 44);
     compare(R"(0  1  -
                1 1 length Length
                2  1  -
                3.0 1b reply R
                3.1 7b -
                4 16 user_data User Data
-               20 24 -)", fields<wire::LlcHeaderV1, llc::TestLink>({0, 0}), 44);
+               20 24 -)",
+            fields<wire::LlcHeaderV1, llc::TestLink>({0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a23__accept") {
@@ -450,7 +476,8 @@ TEST_CASE("rfc_7609_a23__accept") {
                51 1 -
                52 8 rmb_virtual_address Server's RMB virtual address
                60 1 -
-               61 3 psn Server's initial packet sequence number)", fields<clc::Header, wire::AcceptSmcrV1>({0, 0}), 64);
+               61 3 psn Server's initial packet sequence number)",
+            fields<clc::Header, wire::AcceptSmcrV1>({0, 0}), 64);
 }
 
 TEST_CASE("rfc_7609_a25__decline") {
@@ -462,7 +489,8 @@ TEST_CASE("rfc_7609_a25__decline") {
                7.5 3b -
                8 8 sender_peer_id Sender's Peer ID
                16 4 sender_diagnosis_information Peer Diagnosis Information
-               20 4 -)", fields<clc::Header, wire::DeclineV1>({0, 0}), 24);
+               20 4 -)",
+            fields<clc::Header, wire::DeclineV1>({0, 0}), 24);
 }
 
 TEST_CASE("rfc_7609_a31__confirm_link") {
@@ -477,7 +505,8 @@ TEST_CASE("rfc_7609_a31__confirm_link") {
                29 1 link_number Link number
                30 4 link_user_id Sender's link userID
                34 1 max_links Max links
-               35 9 -)", fields<wire::LlcHeaderV1, llc::ConfirmLink>({0, 0}), 44);
+               35 9 -)",
+            fields<wire::LlcHeaderV1, llc::ConfirmLink>({0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a34_a35__delete_link_and_confirm_rkey") {
@@ -490,7 +519,8 @@ TEST_CASE("rfc_7609_a34_a35__delete_link_and_confirm_rkey") {
                3.3 5b -
                4 1 link_number Linknum
                5 4 reason_code reason code
-               9 35 -)", fields<wire::LlcHeaderV1, llc::DeleteLink>({0, 0}), 44);
+               9 35 -)",
+            fields<wire::LlcHeaderV1, llc::DeleteLink>({0, 0}), 44);
     compare(R"(0  1  -
                1 1 length Length
                2  1  -
@@ -503,7 +533,8 @@ TEST_CASE("rfc_7609_a34_a35__delete_link_and_confirm_rkey") {
                5 4 new_rmb_rkey New RMB RKey for this link
                9 8 new_rmb_virtual_address New RMB virtual address for this link
                17 26* other_link_rmb_specifications Other link RMB specifications
-               43 1 -)", fields<wire::LlcHeaderV1, llc::ConfirmRkey>({0, 0}), 44);
+               43 1 -)",
+            fields<wire::LlcHeaderV1, llc::ConfirmRkey>({0, 0}), 44);
 }
 
 TEST_CASE("rfc_7609_a4__cdc") {
@@ -527,7 +558,8 @@ TEST_CASE("rfc_7609_a4__cdc") {
                25.1 1b peer_connection_closed C
                25.2 1b abnormal_close A
                25.3 5b -
-               26 18 -)", fields<cdc::Message>({0}), 44);
+               26 18 -)",
+            fields<cdc::Message>({0}), 44);
 }
 
 TEST_CASE("enumerations__have_the_values_of_the_pages") {

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/steer/programs.h"
+
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+
+#include "agent/log.h"
+#include "agent/steer/addresses.h"
+#include "smc_gateway.skel.h"
+
+namespace smc::bpf {
+
+namespace {
+
+constexpr long kBpfFsMagic = 0xcafe4a11;
+constexpr const char* kBpfFs = "/sys/fs/bpf";
+
+std::uint64_t ktime_ns() {
+    timespec now{};
+    ::clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) {
+    if (level == LIBBPF_DEBUG) {
+        return 0;
+    }
+    char line[1024];
+    const int n = std::vsnprintf(line, sizeof line, format, arguments);
+    std::string_view text(line);
+    while (text.ends_with('\n')) {
+        text.remove_suffix(1);
+    }
+    // libbpf warns of probes that fail by design; its real failures also come back as errors
+    log()->debug("libbpf: {}", text);
+    return n;
+}
+
+bool is_bpffs(const std::string& path) {
+    struct statfs status {};
+    return ::statfs(path.c_str(), &status) == 0 && status.f_type == kBpfFsMagic;
+}
+
+Result<void> make_pin_directory(const std::string& path) {
+    const auto parent = std::filesystem::path(path).parent_path().string();
+    if (path.starts_with(std::string(kBpfFs) + "/") && !is_bpffs(kBpfFs) &&
+        ::mount("bpf", kBpfFs, "bpf", 0, nullptr) != 0) {
+        return last_error("mounting a bpf file system on /sys/fs/bpf");
+    }
+    std::error_code failure;
+    std::filesystem::create_directories(parent, failure);
+    if (failure || !is_bpffs(parent)) {
+        return Error{failure ? failure.value() : EINVAL, "pinning maps: " + parent + " is not on a bpf file system"};
+    }
+    return {};
+}
+
+int handle_event(void* context, void* data, std::size_t size) {
+    if (size >= sizeof(smc_event)) {
+        (*static_cast<Programs::OnEvent*>(context))(*static_cast<const smc_event*>(data));
+    }
+    return 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy) {
+    libbpf_set_print(log_libbpf);
+    std::unique_ptr<Programs> programs(new Programs);
+    programs->skeleton_ = smc_gateway__open();
+    if (programs->skeleton_ == nullptr) {
+        return last_error("opening the BPF object");
+    }
+    bpf_map__set_max_entries(programs->skeleton_->maps.smc_incapable, config.cache_entries);
+    if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
+        return Error{-rc, "loading the BPF programs (is this kernel 5.15 or newer, with BTF?)"};
+    }
+    programs->cgroups = Map<std::uint64_t, smc_cgroup>(programs->map_fd("smc_cgroups"));
+    programs->netns = Map<std::uint64_t, smc_netns>(programs->map_fd("smc_netns"));
+    programs->wire = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_wire"));
+    programs->flows = Map<std::uint64_t, smc_flow>(programs->map_fd("smc_flows"));
+    if (auto filled = programs->fill_tables(policy); !filled) {
+        return filled.error();
+    }
+    if (auto pinned = programs->pin(config.pin_path); !pinned) {
+        return pinned.error();
+    }
+    return programs;
+}
+
+Programs::~Programs() {
+    beat(false);
+    for (const auto& [name, link] : links_) {
+        bpf_link__destroy(link);
+    }
+    ring_buffer__free(ring_);
+    unpin();
+    smc_gateway__destroy(skeleton_);
+}
+
+Result<void> Programs::fill_tables(const Policy& policy) const {
+    const Map<std::uint32_t, smc_rule> rules(map_fd("smc_rules"));
+    for (std::uint32_t i = 0; i < policy.table().size(); i++) {
+        if (auto put = rules.put(i, policy.table()[i]); !put) {
+            return put;
+        }
+    }
+    const std::vector<std::uint64_t> zeros(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    for (int i = 0; i < SMC_DECISIONS; i++) {
+        if (bpf_map_update_elem(map_fd("smc_counters"), &i, zeros.data(), BPF_ANY) != 0) {
+            return last_error("creating the counters");
+        }
+    }
+    smc_config config{};
+    config.abi_version = SMC_ABI_VERSION;
+    config.rule_count = static_cast<__u32>(policy.table().size());
+    config.heartbeat_max_age_ns = 900'000'000;  // beats come every 250 ms; promised is one second
+    config.default_allow = policy.default_allow() ? 1 : 0;
+    return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, config);
+}
+
+namespace {
+
+// Removes what an agent pinned, and nothing else that may be in the directory.
+void remove_pins(const std::string& path) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+        if (entry.path().filename().string().starts_with("smc_")) {
+            ::unlink(entry.path().c_str());
+        }
+    }
+    ::rmdir(path.c_str());
+}
+
+}  // namespace
+
+// Pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
+Result<void> Programs::pin(const std::string& path) {
+    if (auto made = make_pin_directory(path); !made) {
+        return made;
+    }
+    const std::string fresh = path + "-new";
+    remove_pins(fresh);
+    remove_pins(path);  // of an agent that was killed; the lock says it is gone
+    if (::mkdir(fresh.c_str(), 0700) != 0) {
+        return last_error("creating " + fresh);
+    }
+    bpf_map* map = nullptr;
+    bpf_object__for_each_map(map, skeleton_->obj) {
+        const std::string name = bpf_map__name(map);
+        // .rodata and the like are nobody's business
+        if (name.starts_with("smc_") && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
+            name.find('.') == std::string::npos && bpf_map__pin(map, (fresh + "/" + name).c_str()) != 0) {
+            return last_error("pinning " + name);
+        }
+    }
+    if (::rename(fresh.c_str(), path.c_str()) != 0) {
+        return last_error("renaming " + fresh);
+    }
+    pinned_ = path;
+    return {};
+}
+
+void Programs::unpin() {
+    if (!pinned_.empty()) {
+        remove_pins(pinned_);
+    }
+}
+
+Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
+    const auto& programs = skeleton_->progs;
+    const std::array<std::pair<bpf_program*, int>, 9> wanted{{
+        {programs.smc_wire_ops, own_cgroup_fd},
+        {programs.smc_app_sockops, root_cgroup_fd},
+        {programs.smc_peername4, root_cgroup_fd},
+        {programs.smc_peername6, root_cgroup_fd},
+        {programs.smc_sockname4, root_cgroup_fd},
+        {programs.smc_sockname6, root_cgroup_fd},
+        {programs.smc_hold_syn, root_cgroup_fd},
+        {programs.smc_connect4, root_cgroup_fd},
+        {programs.smc_connect6, root_cgroup_fd},  // traffic is affected from here on
+    }};
+    for (const auto& [program, cgroup] : wanted) {
+        bpf_link* link = bpf_program__attach_cgroup(program, cgroup);
+        if (link == nullptr) {
+            return last_error(std::string("attaching ") + bpf_program__name(program));
+        }
+        links_.emplace_back(bpf_program__name(program), link);
+    }
+    return {};
+}
+
+std::vector<std::string> Programs::attached() const {
+    std::vector<std::string> names;
+    for (const auto& [name, link] : links_) {
+        names.push_back(name);
+    }
+    return names;
+}
+
+Result<void> Programs::subscribe(OnEvent on_event) {
+    on_event_ = std::move(on_event);
+    ring_ = ring_buffer__new(map_fd("smc_events"), handle_event, &on_event_, nullptr);
+    if (ring_ == nullptr) {
+        return last_error("opening the event ring");
+    }
+    return {};
+}
+
+int Programs::events_fd() const {
+    return ring_buffer__epoll_fd(ring_);
+}
+
+void Programs::poll() {
+    ring_buffer__consume(ring_);
+}
+
+void Programs::beat(bool steer) const {
+    if (skeleton_ != nullptr && skeleton_->maps.smc_heartbeat != nullptr) {
+        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U};
+        [[maybe_unused]] const auto put = Map<std::uint32_t, smc_heartbeat>(map_fd("smc_heartbeat")).put(0, value);
+    }
+}
+
+Result<void> Programs::mark_socket(int fd, smc_role role, const Endpoint& remote) const {
+    smc_sock value{};
+    value.role = role;
+    value.remote = to_abi(remote);
+    return Map<int, smc_sock>(map_fd("smc_socks")).put(fd, value);
+}
+
+smc_option_seen Programs::option_seen(int fd) const {
+    const auto value = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
+    return value ? value->option : SMC_OPTION_UNKNOWN;
+}
+
+void Programs::release_flow(std::uint64_t cookie, const Endpoint& local) const {
+    if (auto flow = flows.get(cookie)) {
+        flow->state = SMC_FLOW_RELEASED;
+        flow->local = to_abi(local);
+        // not if the socket closed meanwhile
+        bpf_map_update_elem(flows.fd(), &cookie, &*flow, BPF_EXIST);
+    }
+}
+
+void Programs::sweep_flows() const {
+    constexpr std::uint64_t kPatience = 5'000'000'000;
+    for (const auto cookie : flows.keys()) {
+        const auto flow = flows.get(cookie);
+        if (flow && flow->state == SMC_FLOW_STEERED && ktime_ns() - flow->since_ns > kPatience) {
+            flows.erase(cookie);
+        }
+    }
+}
+
+void Programs::remember_incapable(std::uint64_t cookie, const Endpoint& remote, Reason reason,
+                                  std::chrono::seconds how_long) const {
+    const smc_dest destination{cookie, to_abi(remote), 0};
+    const auto duration = std::chrono::nanoseconds(how_long).count();
+    const smc_incapable value{ktime_ns() + static_cast<std::uint64_t>(duration), static_cast<__u32>(reason), 0};
+    [[maybe_unused]] const auto put = Map<smc_dest, smc_incapable>(map_fd("smc_incapable")).put(destination, value);
+}
+
+std::optional<smc_incapable> Programs::incapable(std::uint64_t cookie, const Endpoint& remote) const {
+    const smc_dest destination{cookie, to_abi(remote), 0};
+    auto value = Map<smc_dest, smc_incapable>(map_fd("smc_incapable")).get(destination);
+    return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
+}
+
+std::uint64_t Programs::counter(smc_decision decision) const {
+    std::vector<std::uint64_t> values(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    const int key = decision;
+    bpf_map_lookup_elem(map_fd("smc_counters"), &key, values.data());
+    std::uint64_t sum = 0;
+    for (const auto value : values) {
+        sum += value;
+    }
+    return sum;
+}
+
+std::string Programs::decision_name(smc_decision decision) {
+    static const btf* types = [] {
+        std::size_t size = 0;
+        const void* elf = smc_gateway__elf_bytes(&size);
+        bpf_object* object = bpf_object__open_mem(elf, size, nullptr);
+        return object != nullptr ? bpf_object__btf(object) : nullptr;  // lives as long as the process
+    }();
+    const int id = types != nullptr ? btf__find_by_name_kind(types, "smc_decision", BTF_KIND_ENUM) : -1;
+    if (id < 0) {
+        return std::to_string(decision);
+    }
+    const btf_type* type = btf__type_by_id(types, static_cast<__u32>(id));
+    for (int i = 0; i < btf_vlen(type); i++) {
+        if (btf_enum(type)[i].val == static_cast<int>(decision)) {
+            return btf__name_by_offset(types, btf_enum(type)[i].name_off);
+        }
+    }
+    return std::to_string(decision);
+}
+
+int Programs::map_fd(const std::string& name) const {
+    return bpf_object__find_map_fd_by_name(skeleton_->obj, name.c_str());
+}
+
+}  // namespace smc::bpf

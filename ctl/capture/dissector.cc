@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// CLC: from TCP packets to connections and the queue pairs that they name.
+#include "ctl/capture/dissector.h"
+
+#include <algorithm>
+
+#include "smc/wire/tcp_option.h"
+
+namespace smc::capture {
+
+void Dissector::add(const Frame& frame) {
+    frame_ = &frame;
+    if (const auto packet = parse_packet(frame.link_type, frame.bytes)) {
+        if (packet->transport == Transport::kTcp) {
+            add_tcp(*packet);
+        } else if (packet->to.port == kRoceV2Port) {
+            add_roce(*packet);
+        }
+    }
+}
+
+void Dissector::open(const Packet& syn) {
+    const auto key = std::pair(syn.from, syn.to);
+    const auto known = followed_.find(key);
+    if (known != followed_.end() && known->second.client_first == syn.sequence) {
+        return;  // the SYN again
+    }
+    if (known != followed_.end()) {
+        followed_.erase(known);
+    }
+    followed_.erase(std::pair(syn.to, syn.from));  // the same ports, the other way round
+    if (!tcp::find_smc_option(syn.options)) {
+        counters_.cut_syns += syn.options_cut ? 1 : 0;
+        return;
+    }
+    if (connections_.size() == kMaxConnections) {
+        counters_.connections_not_followed++;
+        return;
+    }
+    Followed followed;
+    followed.story = connections_.size();
+    followed.client_first = syn.sequence;
+    followed.client = TcpStream(syn.sequence + 1);
+    followed_.emplace(key, std::move(followed));
+    Connection& connection = connections_.emplace_back();
+    connection.client = syn.from;
+    connection.server = syn.to;
+    connection.first_frame = frame_->number;
+}
+
+void Dissector::add_tcp(const Packet& packet) {
+    if ((packet.flags & (kSyn | kAck)) == kSyn) {
+        open(packet);
+    }
+    auto found = followed_.find(std::pair(packet.from, packet.to));
+    const bool from_server = found == followed_.end();
+    if (from_server) {
+        found = followed_.find(std::pair(packet.to, packet.from));
+    }
+    if (found == followed_.end()) {
+        return;
+    }
+    Followed& followed = found->second;
+    Connection& story = connections_[followed.story];
+    if (from_server && (packet.flags & kSyn) != 0) {
+        if (!story.server_answered) {
+            story.server_answered = true;
+            story.server_has_option = tcp::find_smc_option(packet.options).has_value();
+            followed.server = TcpStream(packet.sequence + 1);
+            if (!story.server_has_option) {
+                followed.client.stop();
+                followed.server.stop();
+            }
+        }
+    } else if (from_server && !story.server_answered &&
+               std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
+        // The SYN-ACK is not in the capture, but this answers it.
+        story.server_answered = story.server_has_option = story.has_hole = true;
+        followed.server = TcpStream(packet.sequence);
+    } else if (from_server && !story.server_answered && (packet.flags & kRst) == 0) {
+        return;  // of an earlier connection on these ports
+    }
+    TcpStream& stream = from_server ? followed.server : followed.client;
+    if (!stream.is_near(packet.sequence) && story.server_answered) {
+        return;  // likewise
+    }
+    stream.seen(packet.sequence + static_cast<std::uint32_t>(packet.length));
+    story.last_frame = frame_->number;
+    add_to_stream(followed, from_server, packet);
+    (from_server ? story.server_fin : story.client_fin) |= (packet.flags & kFin) != 0;
+    if ((packet.flags & kRst) != 0 && !story.reset_by_server) {
+        story.reset_by_server = from_server;
+    }
+}
+
+void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet& packet) {
+    TcpStream& stream = from_server ? followed.server : followed.client;
+    if (stream.stopped()) {
+        return;
+    }
+    if (packet.length > packet.payload.size()) {
+        connections_[followed.story].has_hole = true;  // cut by the snap length
+    }
+    if (packet.payload.empty()) {
+        return;
+    }
+    // A SYN takes a number of its own; TCP Fast Open puts data behind it.
+    const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
+    stream.add(sequence, packet.payload);
+    if (stream.has_hole() && std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
+        // A segment that is a whole CLC message begins one: what is missing before it will not come any more, because
+        // its sender waited for the answer.
+        connections_[followed.story].has_hole = true;
+        stream.skip_to(sequence);
+        stream.add(sequence, packet.payload);
+    }
+    read_clc(followed, from_server);
+    Connection& story = connections_[followed.story];
+    (from_server ? story.server_waits : story.client_waits) = stream.has_hole();
+}
+
+void Dissector::read_clc(Followed& followed, bool of_server) {
+    TcpStream& stream = of_server ? followed.server : followed.client;
+    const bool last = of_server ? followed.server_last : followed.client_last;
+    while (!stream.stopped() && stream.ready().size() >= clc::kHeaderBytes) {
+        Connection& story = connections_[followed.story];
+        const auto header = clc::decode_header(stream.ready().first(clc::kHeaderBytes));
+        const auto* known = std::get_if<clc::Header>(&header);
+        const std::size_t length = known != nullptr ? known->length : clc::kHeaderBytes;
+        if (stream.ready().size() < length) {
+            return;
+        }
+        const std::vector<std::uint8_t> message(stream.ready().begin(),
+                                                stream.ready().begin() + static_cast<std::ptrdiff_t>(length));
+        stream.take(length);
+        const auto decoded = clc::decode(message);
+        const auto* fault = std::get_if<Fault>(&decoded);
+        if (last && fault != nullptr) {
+            stream.stop();
+            return;
+        }
+        const Endpoint& from = of_server ? story.server : story.client;
+        const Endpoint& to = of_server ? story.client : story.server;
+        sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
+        story.reset_by_server.reset();  // a reset before this was another connection's
+        if (fault != nullptr) {
+            const bool data = fault->verdict == Verdict::kTreatAsData;
+            story.broken =
+                std::string(data ? "no CLC message from the " : "a CLC message that cannot be used from the ") +
+                (of_server ? "server: " : "client: ") + fault->text() + ": " + text(fault->verdict);
+            stream.stop();
+            return;
+        }
+        learn(followed, of_server, std::get<clc::AnyMessage>(decoded));
+        if (last) {
+            stream.stop();
+        }
+    }
+}
+
+void Dissector::learn(Followed& followed, bool from_server, const clc::AnyMessage& message) {
+    Connection& story = connections_[followed.story];
+    if (const auto* decline = std::get_if<clc::Decline>(&message)) {
+        learn_decline(followed, from_server, *decline);
+        return;
+    }
+    const auto* proposal = std::get_if<clc::Proposal>(&message);
+    const auto* smcr = std::get_if<clc::AcceptR>(&message);
+    const auto* smcd = std::get_if<clc::AcceptD>(&message);
+    const clc::Type type = proposal != nullptr ? clc::Type::kProposal : smcr != nullptr ? smcr->type : smcd->type;
+    if (from_server != (type == clc::Type::kAccept)) {
+        story.broken = clc::text(type) + " from the " + (from_server ? "server" : "client");
+        (from_server ? followed.server : followed.client).stop();
+        return;
+    }
+    if (proposal != nullptr) {
+        story.proposal = std::make_unique<clc::Proposal>(*proposal);
+        return;
+    }
+    auto half = smcr != nullptr ? std::make_unique<clc::Acceptance>(*smcr) : std::make_unique<clc::Acceptance>(*smcd);
+    (from_server ? story.accept : story.confirm) = std::move(half);
+    learn_halves(followed.story);
+}
+
+void Dissector::learn_decline(Followed& followed, bool from_server, const clc::Decline& decline) {
+    Connection& story = connections_[followed.story];
+    if (!story.decline) {
+        story.decline = {decline, from_server, story.confirm != nullptr};
+    }
+    TcpStream& own = from_server ? followed.server : followed.client;
+    TcpStream& other = from_server ? followed.client : followed.server;
+    own.stop();
+    // A Confirm may be under way when the server gives up behind its Accept, an Accept when the client does.
+    if (from_server && !story.accept) {
+        other.stop();
+    } else {
+        (from_server ? followed.client_last : followed.server_last) = true;
+    }
+}
+
+std::optional<std::size_t> Dissector::group_of(const Link::End& server) const {
+    const auto found = queue_pairs_.find({server.gid.normalised(), server.qpn});
+    return found != queue_pairs_.end() && found->second.of_server ? std::optional(found->second.group) : std::nullopt;
+}
+
+// Each half is used as soon as it is there: the client's data may overtake its Confirm (RFC 7609 3.5.2.4).
+void Dissector::learn_halves(std::size_t index) {
+    Connection& story = connections_[index];
+    const auto* server = story.accept ? std::get_if<clc::AcceptR>(story.accept.get()) : nullptr;
+    const auto* client = story.confirm ? std::get_if<clc::AcceptR>(story.confirm.get()) : nullptr;
+    if (server != nullptr && !story.link_group && !server->first_contact) {
+        story.link_group = group_of({server->gid, server->qpn});
+    }
+    if (server != nullptr && client != nullptr && !story.link_group) {
+        open_group(story, *server, *client);
+    }
+    if (server != nullptr && story.link_group) {
+        story.server_half.token = server->alert_token;
+        story.server_half.rmbe_size = server->rmbe_size;
+        tokens_[{*story.link_group, true, server->alert_token}] = index;
+    }
+    if (client != nullptr && story.link_group) {
+        story.client_half.token = client->alert_token;
+        story.client_half.rmbe_size = client->rmbe_size;
+        tokens_[{*story.link_group, false, client->alert_token}] = index;
+    }
+}
+
+// First contact; or a subsequent one of a link group whose first contact is not in the capture. Both name the queue
+// pairs.
+void Dissector::open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client) {
+    const std::size_t index = link_groups_.size();
+    story.link_group = index;
+    LinkGroup& group = link_groups_.emplace_back();
+    group.variant = chosen(*story.accept);
+    group.version = server.version;
+    group.from_start = server.first_contact;
+    group.server = server.peer_id;
+    group.client = client.peer_id;
+    group.server_host = server.fce ? server.fce->host_name.text() : "";
+    group.client_host = client.fce ? client.fce->host_name.text() : "";
+    Link& link = group.links.emplace_back();
+    link.server = {server.gid, server.qpn};
+    link.client = {client.gid, client.qpn};
+    link.mtu = std::min(server.mtu, client.mtu);
+    link.confirmed = !group.from_start;
+    const auto first = [&](Psn psn) { return group.from_start ? std::optional(psn) : std::nullopt; };
+    add_queue_pair(link.server, index, 0, true, first(client.psn));
+    add_queue_pair(link.client, index, 0, false, first(server.psn));
+}
+
+void Dissector::add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server,
+                               std::optional<Psn> first) {
+    queue_pairs_.insert_or_assign({end.gid.normalised(), end.qpn}, QueuePair{group, link, of_server, SendFlow(first)});
+}
+
+}  // namespace smc::capture

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Finds SMC in captured frames. CLC: in TCP connections whose SYN carries option 254, both streams put in order. LLC
+// and CDC: in RoCEv2 SENDs to the queue pairs that CLC and LLC have named. What is found goes to a sink, one event per
+// message, and into the story of its connection and link group.
+//
+//   frame -> packet -> TcpStream -> CLC -> connections, queue pairs
+//                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
+//                                            -> CDC -> cursors
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ctl/capture/packet.h"
+#include "ctl/capture/roce.h"
+#include "ctl/capture/story.h"
+#include "ctl/capture/tcp_stream.h"
+#include "smc/wire/describe.h"
+#include "smc/wire/llc.h"
+
+namespace smc::capture {
+
+struct Frame {
+    std::uint64_t number = 0;  // from 1
+    std::int64_t time_us = 0;  // since the epoch, not before it
+    int link_type = 0;         // DLT_
+    Bytes bytes;
+};
+
+// One message, in the frame that completed it.
+struct Event {
+    std::uint64_t frame = 0;
+    std::int64_t time_us = 0;
+    std::string from, to;  // "10.0.0.1:80"; for LLC and CDC "10.0.0.1 qp 0x000011"
+    Description message;
+};
+
+struct Counters {
+    std::uint64_t connections_not_followed = 0;  // beyond kMaxConnections
+    std::uint64_t sends_to_unknown_qps = 0;      // packets: their CLC is not in the capture
+    std::uint64_t retransmissions = 0;           // RoCE packets seen again
+    std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
+    std::uint64_t cut_syns = 0;                  // TCP options cut by the snap length
+    std::uint64_t cut_packets = 0;               // RoCE packets that the snap length cut
+    std::uint64_t cdc_without_connection = 0;    // alert tokens nobody was given
+    std::uint64_t cdc_missing = 0;               // cursors that went further than one message can say
+    std::uint64_t links_not_followed = 0;        // beyond LinkGroup::kMaxLinks
+};
+
+class Dissector {
+ public:
+    static constexpr std::size_t kMaxConnections = 200'000;
+
+    explicit Dissector(std::function<void(const Event&)> sink) : sink_(std::move(sink)) {}
+
+    void add(const Frame& frame);
+
+    [[nodiscard]] const std::vector<Connection>& connections() const { return connections_; }
+    [[nodiscard]] const std::vector<LinkGroup>& link_groups() const { return link_groups_; }
+    [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+    // A TCP connection under way; its story is connections_[story].
+    struct Followed {
+        std::size_t story = 0;
+        std::uint32_t client_first = 0;  // sequence number of the SYN
+        TcpStream client, server;
+        // Set by the other peer's Decline: a message that was under way is told, whatever else comes is the
+        // application's.
+        bool client_last = false, server_last = false;
+    };
+    // What is sent to one end of a link.
+    struct QueuePair {
+        std::size_t group = 0, link = 0;
+        bool of_server = false;
+        SendFlow flow;
+    };
+    using QpKey = std::pair<RoceGid, Qpn>;
+
+    void add_tcp(const Packet& packet);
+    void open(const Packet& syn);
+    void add_to_stream(Followed& followed, bool from_server, const Packet& packet);
+    void read_clc(Followed& followed, bool of_server);
+    void learn(Followed& followed, bool from_server, const clc::AnyMessage& message);
+    void learn_decline(Followed& followed, bool from_server, const clc::Decline& decline);
+    void learn_halves(std::size_t story);
+    void open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client);
+    void add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server,
+                        std::optional<Psn> first);
+    std::optional<std::size_t> group_of(const Link::End& server) const;
+
+    void add_roce(const Packet& packet);
+    void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
+    void read_add_link(const QueuePair& qp, const llc::AddLink& add);
+    void read_delete_link(const QueuePair& qp, const llc::DeleteLink& message);
+    void read_cdc(const QueuePair& qp, const cdc::Message& message);
+
+    std::function<void(const Event&)> sink_;
+    const Frame* frame_ = nullptr;                                // being looked at
+    std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
+    std::map<QpKey, QueuePair> queue_pairs_;
+    std::map<std::tuple<std::size_t, bool, AlertToken>, std::size_t> tokens_;  // group, at the server, token -> story
+    std::map<std::size_t, llc::AddLink> adding_;                               // group -> the server's request
+    std::vector<Connection> connections_;
+    std::vector<LinkGroup> link_groups_;
+    Counters counters_;
+};
+
+}  // namespace smc::capture

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// LLC and CDC: from SENDs to links and cursors.
+#include <algorithm>
+
+#include "ctl/capture/dissector.h"
+
+namespace smc::capture {
+
+namespace {
+
+RoceGid gid_of(const Endpoint& endpoint) {
+    return RoceGid{endpoint.ip};
+}
+
+std::string qp_text(const Link::End& end) {
+    const RoceGid gid = end.gid.normalised();
+    return Endpoint{gid.bytes, 0}.ip_text() + " qp " + text(end.qpn);
+}
+
+}  // namespace
+
+void Dissector::add_roce(const Packet& packet) {
+    const auto request = parse_rc_request(packet.payload, packet.length);
+    if (!request) {
+        return;
+    }
+    const bool is_send = request->operation == RcRequest::Operation::kSend;
+    counters_.cut_packets += is_send && request->cut ? 1 : 0;
+    const auto found = queue_pairs_.find({gid_of(packet.to).normalised(), request->destination});
+    if (found == queue_pairs_.end()) {
+        counters_.sends_to_unknown_qps += is_send ? 1 : 0;
+        return;
+    }
+    QueuePair& qp = found->second;
+    const SendFlow::Seen seen = qp.flow.accept(*request);
+    counters_.retransmissions += seen == SendFlow::Seen::kAgain ? 1 : 0;
+    counters_.gaps += seen == SendFlow::Seen::kAfterGap ? 1 : 0;
+    const auto message = qp.flow.message();
+    if (seen == SendFlow::Seen::kAgain || !message) {
+        return;
+    }
+    const Link& link = link_groups_[qp.group].links[qp.link];
+    const Link::End& to = qp.of_server ? link.server : link.client;
+    const Link::End& from = qp.of_server ? link.client : link.server;
+    Event event{frame_->number, frame_->time_us, qp_text(from), qp_text(to), describe_send(*message)};
+    if (event.message.layer == "CDC") {
+        event.message.version = link_groups_[qp.group].version;  // CDC messages have no version of their own
+    }
+    sink_(event);
+    if (!message->empty() && message->front() == cdc::kType) {
+        if (const auto decoded = cdc::decode(*message); const auto* cdc = std::get_if<cdc::Message>(&decoded)) {
+            read_cdc(qp, *cdc);
+        }
+    } else if (const auto decoded = llc::decode(*message); const auto* llc = std::get_if<llc::AnyMessage>(&decoded)) {
+        const QueuePair at = qp;  // a new link may move it
+        read_llc(at, *llc);
+    }
+}
+
+void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
+    LinkGroup& group = link_groups_[qp.group];
+    if (const auto* confirm = std::get_if<llc::ConfirmLink>(&message)) {
+        group.links[qp.link].number = confirm->link_number;
+        group.links[qp.link].confirmed |= confirm->reply;
+        // The sender speaks of its own RMBEs. Linux refuses peers that do not set this (see llc.h).
+        (qp.of_server ? group.client_plain : group.server_plain) = confirm->cache_size != 0;
+    } else if (const auto* add = std::get_if<llc::AddLink>(&message)) {
+        read_add_link(qp, *add);
+    } else if (const auto* del = std::get_if<llc::DeleteLink>(&message)) {
+        read_delete_link(qp, *del);
+    }
+}
+
+// The server asks, the client replies. A client's request of version 1 only invites the server to ask.
+void Dissector::read_add_link(const QueuePair& qp, const llc::AddLink& add) {
+    const std::size_t index = qp.group;
+    LinkGroup& group = link_groups_[index];
+    if (add.reply != qp.of_server) {
+        return;
+    }
+    if (!add.reply) {
+        adding_.insert_or_assign(index, add);
+        return;
+    }
+    const auto asked = adding_.find(index);
+    if (asked == adding_.end()) {
+        return;
+    }
+    const llc::AddLink request = asked->second;
+    adding_.erase(asked);
+    if (add.rejected) {
+        group.rejected_links++;
+        group.rejection = text(add.reason);
+        return;
+    }
+    if (group.links.size() == LinkGroup::kMaxLinks) {
+        counters_.links_not_followed++;
+        return;
+    }
+    Link link;
+    link.number = request.link_number;
+    link.server = {request.gid, request.qpn};
+    link.client = {add.gid, add.qpn};
+    link.mtu = std::min(request.mtu, add.mtu);
+    group.links.push_back(link);
+    add_queue_pair(link.server, index, group.links.size() - 1, true, add.psn);
+    add_queue_pair(link.client, index, group.links.size() - 1, false, request.psn);
+}
+
+void Dissector::read_delete_link(const QueuePair& qp, const llc::DeleteLink& message) {
+    if (message.reply) {
+        return;
+    }
+    LinkGroup& group = link_groups_[qp.group];
+    const std::string why = std::string(qp.of_server ? "client" : "server") + ", " + text(message.reason) +
+                            (message.orderly ? ", orderly" : "");
+    if (message.all && group.ended.empty()) {
+        group.ended = why;
+    }
+    for (Link& link : group.links) {
+        if (!message.all && link.number == message.link_number && link.deleted.empty()) {
+            link.deleted = why;
+        }
+    }
+}
+
+void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
+    const auto found = tokens_.find({qp.group, qp.of_server, message.token});
+    if (found == tokens_.end()) {
+        counters_.cdc_without_connection++;
+        return;
+    }
+    Connection& story = connections_[found->second];
+    story.last_frame = frame_->number;
+    story.reset_by_server.reset();
+    link_groups_[qp.group].links[qp.link].confirmed = true;  // connections use confirmed links only
+    Half& receiver = qp.of_server ? story.server_half : story.client_half;
+    Half& sender = qp.of_server ? story.client_half : story.server_half;
+    if ((message.flags & cdc::kFailoverValidation) != 0) {
+        return;  // nothing else in it counts
+    }
+    if (!receiver.producer) {
+        const LinkGroup& group = link_groups_[qp.group];
+        const auto plain = qp.of_server ? group.server_plain : group.client_plain;
+        // Without a CONFIRM LINK that tells: a peer with an eye catcher has consumed up to 4 when nothing was written
+        // to it.
+        const bool guess = !sender.producer && message.consumer == cdc::Cursor{0, 4} && message.producer.count >= 4;
+        const bool eye_catcher = plain ? !*plain : sender.producer ? sender.first_byte != 0 : guess;
+        receiver.first_byte = eye_catcher ? 4 : 0;
+        receiver.producer = cdc::Cursor{0, receiver.first_byte};
+    }
+    const std::uint32_t size = bytes_of(receiver.rmbe_size);
+    const std::int64_t lap = size - receiver.first_byte;
+    const cdc::Cursor last = *receiver.producer, now = message.producer;
+    if (now.count >= receiver.first_byte && now.count < size) {
+        // Messages may be missing, or late: what counts is how far it went.
+        const std::int64_t moved =
+            static_cast<std::int16_t>(now.wrap - last.wrap) * lap + now.count - std::int64_t{last.count};
+        if (moved > 0) {
+            receiver.received += static_cast<std::uint64_t>(moved);
+            receiver.producer = now;
+        }
+        counters_.cdc_missing += moved > lap ? 1 : 0;
+    }
+    sender.closed |= (message.state & cdc::kConnectionClosed) != 0;
+    if ((message.state & cdc::kAbnormalClose) != 0 && !story.aborted_by_server) {
+        story.aborted_by_server = !qp.of_server;
+    }
+}
+
+}  // namespace smc::capture

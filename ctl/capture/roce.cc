@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/capture/roce.h"
+
+#include <algorithm>
+
+namespace smc::capture {
+
+namespace {
+
+constexpr std::size_t kBthBytes = 12;
+constexpr std::size_t kRethBytes = 16;
+constexpr std::size_t kImmediateBytes = 4;
+constexpr std::size_t kCrcBytes = 4;
+constexpr std::uint32_t kPsnMask = 0xffffff;
+constexpr std::uint32_t kHalfOfPsns = 0x800000;
+
+struct Opcode {
+    RcRequest::Operation operation;
+    bool first, last;
+    std::size_t extension;  // bytes of headers behind the BTH
+};
+
+// Reliable connection is 000 in the upper three bits.
+std::optional<Opcode> opcode(std::uint8_t code) {
+    using enum RcRequest::Operation;
+    switch (code) {
+        case 0x00:
+            return Opcode{kSend, true, false, 0};
+        case 0x01:
+            return Opcode{kSend, false, false, 0};
+        case 0x02:
+            return Opcode{kSend, false, true, 0};
+        case 0x03:
+            return Opcode{kSend, false, true, kImmediateBytes};
+        case 0x04:
+            return Opcode{kSend, true, true, 0};
+        case 0x05:
+            return Opcode{kSend, true, true, kImmediateBytes};
+        case 0x06:
+            return Opcode{kWrite, true, false, kRethBytes};
+        case 0x07:
+            return Opcode{kWrite, false, false, 0};
+        case 0x08:
+            return Opcode{kWrite, false, true, 0};
+        case 0x09:
+            return Opcode{kWrite, false, true, kImmediateBytes};
+        case 0x0a:
+            return Opcode{kWrite, true, true, kRethBytes};
+        case 0x0b:
+            return Opcode{kWrite, true, true, kRethBytes + kImmediateBytes};
+        default:
+            return std::nullopt;
+    }
+}
+
+}  // namespace
+
+std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length) {
+    if (datagram.size() < kBthBytes) {
+        return std::nullopt;
+    }
+    const auto op = opcode(datagram[0]);
+    const std::size_t padding = datagram[1] >> 4 & 3;
+    if (!op || length < kBthBytes + op->extension + padding + kCrcBytes ||
+        datagram.size() < kBthBytes + op->extension) {
+        return std::nullopt;
+    }
+    RcRequest request;
+    request.operation = op->operation;
+    request.first = op->first;
+    request.last = op->last;
+    request.destination = Qpn{static_cast<std::uint32_t>(wire::load_be(&datagram[5], 3))};
+    request.psn = Psn{static_cast<std::uint32_t>(wire::load_be(&datagram[9], 3))};
+    const std::size_t headers = kBthBytes + op->extension;
+    const std::size_t bytes = length - headers - padding - kCrcBytes;
+    request.payload = datagram.subspan(headers);
+    request.cut = request.payload.size() < bytes;
+    request.payload = request.payload.first(std::min(request.payload.size(), bytes));
+    return request;
+}
+
+SendFlow::Seen SendFlow::place(std::uint32_t psn) {
+    const std::uint32_t ahead = next_ ? (psn - *next_) & kPsnMask : 0;
+    const std::uint32_t behind = (kPsnMask + 1 - ahead) & kPsnMask;
+    if (ahead >= kHalfOfPsns && behind <= kRemembered) {
+        const bool again = seen_[psn % kRemembered];
+        seen_.set(psn % kRemembered);
+        return again ? Seen::kAgain : Seen::kLate;
+    }
+    // Forward; or so far back that what was seen means nothing any more.
+    if (ahead > kRemembered) {
+        seen_.reset();
+    }
+    for (std::uint32_t skipped = 0; skipped < std::min(ahead, kRemembered); skipped++) {
+        seen_.reset((psn - 1 - skipped) % kRemembered);
+    }
+    seen_.set(psn % kRemembered);
+    next_ = (psn + 1) & kPsnMask;
+    return ahead == 0 ? Seen::kNew : Seen::kAfterGap;
+}
+
+SendFlow::Seen SendFlow::accept(const RcRequest& request) {
+    const auto psn = static_cast<std::uint32_t>(request.psn);
+    const Seen seen = place(psn);
+    const bool single = request.first && request.last;
+    complete_ = false;
+    if (request.operation != RcRequest::Operation::kSend || (single && seen == Seen::kAgain)) {
+        return seen;
+    }
+    if (request.first) {
+        bytes_.clear();
+        first_ = psn;
+        whole_ = true;
+    } else if (psn != assembly_next_) {
+        const std::uint32_t back = (assembly_next_ - 1 - psn) & kPsnMask;
+        if (whole_ && back < ((assembly_next_ - first_) & kPsnMask)) {
+            return seen;  // one that is in it already
+        }
+        whole_ = false;
+    }
+    assembly_next_ = (psn + 1) & kPsnMask;
+    whole_ = whole_ && !request.cut && bytes_.size() + request.payload.size() <= kLongest;
+    if (whole_) {
+        bytes_.insert(bytes_.end(), request.payload.begin(), request.payload.end());
+    }
+    if (!request.last || !whole_) {
+        return seen;
+    }
+    whole_ = false;
+    if (single) {
+        complete_ = true;
+        return seen;
+    }
+    // Parts of it may have been seen before without the rest.
+    complete_ = finished_ != first_;
+    finished_ = first_;
+    return complete_ && seen == Seen::kAgain ? Seen::kLate : seen;
+}
+
+std::optional<wire::Bytes> SendFlow::message() const {
+    return complete_ ? std::optional<wire::Bytes>(bytes_) : std::nullopt;
+}
+
+}  // namespace smc::capture

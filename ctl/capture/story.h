@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a capture tells about connections and link groups: facts as the dissector finds them, and the sentences that the
+// summary makes of them. What the capture does not show is said to be unknown.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "os/endpoint.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/clc.h"
+
+namespace smc::capture {
+
+// One peer's side of a connection over SMC-R.
+struct Half {
+    AlertToken token{};
+    BufferSize rmbe_size{};
+    // Where the other peer has written to in this side's RMBE, by its CDC messages.
+    std::optional<cdc::Cursor> producer;
+    std::uint32_t first_byte = 0;  // of the data area: 4 with an eye catcher (RFC 7609), 0 without (Linux)
+    std::uint64_t received = 0;    // bytes
+    bool closed = false;           // this side has said so
+};
+
+struct Connection {
+    Endpoint client, server;
+    std::uint64_t first_frame = 0, last_frame = 0;
+    bool server_answered = false;    // a SYN-ACK was seen ...
+    bool server_has_option = false;  // ... with option 254
+    std::unique_ptr<clc::Proposal> proposal;
+    std::unique_ptr<clc::Acceptance> accept, confirm;
+    struct Declined {
+        clc::Decline message;
+        bool by_server = false;
+        bool late = false;  // behind the Confirm
+    };
+    std::optional<Declined> decline;
+    std::string broken;                               // something that is no CLC where CLC must stand
+    bool has_hole = false;                            // part of a stream is not in the capture ...
+    bool client_waits = false, server_waits = false;  // ... or has not come yet
+    std::optional<std::size_t> link_group;
+    Half client_half, server_half;
+    bool client_fin = false, server_fin = false;
+    std::optional<bool> reset_by_server;    // TCP
+    std::optional<bool> aborted_by_server;  // CDC; the first to say so, the other answers
+};
+
+struct Link {
+    struct End {
+        RoceGid gid;
+        Qpn qpn{};
+    };
+    std::uint8_t number = 0;
+    End server, client;
+    clc::Mtu mtu{};  // the smaller one
+    bool confirmed = false;
+    std::string deleted;  // why
+};
+
+struct LinkGroup {
+    static constexpr std::size_t kMaxLinks = 64;  // remembered, deleted ones included
+
+    std::string variant;  // "SMC-Rv2.1"
+    std::uint8_t version = clc::kVersion2;
+    bool from_start = true;  // its first contact is in the capture
+    PeerId server{}, client{};
+    std::string server_host, client_host;
+    std::vector<Link> links;
+    std::uint64_t rejected_links = 0;
+    std::string rejection;  // why the last one
+    std::string ended;
+    // By CONFIRM LINK: this side's RMBEs have no eye catcher.
+    std::optional<bool> server_plain, client_plain;
+};
+
+// "SMC-Rv2.1", "SMC-Dv1", in the order in which a server selects.
+std::vector<std::string> offers(const clc::Proposal& proposal);
+// What an Accept chose. Without an FCE the release is not told: it is that of the link group.
+std::string chosen(const clc::Acceptance& acceptance);
+std::string chosen(const Connection& connection, const LinkGroup* group);
+
+// Sentences for the summary. `group` is the connection's, if it has one.
+std::string proposed(const Connection& connection);
+std::string answered(const Connection& connection, const LinkGroup* group);
+std::string carried(const Connection& connection);
+std::string ended(const Connection& connection);  // empty: not in this capture
+
+}  // namespace smc::capture

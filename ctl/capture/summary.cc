@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/capture/summary.h"
+
+#include <ostream>
+
+namespace smc::capture {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string end_text(const Link::End& end) {
+    return Endpoint{end.gid.normalised().bytes, 0}.ip_text() + " qp " + text(end.qpn);
+}
+
+std::string state_text(const Link& link) {
+    return !link.deleted.empty() ? "deleted by the " + link.deleted
+           : link.confirmed      ? "confirmed"
+                                 : "confirmation not seen";
+}
+
+std::string identity(const PeerId& peer, const std::string& host) {
+    return text(peer) + (host.empty() ? "" : " (" + host + ")");
+}
+
+std::string or_not_seen(const std::string& text) {
+    return text.empty() ? "not in this capture" : text;
+}
+
+ordered_json or_null(const std::string& text) {
+    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
+const LinkGroup* group_of(const Dissector& dissector, const Connection& c) {
+    return c.link_group ? &dissector.link_groups()[*c.link_group] : nullptr;
+}
+
+struct Counter {
+    const char* name;
+    std::uint64_t Counters::*value;
+    const char* meaning;
+};
+
+constexpr Counter kCounters[] = {
+    {"connections_not_followed", &Counters::connections_not_followed, "connections not followed: too many"},
+    {"sends_to_unknown_qps", &Counters::sends_to_unknown_qps,
+     "RoCE SENDs to queue pairs whose CLC is not in this capture"},
+    {"retransmissions", &Counters::retransmissions, "RoCE packets seen again"},
+    {"gaps", &Counters::gaps, "gaps in the sequence of RoCE packets"},
+    {"cut_syns", &Counters::cut_syns, "SYNs whose TCP options the snap length cut: their connections are not followed"},
+    {"cut_packets", &Counters::cut_packets, "RoCE SENDs cut by the snap length"},
+    {"cdc_without_connection", &Counters::cdc_without_connection,
+     "CDC messages with an alert token that nobody was given here"},
+    {"cdc_missing", &Counters::cdc_missing, "cursors that went on by more than a buffer: CDC messages are missing"},
+    {"links_not_followed", &Counters::links_not_followed, "links not followed: too many"},
+};
+
+void print_group(std::ostream& out, std::size_t number, const LinkGroup& g) {
+    out << "link group " << number << ", " << g.variant
+        << (g.from_start ? "" : ", its first contact is not, or not whole, in this capture") << "\n"
+        << "  server      " << identity(g.server, g.server_host) << "\n"
+        << "  client      " << identity(g.client, g.client_host) << "\n";
+    for (const Link& link : g.links) {
+        out << "  link " << (link.number != 0 ? std::to_string(link.number) : "?") << "      " << end_text(link.server)
+            << " - " << end_text(link.client) << ", MTU " << bytes_of(link.mtu) << ", " << state_text(link) << "\n";
+    }
+    if (g.rejected_links != 0) {
+        out << "  rejected    " << g.rejected_links << " ADD LINK by the client: " << g.rejection << "\n";
+    }
+    out << "  ended       " << or_not_seen(g.ended.empty() ? "" : "by the " + g.ended) << "\n\n";
+}
+
+}  // namespace
+
+void print_counters(std::ostream& out, const Counters& counters) {
+    for (const Counter& counter : kCounters) {
+        if (counters.*counter.value != 0) {
+            out << counters.*counter.value << " " << counter.meaning << "\n";
+        }
+    }
+}
+
+void print_summary(std::ostream& out, const Dissector& dissector) {
+    for (const Connection& c : dissector.connections()) {
+        out << "connection " << c.client.text() << " > " << c.server.text() << ", frames " << c.first_frame << " to "
+            << c.last_frame << "\n"
+            << "  proposed    " << proposed(c) << "\n"
+            << "  answered    " << answered(c, group_of(dissector, c)) << "\n";
+        if (c.link_group) {
+            out << "  link group  " << *c.link_group + 1 << "\n";
+        }
+        out << "  bytes       " << carried(c) << "\n"
+            << "  ended       " << or_not_seen(ended(c)) << "\n\n";
+    }
+    for (std::size_t i = 0; i < dissector.link_groups().size(); i++) {
+        print_group(out, i + 1, dissector.link_groups()[i]);
+    }
+    if (dissector.connections().empty()) {
+        out << "no TCP connection with option 254 in its SYN\n";
+    }
+    print_counters(out, dissector.counters());
+}
+
+void summary_json(const Dissector& dissector, const std::function<void(const ordered_json&)>& print) {
+    for (const Connection& c : dissector.connections()) {
+        const LinkGroup* group = group_of(dissector, c);
+        ordered_json line{{"kind", "connection"},          {"client", c.client.text()},  {"server", c.server.text()},
+                          {"first_frame", c.first_frame},  {"last_frame", c.last_frame}, {"proposed", proposed(c)},
+                          {"answered", answered(c, group)}};
+        line["chosen"] = c.accept ? ordered_json(chosen(c, group)) : ordered_json(nullptr);
+        line["link_group"] = c.link_group ? ordered_json(*c.link_group + 1) : ordered_json(nullptr);
+        line["carried"] = carried(c);
+        const auto bytes = [](const Half& half) {
+            return half.producer ? ordered_json(half.received) : ordered_json(nullptr);
+        };
+        line["bytes_client_to_server"] = bytes(c.server_half);
+        line["bytes_server_to_client"] = bytes(c.client_half);
+        line["ended"] = or_null(ended(c));
+        print(line);
+    }
+    for (std::size_t i = 0; i < dissector.link_groups().size(); i++) {
+        const LinkGroup& g = dissector.link_groups()[i];
+        ordered_json line{{"kind", "link_group"},           {"link_group", i + 1},
+                          {"variant", g.variant},           {"from_start", g.from_start},
+                          {"server", text(g.server)},       {"server_host", g.server_host},
+                          {"client", text(g.client)},       {"client_host", g.client_host},
+                          {"links", ordered_json::array()}, {"rejected_links", g.rejected_links}};
+        for (const Link& link : g.links) {
+            line["links"].push_back({{"number", link.number},
+                                     {"server", end_text(link.server)},
+                                     {"client", end_text(link.client)},
+                                     {"mtu", bytes_of(link.mtu)},
+                                     {"state", state_text(link)}});
+        }
+        line["ended"] = or_null(g.ended);
+        print(line);
+    }
+    ordered_json counters{{"kind", "counters"}};
+    for (const Counter& counter : kCounters) {
+        counters[counter.name] = dissector.counters().*counter.value;
+    }
+    print(counters);
+}
+
+}  // namespace smc::capture

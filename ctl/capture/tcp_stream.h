@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The first bytes of one direction of a TCP connection, put in order: CLC stands there. Only what a CLC message can
+// need is kept; what lies further ahead will be seen again if it matters, or there is a hole for good.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "smc/wire/layout.h"
+
+namespace smc::capture {
+
+class TcpStream {
+ public:
+    // `first` is the sequence number of the first byte, one behind the SYN's.
+    explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first), highest_(first) {}
+
+    // Payload as captured; what the snap length cut off makes a hole.
+    void add(std::uint32_t sequence, wire::Bytes payload);
+    // In order, from the first byte that has not been taken.
+    [[nodiscard]] wire::Bytes ready() const { return ready_; }
+    void take(std::size_t bytes);
+    // Goes on at `sequence`, over a hole.
+    void skip_to(std::uint32_t sequence);
+    // Nothing more is wanted: what is kept is given back.
+    void stop();
+
+    [[nodiscard]] bool stopped() const { return stopped_; }
+    // Later bytes are there, but not the next.
+    [[nodiscard]] bool has_hole() const { return !ahead_.empty(); }
+    // Could be of this connection, by what was seen so far: a predecessor's on the same ports is somewhere else.
+    [[nodiscard]] bool is_near(std::uint32_t sequence) const;
+    // A segment of it was seen, whether its bytes are kept or not.
+    void seen(std::uint32_t end);
+
+ private:
+    static constexpr std::size_t kMostReady = 2 * 1024;  // several CLC messages
+    static constexpr std::size_t kMostAhead = 8 * 1024;
+
+    void append(std::uint32_t sequence, wire::Bytes payload);
+    void drain();
+
+    std::uint32_t next_, base_, highest_;
+    bool stopped_ = false;
+    std::vector<std::uint8_t> ready_;
+    std::map<std::uint32_t, std::vector<std::uint8_t>> ahead_;  // by distance from base_: ordered across the wrap
+    std::size_t ahead_bytes_ = 0;
+};
+
+}  // namespace smc::capture

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/client.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "os/unique_fd.h"
+
+namespace smc::ctl {
+
+Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& request) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (socket.size() >= sizeof address.sun_path) {
+        return Error{ENAMETOOLONG, "connecting to " + socket};
+    }
+    std::memcpy(address.sun_path, socket.c_str(), socket.size() + 1);
+    const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval patience{10, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+        return last_error("connecting to " + socket);
+    }
+    const std::string line = request.dump() + "\n";
+    if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+        return last_error("asking the agent");
+    }
+    std::string answer;
+    std::array<char, 65536> chunk;
+    ssize_t n = 0;
+    while ((n = ::recv(fd.get(), chunk.data(), chunk.size(), 0)) > 0) {
+        answer.append(chunk.data(), static_cast<std::size_t>(n));
+    }
+    if (n < 0) {
+        return last_error("waiting for the agent's answer");
+    }
+    auto parsed = nlohmann::json::parse(answer, nullptr, false);
+    if (parsed.is_discarded()) {
+        return Error{EPROTO, "reading the agent's answer"};
+    }
+    return parsed;
+}
+
+}  // namespace smc::ctl

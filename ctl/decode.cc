@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/decode.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <optional>
+
+#include "ctl/capture/dissector.h"
+#include "ctl/capture/pcap_file.h"
+#include "ctl/capture/summary.h"
+#include "ctl/describe_print.h"
+
+namespace smc::ctl {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// The longest line of --hex; messages end at 8192 bytes.
+constexpr std::size_t kLongestLine = 64 * 1024;
+
+std::string time_text(std::int64_t time_us) {
+    const std::time_t seconds = time_us / 1'000'000;
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    char buffer[48];
+    const std::size_t n = std::strftime(buffer, sizeof buffer, "%FT%T", &parts);
+    std::snprintf(buffer + n, sizeof buffer - n, ".%06dZ", static_cast<int>(time_us % 1'000'000));
+    return buffer;
+}
+
+std::string dump(const ordered_json& line) {
+    return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+void print(std::ostream& out, const capture::Event& event, bool json) {
+    const Description& m = event.message;
+    if (!json) {
+        out << "frame " << event.frame << "  " << time_text(event.time_us) << "  " << event.from << " > " << event.to
+            << "\n"
+            << "  " << title(m) << "\n";
+        print_fields(out, m.fields, 4);
+        out << "\n";
+        return;
+    }
+    ordered_json line{{"frame", event.frame}, {"time", static_cast<double>(event.time_us) / 1e6},
+                      {"from", event.from},   {"to", event.to},
+                      {"layer", m.layer},     {"type", m.type},
+                      {"version", m.version}, {"fields", to_json(m.fields)}};
+    if (m.fault) {
+        line["fault"] = to_json(*m.fault);
+    }
+    out << dump(line);
+}
+
+// Output that nobody gets is a failure, but for a reader who has seen enough.
+int written(std::ostream& out, std::ostream& error, int status) {
+    out.flush();
+    if (!out) {
+        error << "Error: cannot write the output\n";
+        return 1;
+    }
+    return status;
+}
+
+int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
+    std::FILE* file = options.file == "-" ? ::fdopen(0, "rb") : std::fopen(options.file.c_str(), "rb");
+    const std::string name = options.file == "-" ? "standard input" : options.file;
+    if (file == nullptr) {
+        error << "Error: " << name << ": " << std::strerror(errno) << "\n";
+        return 1;
+    }
+    capture::Dissector dissector([&](const capture::Event& event) {
+        if (!options.summary) {
+            print(out, event, options.json);
+        }
+    });
+    std::uint64_t frames = 0;
+    const auto broken = capture::read_capture(file, [&](const capture::Frame& frame) {
+        frames = frame.number;
+        dissector.add(frame);
+    });
+    if (frames != 0 || !broken) {
+        if (options.summary && options.json) {
+            capture::summary_json(dissector, [&](const ordered_json& line) { out << dump(line); });
+        } else if (options.summary) {
+            capture::print_summary(out, dissector);
+        } else {
+            capture::print_counters(error, dissector.counters());
+        }
+    }
+    if (broken) {
+        out.flush();
+        error << "Error: " << name << ": " << *broken << " (" << frames << " frames were read)\n";
+        return 1;
+    }
+    return written(out, error, 0);
+}
+
+// A line without its end; false at the end of the input. What is longer than `longest` is left out, and `whole` says
+// so.
+bool read_line(std::istream& in, std::string& line, std::size_t longest, bool& whole) {
+    line.clear();
+    whole = true;
+    int c = in.get();
+    if (c == std::char_traits<char>::eof()) {
+        return false;
+    }
+    for (; c != '\n' && c != std::char_traits<char>::eof(); c = in.get()) {
+        whole = whole && line.size() < longest;
+        if (whole) {
+            line += static_cast<char>(c);
+        }
+    }
+    return true;
+}
+
+// Hexadecimal digits with blanks, colons or "0x" between them; nullopt for anything else.
+std::optional<std::vector<std::uint8_t>> parse_hex(const std::string& line) {
+    std::vector<std::uint8_t> bytes;
+    int pending = -1;
+    for (std::size_t i = 0; i < line.size(); i++) {
+        const char c = line[i];
+        const char* digits = "0123456789abcdef";
+        const char* found = std::strchr(digits, c | 0x20);
+        if (pending == 0 && (c | 0x20) == 'x' && i + 1 < line.size()) {
+            pending = -1;
+        } else if (c != '\0' && found != nullptr && (std::isxdigit(static_cast<unsigned char>(c)) != 0)) {
+            const int digit = static_cast<int>(found - digits);
+            if (pending >= 0) {
+                bytes.push_back(static_cast<std::uint8_t>(pending << 4 | digit));
+                pending = -1;
+            } else {
+                pending = digit;
+            }
+        } else if ((c != ' ' && c != '\t' && c != ':' && c != '\r') || pending >= 0) {
+            return std::nullopt;
+        }
+    }
+    return pending < 0 ? std::optional(bytes) : std::nullopt;
+}
+
+int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
+    // Not std::cin: it takes an error of reading for the end.
+    const std::string name = options.file == "-" ? "standard input" : options.file;
+    std::ifstream in(options.file == "-" ? "/dev/stdin" : options.file);
+    if (!in) {
+        error << "Error: " << name << ": " << std::strerror(errno) << "\n";
+        return 1;
+    }
+    int status = 0;
+    bool whole = true;
+    std::string line;
+    for (std::uint64_t number = 1; read_line(in, line, kLongestLine, whole); number++) {
+        const auto bytes = whole ? parse_hex(line) : std::nullopt;
+        if (!bytes) {
+            out.flush();
+            error << "Error: line " << number << (whole ? " is not hexadecimal" : " is longer than 65536 characters")
+                  << "\n";
+            status = 1;
+            continue;
+        }
+        if (bytes->empty()) {
+            continue;
+        }
+        const Description message = describe_any(*bytes);
+        if (options.json) {
+            ordered_json object{{"line", number},
+                                {"layer", message.layer},
+                                {"type", message.type},
+                                {"version", message.version},
+                                {"fields", to_json(message.fields)}};
+            if (message.fault) {
+                object["fault"] = to_json(*message.fault);
+            }
+            out << dump(object);
+        } else {
+            out << title(message) << "\n";
+            print_fields(out, message.fields, 2);
+        }
+        status = message.fault ? 1 : status;
+    }
+    if (in.bad()) {
+        error << "Error: cannot read " << name << "\n";
+        status = 1;
+    }
+    return written(out, error, status);
+}
+
+}  // namespace
+
+int decode(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
+    return options.hex ? decode_hex(options, out, error) : decode_capture(options, out, error);
+}
+
+}  // namespace smc::ctl

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/print.h"
+
+#include "ctl/table.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace smc::ctl {
+
+namespace {
+
+using nlohmann::json;
+std::string join(const json& list) {
+    std::string text;
+    for (const auto& item : list) {
+        text += (text.empty() ? "" : " ") + word(item);
+    }
+    return text.empty() ? "-" : text;
+}
+
+std::string bytes(const json& value) {
+    const double n = value.get<double>();
+    const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double scaled = n;
+    int unit = 0;
+    while (scaled >= 1024 && unit < 4) {
+        scaled /= 1024;
+        unit++;
+    }
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, unit == 0 ? "%.0f %s" : "%.1f %s", scaled, units[unit]);
+    return buffer;
+}
+
+std::string seconds(const json& value) {
+    const auto s = static_cast<long>(value.get<double>());
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return buffer;
+}
+
+std::string reason(const json& r) {
+    const auto name = r["name"].get<std::string>();
+    return name == "none" ? "-" : name + " (" + r["code"].get<std::string>() + ")";
+}
+
+Row connection_row(const json& c) {
+    return {word(c["id"]),      word(c["role"]),   word(c["path"]),        word(c["state"]),
+            word(c["client"]),  word(c["server"]), bytes(c["bytes_sent"]), bytes(c["bytes_received"]),
+            reason(c["reason"])};
+}
+
+}  // namespace
+
+void print_connections(std::ostream& out, const json& list) {
+    std::vector<Row> rows{{"Id", "Role", "Path", "State", "Client", "Server", "Sent", "Received", "Reason"}};
+    for (const auto& c : list) {
+        rows.push_back(connection_row(c));
+    }
+    print_table(out, rows);
+}
+
+void print_status(std::ostream& out, const json& s) {
+    const auto& agent = s["agent"];
+    const auto& ism = s["ism"];
+    print_table(out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) + ", up " +
+                                    seconds(agent["uptime_s"]) +
+                                    (agent["serving"].get<bool>() ? ", serving" : ", FULL: new connections are plain")},
+                      {"Host name", word(agent["host_name"])},
+                      {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
+                      {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"])},
+                      {"RoCE", s["roce"]["enabled"].get<bool>()
+                                   ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
+                                         " registered of " + bytes(s["roce"]["memory_bytes"])
+                                   : "off"},
+                      {"EIDs", join(s["eids"])},
+                      {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
+                                      " below " + word(s["cgroups"]["root"])},
+                      {"Programs", join(s["programs"])},
+                      {"", "and smc_lookup, smc_ingress in each namespace below"},
+                      {"Maps", word(s["pin_path"])}});
+    out << "\nNamespaces\n";
+    std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};
+    for (const auto& n : s["namespaces"]) {
+        rows.push_back({word(n["inode"]), word(n["slot"]), n["ipv4"].get<bool>() ? "yes" : "no",
+                        n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
+    }
+    print_table(out, rows);
+    out << "\n";
+    print_link_groups(out, s["groups"], {});
+    out << "\nConnections since the start, by path\n";
+    rows = {{"Path", "Reason", "Count", ""}};
+    for (const auto& t : s["totals"]) {
+        rows.push_back({word(t["path"]), reason(t["reason"]), word(t["count"]),
+                        t["reason"]["name"] == "none" ? "" : word(t["reason"]["text"])});
+    }
+    print_table(out, rows);
+    out << "\nDecisions of the BPF programs\n";
+    rows.clear();
+    for (const auto& [name, count] : s["decisions"].items()) {
+        if (count.get<std::uint64_t>() != 0) {
+            rows.push_back({name, word(count)});
+        }
+    }
+    print_table(out, rows);
+    out << "\nConnections now (" << s["connections"].size() << ", at most " << word(s["limits"]["connections"])
+        << ")\n";
+    print_connections(out, s["connections"]);
+}
+
+void print_explanation(std::ostream& out, const json& e) {
+    const bool steered = e["steered"].get<bool>();
+    out << word(e["address"]) << ": a new connection " << (steered ? "is offered SMC" : "is plain TCP") << "\n";
+    out << "  cgroup " << word(e["cgroup"]) << ", decided by "
+        << (e["rule"] == "default" ? std::string("the default") : "rule \"" + word(e["rule"]) + "\"") << ": "
+        << (e["allowed"].get<bool>() ? "allow" : "deny") << "\n";
+    for (const auto& obstacle : e["obstacles"]) {
+        out << "  in the way: " << word(obstacle) << "\n";
+    }
+    if (!e["recent"].empty()) {
+        out << "Connections to it that the agent remembers\n";
+        print_connections(out, e["recent"]);
+    }
+}
+
+}  // namespace smc::ctl

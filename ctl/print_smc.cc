@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Link groups, devices and sockets in the columns of smc-tools (smcr, smcd, smcss), so that eyes and scripts find them.
+#include <cstdio>
+
+#include "ctl/print.h"
+#include "ctl/table.h"
+
+namespace smc::ctl {
+
+namespace {
+
+using nlohmann::json;
+
+std::string hex8(const json& value) {
+    char buffer[12];
+    std::snprintf(buffer, sizeof buffer, "%08x", value.get<unsigned>());
+    return buffer;
+}
+
+// "-" for what is not there, so that columns stay in place.
+std::string or_dash(const json& value) {
+    const std::string text = word(value);
+    return text.empty() ? "-" : text;
+}
+
+void print_groups(std::ostream& out, const json& groups) {
+    std::vector<Row> rows{{"LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"}};
+    for (const auto& g : groups) {
+        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), "-", word(g["connections"]), "-"});
+    }
+    print_table(out, rows);
+}
+
+void print_blocks(std::ostream& out, const json& groups) {
+    for (const auto& g : groups) {
+        print_table(out, {{"LG-ID", ": " + hex8(g["id"])},
+                          {"LG-Role", ": " + word(g["role"])},
+                          {"LG-Type", ": " + word(g["type"])},
+                          {"VLAN", ": -"},
+                          {"PNET-ID", ": -"},
+                          {"Version", ": " + word(g["version"])},
+                          {"Peer-Rel", ": " + word(g["release"])},
+                          {"Peer-Host", ": " + or_dash(g["host_name"])},
+                          {"Peer-OS", ": " + word(g["peer_os"])},
+                          {"Direct", std::string(": ") + (g["direct"].get<bool>() ? "Yes" : "No")},
+                          {"EID", ": " + or_dash(g["eid"])},
+                          {"#Conns", ": " + word(g["connections"])},
+                          {"Max-Conns", ": " + word(g["max_connections"])},
+                          {"Sndbuf", ": " + word(g["rmbe_bytes"])},
+                          {"RMB", ": " + word(g["rmbs"]) + " with RMBEs of " + word(g["rmbe_bytes"])}});
+        out << "\n";
+    }
+}
+
+void print_links(std::ostream& out, const json& groups, int details) {
+    Row head{"LG-ID", "LG-Role", "LG-Type", "Net-Dev", "Link-State", "#Conns"};
+    if (details > 0) {
+        head.insert(head.end(), {"Link-UID", "Peer-UID", "IB-Dev", "IB-P"});
+    }
+    if (details > 1) {
+        head.insert(head.end(), {"Local-GID", "Peer-GID"});
+    }
+    std::vector<Row> rows{head};
+    for (const auto& g : groups) {
+        for (const auto& l : g["links"]) {
+            Row row{hex8(g["id"]),    word(g["role"]),       word(g["type"]), or_dash(l["net_device"]),
+                    word(l["state"]), word(l["connections"])};
+            if (details > 0) {
+                row.insert(row.end(), {word(l["link_uid"]), word(l["peer_uid"]), word(l["device"]), word(l["port"])});
+            }
+            if (details > 1) {
+                row.insert(row.end(), {word(l["local_gid"]), word(l["peer_gid"])});
+            }
+            rows.push_back(std::move(row));
+        }
+    }
+    print_table(out, rows);
+}
+
+std::string local(const json& c) {
+    return word(c[c["role"] == "client" ? "client" : "server"]);
+}
+std::string remote(const json& c) {
+    return word(c[c["role"] == "client" ? "server" : "client"]);
+}
+
+std::string mode(const json& c) {
+    if (c.contains("smcr")) {
+        return "SMCR";
+    }
+    if (c.contains("smcd")) {
+        return "SMCD";
+    }
+    const std::string peer = c.contains("peer_reason") ? word(c["peer_reason"]["code"]) : "";
+    return "TCP " + word(c["reason"]["code"]) + (peer.empty() ? "" : "/" + peer);
+}
+
+// "0000:00000a00 c000": the cursor and, apart, the flags.
+std::string part(const json& c, const char* name, bool flags) {
+    const std::string text = word(c["cursors"][name]);
+    return flags ? text.substr(text.find(' ') + 1) : text.substr(0, text.find(' '));
+}
+
+// As smcss: which directions are shut, "R-W" both. The connection state is the last two digits of the flags.
+std::string shutdowns(const json& c) {
+    const auto done = [&](const char* name) { return std::stoul(part(c, name, true).substr(2), nullptr, 16) != 0; };
+    return std::string(done("rx_producer") ? "R" : "<") + "-" + (done("tx_producer") ? "W" : ">");
+}
+
+}  // namespace
+
+void print_link_groups(std::ostream& out, const json& groups, const GroupView& view) {
+    if (view.smcr) {
+        out << "SMC-R link groups\n";
+        if (view.links) {
+            print_links(out, groups["smcr"], view.details);
+        } else if (view.details > 0) {
+            print_blocks(out, groups["smcr"]);
+        } else {
+            print_groups(out, groups["smcr"]);
+        }
+    }
+    if (view.smcd && !view.links) {
+        out << (view.smcr ? "\n" : "") << "SMC-D link groups\n";
+        Row head{"LG-ID", "VLAN", "#Conns", "PNET-ID"};
+        if (view.details > 0) {
+            head.insert(head.end(), {"Peer-GID", "CHID", "EID", "Peer-Host"});
+        }
+        std::vector<Row> rows{head};
+        for (const auto& g : groups["smcd"]) {
+            Row row{hex8(g["id"]), "-", word(g["connections"]), "-"};
+            if (view.details > 0) {
+                row.insert(row.end(), {word(g["peer_gid"]), word(g["chid"]), word(g["eid"]), or_dash(g["host_name"])});
+            }
+            rows.push_back(std::move(row));
+        }
+        print_table(out, rows);
+    }
+}
+
+void print_devices(std::ostream& out, const json& devices, int details) {
+    out << "RoCE devices\n";
+    Row head{"Net-Dev", "IB-Dev", "IB-P", "IB-State", "Type", "Crit"};
+    if (details > 0) {
+        head.insert(head.end(), {"FID", "PCI-ID", "PCHID"});
+    }
+    head.insert(head.end(), {"#Links", "PNET-ID"});
+    if (details > 0) {
+        head.insert(head.end(), {"MTU", "GIDs"});
+    }
+    std::vector<Row> rows{head};
+    for (const auto& d : devices["smcr"]) {
+        Row row{or_dash(d["net_device"]), word(d["device"]), word(d["port"]),
+                word(d["state"]),         "RoCEv2",          d["links"].get<int>() > 0 ? "Yes" : "No"};
+        if (details > 0) {
+            row.insert(row.end(), {"-", or_dash(d["pci_id"]), "-"});
+        }
+        row.insert(row.end(), {word(d["links"]), "-"});
+        if (details > 0) {
+            std::string gids;
+            for (const auto& gid : d["gids"]) {
+                gids += (gids.empty() ? "" : " ") + word(gid);
+            }
+            row.insert(row.end(), {word(d["mtu"]), gids});
+        }
+        rows.push_back(std::move(row));
+    }
+    print_table(out, rows);
+    for (const auto& [name, why] : devices["refused"].items()) {
+        out << name << " is not used: " << word(why) << "\n";
+    }
+    out << "\nISM devices\n";
+    rows = {{"FID", "Type", "PCI-ID", "PCHID", "InUse", "#LGs", "PNET-ID"}};
+    for (const auto& d : devices["smcd"]) {
+        rows.push_back({"-", word(d["provider"]), "-", word(d["chid"]), d["groups"].get<int>() > 0 ? "Yes" : "No",
+                        word(d["groups"]), "-"});
+    }
+    print_table(out, rows);
+}
+
+void print_sockets(std::ostream& out, const json& connections, const SocketView& view) {
+    Row head{"State", "UID", "Inode", "Local Address", "Peer Address", "Intf", "Mode"};
+    if (view.details) {
+        head.insert(head.end(),
+                    {"Shutd", "Token", "Sndbuf", "Rcvbuf", "Peerbuf", "rxprod-Cursor", "rxcons-Cursor", "rxFlags",
+                     "txprod-Cursor", "txcons-Cursor", "txFlags", "txprep-Cursor", "txsent-Cursor", "txfin-Cursor"});
+    }
+    const bool only_smcr = view.smcr && !view.smcd && !view.tcp;
+    const bool only_smcd = view.smcd && !view.smcr && !view.tcp;
+    if (only_smcr) {
+        head.insert(head.end(), {"Role", "IB-device", "Port", "Linkid", "GID", "Peer-GID"});
+    } else if (only_smcd) {
+        head.insert(head.end(), {"GID", "Token", "Peer-GID", "Peer-Token", "Linkid"});
+    }
+    std::vector<Row> rows{head};
+    for (const auto& c : connections) {
+        const bool smcr = c.contains("smcr"), smcd = c.contains("smcd");
+        if (!(smcr ? view.smcr : smcd ? view.smcd : view.tcp)) {
+            continue;
+        }
+        // The applications' sockets are not the agent's: their inodes are not known here, nor is a server's user.
+        Row row{word(c["state"]), c.contains("uid") ? word(c["uid"]) : "-",      "-",    local(c),
+                remote(c),        smcr ? or_dash(c["smcr"]["net_device"]) : "-", mode(c)};
+        if (view.details && (smcr || smcd)) {
+            const json& own = smcr ? c["smcr"] : c["smcd"];
+            const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
+            const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
+            // Nothing is prepared without being sent at once.
+            const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
+            row.insert(row.end(),
+                       {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
+                        part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
+                        part(c, "tx_producer", true), sent, sent, taken});
+        } else if (view.details) {
+            row.insert(row.end(), 14, "-");
+        }
+        if (only_smcr) {
+            const json& r = c["smcr"];
+            row.insert(row.end(), {word(r["role"]), word(r["device"]), word(r["port"]), word(r["link_id"]),
+                                   word(r["gid"]), word(r["peer_gid"])});
+        } else if (only_smcd) {
+            const json& d = c["smcd"];
+            row.insert(row.end(),
+                       {"-", word(d["token"]), word(d["peer_gid"]), word(d["peer_token"]), hex8(d["group"])});
+        }
+        rows.push_back(std::move(row));
+    }
+    print_table(out, rows);
+}
+
+}  // namespace smc::ctl

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Connection Layer Control: the messages that negotiate SMC inside a TCP connection (RFC 7609 A.2, SMC v2.1).
+#pragma once
+
+#include "smc/wire/clc/accept.h"
+#include "smc/wire/clc/decline.h"
+#include "smc/wire/clc/header.h"
+#include "smc/wire/clc/proposal.h"
+
+namespace smc::clc {
+
+using AnyMessage = std::variant<Proposal, AcceptR, AcceptD, Decline>;
+
+// Whatever message this is.
+Decoded<AnyMessage> decode(Bytes message);
+Message encode(const AnyMessage& message);
+
+}  // namespace smc::clc

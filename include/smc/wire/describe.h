@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Messages for people and for JSON: names and values of all fields, taken from the tables. Allocates; not for the
+// data path.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "smc/wire/layout.h"
+
+namespace smc {
+
+struct Field;
+struct Value;
+using Fields = std::vector<Field>;
+using Values = std::vector<Value>;
+
+// A number (counts, lengths, cursors), a flag, a text (identifiers, addresses, enumerations), a group, or a list.
+struct Value : std::variant<std::uint64_t, bool, std::string, Fields, Values> {
+    using variant::variant;
+};
+
+struct Field {
+    std::string name;     // the specification's, in snake_case
+    std::string meaning;  // the specification's words
+    Value value;
+};
+
+struct Description {
+    std::string layer;  // "CLC", "LLC", "CDC", "TCP"
+    std::string type;   // "PROPOSAL", "CONFIRM LINK", ...; empty when not even that can be told
+    std::uint8_t version = 0;
+    Fields fields;
+    std::optional<Fault> fault;  // then fields has what is known without it
+};
+
+// A whole message of that layer.
+Description describe_clc(wire::Bytes message);
+Description describe_llc(wire::Bytes message);
+Description describe_cdc(wire::Bytes message);
+// The control area at the start of an SMC-D DMB.
+Description describe_smcd_cdc(wire::Bytes memory);
+// A TCP option of kind 254.
+Description describe_tcp_option(wire::Bytes option);
+// What came in a SEND over a link: LLC or CDC.
+Description describe_send(wire::Bytes message);
+// Whatever this looks like.
+Description describe_any(wire::Bytes bytes);
+
+}  // namespace smc

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// TCP option 254 (RFC 7609 A.1, RFC 6994): "I can do SMC", in SYN and SYN-ACK. The experiment's ID is "SMCR", which
+// everybody sends whatever the variants; "SMCD" is known as well.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "smc/wire/clc/header.h"
+
+namespace smc::tcp {
+
+inline constexpr std::uint8_t kExperimentalKind = 254;
+inline constexpr std::size_t kOptionBytes = 6;
+
+struct SmcOption {
+    std::uint8_t kind = kExperimentalKind;
+    std::uint8_t length = kOptionBytes;
+    clc::EyeCatcher exid = clc::EyeCatcher::kSmcr;
+};
+
+// Looks through the options of a TCP header, 40 bytes at most. Options that are no SMC, other experiments of kind
+// 254 included, are stepped over; a length that cannot be ends the search.
+std::optional<SmcOption> find_smc_option(wire::Bytes options);
+std::array<std::uint8_t, kOptionBytes> encode(const SmcOption& option);
+
+}  // namespace smc::tcp
+
+namespace smc::wire {
+
+template <>
+struct Layout<tcp::SmcOption> {
+    using O = tcp::SmcOption;
+    static constexpr std::size_t kSize = tcp::kOptionBytes;
+    static constexpr auto kFields = std::tuple{
+        field<&O::kind>(0, 1, "kind", "Kind"),
+        field<&O::length>(1, 1, "length", "Length"),
+        field<&O::exid>(2, 4, "exid", "ExID, in EBCDIC"),
+    };
+};
+static_assert(fields_fit<tcp::SmcOption>());
+
+}  // namespace smc::wire

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include <algorithm>
+
+#include "smc/clc/handshake.h"
+
+namespace smc::clc {
+
+Actions ClientHandshake::finish(Outcome outcome) {
+    state_ = State::kDone;
+    return {Finish{std::move(outcome)}};
+}
+
+Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_sync) {
+    Decline d;
+    d.peer_id = node_.peer_id;
+    d.reason = reason;
+    d.out_of_sync = out_of_sync;
+    Actions actions{Send{encode(d)}};
+    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}, {}}).front());
+    return actions;
+}
+
+Actions ClientHandshake::start(TimePoint now) {
+    Proposal p;
+    const bool r_v2 = roce_ && roce_->v2;
+    p.v2_offer = r_v2 ? Offer::kBoth : Offer::kSmcD;
+    p.peer_id = node_.peer_id;
+    V2Extension& v2 = p.v2.emplace();
+    v2.features = kFeatureEmulatedIsm;
+    for (const Eid& eid : node_.ueids) {
+        v2.eids.push_back(eid);
+    }
+    SmcdExtension& smcd = v2.smcd.emplace();
+    if (node_.seid) {
+        v2.seid_present = true;
+        smcd.seid = *node_.seid;
+    }
+    add_extended_gid(smcd, node_.gid, node_.chid);
+    if (roce_) {
+        p.mac = roce_->mac;
+    }
+    if (r_v2) {
+        v2.roce_gid = roce_->gids.front();
+        v2.max_connections = node_.max_connections;
+        v2.max_links = 1;
+    }
+    if (roce_ && roce_->v1) {
+        p.v1_offer = Offer::kSmcR;
+        p.v1_gid = roce_->gids.front();
+        Subnet& subnet = p.subnet.emplace();
+        if (roce_->own_address.is_v4()) {
+            subnet.mask_bits = roce_->prefix_bits;
+            subnet.mask = Ipv4Mask{subnet.mask_bits == 0 ? 0 : ~0U << (32 - subnet.mask_bits)};
+        } else {
+            subnet.prefixes.push_back({roce_->own_address, roce_->prefix_bits});
+        }
+    }
+    state_ = State::kAwaitAccept;
+    deadline_ = now + node_.step_timeout;
+    return {Send{encode(p)}};
+}
+
+Actions ClientHandshake::message(Bytes bytes) {
+    if (state_ != State::kAwaitAccept && state_ != State::kLinking) {
+        return {};
+    }
+    const auto header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)));
+    if (const auto* h = std::get_if<Header>(&header); h != nullptr && h->type == Type::kDecline) {
+        const auto decoded = decode_decline(bytes);
+        if (const auto* bad = std::get_if<Fault>(&decoded)) {
+            return fault(*bad);
+        }
+        const auto& d = std::get<Decline>(decoded);
+        return finish({Outcome::Kind::kFallBack,
+                       Reason::kPeerDeclined,
+                       "peer's reason " + reason_name(d.reason),
+                       d.out_of_sync,
+                       {},
+                       roce_peer_,
+                       d.reason});
+    }
+    if (state_ == State::kLinking) {
+        return fault(
+            {"clc_message_type", 4, bytes.size() > 4 ? bytes[4] : 0U, "nothing but a Decline behind the Confirm"});
+    }
+    const auto decoded = decode_acceptance(bytes, Type::kAccept);
+    if (const auto* bad = std::get_if<Fault>(&decoded)) {
+        return fault(*bad);
+    }
+    const auto& acceptance = std::get<Acceptance>(decoded);
+    if (const auto* smcd = std::get_if<AcceptD>(&acceptance); smcd != nullptr && smcd->version >= kVersion2) {
+        return accept(*smcd);
+    }
+    const auto* smcr = std::get_if<AcceptR>(&acceptance);
+    if (smcr != nullptr && roce_ && (smcr->version >= kVersion2 ? roce_->v2 : roce_->v1)) {
+        return accept(*smcr);
+    }
+    return fault({"eye_catcher", 0, smcr != nullptr ? kEyeCatcherR : kEyeCatcherD, "a type that was offered"});
+}
+
+Actions ClientHandshake::accept(const AcceptD& a) {
+    if (a.fce && a.fce->release > kRelease1) {
+        return decline(Reason::kReleaseMismatch, "Accept has a higher release than the Proposal");
+    }
+    // Emulated-ISM exists from release 1 on, and only where both feature bits are set.
+    if (a.fce && (a.fce->release < kRelease1 || (a.fce->features & kFeatureEmulatedIsm) == 0)) {
+        return decline(Reason::kReleaseMismatch, "server accepted without the Emulated-ISM feature");
+    }
+    if (a.chid != node_.chid) {
+        return decline(Reason::kNoSmcdV2Device, "server chose CHID " + smc::text(a.chid));
+    }
+    const bool offered = std::find(node_.ueids.begin(), node_.ueids.end(), a.eid) != node_.ueids.end();
+    if (!offered && a.eid != node_.seid) {
+        return decline(Reason::kNoUeid, "server chose EID " + a.eid.text());
+    }
+    if (a.dmbe_index != 0) {
+        return decline(Reason::kInternal, "server wants several elements in one DMB");
+    }
+    peer_.gid = join(a.gid, a.gid_part2);
+    peer_.chid = a.chid;
+    peer_.eid = a.eid;
+    peer_.token = a.token;
+    peer_.dmb_size = a.dmbe_size;
+    peer_.first_contact = a.first_contact;
+    peer_.release = a.fce ? a.fce->release : kRelease1;
+    if (a.fce) {
+        peer_.host_name = a.fce->host_name.text();
+    }
+    state_ = State::kAttaching;
+    return {AttachDmb{peer_}};
+}
+
+Actions ClientHandshake::accept(const AcceptR& a) {
+    RocePeer& p = roce_peer_;
+    p.version = std::min(a.version, kVersion2);
+    if (p.version >= kVersion2) {
+        if (std::find(node_.ueids.begin(), node_.ueids.end(), a.eid) == node_.ueids.end()) {
+            return decline(Reason::kNoUeid, "server chose EID " + a.eid.text());
+        }
+        if (a.fce && a.fce->release > kRelease1) {
+            return decline(Reason::kReleaseMismatch, "Accept has a higher release than the Proposal");
+        }
+        if (a.first_contact && !a.fce) {
+            return fault({"clc_message_length", 5, 0, "a First Contact Extension"});
+        }
+    }
+    if (a.rmbe_index == 0) {
+        return fault({"rmbe_index", 45, 0, "1 to 255"});
+    }
+    p.id = a.peer_id;
+    p.link = {a.gid.normalised(), a.mac, a.qpn, a.psn, a.mtu};
+    p.rmbe = {a.rkey, a.rmb_address, a.rmbe_index, a.alert_token, a.rmbe_size};
+    p.eid = a.eid;
+    p.first_contact = a.first_contact;
+    if (a.fce) {
+        p.link_type = a.fce->link_type;
+        p.release = a.fce->release;
+        p.os = a.fce->os;
+        p.host_name = a.fce->host_name.text();
+        if (p.release >= kRelease1) {
+            p.max_connections = a.fce->max_connections;
+            p.max_links = a.fce->max_links;
+            if (p.max_connections < 16) {
+                return decline(Reason::kMaxConnectionsMismatch, "server wants " + std::to_string(p.max_connections));
+            }
+            if (p.max_links < 1 || p.max_links > 2) {
+                return decline(Reason::kMaxLinksMismatch, "server wants " + std::to_string(p.max_links));
+            }
+        }
+    }
+    if (p.version < kVersion2 || p.release < kRelease1) {
+        p.max_links = 2;  // not negotiable yet: the server will try to add one
+    }
+    state_ = State::kPreparing;
+    return {PrepareRmbe{p}};
+}
+
+Actions ClientHandshake::rmbe_ready(const LocalRmbe& own, TimePoint now) {
+    if (state_ != State::kPreparing) {
+        return {};
+    }
+    Actions actions{Send{encode(own_half(Type::kConfirm, node_, *roce_, roce_peer_, own))}};
+    state_ = State::kLinking;
+    deadline_ = now + 2 * node_.step_timeout;  // LLC has its own time-outs; this one is for what they do not cover
+    actions.push_back(AwaitLink{roce_peer_});
+    return actions;
+}
+
+Actions ClientHandshake::prepare_failed(Reason reason, std::string detail) {
+    return state_ == State::kPreparing ? decline(reason, std::move(detail), reason == Reason::kOutOfSync) : Actions{};
+}
+
+Actions ClientHandshake::link_ready() {
+    if (state_ != State::kLinking) {
+        return {};
+    }
+    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
+}
+
+// RFC 7609 C.7: without CONFIRM LINK the client breaks the TCP connection.
+Actions ClientHandshake::link_failed(Reason reason, std::string detail) {
+    if (state_ != State::kLinking) {
+        return {};
+    }
+    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_, {}});
+}
+
+Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
+    if (state_ != State::kAttaching) {
+        return {};
+    }
+    if (!in_sync) {
+        return decline(Reason::kOutOfSync, "server thinks it knows us", true);
+    }
+    Actions actions{Send{encode(own_half(Type::kConfirm, node_, peer_, own))}};
+    actions.push_back(finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}, {}}).front());
+    return actions;
+}
+
+Actions ClientHandshake::attach_failed(Reason reason, std::string detail) {
+    return state_ == State::kAttaching ? decline(reason, std::move(detail)) : Actions{};
+}
+
+Actions ClientHandshake::fault(const Fault& bad) {
+    if (state_ != State::kAwaitAccept && state_ != State::kLinking) {
+        return {};
+    }
+    if (bad.verdict == Verdict::kDecline && state_ == State::kAwaitAccept) {
+        return decline(Reason::kVersionMismatch, bad.text());
+    }
+    return finish({Outcome::Kind::kTerminate, Reason::kProtocolError, bad.text(), false, {}, {}, {}});
+}
+
+Actions ClientHandshake::peer_closed() {
+    if (state_ == State::kDone) {
+        return {};
+    }
+    return finish({Outcome::Kind::kTerminate, Reason::kPeerClosed, {}, false, {}, {}, {}});
+}
+
+Actions ClientHandshake::tick(TimePoint now) {
+    if (state_ == State::kIdle || state_ == State::kDone || now < deadline_) {
+        return {};
+    }
+    const char* what = state_ == State::kLinking ? "waiting for the link" : "waiting for Accept";
+    return finish({Outcome::Kind::kTerminate, Reason::kHandshakeTimeout, what, false, {}, {}, {}});
+}
+
+}  // namespace smc::clc

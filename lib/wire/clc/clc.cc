@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/wire/clc.h"
+
+namespace smc::clc {
+
+namespace {
+
+template <class T>
+Decoded<AnyMessage> widen(Decoded<T>&& decoded) {
+    if (auto* fault = std::get_if<Fault>(&decoded)) {
+        return *fault;
+    }
+    return AnyMessage(std::move(std::get<T>(decoded)));
+}
+
+}  // namespace
+
+Decoded<AnyMessage> decode(Bytes message) {
+    const auto header = decode_header(message.first(message.size() < kHeaderBytes ? message.size() : kHeaderBytes));
+    if (const auto* fault = std::get_if<Fault>(&header)) {
+        return *fault;
+    }
+    switch (const Type type = std::get<Header>(header).type) {
+        case Type::kProposal:
+            return widen(decode_proposal(message));
+        case Type::kDecline:
+            return widen(decode_decline(message));
+        case Type::kAccept:
+        case Type::kConfirm: {
+            auto decoded = decode_acceptance(message, type);
+            if (auto* fault = std::get_if<Fault>(&decoded)) {
+                return *fault;
+            }
+            return std::visit([](auto&& a) -> AnyMessage { return std::move(a); },
+                              std::move(std::get<Acceptance>(decoded)));
+        }
+    }
+    return Fault{"clc_message_type", 4, 0, "1 to 4"};
+}
+
+Message encode(const AnyMessage& message) {
+    return std::visit([](const auto& m) { return encode(m); }, message);
+}
+
+}  // namespace smc::clc

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/wire/clc/decline.h"
+
+namespace smc::clc {
+
+using wire::decode_fixed;
+using wire::encode_fixed;
+
+Decoded<Decline> decode_decline(Bytes message) {
+    const auto frame = decode_frame(message);
+    if (const auto* fault = std::get_if<Fault>(&frame)) {
+        return *fault;
+    }
+    const Header& h = std::get<Header>(frame);
+    if (h.type != Type::kDecline) {
+        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "a Decline"};
+    }
+    const bool v2 = h.version >= kVersion2;
+    if (message.size() != kDeclineV1Bytes && (message.size() != kDeclineV2Bytes || !v2)) {
+        return Fault{"clc_message_length", 5, message.size(), v2 ? "28 or 44" : "28"};
+    }
+    Decline d;
+    d.eye_catcher = h.eye_catcher;
+    d.version = h.version;
+    d.has_types = message.size() == kDeclineV2Bytes;
+    decode_fixed<wire::DeclineV1>(message.data(), d);
+    d.os = Os::kNone;
+    if (v2) {
+        decode_fixed<wire::DeclineOs>(message.data(), d);
+    }
+    if (d.has_types) {
+        decode_fixed<wire::DeclineTypes>(message.data(), d);
+    }
+    return d;
+}
+
+Message encode(const Decline& d) {
+    Message out;
+    encode_fixed<wire::DeclineV1>(d, out.bytes.data());
+    out.size = wire::Layout<wire::DeclineV1>::kSize;
+    if (d.version >= kVersion2) {
+        encode_fixed<wire::DeclineOs>(d, out.bytes.data());
+        if (d.has_types) {
+            encode_fixed<wire::DeclineTypes>(d, out.bytes.data());
+            out.size = wire::Layout<wire::DeclineTypes>::kSize;
+        }
+    }
+    finish(out, Type::kDecline, d.eye_catcher, d.version);
+    return out;
+}
+
+}  // namespace smc::clc

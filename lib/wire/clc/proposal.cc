@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/wire/clc/proposal.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace smc::clc {
+
+namespace {
+
+using wire::decode_area;
+using wire::encode_area;
+using wire::Layout;
+
+constexpr std::size_t kBase = Layout<wire::ProposalBase>::kSize;
+constexpr std::size_t kGrowth = Layout<wire::ProposalGrowth>::kSize;
+// Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
+constexpr std::size_t kSubnetOffsetAt = 38, kBehindSubnetOffset = 40;
+constexpr std::size_t kV2OffsetAt = 50, kBehindV2Offset = 52;
+constexpr std::size_t kSmcdOffsetAt = 6, kBehindSmcdOffset = 8;
+
+// An Emulated-ISM CHID must stand in two entries in a row (v2.1, SMC-Dv2 extension, note 4).
+std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gids_at) {
+    const auto& gids = extension.gids;
+    for (std::size_t i = 0; i < gids.size(); i++) {
+        if (!is_emulated(gids[i].chid)) {
+            continue;
+        }
+        if (i + 1 == gids.size() || gids[i + 1].chid != gids[i].chid) {
+            return Fault{"ismv2_chid", gids_at + i * Layout<GidChid>::kSize + 8,
+                         static_cast<std::uint64_t>(gids[i].chid), "the same reserved CHID in two consecutive entries"};
+        }
+        i++;
+    }
+    return std::nullopt;
+}
+
+std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2) {
+    const wire::Pointer pointer{"smcdv2_extension_offset", v2_at + kSmcdOffsetAt, v2.smcd_offset};
+    const wire::Pointer number{"ismv2_gid_number", v2_at + 1, v2.gid_number};
+    if (v2.smcd_offset == 0) {
+        // Only the associated ISM device is offered (note 3 of the V2 extension) ...
+        if (v2.gid_number == 0 && !v2.seid_present) {
+            return std::nullopt;
+        }
+        // ... or what was announced is nowhere.
+        return Fault{pointer.field, pointer.offset, 0, "an extension for the SEID and the GIDs"};
+    }
+    if (v2.gid_number > kMaxGids) {
+        return Fault{number.field, number.offset, number.value, "0 to 8"};
+    }
+    const std::size_t at = v2_at + kBehindSmcdOffset + v2.smcd_offset;
+    if (at < v2_at + Layout<V2Extension>::kSize + v2.eids.size() * sizeof(Eid)) {
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the EIDs"};
+    }
+    auto& smcd = v2.smcd.emplace();
+    smcd.gids.resize(v2.gid_number);
+    if (auto fault = decode_area<SmcdExtension>(body, at, pointer, smcd, number)) {
+        return fault;
+    }
+    return check_pairs(smcd, at + Layout<SmcdExtension>::kSize);
+}
+
+// `earliest` is the end of what must stand before it (v2.1, base message, note 6).
+std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
+    const wire::Pointer pointer{"smc_version_2_extension_offset", kV2OffsetAt, p.v2_offset};
+    const std::size_t at = kBehindV2Offset + p.v2_offset;
+    if (at < earliest) {
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the areas before it"};
+    }
+    auto& v2 = p.v2.emplace();
+    if (auto fault = decode_area<V2Extension>(body, at, pointer, v2)) {
+        return fault;
+    }
+    return offers_d(p.v2_offer) ? decode_smcd(body, at, v2) : std::nullopt;
+}
+
+std::optional<Fault> decode_subnet(Bytes body, Proposal& p) {
+    const std::size_t at = kBehindSubnetOffset + p.subnet_offset;
+    const wire::Pointer pointer{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset};
+    return decode_area<Subnet>(body, at, pointer, p.subnet.emplace());
+}
+
+// Bytes of the body up to the end of the subnet extension.
+std::size_t end_of_subnet(const Proposal& p) {
+    return kBehindSubnetOffset + p.subnet_offset + Layout<Subnet>::kSize +
+           p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
+}
+
+// RFC 7609 A.2.2: one subnet area, and nothing behind it.
+std::optional<Fault> decode_version1(Bytes body, Proposal& p) {
+    p.v2_offer = Offer::kNone;
+    if (kBase + p.subnet_offset >= kGrowth && body.size() >= kGrowth) {
+        wire::decode_fixed<wire::ProposalGrowth>(body.data(), p);
+    } else if (offers_d(p.v1_offer)) {
+        return Fault{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset,
+                     "at least 40, with an ISM GID"};
+    }
+    if (auto fault = decode_subnet(body, p)) {
+        return fault;
+    }
+    if (end_of_subnet(p) != body.size()) {
+        return Fault{"clc_message_length", 5, body.size() + kTrailerBytes, "the end behind the last prefix"};
+    }
+    return std::nullopt;
+}
+
+std::optional<Fault> decode_version2(Bytes body, Proposal& p) {
+    if (body.size() < kGrowth) {
+        return Fault{"clc_message_length", 5, body.size() + kTrailerBytes, "at least 84 in version 2"};
+    }
+    wire::decode_fixed<wire::ProposalGrowth>(body.data(), p);
+    // Without SMCv1 the extension is ignored (v2.1, IP subnet extension, note); SMC-D alone may come without.
+    if (offers_r(p.v1_offer) || (offers_d(p.v1_offer) && p.subnet_offset != 0)) {
+        if (kBase + p.subnet_offset < kGrowth) {
+            return Fault{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset,
+                         "40 or more in version 2"};
+        }
+        if (auto fault = decode_subnet(body, p)) {
+            return fault;
+        }
+    }
+    return p.v2_offer == Offer::kNone ? std::nullopt : decode_v2(body, p.subnet ? end_of_subnet(p) : kGrowth, p);
+}
+
+}  // namespace
+
+std::string text(Ipv4Mask mask) {
+    const auto v = static_cast<std::uint32_t>(mask);
+    char buffer[16];
+    std::snprintf(buffer, sizeof buffer, "%u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255, v & 255);
+    return buffer;
+}
+
+std::string text(IsmGid gid) {
+    return text(DmbToken{static_cast<std::uint64_t>(gid)});
+}
+
+Decoded<Proposal> decode_proposal(Bytes message) {
+    const auto frame = decode_frame(message);
+    if (const auto* fault = std::get_if<Fault>(&frame)) {
+        return *fault;
+    }
+    const Header& h = std::get<Header>(frame);
+    if (h.type != Type::kProposal) {
+        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "a Proposal"};
+    }
+    if (h.eye_catcher != EyeCatcher::kSmcr) {
+        return Fault{"eye_catcher", 0, static_cast<std::uint32_t>(h.eye_catcher), "SMCR in EBCDIC"};
+    }
+    Decoded<Proposal> decoded;
+    Proposal& p = std::get<Proposal>(decoded);
+    p.version = h.version;
+    wire::decode_fixed<wire::ProposalBase>(message.data(), p);
+    const Bytes body = message.first(message.size() - kTrailerBytes);
+    if (auto fault = h.version == kVersion1 ? decode_version1(body, p) : decode_version2(body, p)) {
+        return *fault;
+    }
+    return decoded;
+}
+
+Message encode(const Proposal& in) {
+    Proposal p = in;
+    Message out;
+    const bool v2 = p.version >= kVersion2;
+    const bool growth = v2 || offers_d(p.v1_offer) || p.subnet_offset >= kGrowth - kBase;
+    out.size = growth ? kGrowth : kBase;
+    p.subnet_offset = p.v2_offset = 0;
+    if (p.subnet || !v2) {
+        p.subnet_offset = static_cast<std::uint16_t>(out.size - kBehindSubnetOffset);
+        out.size += encode_area<Subnet>(p.subnet.value_or(Subnet{}), &out.bytes[out.size]);
+    }
+    if (v2 && p.v2) {
+        p.v2_offset = static_cast<std::uint16_t>(out.size - kBehindV2Offset);
+        V2Extension& extension = *p.v2;
+        const std::size_t at = out.size;
+        out.size += Layout<V2Extension>::kSize + extension.eids.size() * sizeof(Eid);
+        extension.smcd_offset = 0;
+        extension.gid_number = 0;
+        if (extension.smcd) {
+            extension.smcd_offset = static_cast<std::uint16_t>(out.size - at - kBehindSmcdOffset);
+            extension.gid_number = static_cast<std::uint8_t>(extension.smcd->gids.size());
+            out.size += encode_area<SmcdExtension>(*extension.smcd, &out.bytes[out.size]);
+        }
+        encode_area<V2Extension>(extension, &out.bytes[at]);
+    }
+    if (!v2) {
+        p.v2_offer = Offer{0};  // reserved bits
+    }
+    encode_area<wire::ProposalBase>(p, out.bytes.data());
+    if (growth) {
+        encode_area<wire::ProposalGrowth>(p, out.bytes.data());
+    }
+    finish(out, Type::kProposal, EyeCatcher::kSmcr, p.version);
+    return out;
+}
+
+Gid join(IsmGid part1, IsmGid part2) {
+    Gid gid;
+    wire::store_be(gid.bytes.data(), 8, static_cast<std::uint64_t>(part1));
+    wire::store_be(gid.bytes.data() + 8, 8, static_cast<std::uint64_t>(part2));
+    return gid;
+}
+
+IsmGid first_part(const Gid& gid) {
+    return IsmGid{wire::load_be(gid.bytes.data(), 8)};
+}
+
+IsmGid second_part(const Gid& gid) {
+    return IsmGid{wire::load_be(gid.bytes.data() + 8, 8)};
+}
+
+bool add_extended_gid(SmcdExtension& extension, const Gid& gid, Chid chid) {
+    if (extension.gids.size() + 2 > kMaxGids) {
+        return false;
+    }
+    return extension.gids.push_back({first_part(gid), chid}) && extension.gids.push_back({second_part(gid), chid});
+}
+
+std::optional<Gid> extended_gid(const SmcdExtension& extension, Chid chid) {
+    const auto& gids = extension.gids;
+    for (std::size_t i = 0; i + 1 < gids.size(); i++) {
+        if (!is_emulated(gids[i].chid)) {
+            continue;
+        }
+        if (gids[i].chid == chid) {
+            return join(gids[i].gid, gids[i + 1].gid);
+        }
+        i++;
+    }
+    return std::nullopt;
+}
+
+}  // namespace smc::clc

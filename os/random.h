@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Numbers that nobody can guess, from the kernel's generator.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace smc {
+
+// At most 256 bytes.
+void random_bytes(void* to, std::size_t size);
+
+template <class T>
+T random_number() {
+    T value{};
+    random_bytes(&value, sizeof value);
+    return value;
+}
+
+// A version 4 UUID (RFC 4122).
+std::array<std::uint8_t, 16> random_uuid();
+
+}  // namespace smc

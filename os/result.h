@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Result<T>: a value, or what the environment refused (a system call, libbpf, a device). What a peer refuses is not an Error
+// but a value of the protocol library.
+#pragma once
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <tl/expected.hpp>
+#include <utility>
+
+namespace smc {
+
+struct Error {
+    int code = 0;       // errno value
+    std::string doing;  // "binding the rendezvous socket /run/x"
+
+    [[nodiscard]] std::string text() const { return doing + ": " + std::strerror(code); }
+};
+
+// The current errno, with what was being done.
+[[nodiscard]] inline Error last_error(std::string doing) {
+    return Error{errno, std::move(doing)};
+}
+
+// A class of our own only for two things that an alias cannot have: `return error;`, and a warning where a Result is dropped.
+template <class T>
+class [[nodiscard]] Result : public tl::expected<T, Error> {
+ public:
+    using tl::expected<T, Error>::expected;
+    // NOLINTNEXTLINE(google-explicit-constructor)
+    Result(Error error) : tl::expected<T, Error>(tl::unexpected<Error>(std::move(error))) {}
+};
+
+}  // namespace smc
