@@ -97,19 +97,21 @@ Result<void> Agent::start() {
     }
     own_cgroup_.emplace(std::move(*own));
 
-    fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid);
-    if (auto started = fabric_->start([this](const Gid& peer) { groups_.drop_peer(peer); }); !started) {
+    fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid,
+                                                 [this](const Gid& peer) { smcd_groups_.drop_peer(peer); });
+    if (auto started = fabric_->start(); !started) {
         return started;
     }
-    auto engine =
-        Engine::start([this](const FlowEnd& end) { asio::post(io_, [this, end] { gateway_->flow_ended(end); }); });
+    auto engine = Engine::start([this](const ConnectionEnd& end) {
+        asio::post(io_, [this, end] { gateway_->connection_ended(end); });
+    });
     if (!engine) {
         return engine.error();
     }
     engine_ = std::move(*engine);
     roce_devices_ = std::make_unique<smcr::Devices>(
-        io_, config_.roce, [this](const std::string& device) { roce_groups_->device_gone(device); });
-    roce_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engine_, config_.roce, *roce_devices_);
+        io_, config_.roce, [this](const std::string& device) { smcr_groups_->device_gone(device); });
+    smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engine_, config_.roce, *roce_devices_);
     if (config_.roce.enabled) {
         roce_devices_->refresh();
     }
@@ -139,12 +141,11 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_ =
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, config_.tc,
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
-    gateway_ =
-        std::make_unique<Gateway>(Gateway::Parts{io_, config_, node_, *programs_, *namespaces_, *fabric_, *engine_,
-                                                 connections_, groups_, *roce_devices_, *roce_groups_});
+    const SessionParts session{io_, config_, node_, *fabric_, smcd_groups_, *roce_devices_, *smcr_groups_};
+    gateway_ = std::make_unique<Gateway>(Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_});
     introspection_ = std::make_unique<Introspection>(
         Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
-                             groups_, *gateway_, *roce_devices_, *roce_groups_});
+                             smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -153,7 +154,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     }
     program_events_ = std::make_unique<asio::posix::stream_descriptor>(io_, ::dup(programs_->events_fd()));
     listen_to_programs();
-    // The wire programs must see the namespaces' listeners begin to listen, so attach before.
+    // The programs of CLC sockets must see the namespaces' listeners begin to listen, so attach before.
     if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
         return attached;
     }
@@ -219,7 +220,6 @@ void Agent::beat() {
         roce_devices_->refresh();
     }
     beats_++;
-    roce_groups_->tick(std::chrono::steady_clock::now());
     heartbeat_.expires_after(kBeat);
     heartbeat_.async_wait([this](std::error_code error) {
         if (!error) {
@@ -238,7 +238,7 @@ void Agent::run() {
     io_.run();
     programs_->beat(false);
     heartbeat_.cancel();
-    roce_groups_->end_all();
+    smcr_groups_->end_all();
     namespaces_->close_all();
 }
 

@@ -12,6 +12,7 @@
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
+#include "datapath/ism/local_fabric.h"
 
 namespace smc {
 
@@ -41,9 +42,9 @@ class Agent {
     unsigned beats_ = 0;
     clc::LocalNode node_;
     Connections connections_;
-    LinkGroups groups_;
+    group::SmcdGroups smcd_groups_;
 
-    // In the order of construction; destroyed in reverse.
+    // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<ism::LocalFabric> fabric_;
@@ -52,7 +53,7 @@ class Agent {
     std::unique_ptr<Namespaces> namespaces_;
     std::unique_ptr<Engine> engine_;
     std::unique_ptr<smcr::Devices> roce_devices_;
-    std::unique_ptr<smcr::LinkGroups> roce_groups_;
+    std::unique_ptr<smcr::LinkGroups> smcr_groups_;
     std::unique_ptr<Gateway> gateway_;
     std::unique_ptr<Introspection> introspection_;
     std::unique_ptr<asio::posix::stream_descriptor> program_events_;

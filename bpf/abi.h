@@ -50,11 +50,11 @@ enum smc_role {
 	SMC_ROLE_APP_CLIENT,  /* an application's socket that connect() steered */
 	SMC_ROLE_APP_SERVER,  /* an application's accepted socket behind the agent */
 	SMC_ROLE_AGENT_LEG,   /* agent: local leg, never steered */
-	SMC_ROLE_AGENT_WIRE,  /* agent: wire socket that offers option 254 */
-	SMC_ROLE_AGENT_PLAIN, /* agent: wire socket that does not */
+	SMC_ROLE_AGENT_CLC,  /* agent: CLC socket that offers option 254 */
+	SMC_ROLE_AGENT_PLAIN, /* agent: CLC socket that does not */
 };
 
-/* What the SYN-ACK on a wire socket said. */
+/* What the SYN-ACK on a CLC socket said. */
 enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
 	SMC_OPTION_ABSENT,
@@ -179,7 +179,7 @@ struct smc_flow {
 	__u64 netns;
 	__u64 cgroup;
 	struct smc_addr remote;
-	struct smc_addr local; /* the wire socket's address, once known */
+	struct smc_addr local; /* the CLC socket's address, once known */
 };
 
 /* The server's view of a leg socket, so that its accepted socket can be told the real client. */
@@ -213,7 +213,7 @@ struct smc_event {
 	__u64 netns;
 	__u64 cgroup;
 	struct smc_addr remote; /* where the application wants to go */
-	__u32 uid;              /* the application's, for the wire socket */
+	__u32 uid;              /* the application's, for the CLC socket */
 	__u32 gid;
 	__u32 mark;
 	__u8 syn_len;

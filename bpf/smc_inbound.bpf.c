@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
  * Server side, one instance per network namespace: tc ingress recognises SYNs that carry option 254 and
- * have a real listener behind them, sk_lookup hands exactly those to the agent's wire listener.
+ * have a real listener behind them, sk_lookup hands exactly those to the agent's listener for CLC sockets.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -197,7 +197,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	if (!bpf_map_lookup_elem(&smc_inbound, &tuple))
 		return SK_PASS;
 	key = smc_slot * 2 + v6;
-	sk = bpf_map_lookup_elem(&smc_wire, &key);
+	sk = bpf_map_lookup_elem(&smc_clc, &key);
 	if (!sk)
 		return SK_PASS; /* agent gone: the application's own listener answers */
 	bpf_sk_assign(ctx, sk, 0);

@@ -29,13 +29,13 @@ SMC_MAP(smc_inbound, BPF_MAP_TYPE_LRU_HASH, struct smc_tuple, __u64, SMC_MAX_INB
 /* a hash, because an array's key cannot keep the names of the enumeration; the agent fills in every key */
 SMC_MAP(smc_counters, BPF_MAP_TYPE_PERCPU_HASH, enum smc_decision, __u64, SMC_DECISIONS);
 
-/* wire listeners: slot * 2 for IPv4, slot * 2 + 1 for IPv6 */
+/* listeners for CLC sockets: slot * 2 for IPv4, slot * 2 + 1 for IPv6 */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKMAP);
 	__type(key, __u32);
 	__type(value, __u64);
 	__uint(max_entries, SMC_MAX_NETNS * 2);
-} smc_wire SEC(".maps");
+} smc_clc SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);

@@ -17,7 +17,7 @@ static __always_inline void smc_set_flags(struct bpf_sock_ops *ctx, bool write)
 	bpf_sock_ops_cb_flags_set(ctx, write ? flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG : flags);
 }
 
-/* Only a SYN of a wire socket and a SYN-ACK of a wire listener get here: nobody else sets the flag. */
+/* Only a SYN of a CLC socket and a SYN-ACK of a CLC socket's listener get here: nobody else sets the flag. */
 static __always_inline void smc_reserve_option(struct bpf_sock_ops *ctx)
 {
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
@@ -104,7 +104,7 @@ static __always_inline void smc_name_leg(struct bpf_sock_ops *ctx, const struct 
 }
 
 SEC("sockops")
-int smc_wire_ops(struct bpf_sock_ops *ctx)
+int smc_clc_ops(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk;
 	struct smc_sock *state;
@@ -132,7 +132,7 @@ int smc_wire_ops(struct bpf_sock_ops *ctx)
 		smc_name_leg(ctx, state);
 		return 1;
 	}
-	if (state->role != SMC_ROLE_AGENT_WIRE || ctx->op == BPF_SOCK_OPS_STATE_CB)
+	if (state->role != SMC_ROLE_AGENT_CLC || ctx->op == BPF_SOCK_OPS_STATE_CB)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		smc_set_flags(ctx, true);

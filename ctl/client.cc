@@ -3,29 +3,22 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "os/unique_fd.h"
+#include "os/unix_socket.h"
 
 namespace smc::ctl {
 
 Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& request) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (socket.size() >= sizeof address.sun_path) {
-        return Error{ENAMETOOLONG, "connecting to " + socket};
+    const auto connected = connect_unix(socket, SOCK_STREAM);
+    if (!connected) {
+        return connected.error();
     }
-    std::memcpy(address.sun_path, socket.c_str(), socket.size() + 1);
-    const UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const UniqueFd& fd = *connected;
     const timeval patience{10, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (!fd || ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-        return last_error("connecting to " + socket);
-    }
     const std::string line = request.dump() + "\n";
     if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
         return last_error("asking the agent");

@@ -42,9 +42,9 @@ void Engine::enlist(Entry entry) {
     wake();
 }
 
-void Engine::add(std::shared_ptr<Flow> flow) {
-    Flow* raw = flow.get();
-    enlist({std::move(flow), raw});
+void Engine::add(std::shared_ptr<ConnectionTask> connection) {
+    const ConnectionTask* raw = connection.get();
+    enlist({std::move(connection), raw});
 }
 
 void Engine::add_task(std::shared_ptr<Task> task) {
@@ -84,73 +84,67 @@ void Engine::take_new() {
         kicked.swap(kicked_);
     }
     for (Entry& entry : fresh) {
-        Task* raw = entry.task.get();
-        tasks_.emplace(raw, std::move(entry));
-        if (!raw->start(*this)) {
-            raw->abort(Reason::kLimit);
+        Task& task = *entry.task;
+        task.order_ = ++last_order_;
+        tasks_.emplace(task.order_, std::move(entry));
+        if (!task.start(*this)) {
+            task.abort(Reason::kLimit);
         }
-        ready_.push_back(raw);
+        ready_.push_back(&task);
     }
     for (const auto& task : kicked) {
-        if (tasks_.contains(task.get())) {
+        if (tasks_.contains(task->order())) {
             ready_.push_back(task.get());
         }
     }
 }
 
-void Engine::told_end(Task& task) {
-    if (const Flow* flow = tasks_.at(&task).flow; flow != nullptr) {
-        on_end_(flow->end());
+void Engine::tell_end(const Entry& entry) {
+    if (entry.connection != nullptr) {
+        on_end_(entry.connection->end());
     }
 }
 
-void Engine::run_all(std::vector<Task*>& tasks, Task::TimePoint now) {
-    std::sort(tasks.begin(), tasks.end());
+void Engine::run_all(std::vector<Task*>& tasks, TimePoint now) {
+    std::ranges::sort(tasks, {}, &Task::order);
     tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
     for (Task* task : tasks) {
         run_task(*task, now);
     }
 }
 
-void Engine::run_task(Task& task, Task::TimePoint now) {
+void Engine::run_task(Task& task, TimePoint now) {
     const bool more = task.run(now);
     if (task.ended()) {
-        if (std::find(dead_.begin(), dead_.end(), &task) == dead_.end()) {
-            dead_.push_back(&task);
-        }
+        ended_.push_back(&task);
         return;
     }
     if (more) {
         ready_.push_back(&task);
     }
-    if (task.deadline() == Task::TimePoint::max()) {
-        deadlines_.erase(&task);
-    } else {
-        deadlines_[&task] = task.deadline();
-    }
+    deadlines_.set(task.order(), task.deadline());
 }
 
-// Tasks die only between turns: an event of this turn may still name them, and so may one task that calls another
-// ready.
-void Engine::bury() {
-    for (Task* task : dead_) {
-        told_end(*task);
-        tasks_.erase(task);
-        deadlines_.erase(task);
+// Tasks go only between turns: an event of this turn may still name them, and so may one task that calls another ready.
+void Engine::forget_ended() {
+    std::ranges::sort(ended_, {}, &Task::order);
+    ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
+    for (Task* task : ended_) {
         std::erase(ready_, task);
+        deadlines_.set(task->order(), kNever);
+        const auto it = tasks_.find(task->order());
+        tell_end(it->second);
+        tasks_.erase(it);
     }
-    dead_.clear();
+    ended_.clear();
 }
 
-int Engine::wait_ms(Task::TimePoint now) const {
+int Engine::wait_ms(TimePoint now) const {
     if (!ready_.empty()) {
         return 0;
     }
-    auto next = Task::TimePoint::max();
-    for (const auto& [id, deadline] : deadlines_) {
-        next = std::min(next, deadline);
-    }
-    if (next == Task::TimePoint::max()) {
+    const TimePoint next = deadlines_.next();
+    if (next == kNever) {
         return -1;
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
@@ -167,38 +161,38 @@ void Engine::loop() {
         touched_.clear();
         touched_.swap(ready_);
         for (int i = 0; i < n; i++) {
-            const auto& source = *static_cast<Source*>(events[static_cast<std::size_t>(i)].data.ptr);
+            const epoll_event& event = events[static_cast<std::size_t>(i)];
+            const auto& source = *static_cast<Source*>(event.data.ptr);
             if (source.task != nullptr) {
-                source.task->on_event(source.which, events[static_cast<std::size_t>(i)].events);
+                source.task->on_event(source.which, event.events);
                 touched_.push_back(source.task);
             }
         }
-        for (const auto& [task, deadline] : deadlines_) {
-            if (deadline <= now) {
-                touched_.push_back(task);
-            }
-        }
+        deadlines_.take_expired(now, [&](std::uint64_t order) { touched_.push_back(tasks_.at(order).task.get()); });
         run_all(touched_, now);
-        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next
-        // turn.
+        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next turn.
         touched_.clear();
         touched_.swap(called_);
         run_all(touched_, now);
         ready_.insert(ready_.end(), called_.begin(), called_.end());
         called_.clear();
-        bury();
+        forget_ended();
         take_new();
         const std::lock_guard lock(mutex_);
         if (stop_) {
             break;
         }
     }
-    // Flows first: they say goodbye over what the other tasks drive.
-    for (const bool flows : {true, false}) {
-        for (auto& [task, entry] : tasks_) {
-            if ((entry.flow != nullptr) == flows) {
-                task->abort(Reason::kStopped);
-                told_end(*task);
+    end_all();
+}
+
+// Connections first: their last messages go over what the other tasks drive.
+void Engine::end_all() {
+    for (const bool connections : {true, false}) {
+        for (auto& [order, entry] : tasks_) {
+            if ((entry.connection != nullptr) == connections) {
+                entry.task->abort(Reason::kStopped);
+                tell_end(entry);
             }
         }
     }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The data path's thread: one epoll loop that drives tasks. add() may be called from any thread; flows live and die on
-// the engine's own.
+// A thread of the data path: one epoll loop that drives tasks. There may be several; a task lives and dies in one. add(),
+// add_task() and kick() may be called from any thread.
+//
+// Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run in the
+// order of their coming whatever woke them, one epoll_wait() serves all, and nothing is allocated for an event. Asio's reactor
+// posts a handler for each readiness, and has no place for "run again, after the others".
 #pragma once
 
 #include <functional>
@@ -10,7 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "datapath/flow.h"
+#include "datapath/deadlines.h"
+#include "datapath/task.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
 
@@ -18,8 +23,8 @@ namespace smc {
 
 class Engine final : private Poller {
  public:
-    // Called on the engine's thread for every flow that ends.
-    using OnEnd = std::function<void(const FlowEnd&)>;
+    // Called on the engine's thread for every connection that ends.
+    using OnEnd = std::function<void(const ConnectionEnd&)>;
 
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end);
     // Aborts what is left (Reason::kStopped) and joins the thread.
@@ -27,8 +32,8 @@ class Engine final : private Poller {
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
 
-    void add(std::shared_ptr<Flow> flow);
-    // What is no flow: driven in the same way, ends when it says so.
+    void add(std::shared_ptr<ConnectionTask> connection);
+    // What is no connection: driven in the same way, ends when it says so.
     void add_task(std::shared_ptr<Task> task);
     // Runs a task of this engine soon: another thread has something for it. One that has ended is left alone.
     void kick(std::shared_ptr<Task> task);
@@ -36,7 +41,7 @@ class Engine final : private Poller {
  private:
     struct Entry {
         std::shared_ptr<Task> task;
-        Flow* flow = nullptr;  // the same, if it is one
+        const ConnectionTask* connection = nullptr;  // the same, if it is one
     };
 
     explicit Engine(OnEnd on_end) : on_end_(std::move(on_end)) {}
@@ -47,12 +52,13 @@ class Engine final : private Poller {
     void loop();
     void enlist(Entry entry);
     void take_new();
-    void run_all(std::vector<Task*>& tasks, Task::TimePoint now);
-    void run_task(Task& task, Task::TimePoint now);
-    void told_end(Task& task);
-    void bury();
+    void run_all(std::vector<Task*>& tasks, TimePoint now);
+    void run_task(Task& task, TimePoint now);
+    void tell_end(const Entry& entry);
+    void forget_ended();
+    void end_all();
     void wake();
-    [[nodiscard]] int wait_ms(Task::TimePoint now) const;
+    [[nodiscard]] int wait_ms(TimePoint now) const;
 
     OnEnd on_end_;
     UniqueFd epoll_, wake_;
@@ -64,12 +70,13 @@ class Engine final : private Poller {
     bool stop_ = false;
 
     // engine's thread only
-    std::unordered_map<Task*, Entry> tasks_;
+    std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
+    std::uint64_t last_order_ = 0;
     std::vector<Task*> ready_;    // have more to do
     std::vector<Task*> touched_;  // had events in this turn
     std::vector<Task*> called_;   // another task has something for them
-    std::vector<Task*> dead_;
-    std::unordered_map<Task*, Task::TimePoint> deadlines_;
+    std::vector<Task*> ended_;    // in this turn
+    Deadlines deadlines_;
     std::thread thread_;
 };
 

@@ -1,36 +1,58 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A TCP socket that the data path owns. Until everything was delivered, an end must look like an error:
-// SO_LINGER 0 makes even a kill of the agent a reset, never a clean end of file.
+// Ports: the two streams of a connection that are not SMC. The leg is the application's; the CLC socket is the TCP connection
+// that CLC was spoken on and that stays idle from then on (RFC 7609 section 4.8). Both tell their events as EPOLL bits to the
+// task's source. In the agent both are TCP sockets (socket_leg.h); in tests they may be something else.
 #pragma once
 
 #include <cstdint>
 
-#include "os/unique_fd.h"
+#include "datapath/task.h"
+#include "datapath/transport.h"
 
 namespace smc {
 
 class Leg {
  public:
-    Leg() = default;
-    explicit Leg(UniqueFd fd);
+    virtual ~Leg() = default;
+    virtual bool start(Poller& poller, Poller::Source& source) = 0;
 
-    [[nodiscard]] int fd() const { return fd_.get(); }
-    explicit operator bool() const { return static_cast<bool>(fd_); }
+    enum class Outcome : std::uint8_t {
+        kBytes,
+        kNothing,      // nothing to read, or no room to write
+        kEnd,          // reading: the application's stream has ended
+        kError,        // the socket failed
+        kInterrupted,  // by a signal: once more
+    };
+    struct Read {
+        Outcome outcome = Outcome::kNothing;
+        std::uint32_t bytes = 0;
+        bool urgent = false;   // exactly the urgent byte
+        bool drained = false;  // nothing more is known to be there now
+    };
+    // Reads at most what `to` takes, never across an urgent mark.
+    virtual Read read(Pieces to) = 0;
+    struct Written {
+        Outcome outcome = Outcome::kNothing;
+        std::uint32_t bytes = 0;
+    };
+    // `urgent`: the one byte is to be urgent at the application.
+    virtual Written write(Pieces from, bool urgent) = 0;
+    // The stream ends behind what was written.
+    virtual void end_writing() = 0;
+    // In order, or with an error at the application.
+    virtual void close() = 0;
+    virtual void reset() = 0;
+};
 
-    // The next byte to read is the urgent one. The socket has SO_OOBINLINE, so reading never skips it.
-    [[nodiscard]] bool at_mark() const;
-    // Bytes that can be read now.
-    [[nodiscard]] std::uint32_t readable() const;
-    // FIN behind what was written; from now on a close delivers what is still queued.
-    void end_writing();
-    // Closes in order.
-    void close();
-    // Closes with RST.
-    void reset();
+class ClcSocket {
+ public:
+    virtual ~ClcSocket() = default;
+    virtual bool start(Poller& poller, Poller::Source& source) = 0;
 
- private:
-    void set_linger(bool reset_on_close) const;
-    UniqueFd fd_;
+    enum class State : std::uint8_t { kQuiet, kData, kEnded, kReset };
+    [[nodiscard]] virtual State look() const = 0;
+    virtual void close() = 0;
+    virtual void reset() = 0;
 };
 
 }  // namespace smc

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The two rings of an SMC connection as its flow sees them: the peer's, into which it sends, and the own one, from
-// which it delivers. What is between the peers (shared memory, queue pairs) is the transport's.
-//
-// Cursors count from 0 up to the size of the ring. They and everything else in PeerState are the peer's claims: the
-// flow checks them.
+// Port: the two rings of an SMC connection as the data path sees them, the peer's, into which it sends, and the own one, from
+// which it delivers. What is between the peers (shared memory, queue pairs) is behind it. Queries change nothing; what sends
+// says so.
 #pragma once
 
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <span>
 
-#include "datapath/flow.h"
+#include "datapath/task.h"
+#include "smc/flow/receiving.h"
 #include "smc/wire/cdc.h"
 
 namespace smc {
@@ -28,19 +26,12 @@ inline Pieces pieces(std::span<std::uint8_t> ring, std::size_t at, std::size_t b
     return {{{ring.data() + at, first}, {ring.data(), bytes - first}}, bytes > first ? 2 : 1};
 }
 
-// What the peer published last.
-struct PeerState {
-    cdc::Producer producer;             // in our ring, with its flags
-    cdc::Cursor consumer;               // in its own ring
-    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that it announced; may be told more than once
-};
-
 class Transport {
  public:
     virtual ~Transport() = default;
 
-    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that
-    // can_send() has become true. False: out of memory or watches.
+    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that there is
+    // room. False: out of memory or watches.
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
     // Nothing more is heard. What was published is still on its way; of more there will be none.
     virtual void stop() = 0;
@@ -50,19 +41,22 @@ class Transport {
     [[nodiscard]] virtual std::uint32_t window() const = 0;
     [[nodiscard]] virtual std::span<std::uint8_t> receive_ring() const = 0;
 
-    virtual PeerState load() = 0;
-    // Asks to be told of the next news. True: there already is some, load() again.
-    virtual bool arm() = 0;
+    // What the peer published last.
+    [[nodiscard]] virtual flow::PeerState peer() const = 0;
+    // Asks to be told of the next news. True: the peer has published something else than `seen` already.
+    virtual bool arm(const flow::PeerState& seen) = 0;
 
-    // False: not now, the way to the peer is busy.
+    // False: not now, the way to the peer is busy. want_room() then asks for a run when it is not.
     [[nodiscard]] virtual bool can_send() const = 0;
+    virtual void want_room() = 0;
     // Where to put up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
-    [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) = 0;
-    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state
-    // changed.
+    [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) const = 0;
+    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state changed.
     virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
     // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;
+    // Sends what is due and had no room before, or what the peer asked for since.
+    virtual void flush() = 0;
 };
 
 }  // namespace smc

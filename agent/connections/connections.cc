@@ -40,7 +40,6 @@ void Connections::end(std::uint64_t id, Reason reason) {
     if (reason != Reason::kNone) {
         it->second->reason = reason;
     }
-    it->second->seat.reset();
     ended_.push_back(it->second);
     if (ended_.size() > kRemembered) {
         ended_.pop_front();

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "datapath/flow.h"
+#include "datapath/task.h"
 #include "os/endpoint.h"
 #include "smc/wire/ids.h"
 #include "smc/wire/reason.h"
@@ -21,12 +21,14 @@ enum class Role { kClient, kServer };
 enum class Path { kHandshake, kSmcD, kSmcR, kFallback, kRefused };
 const char* name(Path path);
 
-namespace smcr {
-class Seat;
-}
-
-// What an SMC-R connection uses, for display.
-struct RoceView {
+// What an SMC-D or SMC-R connection uses, for display.
+struct SmcdView {
+    Gid peer_gid;
+    DmbToken token{}, peer_token{};
+    std::uint32_t dmb_bytes = 0, peer_dmb_bytes = 0;
+    std::uint32_t group_id = 0;
+};
+struct SmcrView {
     std::uint8_t version = 2;
     bool server = false;
     std::uint32_t group_id = 0;
@@ -51,18 +53,11 @@ struct Connection {
     std::uint32_t pid = 0;             // of the client application; 0 on the server's side
     std::optional<std::uint32_t> uid;  // likewise
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
-    std::shared_ptr<FlowStats> stats = std::make_shared<FlowStats>();
+    std::shared_ptr<ConnectionStats> stats = std::make_shared<ConnectionStats>();
 
-    // SMC-D
-    Gid peer_gid;
-    DmbToken own_token{}, peer_token{};
-    std::uint32_t dmb_bytes = 0, peer_dmb_bytes = 0;
     Eid eid{};
-    std::uint32_t group_id = 0;
-
-    // SMC-R
-    std::optional<RoceView> roce;
-    std::shared_ptr<smcr::Seat> seat;  // until it ends
+    std::optional<SmcdView> smcd;
+    std::optional<SmcrView> smcr;
 };
 
 class Connections {

@@ -5,17 +5,13 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <array>
-#include <asio/co_spawn.hpp>
-#include <asio/detached.hpp>
-#include <cstring>
+#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "agent/log.h"
-#include "agent/loop/async_fd.h"
+#include "os/unix_socket.h"
 
 namespace smc {
 
@@ -24,45 +20,73 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLongestRequest = 65536;
+constexpr std::size_t kMostConversations = 64;
+constexpr int kBacklog = 16;
 constexpr auto kPatience = std::chrono::seconds(5);
-
-asio::awaitable<void> converse(asio::io_context& io, UniqueFd fd, const ControlServer::Handler& handler) {
-    AsyncFd socket(io, std::move(fd));
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    std::string request;
-    std::array<char, 4096> chunk;
-    while (request.find('\n') == std::string::npos) {
-        const ssize_t n = ::recv(socket.fd(), chunk.data(), chunk.size(), 0);
-        if (n > 0) {
-            request.append(chunk.data(), static_cast<std::size_t>(n));
-        } else if (n == 0 || errno != EAGAIN || request.size() > kLongestRequest ||
-                   co_await socket.wait(AsyncFd::kRead, deadline) != Waited::kReady) {
-            co_return;
-        }
-    }
-    const json parsed = json::parse(request, nullptr, false);
-    const json answer = parsed.is_object() ? handler(parsed) : json{{"error", "not a JSON object"}};
-    std::string text = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-    while (!text.empty()) {
-        const ssize_t n = ::send(socket.fd(), text.data(), text.size(), MSG_NOSIGNAL);
-        if (n > 0) {
-            text.erase(0, static_cast<std::size_t>(n));
-        } else if (errno != EAGAIN || co_await socket.wait(AsyncFd::kWrite, deadline) != Waited::kReady) {
-            co_return;
-        }
-    }
-}
+constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 
 }  // namespace
 
+// One client, from its first byte to its answer.
+class ControlServer::Conversation {
+ public:
+    Conversation(ControlServer& server, UniqueFd fd)
+        : server_(server), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
+        deadline_.set_in(kPatience);
+    }
+
+    // All of these may end the conversation, and with it this object.
+    void read() {
+        std::array<char, 4096> chunk;
+        const ssize_t n = ::recv(socket_.fd(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+        if (n > 0) {
+            request_.append(chunk.data(), static_cast<std::size_t>(n));
+            if (request_.find('\n') != std::string::npos) {
+                return answer();
+            }
+        }
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || request_.size() > kLongestRequest) {
+            return end();
+        }
+        socket_.when_readable([this] { read(); });
+    }
+
+ private:
+    void answer() {
+        const json parsed = json::parse(request_, nullptr, false);
+        const json answer = parsed.is_object() ? server_.handler_(parsed) : json{{"error", "not a JSON object"}};
+        answer_ = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+        write();
+    }
+    void write() {
+        while (!answer_.empty()) {
+            const ssize_t n = ::send(socket_.fd(), answer_.data(), answer_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n > 0) {
+                answer_.erase(0, static_cast<std::size_t>(n));
+            } else if (errno == EAGAIN || errno == EINTR) {
+                return socket_.when_writable([this] { write(); });
+            } else {
+                break;
+            }
+        }
+        end();
+    }
+    void end() { server_.conversations_.erase(this); }
+
+    ControlServer& server_;
+    loop::FdWatch socket_;
+    loop::Deadline deadline_;
+    std::string request_, answer_;
+};
+
 ControlServer::ControlServer(asio::io_context& io, std::string path, Handler handler)
-    : io_(io), path_(std::move(path)), handler_(std::move(handler)), listener_(io), lock_(io) {}
+    : io_(io), path_(std::move(path)), handler_(std::move(handler)), retry_(io, [this] { accept_all(); }) {}
 
 ControlServer::~ControlServer() {
-    if (listener_.is_open()) {
+    if (listener_) {
         ::unlink(path_.c_str());
     }
-    if (lock_.is_open()) {
+    if (lock_) {
         ::unlink((path_ + ".lock").c_str());
     }
 }
@@ -75,38 +99,36 @@ Result<void> ControlServer::start() {
         return last_error("creating " + path_ + ".lock");
     }
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path_ + ".lock (another smc-agent holds it?)"};
+        return Error{errno == EWOULDBLOCK ? EBUSY : errno,
+                     "taking " + path_ + ".lock (another smc-agent holds it?)"};
     }
-    lock_.assign(lock.release());
-
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (path_.size() >= sizeof address.sun_path) {
-        return Error{ENAMETOOLONG, "using " + path_ + " as a socket"};
-    }
-    std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+    lock_ = std::move(lock);
     ::unlink(path_.c_str());  // ours by the lock
-    UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::chmod(path_.c_str(), 0600) != 0 || ::listen(fd.get(), 16) != 0) {
-        return last_error("listening on " + path_);
+    auto listener = listen_unix(path_, SOCK_STREAM | SOCK_NONBLOCK, 0600, kBacklog);
+    if (!listener) {
+        return listener.error();
     }
-    listener_.assign(fd.release());
-    accept_next();
+    listener_.emplace(io_, std::move(*listener));
+    accept_all();
     return {};
 }
 
-void ControlServer::accept_next() {
-    listener_.async_wait(asio::posix::stream_descriptor::wait_read, [this](std::error_code error) {
-        if (error) {
-            return;
-        }
-        UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+void ControlServer::accept_all() {
+    while (conversations_.size() < kMostConversations) {
+        UniqueFd fd(::accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd) {
-            asio::co_spawn(io_, converse(io_, std::move(fd), handler_), asio::detached);
+            auto conversation = std::make_unique<Conversation>(*this, std::move(fd));
+            Conversation& begun = *conversation;
+            conversations_.emplace(&begun, std::move(conversation));
+            begun.read();
+        } else if (errno == EAGAIN) {
+            return listener_->when_readable([this] { accept_all(); });
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            break;
         }
-        accept_next();
-    });
+    }
+    // Out of descriptors or of patience: the listener stays readable, so do not come back at once.
+    retry_.set_in(kOutOfDescriptors);
 }
 
 }  // namespace smc

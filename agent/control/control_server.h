@@ -3,12 +3,15 @@
 #pragma once
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
-
 #include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "agent/loop/deadline.h"
+#include "agent/loop/fd_watch.h"
 #include "os/result.h"
 
 namespace smc {
@@ -26,13 +29,17 @@ class ControlServer {
     Result<void> start();
 
  private:
-    void accept_next();
+    class Conversation;
+
+    void accept_all();
 
     asio::io_context& io_;
     std::string path_;
     Handler handler_;
-    asio::posix::stream_descriptor listener_;
-    asio::posix::stream_descriptor lock_;
+    UniqueFd lock_;
+    std::optional<loop::FdWatch> listener_;
+    loop::Deadline retry_;
+    std::map<const Conversation*, std::unique_ptr<Conversation>> conversations_;
 };
 
 }  // namespace smc

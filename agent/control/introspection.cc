@@ -76,8 +76,8 @@ json describe(const Connection& c) {
         out["signals"] = c.stats->signals.load();
         out["blocked"] = c.stats->blocked.load();
     }
-    if (c.path == Path::kSmcR) {
-        const RoceView& r = *c.roce;
+    if (c.smcr) {
+        const SmcrView& r = *c.smcr;
         out["smcr"] = {{"version", r.version},
                        {"role", r.server ? "SERV" : "CLNT"},
                        {"group", r.group_id},
@@ -93,14 +93,15 @@ json describe(const Connection& c) {
                        {"peer_rmbe_bytes", r.peer_rmbe_bytes},
                        {"eid", c.eid.text()}};
     }
-    if (c.path == Path::kSmcD) {
-        out["smcd"] = {{"peer_gid", c.peer_gid.text()},
-                       {"token", text(c.own_token)},
-                       {"peer_token", text(c.peer_token)},
-                       {"dmb_bytes", c.dmb_bytes},
-                       {"peer_dmb_bytes", c.peer_dmb_bytes},
+    if (c.smcd) {
+        const SmcdView& d = *c.smcd;
+        out["smcd"] = {{"peer_gid", d.peer_gid.text()},
+                       {"token", text(d.token)},
+                       {"peer_token", text(d.peer_token)},
+                       {"dmb_bytes", d.dmb_bytes},
+                       {"peer_dmb_bytes", d.peer_dmb_bytes},
                        {"eid", c.eid.text()},
-                       {"group", c.group_id}};
+                       {"group", d.group_id}};
     }
     return out;
 }
@@ -174,7 +175,7 @@ json Introspection::status() const {
               {"serving", p_.gateway.has_room()},
               {"host_name", p_.node.host_name}}},
             {"ism",
-             {{"provider", "local"},
+             {{"provider", p_.fabric.provider()},
               {"directory", p_.config.ism_directory},
               {"gid", p_.node.gid.text()},
               {"chid", text(p_.node.chid)},
@@ -188,7 +189,7 @@ json Introspection::status() const {
             {"roce",
              {{"enabled", p_.config.roce.enabled},
               {"ports", devices()["smcr"].size()},
-              {"registered_bytes", p_.roce_groups.registered()},
+              {"registered_bytes", p_.smcr_groups.registered()},
               {"memory_bytes", std::uint64_t{p_.config.roce.memory_mib} << 20}}},
             {"groups", link_groups()},
             {"totals", totals},
@@ -199,7 +200,7 @@ json Introspection::status() const {
 
 json Introspection::link_groups() const {
     json smcd = json::array();
-    for (const auto& [key, group] : p_.groups.all()) {
+    for (const auto& [key, group] : p_.smcd_groups.all()) {
         smcd.push_back({{"id", group.id},
                         {"peer_gid", key.peer.text()},
                         {"chid", text(key.chid)},
@@ -208,42 +209,43 @@ json Introspection::link_groups() const {
                         {"connections", group.connections}});
     }
     json smcr = json::array();
-    for (const auto& [id, group] : p_.roce_groups.all()) {
-        const auto& counters = group->counters();
-        const json link = {{"net_device", group->device().gid.net_device},
-                           {"state", group->link_state()},
-                           {"connections", group->connections()},
-                           {"link_uid", text(group->own_link_id())},
-                           {"peer_uid", text(group->peer_link_id())},
-                           {"device", group->device().context->name()},
-                           {"port", group->device().port.number},
-                           {"local_gid", group->address().gid.text()},
-                           {"peer_gid", group->peer().link.gid.text()},
-                           {"qpn", text(group->address().qpn)},
-                           {"peer_qpn", text(group->peer().link.qpn)},
+    p_.smcr_groups.for_each([&](const group::SmcrGroup& group, const smcr::Devices::Usable& device,
+                                const smcr::LinkDriver::Counters& counters) {
+        const clc::SmcrPeer& peer = group.peer();
+        const json link = {{"net_device", device.gid.net_device},
+                           {"state", group.state() == group::SmcrGroup::State::kActive ? "LINK_ACTIVE" : "LINK_ACTIVATING"},
+                           {"connections", group.connections()},
+                           {"link_uid", text(group.own_link_id())},
+                           {"peer_uid", text(group.peer_link_id())},
+                           {"device", group.port().device},
+                           {"port", group.port().number},
+                           {"local_gid", group.own().gid.text()},
+                           {"peer_gid", peer.link.gid.text()},
+                           {"qpn", text(group.own().qpn)},
+                           {"peer_qpn", text(peer.link.qpn)},
                            {"messages_sent", counters.messages_sent.load()},
                            {"messages_received", counters.messages_received.load()},
                            {"bytes_written", counters.bytes_written.load()},
                            {"unknown_tokens", counters.unknown_tokens.load()},
                            {"stale_messages", counters.stale.load()},
                            {"queue_full", counters.full.load()}};
-        smcr.push_back({{"id", id},
-                        {"role", group->key().server ? "SERV" : "CLNT"},
-                        {"type", group->settled() ? "SINGLE" : "NONE"},
-                        {"version", group->key().version},
-                        {"release", group->peer().release},
-                        {"peer_id", text(group->peer().id)},
-                        {"host_name", group->peer().host_name},
-                        {"peer_os", clc::text(group->peer().os)},
-                        {"direct", group->peer().link_type == clc::LinkType::kDirect},
-                        {"eid", group->key().eid.text()},
-                        {"connections", group->connections()},
-                        {"max_connections", group->max_connections()},
-                        {"rmbs", group->rmbs()},
+        smcr.push_back({{"id", static_cast<std::uint32_t>(group.id())},
+                        {"role", group.key().server ? "SERV" : "CLNT"},
+                        {"type", group.settled() ? "SINGLE" : "NONE"},
+                        {"version", group.key().version},
+                        {"release", peer.release},
+                        {"peer_id", text(peer.id)},
+                        {"host_name", peer.host_name},
+                        {"peer_os", clc::text(peer.os)},
+                        {"direct", peer.link_type == clc::LinkType::kDirect},
+                        {"eid", group.key().eid.text()},
+                        {"connections", group.connections()},
+                        {"max_connections", group.max_connections()},
+                        {"rmbs", group.rmbs()},
                         {"rmbe_bytes", p_.config.roce.rmbe_kib * 1024},
-                        {"eye_catchers", group->eye_catchers()},
+                        {"eye_catchers", group.eye_catchers()},
                         {"links", json::array({link})}});
-    }
+    });
     return {{"smcr", smcr}, {"smcd", smcd}};
 }
 
@@ -255,8 +257,8 @@ json Introspection::devices() const {
             gids.push_back(gid.gid.text());
         }
         std::size_t links = 0;
-        for (const auto& [id, group] : p_.roce_groups.all()) {
-            links += group->device().port.device == port.device && group->device().port.number == port.number ? 1 : 0;
+        for (const group::SmcrGroup* group : p_.smcr_groups.groups().all()) {
+            links += group->port().device == port.device && group->port().number == port.number ? 1 : 0;
         }
         smcr.push_back({{"net_device", port.gids.empty() ? "" : port.gids.front().net_device},
                         {"device", port.device},
@@ -267,10 +269,10 @@ json Introspection::devices() const {
                         {"gids", gids},
                         {"links", links}});
     }
-    const json smcd = json::array({{{"provider", "local"},
+    const json smcd = json::array({{{"provider", p_.fabric.provider()},
                                     {"chid", text(p_.node.chid)},
                                     {"gid", p_.node.gid.text()},
-                                    {"groups", p_.groups.all().size()},
+                                    {"groups", p_.smcd_groups.all().size()},
                                     {"dmbs", p_.fabric.registered()}}});
     return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
 }

@@ -18,12 +18,12 @@ class Introspection {
         const bpf::Programs& programs;
         const Cgroups& cgroups;
         const Namespaces& namespaces;
-        const ism::LocalFabric& fabric;
+        const smcd::Fabric& fabric;
         const Connections& connections;
-        const LinkGroups& groups;
+        const group::SmcdGroups& smcd_groups;
         const Gateway& gateway;
         const smcr::Devices& roce_devices;
-        const smcr::LinkGroups& roce_groups;
+        const smcr::LinkGroups& smcr_groups;
     };
     explicit Introspection(Parts parts) : p_(parts) {}
 

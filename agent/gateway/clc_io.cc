@@ -7,44 +7,43 @@
 
 namespace smc {
 
-asio::awaitable<ClcRead> read_clc(AsyncFd& socket, TimePoint deadline) {
-    clc::Message message;
-    std::size_t wanted = clc::kHeaderBytes;
-    while (message.size < wanted) {
-        const ssize_t n = ::recv(socket.fd(), &message.bytes[message.size], wanted - message.size, 0);
-        if (n == 0) {
-            co_return ClcClosed{};
-        }
-        if (n < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            if (errno != EAGAIN) {
-                co_return ClcClosed{errno};
-            }
-            switch (co_await socket.wait(AsyncFd::kRead, deadline)) {
-                case Waited::kReady:
-                    continue;
-                case Waited::kTimeout:
-                    co_return ClcTimeout{};
-                case Waited::kCancelled:
-                    co_return ClcCancelled{};
-            }
-        }
-        message.size += static_cast<std::size_t>(n);
-        if (message.size == clc::kHeaderBytes && wanted == clc::kHeaderBytes) {
-            const auto header = clc::decode_header(message.view());
-            if (const auto* fault = std::get_if<clc::Fault>(&header)) {
-                co_return *fault;
-            }
-            wanted = std::get<clc::Header>(header).length;
-        }
+void ClcIo::read() {
+    if (!reading_) {
+        reading_ = true;
+        watch_.when_readable([this] { readable(); });
     }
-    co_return message;
 }
 
-bool send_clc(int fd, const clc::Message& message) {
-    return ::send(fd, message.bytes.data(), message.size, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+// Whoever is told may end this object: nothing of it is touched behind that.
+void ClcIo::readable() {
+    for (;;) {
+        const auto space = framer_.space();
+        const ssize_t n = ::recv(watch_.fd(), space.data(), space.size(), MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0 && errno == EAGAIN) {
+            return watch_.when_readable([this] { readable(); });
+        }
+        if (n <= 0) {
+            reading_ = false;
+            const auto closed = hooks_.closed;
+            return closed();
+        }
+        if (const auto whole = framer_.filled(static_cast<std::size_t>(n))) {
+            reading_ = false;
+            if (const auto* bad = std::get_if<Fault>(&*whole)) {
+                const auto fault = hooks_.fault;
+                return fault(*bad);
+            }
+            const auto message = hooks_.message;
+            return message(std::get<clc::Message>(*whole).view());
+        }
+    }
+}
+
+bool ClcIo::write(const clc::Message& message) const {
+    return ::send(watch_.fd(), message.bytes.data(), message.size, MSG_NOSIGNAL | MSG_DONTWAIT) ==
            static_cast<ssize_t>(message.size);
 }
 

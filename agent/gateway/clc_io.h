@@ -1,25 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC messages on a TCP socket: exactly one message is read, never a byte behind it, because after a
-// Decline those bytes are the application's.
+// CLC messages on a TCP socket. Exactly one message is read at a time, never a byte behind it.
 #pragma once
 
-#include <variant>
+#include <functional>
+#include <optional>
 
-#include "agent/loop/async_fd.h"
-#include "smc/wire/clc.h"
+#include "agent/loop/fd_watch.h"
+#include "smc/clc/framer.h"
 
 namespace smc {
 
-struct ClcClosed {
-    int error = 0;  // 0: end of file
+class ClcIo {
+ public:
+    // What was read; ClcIo reads on only when it is asked to.
+    struct Hooks {
+        std::function<void(wire::Bytes message)> message;
+        std::function<void(const Fault& fault)> fault;
+        std::function<void()> closed;  // in order or with an error
+    };
+
+    ClcIo(asio::io_context& io, UniqueFd fd, Hooks hooks) : watch_(io, std::move(fd)), hooks_(std::move(hooks)) {}
+
+    // Reads one message. Asking again while one is awaited changes nothing.
+    void read();
+    // False: the connection is dead. A message fits into the empty send buffer of a new connection.
+    [[nodiscard]] bool write(const clc::Message& message) const;
+    [[nodiscard]] loop::FdWatch& watch() { return watch_; }
+    [[nodiscard]] int fd() const { return watch_.fd(); }
+    [[nodiscard]] UniqueFd release() { return watch_.release(); }
+
+ private:
+    void readable();
+
+    loop::FdWatch watch_;
+    Hooks hooks_;
+    clc::Framer framer_;
+    bool reading_ = false;
 };
-struct ClcTimeout {};
-struct ClcCancelled {};
-using ClcRead = std::variant<clc::Message, clc::Fault, ClcClosed, ClcTimeout, ClcCancelled>;
-
-asio::awaitable<ClcRead> read_clc(AsyncFd& socket, TimePoint deadline);
-
-// A message fits into the empty send buffer of a new connection; anything else is a dead connection.
-bool send_clc(int fd, const clc::Message& message);
 
 }  // namespace smc

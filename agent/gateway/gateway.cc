@@ -4,32 +4,58 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <asio/co_spawn.hpp>
+#include <asio/post.hpp>
 
-#include "datapath/ism/dmb_transport.h"
-#include "datapath/smc_flow.h"
-#include "datapath/splice_flow.h"
+#include "agent/steer/addresses.h"
+#include "datapath/smc_connection.h"
+#include "datapath/socket_leg.h"
+#include "datapath/spliced_connection.h"
 
 namespace smc {
 
-namespace {
+// A listener of a namespace while it is served.
+struct Gateway::Acceptor {
+    Acceptor(Gateway& to, UniqueFd fd, std::weak_ptr<Namespace> of, Namespace::Listener listener)
+        : gateway(to),
+          watch(to.p_.session.io, std::move(fd)),
+          pause(to.p_.session.io, [this] { accept_all(); }),
+          space(std::move(of)),
+          which(listener) {}
 
-// Coroutines throw only when the system has no descriptors or memory left; what they held is released.
-void log_failure(const std::exception_ptr& failure) {
-    try {
-        if (failure) {
-            std::rethrow_exception(failure);
+    void accept_all() {
+        for (;;) {
+            const auto alive = space.lock();
+            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
+            sockaddr_storage address{};
+            socklen_t length = sizeof address;
+            UniqueFd fd(
+                ::accept4(watch.fd(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!alive || (!fd && errno == EINVAL)) {
+                gateway.acceptors_.erase(this);  // shut down: the namespace closed
+                return;
+            }
+            if (fd) {
+                gateway.accepted(std::move(fd), Endpoint::from_sockaddr(address), alive, which);
+            } else if (errno == EAGAIN) {
+                return watch.when_readable([this] { accept_all(); });
+            } else if (errno != ECONNABORTED && errno != EINTR) {
+                // out of descriptors: the listener stays readable, so do not come back at once
+                return pause.set_in(std::chrono::milliseconds(100));
+            }
         }
-    } catch (const std::exception& error) {
-        log()->error("a session ended early: {}", error.what());
     }
-}
 
-}  // namespace
+    Gateway& gateway;
+    loop::FdWatch watch;
+    loop::Deadline pause;
+    std::weak_ptr<Namespace> space;
+    Namespace::Listener which;
+};
 
-void reset_socket(UniqueFd fd) {
-    Leg(std::move(fd)).reset();
-}
+Gateway::Gateway(const Parts& parts) : p_(parts) {}
+Gateway::~Gateway() = default;
+
+// --- beginnings -----------------------------------------------------------------------------------------------------
 
 void Gateway::syn_held(const smc_event& event) {
     HeldSyn syn(event);
@@ -38,22 +64,26 @@ void Gateway::syn_held(const smc_event& event) {
         p_.programs.release_flow(event.cookie, {});  // its next SYN passes; nobody listens there any more
         return;
     }
-    asio::co_spawn(p_.io, client_session(event, std::move(syn), std::move(space)), log_failure);
+    const Handle connection = admit(Role::kClient);
+    connection->server = from_abi(event.remote);
+    connection->client = syn.source();
+    connection->netns = space->inode();
+    connection->pid = event.pid;
+    connection->uid = event.uid;
+    const auto runner = std::make_shared<ClientRunner>(
+        p_.session, p_.programs, connection, ClientRunner::Wanted{event, std::move(syn), std::move(space)},
+        [this](Runner<session::Client>& ended, SessionEnd end) {
+            client_ended(static_cast<ClientRunner&>(ended), std::move(end));
+        });
+    clients_.emplace(connection->id, runner);
+    by_cookie_[runner->cookie()] = runner.get();
+    by_leg_[{runner->slot(), runner->source()}] = runner.get();
+    runner->start();
 }
 
 void Gateway::connect_aborted(std::uint64_t cookie) {
-    if (const auto it = tables_->by_cookie.find(cookie); it != tables_->by_cookie.end()) {
-        it->second->aborted = true;
-        it->second->leg_arrived.set();
-        if (it->second->wire != nullptr) {
-            it->second->wire->cancel();
-        }
-    }
-}
-
-void Gateway::serve(const std::shared_ptr<Namespace>& space) {
-    for (const auto which : space->take_fresh()) {
-        asio::co_spawn(p_.io, accept_loop(space, which), log_failure);
+    if (const auto it = by_cookie_.find(cookie); it != by_cookie_.end()) {
+        it->second->application_gone();
     }
 }
 
@@ -66,215 +96,146 @@ Gateway::Handle Gateway::admit(Role role) {
     return connection;
 }
 
-asio::awaitable<void> Gateway::accept_loop(std::weak_ptr<Namespace> weak, Namespace::Listener which) {
-    std::optional<AsyncFd> listener;
-    if (const auto space = weak.lock()) {
-        listener.emplace(p_.io, UniqueFd(::dup(space->listener(which))));
-    }
-    // The duplicate keeps the listener open, so look now and then whether the namespace is still served.
-    while (listener) {
-        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-        co_await listener->wait(AsyncFd::kRead, until);
-        const auto space = weak.lock();
-        if (!space) {
-            co_return;
+void Gateway::serve(const std::shared_ptr<Namespace>& space) {
+    for (const auto which : space->take_fresh()) {
+        UniqueFd fd(::dup(space->listener(which)));
+        if (!fd) {
+            log()->warn("netns {}: a listener is not served: {}", space->inode(), std::strerror(errno));
+            continue;
         }
-        for (;;) {
-            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
-            sockaddr_storage address{};
-            socklen_t length = sizeof address;
-            UniqueFd fd(::accept4(listener->fd(), reinterpret_cast<sockaddr*>(&address), &length,
-                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
-            if (!fd) {
-                if (errno == EINVAL) {
-                    co_return;  // shut down: the namespace closed
-                }
-                if (errno != EAGAIN && errno != ECONNABORTED) {
-                    // out of descriptors: the listener stays readable, so do not come back at once
-                    Event never(p_.io);
-                    co_await never.wait(std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
-                }
-                break;
-            }
-            accepted(std::move(fd), Endpoint::from_sockaddr(address), space, which);
-        }
+        auto acceptor = std::make_unique<Acceptor>(*this, std::move(fd), space, which);
+        Acceptor& started = *acceptor;
+        acceptors_.emplace(&started, std::move(acceptor));
+        started.accept_all();
     }
 }
 
 void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
-    if (which == Namespace::kWire4 || which == Namespace::kWire6) {
-        if (local_endpoint(fd.get()).port == space->port(which) || !has_room()) {
-            reset_socket(std::move(fd));  // somebody found the listener itself
-            return;
+    if (which == Namespace::kLeg4 || which == Namespace::kLeg6) {
+        const auto it = by_leg_.find({space->slot(), from});
+        if (it == by_leg_.end()) {
+            TcpSocket(std::move(fd)).reset();
+        } else {
+            it->second->leg_arrived(std::move(fd));
         }
-        asio::co_spawn(p_.io, server_session(std::move(fd), from, space), log_failure);
         return;
     }
-    const auto it = tables_->by_leg.find({space->slot(), from});
-    if (it == tables_->by_leg.end()) {
-        reset_socket(std::move(fd));
+    const Endpoint server = local_endpoint(fd.get());
+    if (server.port == space->port(which) || !has_room()) {
+        TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
         return;
     }
-    it->second->leg = std::move(fd);
-    it->second->leg_arrived.set();
+    const Handle connection = admit(Role::kServer);
+    connection->client = from;
+    connection->server = server;
+    connection->netns = space->inode();
+    const auto runner = std::make_shared<ServerRunner>(
+        p_.session, connection, space, std::move(fd), [this](Runner<session::Server>& ended, SessionEnd end) {
+            server_ended(static_cast<ServerRunner&>(ended), std::move(end));
+        });
+    servers_.emplace(connection->id, runner);
+    runner->start();
 }
 
-asio::awaitable<Result<ism::Dmb>> Gateway::attach(const clc::Peer& peer) {
-    struct State {
-        explicit State(asio::io_context& io) : done(io) {}
-        Event done;
-        std::optional<Result<ism::Dmb>> result;
-    };
-    const auto state = std::make_shared<State>(p_.io);
-    p_.fabric.attach(peer.gid, peer.token, bytes_of(peer.dmb_size), p_.config.step_timeout,
-                     [state](Result<ism::Dmb> result) {
-                         state->result.emplace(std::move(result));
-                         state->done.set();
-                     });
-    co_await state->done.wait(TimePoint::max());
-    co_return std::move(*state->result);
-}
+// --- ends of sessions -----------------------------------------------------------------------------------------------
 
-std::optional<clc::RoceOffer> Gateway::roce_offer(int wire) const {
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    if (::getpeername(wire, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-        return std::nullopt;
+void Gateway::client_ended(ClientRunner& runner, SessionEnd end) {
+    // An entry may already be a later connection's.
+    if (const auto it = by_cookie_.find(runner.cookie()); it != by_cookie_.end() && it->second == &runner) {
+        by_cookie_.erase(it);
     }
-    return p_.roce_devices.offer_for(local_endpoint(wire), Endpoint::from_sockaddr(address));
+    if (const auto it = by_leg_.find({runner.slot(), runner.source()}); it != by_leg_.end() && it->second == &runner) {
+        by_leg_.erase(it);
+    }
+    ended(runner, std::move(end));
+    clients_.erase(runner.connection()->id);
 }
 
-asio::awaitable<std::optional<ClcRead>> Gateway::hear_or_link(AsyncFd& wire, std::shared_ptr<smcr::LinkGroup> group,
-                                                              TimePoint deadline) {
-    const auto waiting = std::make_shared<AsyncFd*>(&wire);
-    struct Forget {
-        AsyncFd*& wire;
-        ~Forget() { wire = nullptr; }
-    };
-    const Forget forget{*waiting};  // also if this ends by an exception
-    const auto settled = std::make_shared<Event>(p_.io);
-    group->when_settled([waiting, settled] {
-        settled->set();
-        if (*waiting != nullptr) {
-            (*waiting)->interrupt();
-        }
-    });
-    std::optional<ClcRead> heard;
-    while (!settled->is_set() && !heard) {
-        const Waited waited = co_await wire.wait(AsyncFd::kRead, deadline);
-        if (waited == Waited::kTimeout) {
-            break;
-        }
-        if (waited == Waited::kCancelled) {
-            if (!settled->is_set()) {
-                heard = ClcCancelled{};
-            }
-            continue;
-        }
-        char byte = 0;
-        if (::recv(wire.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
-            // A short connection is closed by its peer before the news of its link has reached this thread.
-            co_await settled->wait(deadline);
-            break;
-        }
-        heard = co_await read_clc(wire, deadline);
-    }
-    co_return heard;
+void Gateway::server_ended(ServerRunner& runner, SessionEnd end) {
+    ended(runner, std::move(end));
+    servers_.erase(runner.connection()->id);
 }
 
-void Gateway::let_go(Negotiated& negotiated) {
-    if (negotiated.own) {
-        p_.fabric.deregister(negotiated.own->token);
-        negotiated.own.reset();
-    }
-    if (auto joined = std::exchange(negotiated.joined, std::nullopt)) {
-        const clc::Outcome& outcome = negotiated.outcome;
-        if (outcome.kind == clc::Outcome::Kind::kFallBack) {
-            joined->seat->withdraw();
-        }
-        const bool never_up = joined->first_contact && !joined->group->active();
-        if (outcome.peer_out_of_sync && !never_up) {
-            joined->group->distrust();
-        } else if (never_up) {
-            p_.roce_groups.abandon(joined->group, llc::DeleteLinkReason::kProtocolViolation);
-        }
+template <class Runner>
+void Gateway::ended(Runner& runner, SessionEnd end) {
+    switch (end.kind) {
+        case SessionEnd::Kind::kSmc:
+            return run_smc(runner, std::move(end));
+        case SessionEnd::Kind::kTcp:
+            return run_tcp(runner.connection(), std::move(end));
+        case SessionEnd::Kind::kRefused:
+            return refuse(runner.connection(), end.outcome.reason, end.outcome.detail);
     }
 }
 
-void Gateway::prepare_wire(int fd) const {
-    const int on = p_.config.keepalive.count() > 0 ? 1 : 0;
-    const int seconds = static_cast<int>(p_.config.keepalive.count());
-    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    if (on != 0) {
-        ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+template <class Runner>
+void Gateway::run_smc(Runner& runner, SessionEnd end) {
+    const Handle& c = runner.connection();
+    auto transport = runner.transport(end.outcome);
+    if (!transport) {
+        p_.session.smcr_groups.leave(group::MemberId{c->id}, {});
+        TcpSocket(std::move(end.leg)).reset();
+        TcpSocket(std::move(end.clc)).reset();
+        return refuse(c, Reason::kLinkDown, "the link group has ended");
     }
-}
-
-void Gateway::start_smc(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
-    if (negotiated.outcome.kind == clc::Outcome::Kind::kSmcR) {
-        start_smcr(c, std::move(leg), std::move(wire), std::move(negotiated));
+    if (end.outcome.kind == clc::Outcome::Kind::kSmcD) {
+        run_smcd(*c, end.outcome.smcd, runner.smcd());
     } else {
-        start_smcd(c, std::move(leg), std::move(wire), std::move(negotiated));
+        run_smcr(*c, end.outcome.smcr);
     }
+    p_.connections.count(c->path, Reason::kNone);
+    keep_alive(end.clc.get());
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg))),
+                               std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))), std::move(transport),
+                               p_.session.config.close_timeout};
+    p_.engine.add(std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
 }
 
-void Gateway::start_smcr(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
-    const clc::RocePeer& peer = negotiated.outcome.roce;
-    smcr::Seat& seat = *negotiated.joined->seat;
-    smcr::LinkGroup& group = *negotiated.joined->group;
-    c->path = Path::kSmcR;
-    c->eid = peer.eid;
-    c->roce = RoceView{peer.version,
-                       group.key().server,
-                       group.id(),
-                       group.own_link_id(),
-                       group.device().context->name(),
-                       group.device().port.number,
-                       group.device().gid.net_device,
-                       group.address().gid,
-                       group.peer().link.gid,
-                       seat.token(),
-                       peer.rmbe.token,
-                       bytes_of(seat.rmbe().size),
-                       bytes_of(peer.rmbe.size)};
-    c->seat = negotiated.joined->seat;
-    p_.connections.count(Path::kSmcR, Reason::kNone);
-    log()->debug("connection {} smcr client {} server {} group {}{}", c->id, c->client.text(), c->server.text(),
-                 group.id(), negotiated.joined->first_contact ? ", first contact" : "");
-    prepare_wire(wire.get());
-    SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)), seat.transport(), p_.config.close_timeout};
-    p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
+void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange) {
+    group::SmcdGroups& groups = p_.session.smcd_groups;
+    c.path = Path::kSmcD;
+    c.eid = peer.eid;
+    const std::uint32_t group = groups.establish(group::key_of(peer), peer.host_name);
+    groups.connection_began(group);
+    c.smcd = SmcdView{peer.gid, exchange->own_token(), peer.token, exchange->own_bytes(), bytes_of(peer.dmb_size),
+                      group};
+    exchanges_.emplace(c.id, std::move(exchange));
+    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c.id, c.client.text(), c.server.text(),
+                 peer.gid.text(), group, peer.first_contact ? ", first contact" : "");
 }
 
-void Gateway::start_smcd(const Handle& c, UniqueFd leg, UniqueFd wire, Negotiated negotiated) {
-    const clc::Peer& peer = negotiated.outcome.peer;
-    c->path = Path::kSmcD;
-    c->peer_gid = peer.gid;
-    c->peer_token = peer.token;
-    c->own_token = negotiated.own->token;
-    c->dmb_bytes = negotiated.own->dmb->bytes();
-    c->peer_dmb_bytes = negotiated.peer->bytes();
-    c->eid = peer.eid;
-    c->group_id = p_.groups.establish(group_key(peer), peer.host_name);
-    p_.groups.connection_began(c->group_id);
-    p_.connections.count(Path::kSmcD, Reason::kNone);
-    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c->id, c->client.text(), c->server.text(),
-                 peer.gid.text(), c->group_id, peer.first_contact ? ", first contact" : "");
-    prepare_wire(wire.get());
-    SmcFlow::Parts parts{Leg(std::move(leg)), Leg(std::move(wire)),
-                         std::make_unique<ism::DmbTransport>(negotiated.own->dmb, std::move(*negotiated.peer)),
-                         p_.config.close_timeout};
-    p_.engine.add(std::make_shared<SmcFlow>(c->id, c->stats, std::move(parts)));
+void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) {
+    const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
+    const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
+    const smcr::Devices::Usable* device = p_.session.smcr_groups.device_of(group.id());
+    c.path = Path::kSmcR;
+    c.eid = peer.eid;
+    c.smcr = SmcrView{peer.version,
+                      group.key().server,
+                      static_cast<std::uint32_t>(group.id()),
+                      group.own_link_id(),
+                      group.port().device,
+                      group.port().number,
+                      device->gid.net_device,
+                      group.own().gid,
+                      group.peer().link.gid,
+                      seat.token,
+                      peer.rmbe.token,
+                      bytes_of(group.rmbe(seat).size),
+                      bytes_of(peer.rmbe.size)};
+    log()->debug("connection {} smcr client {} server {} group {}{}", c.id, c.client.text(), c.server.text(),
+                 c.smcr->group_id, peer.first_contact ? ", first contact" : "");
 }
 
-void Gateway::start_fallback(const Handle& c, UniqueFd leg, UniqueFd wire, const clc::Outcome& outcome) {
+void Gateway::run_tcp(const Handle& c, SessionEnd end) {
     c->path = Path::kFallback;
-    c->reason = outcome.reason;
-    c->peer_reason = outcome.peer_reason;
-    c->detail = outcome.detail;
-    p_.connections.count(Path::kFallback, outcome.reason);
+    c->reason = end.outcome.reason;
+    c->peer_reason = end.outcome.peer_reason;
+    c->detail = end.outcome.detail;
+    p_.connections.count(Path::kFallback, c->reason);
     note(*c, "falls back to tcp");
-    p_.engine.add(std::make_shared<SpliceFlow>(c->id, c->stats, Leg(std::move(leg)), Leg(std::move(wire))));
+    p_.engine.add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
+                                                      TcpSocket(std::move(end.clc))));
 }
 
 void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {
@@ -286,25 +247,28 @@ void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) 
     p_.connections.end(c->id, reason);
 }
 
-void Gateway::note(const Connection& c, const char* what) {
-    std::uint64_t held_back = 0;
-    if (!limiter_.admit(reason_name(c.reason), held_back)) {
-        return;
+void Gateway::keep_alive(int fd) const {
+    const auto idle = p_.session.config.keepalive;
+    const int on = idle.count() > 0 ? 1 : 0;
+    const int seconds = static_cast<int>(idle.count());
+    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    if (on != 0) {
+        ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     }
-    log()->info("connection {} {} {}: client {} server {} reason {} ({}){}{}{}", c.id,
-                c.role == Role::kClient ? "outbound" : "inbound", what, c.client.text(), c.server.text(),
-                reason_name(c.reason), reason_text(c.reason), c.detail.empty() ? "" : ", ", c.detail,
-                held_back != 0 ? ", and " + std::to_string(held_back) + " more like it" : "");
 }
 
-void Gateway::flow_ended(const FlowEnd& end) {
+// --- ends of connections --------------------------------------------------------------------------------------------
+
+void Gateway::connection_ended(const ConnectionEnd& end) {
     const auto c = p_.connections.find(end.id);
     if (!c) {
         return;
     }
     if (c->path == Path::kSmcD) {
-        p_.fabric.deregister(c->own_token);
-        p_.groups.connection_ended(c->group_id);
+        exchanges_.erase(end.id);
+        p_.session.smcd_groups.connection_ended(c->smcd->group_id);
+    } else if (c->path == Path::kSmcR) {
+        p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
     p_.connections.end(end.id, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
@@ -314,6 +278,17 @@ void Gateway::flow_ended(const FlowEnd& end) {
         end.reason != Reason::kLinkDown) {
         note(*c, "broken");
     }
+}
+
+void Gateway::note(const Connection& c, const char* what) {
+    std::uint64_t held_back = 0;
+    if (!limiter_.admit(reason_name(c.reason), held_back)) {
+        return;
+    }
+    log()->info("connection {} {} {}: client {} server {} reason {} ({}){}{}{}", c.id,
+                c.role == Role::kClient ? "outbound" : "inbound", what, c.client.text(), c.server.text(),
+                reason_name(c.reason), reason_text(c.reason), c.detail.empty() ? "" : ", ", c.detail,
+                held_back != 0 ? ", and " + std::to_string(held_back) + " more like it" : "");
 }
 
 }  // namespace smc

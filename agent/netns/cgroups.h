@@ -52,7 +52,7 @@ class Cgroups {
     std::map<std::uint64_t, Group> groups_;
 };
 
-// The agent's own place: a cgroup for its wire sockets. If the process sits in the root of the tree, it
+// The agent's own place: a cgroup for its CLC sockets. If the process sits in the root of the tree, it
 // moves to ROOT/smc-agent and back again at the end.
 class OwnCgroup {
  public:

@@ -2,25 +2,17 @@
 #include "agent/netns/namespace.h"
 
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/fsuid.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "agent/log.h"
 
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 #ifndef IPV6_HDRINCL
 #define IPV6_HDRINCL 36
 #endif
@@ -35,6 +27,12 @@ int home_netns() {
 }
 
 constexpr int kBacklog = 4096;
+
+// Of the namespace that the thread is in.
+Result<std::vector<NetDevice>> devices_here() {
+    const auto rtnetlink = Rtnetlink::open();
+    return rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
+}
 
 }  // namespace
 
@@ -57,18 +55,19 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, Uniq
     if (!inside.entered()) {
         return last_error("entering a network namespace");
     }
-    self->link_events_.reset(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
-    sockaddr_nl address{};
-    address.nl_family = AF_NETLINK;
-    address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-    socklen_t length = sizeof self->cookie_;
-    if (!self->link_events_ ||
-        ::bind(self->link_events_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-        ::getsockopt(self->link_events_.get(), SOL_SOCKET, SO_NETNS_COOKIE, &self->cookie_, &length) != 0) {
-        return last_error("watching a network namespace");
+    auto events = Rtnetlink::open(Rtnetlink::Events::kLinksAndAddresses);
+    const auto devices = devices_here();
+    if (!events || !devices) {
+        return events ? devices.error() : events.error();
     }
+    self->link_events_.emplace(std::move(*events));
+    self->cookie_ = self->link_events_->netns_cookie();
+    if (self->cookie_ == 0) {
+        return last_error("asking for a network namespace's cookie");
+    }
+    self->look_at_devices(*devices);
     self->open_listeners();
-    auto inbound = bpf::Inbound::load(programs, slot, self->netns_.get(), tc);
+    auto inbound = bpf::Inbound::load(programs, slot, self->netns_.get(), tc, *devices);
     if (!inbound) {
         return inbound.error();
     }
@@ -80,8 +79,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, Uniq
 }
 
 void Namespace::open_listeners() {
-    look_at_devices();
-    for (const Listener which : {kLeg4, kLeg6, kWire4, kWire6}) {
+    for (const Listener which : {kLeg4, kLeg6, kClc4, kClc6}) {
         if (listeners_[which]) {
             continue;
         }
@@ -111,21 +109,17 @@ void Namespace::close() {
     inbound_.reset();
 }
 
-void Namespace::look_at_devices() {
-    ifreq loopback{};
-    std::strncpy(loopback.ifr_name, "lo", IFNAMSIZ - 1);
-    loopback_up_ = ::ioctl(link_events_.get(), SIOCGIFFLAGS, &loopback) == 0 && (loopback.ifr_flags & IFF_UP) != 0;
-    int smallest = 0;
-    struct if_nameindex* list = ::if_nameindex();
-    for (const auto* entry = list; entry != nullptr && entry->if_index != 0; entry++) {
-        ifreq request{};
-        std::strncpy(request.ifr_name, entry->if_name, IFNAMSIZ - 1);
-        if (std::strcmp(entry->if_name, "lo") != 0 && ::ioctl(link_events_.get(), SIOCGIFMTU, &request) == 0) {
-            smallest = smallest == 0 ? request.ifr_mtu : std::min(smallest, request.ifr_mtu);
+void Namespace::look_at_devices(const std::vector<NetDevice>& devices) {
+    loopback_up_ = false;
+    unsigned smallest = 0;
+    for (const NetDevice& device : devices) {
+        if (device.loopback) {
+            loopback_up_ |= device.up;
+        } else {
+            smallest = smallest == 0 ? device.mtu : std::min(smallest, device.mtu);
         }
     }
-    ::if_freenameindex(list);
-    mtu_ = smallest != 0 ? smallest : mtu_;
+    mtu_ = smallest != 0 ? static_cast<int>(smallest) : mtu_;
 }
 
 void Namespace::limit_segments(int fd, int family) const {
@@ -135,8 +129,8 @@ void Namespace::limit_segments(int fd, int family) const {
 }
 
 Result<void> Namespace::listen(Listener which) {
-    const bool v6 = which == kLeg6 || which == kWire6;
-    const bool wire = which == kWire4 || which == kWire6;
+    const bool v6 = which == kLeg6 || which == kClc6;
+    const bool clc = which == kClc4 || which == kClc6;
     const int family = v6 ? AF_INET6 : AF_INET;
     UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) {
@@ -144,23 +138,23 @@ Result<void> Namespace::listen(Listener which) {
     }
     sockaddr_storage address{};
     const socklen_t length = Endpoint::loopback(v6, 0).to_sockaddr(address, family);
-    // Accepted wire sockets sit on the server's port: an application that binds it again (as on a restart)
+    // Accepted CLC sockets sit on the server's port: an application that binds it again (as on a restart)
     // must find them no more in its way than its own.
     const int one = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     // The role must be there before listen(): the sockops program acts on it then.
-    if (auto marked = programs_.mark_socket(fd.get(), wire ? SMC_ROLE_AGENT_WIRE : SMC_ROLE_AGENT_LEG); !marked) {
+    if (auto marked = programs_.mark_socket(fd.get(), clc ? SMC_ROLE_AGENT_CLC : SMC_ROLE_AGENT_LEG); !marked) {
         return marked;
     }
     if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
         return last_error("listening on loopback");
     }
-    if (!wire) {
+    if (!clc) {
         limit_segments(fd.get(), family);
     }
-    if (wire) {
-        if (auto put = programs_.wire.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
+    if (clc) {
+        if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
             return put;
         }
     }
@@ -212,14 +206,18 @@ Result<int> Namespace::raw_socket(int family, int protocol) {
 }
 
 void Namespace::sync_devices() {
-    std::array<char, 16384> drop;
-    while (::recv(link_events_.get(), drop.data(), drop.size(), MSG_DONTWAIT) > 0) {
-    }
+    link_events_->drain();
     const InNamespace inside(netns_.get());
     if (!inside.entered() || !inbound_) {
         return;
     }
-    inbound_->sync_devices();
+    const auto devices = devices_here();
+    if (!devices) {
+        log()->warn("netns {}: {}", inode_, devices.error().text());
+        return;
+    }
+    look_at_devices(*devices);
+    inbound_->sync_devices(*devices);
     open_listeners();
     if (auto published = publish(); !published) {
         log()->warn("netns {}: {}", inode_, published.error().text());

@@ -2,13 +2,17 @@
 // One network namespace that the agent serves: its listeners, its BPF programs, its raw sockets.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/steer/inbound.h"
 #include "agent/steer/programs.h"
 #include "os/endpoint.h"
 #include "os/result.h"
+#include "os/rtnetlink.h"
 #include "os/unique_fd.h"
 
 namespace smc {
@@ -57,7 +61,7 @@ class Namespace {
     // A raw socket of the namespace, made on first use.
     [[nodiscard]] Result<int> raw_socket(int family, int protocol);
 
-    enum Listener { kLeg4, kLeg6, kWire4, kWire6, kListeners };
+    enum Listener { kLeg4, kLeg6, kClc4, kClc6, kListeners };
     // -1 where the family (or lo) is not up.
     [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
@@ -69,7 +73,7 @@ class Namespace {
 
     // Readable when devices or addresses changed; then call sync_devices(). It also opens listeners that
     // could not be opened before (lo was down).
-    [[nodiscard]] int link_events_fd() const { return link_events_.get(); }
+    [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
 
  private:
@@ -78,7 +82,7 @@ class Namespace {
     void open_listeners();
     Result<void> listen(Listener which);
     Result<void> publish();
-    void look_at_devices();
+    void look_at_devices(const std::vector<NetDevice>& devices);
 
     bpf::Programs& programs_;
     UniqueFd netns_;
@@ -90,7 +94,7 @@ class Namespace {
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
-    UniqueFd link_events_;
+    std::optional<Rtnetlink> link_events_;
     std::map<std::pair<int, int>, UniqueFd> raw_;
     std::unique_ptr<bpf::Inbound> inbound_;
 };

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/smcr/devices.h"
 
-#include <ifaddrs.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "agent/log.h"
-#include "datapath/roce/buffers.h"
+#include "datapath/roce/memory.h"
+#include "os/rtnetlink.h"
 
 namespace smc::smcr {
 
@@ -17,33 +15,15 @@ namespace {
 
 // Prefix length of the interface address that is this one, in its own family; nullopt if no interface has it.
 std::optional<std::uint8_t> prefix_of(const RoceGid& own) {
-    ifaddrs* list = nullptr;
-    if (::getifaddrs(&list) != 0) {
+    const auto rtnetlink = Rtnetlink::open();
+    const auto addresses = rtnetlink ? rtnetlink->addresses() : rtnetlink.error();
+    if (!addresses) {
+        log()->warn("roce: {}", addresses.error().text());
         return std::nullopt;
     }
-    std::optional<std::uint8_t> bits;
-    for (const ifaddrs* entry = list; entry != nullptr && !bits; entry = entry->ifa_next) {
-        if (entry->ifa_addr == nullptr || entry->ifa_netmask == nullptr ||
-            (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6)) {
-            continue;
-        }
-        const auto ip_of = [&](const sockaddr* address) {
-            sockaddr_storage storage{};
-            std::memcpy(&storage, address, address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-            storage.ss_family = entry->ifa_addr->sa_family;
-            return Endpoint::from_sockaddr(storage);
-        };
-        if (gid_of(ip_of(entry->ifa_addr)) == own) {
-            const Endpoint mask = ip_of(entry->ifa_netmask);
-            int ones = 0;
-            for (std::size_t i = own.is_v4() ? 12 : 0; i < mask.ip.size(); i++) {
-                ones += std::popcount(mask.ip[i]);
-            }
-            bits = static_cast<std::uint8_t>(ones);
-        }
-    }
-    ::freeifaddrs(list);
-    return bits;
+    const auto it = std::ranges::find_if(
+        *addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == own; });
+    return it == addresses->end() ? std::nullopt : std::optional(it->prefix_bits);
 }
 
 std::string locked_memory() {
@@ -58,14 +38,13 @@ Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config
     if (!pd) {
         return pd.error();
     }
-    const auto rmb = roce::Rmb::allocate(*pd, config.rmbe_kib * 1024, static_cast<std::uint8_t>(config.rmbes_per_rmb),
-                                         roce::MemoryRegion::Access::kRemoteWrite);
+    const std::size_t rmb_bytes = std::size_t{config.rmbe_kib} * 1024 * config.rmbes_per_rmb;
+    const auto rmb = roce::RegisteredMemory::allocate(*pd, rmb_bytes, roce::Memory::Access::kRemoteWrite);
     if (!rmb) {
         return rmb.error();
     }
-    const auto rest =
-        roce::MemoryRegion::allocate(*pd, group_bytes(config) - (*rmb)->bytes(), roce::MemoryRegion::Access::kLocal);
-    return rest ? Result<void>() : rest.error();
+    const auto rest = roce::RegisteredMemory::allocate(*pd, group_bytes(config) - rmb_bytes, roce::Memory::Access::kLocal);
+    return rest ? Result<void>() : Result<void>(rest.error());
 }
 
 }  // namespace
@@ -193,11 +172,11 @@ void Devices::listen(const std::string& name, const std::shared_ptr<roce::Contex
 }
 
 std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local) const {
-    const auto path = roce::path_for(ports_, local);
-    if (!path) {
+    const auto choice = roce::port_for(ports_, local);
+    if (!choice) {
         return std::nullopt;
     }
-    return Usable{devices_.at(path->port->device).context, *path->port, path->gid};
+    return Usable{devices_.at(choice->port->device).context, *choice->port, choice->gid};
 }
 
 std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const Endpoint& peer) const {

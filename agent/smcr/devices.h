@@ -11,10 +11,10 @@
 #include <memory>
 
 #include "agent/config/config.h"
-#include "datapath/roce/link.h"
+#include "datapath/roce/rc_link.h"
 #include "datapath/roce/ports.h"
 #include "os/endpoint.h"
-#include "smc/clc/handshake.h"
+#include "smc/clc/node.h"
 
 namespace smc::smcr {
 

@@ -1,61 +1,104 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// All link groups of this node, and which of them a connection joins. The server decides (RFC 7609 section 3.5.2): a
-// group with the same peer that has room, or a new one. First contacts with one peer go one after the other, so that a
-// burst of connections makes one group. Control thread only.
+// Carries out what group::SmcrGroups decides: queue pairs, registered memory, links in the engine, messages on them. Control
+// thread only; the links themselves are driven by the engine.
 #pragma once
 
+#include <asio/io_context.hpp>
+#include <asio/thread_pool.hpp>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
-#include <vector>
 
-#include "agent/smcr/link_group.h"
+#include "agent/loop/deadline.h"
+#include "agent/smcr/buffer.h"
+#include "agent/smcr/devices.h"
+#include "datapath/engine.h"
+#include "datapath/smcr/link_driver.h"
+#include "datapath/transport.h"
+#include "smc/group/smcr_groups.h"
 
 namespace smc::smcr {
 
 class LinkGroups {
  public:
-    LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices)
-        : io_(io), engine_(engine), config_(config), devices_(devices) {}
-    ~LinkGroups() {
-        blocking_.stop();
-        blocking_.join();
-    }
+    LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices);
+    ~LinkGroups();
+    LinkGroups(const LinkGroups&) = delete;
+    LinkGroups& operator=(const LinkGroups&) = delete;
 
-    struct Joined {
-        std::shared_ptr<LinkGroup> group;
-        std::shared_ptr<Seat> seat;
-        bool first_contact = false;
-        [[nodiscard]] clc::LocalRmbe local() const;
+    // What a member is told, each at most once.
+    struct Hooks {
+        std::function<void(const group::Joined&)> joined;
+        std::function<void(const group::JoinRefused&)> refused;
+        std::function<void()> link_ready;
+        std::function<void(const group::LinkFailed&)> link_failed;
     };
-    // At the server: whose Proposal this is, and the address of this end of the TCP connection.
-    asio::awaitable<Result<Joined>> serve(const clc::RocePeer& peer, const RoceGid& local, TimePoint deadline);
-    // At the client: what the server chose. On first contact the group is connected. Error ESTALE: out of sync.
-    asio::awaitable<Result<Joined>> follow(const clc::RocePeer& peer, const RoceGid& local, TimePoint deadline);
+    // `local`: this end of the TCP connection.
+    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local, TimePoint deadline,
+              Hooks hooks);
+    void await_link(group::MemberId member, const clc::SmcrPeer& peer);
+    // For the data path, when the link is ready. nullptr: the group is gone.
+    std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
+    void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
 
-    // A first contact that did not work out, or that the peer wants forgotten.
-    void abandon(const std::shared_ptr<LinkGroup>& group, llc::DeleteLinkReason reason);
     void device_gone(const std::string& name);
     void end_all();
-    void tick(TimePoint now);
 
-    [[nodiscard]] const std::map<std::uint32_t, std::shared_ptr<LinkGroup>>& all() const { return groups_; }
-    [[nodiscard]] std::size_t registered() const { return *registered_; }
+    // For display: a group, the device it uses and what its link counts.
+    using Visit = std::function<void(const group::SmcrGroup&, const Devices::Usable&, const LinkDriver::Counters&)>;
+    void for_each(const Visit& visit) const;
+    [[nodiscard]] const group::SmcrGroups& groups() const { return groups_; }
+    [[nodiscard]] const Devices::Usable* device_of(group::GroupId group) const;
+    [[nodiscard]] std::size_t registered() const { return groups_.registered(); }
 
  private:
-    Result<std::shared_ptr<LinkGroup>> create(const GroupKey& key, const Devices::Usable& device,
-                                              unsigned max_connections);
-    [[nodiscard]] std::shared_ptr<LinkGroup> find(const GroupKey& key, const PeerId& peer) const;
-    [[nodiscard]] std::shared_ptr<LinkGroup> forming(const GroupKey& key) const;
+    // What a group has on this machine.
+    struct Live {
+        Devices::Usable device;
+        std::shared_ptr<roce::ProtectionDomain> pd;
+        std::shared_ptr<LinkDriver> driver;
+        std::unique_ptr<roce::RcLink> spare;  // version 1: what ADD LINK offers
+        std::map<group::BufferId, std::shared_ptr<Buffer>> buffers;
+    };
+
+    void carry_out(group::Actions actions);
+    void on(const group::CreateLink& action);
+    void on(const group::ConnectLink& action);
+    void on(const group::RegisterBuffer& action);
+    void on(const group::DropBuffer& action);
+    void on(const group::SendMessage& action);
+    void on(const group::OpenToken& action);
+    void on(const group::ForgetToken& action);
+    void on(const group::LingerToken& action);
+    void on(const group::EndLink& action);
+    void on(const group::ForgetGroup& action);
+    void on(const group::Joined& action);
+    void on(const group::JoinRefused& action);
+    void on(const group::LinkReady& action);
+    void on(const group::LinkFailed& action);
+    void on(const group::GroupUp& action);
+    void on(const group::GroupOver& action);
+
+    Result<void> create_link(const group::CreateLink& action);
+    void connected(group::GroupId group, const Result<void>& result);
+    void tick();
+    template <class Then>
+    void post(Then then);
+    [[nodiscard]] Live* live(group::GroupId group);
 
     asio::io_context& io_;
     Engine& engine_;
     const Config::Roce& config_;
     Devices& devices_;
-    asio::thread_pool blocking_{4};
-    std::shared_ptr<unsigned> connecting_ = std::make_shared<unsigned>(0);
-    std::uint32_t next_id_ = 1;
-    std::shared_ptr<std::size_t> registered_ = std::make_shared<std::size_t>(0);
-    std::map<std::uint32_t, std::shared_ptr<LinkGroup>> groups_;
+    asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address
+    group::SmcrGroups groups_;
+    std::map<group::GroupId, Live> live_;
+    std::map<group::MemberId, Hooks> hooks_;
+    std::deque<group::Action> pending_;
+    bool carrying_out_ = false;
+    loop::Deadline deadline_;
+    const std::shared_ptr<LinkGroups*> self_ = std::make_shared<LinkGroups*>(this);  // other threads' news may be late
 };
 
 }  // namespace smc::smcr

@@ -3,10 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <net/if.h>
 #include <sys/syscall.h>
-
-#include <cstring>
 
 #include "agent/log.h"
 #include "smc_inbound.skel.h"
@@ -55,7 +52,7 @@ bpf_tc_opts clsact_place() {
 }  // namespace
 
 Result<std::unique_ptr<Inbound>> Inbound::load(const Programs& programs, std::uint32_t slot, int netns_fd,
-                                               const std::string& tc) {
+                                               const std::string& tc, const std::vector<NetDevice>& devices) {
     std::unique_ptr<Inbound> inbound(new Inbound);
     inbound->tc_ = tc == "tcx" ? Tc::kTcx : tc == "clsact" ? Tc::kClsact : Tc::kAuto;
     inbound->skeleton_ = smc_inbound__open();
@@ -78,7 +75,7 @@ Result<std::unique_ptr<Inbound>> Inbound::load(const Programs& programs, std::ui
     if (inbound->lookup_ == nullptr) {
         return last_error("attaching sk_lookup");
     }
-    inbound->sync_devices();
+    inbound->sync_devices(devices);
     return inbound;
 }
 
@@ -122,15 +119,13 @@ Result<void> Inbound::attach_device(unsigned index, const std::string& name) {
     return {};
 }
 
-void Inbound::sync_devices() {
+void Inbound::sync_devices(const std::vector<NetDevice>& devices) {
     std::map<unsigned, std::string> present;
-    struct if_nameindex* list = ::if_nameindex();
-    for (const auto* entry = list; entry != nullptr && entry->if_index != 0; entry++) {
-        if (std::strcmp(entry->if_name, "lo") != 0) {
-            present.emplace(entry->if_index, entry->if_name);
+    for (const NetDevice& device : devices) {
+        if (!device.loopback) {
+            present.emplace(device.index, device.name);
         }
     }
-    ::if_freenameindex(list);
     std::erase_if(devices_, [&](const auto& device) { return !present.contains(device.first); });
     for (const auto& [index, name] : present) {
         if (!devices_.contains(index)) {

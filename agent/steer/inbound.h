@@ -5,8 +5,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "agent/steer/programs.h"
+#include "os/rtnetlink.h"
 
 struct smc_inbound;
 
@@ -16,16 +18,16 @@ class Inbound {
  public:
     enum class Tc { kAuto, kTcx, kClsact };
 
-    // `slot` picks the wire listeners in map smc_wire. To be called, like all members and the destructor,
+    // `slot` picks the listeners for CLC sockets in map smc_clc. To be called, like all members and the destructor,
     // while the calling thread is inside the namespace that `netns_fd` names.
     static Result<std::unique_ptr<Inbound>> load(const Programs& programs, std::uint32_t slot, int netns_fd,
-                                                 const std::string& tc);
+                                                 const std::string& tc, const std::vector<NetDevice>& devices);
     ~Inbound();
     Inbound(const Inbound&) = delete;
     Inbound& operator=(const Inbound&) = delete;
 
     // Attaches to devices that are new (not lo), forgets those that are gone.
-    void sync_devices();
+    void sync_devices(const std::vector<NetDevice>& devices);
     [[nodiscard]] std::vector<std::string> devices() const;
 
  private:

@@ -85,7 +85,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     }
     programs->cgroups = Map<std::uint64_t, smc_cgroup>(programs->map_fd("smc_cgroups"));
     programs->netns = Map<std::uint64_t, smc_netns>(programs->map_fd("smc_netns"));
-    programs->wire = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_wire"));
+    programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->flows = Map<std::uint64_t, smc_flow>(programs->map_fd("smc_flows"));
     if (auto filled = programs->fill_tables(policy); !filled) {
         return filled.error();
@@ -178,7 +178,7 @@ void Programs::unpin() {
 Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
     const auto& programs = skeleton_->progs;
     const std::array<std::pair<bpf_program*, int>, 9> wanted{{
-        {programs.smc_wire_ops, own_cgroup_fd},
+        {programs.smc_clc_ops, own_cgroup_fd},
         {programs.smc_app_sockops, root_cgroup_fd},
         {programs.smc_peername4, root_cgroup_fd},
         {programs.smc_peername6, root_cgroup_fd},

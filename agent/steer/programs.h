@@ -32,7 +32,7 @@ class Programs {
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
 
-    // Applications below `root` are steered from here on; `own` holds the agent's wire sockets.
+    // Applications below `root` are steered from here on; `own` holds the agent's CLC sockets.
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
 
     // Readable when events wait; poll() then calls back for each.
@@ -45,7 +45,7 @@ class Programs {
 
     // Marks a socket of the agent's before connect() or listen().
     Result<void> mark_socket(int fd, smc_role role, const Endpoint& remote = {}) const;
-    // What the SYN-ACK on a wire socket said about option 254.
+    // What the SYN-ACK on a CLC socket said about option 254.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
     // The application's socket `cookie` shall be shown `local` as its own address.
     void release_flow(std::uint64_t cookie, const Endpoint& local) const;
@@ -67,7 +67,7 @@ class Programs {
 
     Map<std::uint64_t, smc_cgroup> cgroups;
     Map<std::uint64_t, smc_netns> netns;
-    Map<std::uint32_t, std::uint64_t> wire;
+    Map<std::uint32_t, std::uint64_t> clc_listeners;
     Map<std::uint64_t, smc_flow> flows;
 
  private:

@@ -63,7 +63,7 @@ void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
         group.links[qp.link].number = confirm->link_number;
         group.links[qp.link].confirmed |= confirm->reply;
         // The sender speaks of its own RMBEs. Linux refuses peers that do not set this (see llc.h).
-        (qp.of_server ? group.client_plain : group.server_plain) = confirm->cache_size != 0;
+        (qp.of_server ? group.client_plain : group.server_plain) = !has_eye_catchers(*confirm);
     } else if (const auto* add = std::get_if<llc::AddLink>(&message)) {
         read_add_link(qp, *add);
     } else if (const auto* del = std::get_if<llc::DeleteLink>(&message)) {

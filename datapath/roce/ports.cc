@@ -2,31 +2,23 @@
 #include "datapath/roce/ports.h"
 
 #include <infiniband/verbs.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "os/unique_fd.h"
+#include "os/rtnetlink.h"
 
 namespace smc::roce {
 
 namespace {
 
-Mac mac_of(const std::string& net_device) {
-    Mac mac;
-    const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    ifreq request{};
-    net_device.copy(request.ifr_name, sizeof request.ifr_name - 1);
-    if (socket && ::ioctl(socket.get(), SIOCGIFHWADDR, &request) == 0) {
-        std::memcpy(mac.bytes.data(), request.ifr_hwaddr.sa_data, mac.bytes.size());
-    }
-    return mac;
+std::vector<NetDevice> net_devices() {
+    const auto rtnetlink = Rtnetlink::open();
+    auto devices = rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
+    return devices ? std::move(*devices) : std::vector<NetDevice>();
 }
 
-void add_gids(Port& port, std::span<const ibv_gid_entry> table) {
+void add_gids(Port& port, std::span<const ibv_gid_entry> table, const std::vector<NetDevice>& devices) {
     for (const ibv_gid_entry& entry : table) {
         // An address handle has eight bits for the index.
         if (entry.port_num != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2 || entry.gid_index > 255) {
@@ -35,10 +27,10 @@ void add_gids(Port& port, std::span<const ibv_gid_entry> table) {
         PortGid gid;
         std::memcpy(gid.gid.bytes.data(), entry.gid.raw, gid.gid.bytes.size());
         gid.index = static_cast<std::uint8_t>(entry.gid_index);
-        char name[IF_NAMESIZE] = "";
-        if (::if_indextoname(entry.ndev_ifindex, name) != nullptr) {
-            gid.net_device = name;
-            gid.mac = mac_of(name);
+        const auto device = std::ranges::find(devices, entry.ndev_ifindex, &NetDevice::index);
+        if (device != devices.end()) {
+            gid.net_device = device->name;
+            gid.mac.bytes = device->mac;
         }
         port.gids.push_back(std::move(gid));
     }
@@ -77,8 +69,9 @@ std::vector<Port> ports_of(const Context& context) {
     std::vector<ibv_gid_entry> table(gids);
     const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
     table.resize(entries > 0 ? static_cast<std::size_t>(entries) : 0);
+    const auto devices = net_devices();
     for (Port& port : out) {
-        add_gids(port, table);
+        add_gids(port, table, devices);
     }
     return out;
 }
@@ -115,13 +108,13 @@ Result<std::vector<Port>> ports() {
     return found;
 }
 
-std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& local) {
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local) {
     const RoceGid wanted = local.normalised();
-    const auto select = [&](auto matches) -> std::optional<Path> {
+    const auto select = [&](auto matches) -> std::optional<PortChoice> {
         for (const Port& port : ports) {
             for (const PortGid& gid : port.gids) {
                 if (port.active && matches(port, gid)) {
-                    return Path{&port, gid};
+                    return PortChoice{&port, gid};
                 }
             }
         }

@@ -35,7 +35,7 @@ std::vector<Port> ports_of(const Context& context);
 // All of them. Devices that cannot be opened are left out.
 Result<std::vector<Port>> ports();
 
-struct Path {
+struct PortChoice {
     const Port* port = nullptr;
     PortGid gid;
 };
@@ -43,6 +43,6 @@ struct Path {
 bool is_link_local(const RoceGid& gid);
 // The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
 // first of its family that is not link-local; nullopt if there is none on an active port.
-std::optional<Path> path_for(const std::vector<Port>& ports, const RoceGid& local);
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local);
 
 }  // namespace smc::roce

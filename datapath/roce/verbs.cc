@@ -2,7 +2,6 @@
 #include "datapath/roce/verbs.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <cerrno>
 
@@ -117,28 +116,19 @@ Result<void> CompletionQueue::arm() {
     return {};
 }
 
-Result<std::unique_ptr<MemoryRegion>> MemoryRegion::allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes,
-                                                             Access access) {
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        return last_error("allocating " + std::to_string(bytes) + " bytes");
-    }
-    std::unique_ptr<MemoryRegion> region(new MemoryRegion(std::move(pd), {static_cast<std::uint8_t*>(memory), bytes}));
-    const int flags = IBV_ACCESS_LOCAL_WRITE | (access == Access::kRemoteWrite ? IBV_ACCESS_REMOTE_WRITE : 0);
-    region->mr_ = ::ibv_reg_mr(region->pd_->get(), memory, bytes, flags);
-    if (region->mr_ == nullptr) {
+Result<std::unique_ptr<MemoryRegion>> MemoryRegion::create(std::shared_ptr<ProtectionDomain> pd,
+                                                           std::span<std::uint8_t> memory, int flags) {
+    ibv_mr* mr = ::ibv_reg_mr(pd->get(), memory.data(), memory.size(), flags);
+    if (mr == nullptr) {
         // ENOMEM here is RLIMIT_MEMLOCK far more often than memory
-        return last_error("registering " + std::to_string(bytes) + " bytes with " + region->pd_->context()->name() +
+        return last_error("registering " + std::to_string(memory.size()) + " bytes with " + pd->context()->name() +
                           " (is the limit of locked memory, ulimit -l, too small?)");
     }
-    return region;
+    return std::unique_ptr<MemoryRegion>(new MemoryRegion(std::move(pd), mr));
 }
 
 MemoryRegion::~MemoryRegion() {
-    if (mr_ != nullptr) {
-        ::ibv_dereg_mr(mr_);
-    }
-    ::munmap(memory_.data(), memory_.size());
+    ::ibv_dereg_mr(mr_);
 }
 
 Result<std::unique_ptr<QueuePair>> QueuePair::create(std::shared_ptr<ProtectionDomain> pd,

@@ -103,30 +103,25 @@ class CompletionQueue {
     bool armed_ = false;
 };
 
-// Page-aligned zeroed memory that the device may use.
+// Memory as one protection domain knows it. Whoever owns the memory keeps it for as long (memory.h).
 class MemoryRegion {
  public:
-    enum class Access : std::uint8_t { kLocal, kRemoteWrite };
-
-    static Result<std::unique_ptr<MemoryRegion>> allocate(std::shared_ptr<ProtectionDomain> pd, std::size_t bytes,
-                                                          Access access);
+    // `flags`: IBV_ACCESS_...
+    static Result<std::unique_ptr<MemoryRegion>> create(std::shared_ptr<ProtectionDomain> pd,
+                                                        std::span<std::uint8_t> memory, int flags);
     ~MemoryRegion();
     MemoryRegion(const MemoryRegion&) = delete;
     MemoryRegion& operator=(const MemoryRegion&) = delete;
 
-    [[nodiscard]] std::span<std::uint8_t> bytes() const { return memory_; }
+    [[nodiscard]] const ProtectionDomain& pd() const { return *pd_; }
     [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
     [[nodiscard]] RKey rkey() const { return RKey{mr_->rkey}; }
-    [[nodiscard]] VirtualAddress address() const {
-        return VirtualAddress{reinterpret_cast<std::uintptr_t>(memory_.data())};
-    }
+    [[nodiscard]] VirtualAddress address() const { return VirtualAddress{reinterpret_cast<std::uintptr_t>(mr_->addr)}; }
 
  private:
-    MemoryRegion(std::shared_ptr<ProtectionDomain> pd, std::span<std::uint8_t> memory)
-        : pd_(std::move(pd)), memory_(memory) {}
+    MemoryRegion(std::shared_ptr<ProtectionDomain> pd, ibv_mr* mr) : pd_(std::move(pd)), mr_(mr) {}
     std::shared_ptr<ProtectionDomain> pd_;
-    std::span<std::uint8_t> memory_;
-    ibv_mr* mr_ = nullptr;
+    ibv_mr* mr_;
 };
 
 // A queue pair of the reliable connected service.

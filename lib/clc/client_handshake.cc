@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include <algorithm>
+#include "smc/clc/client_handshake.h"
 
-#include "smc/clc/handshake.h"
+#include <algorithm>
 
 namespace smc::clc {
 
 Actions ClientHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
+    deadline_ = kNever;
     return {Finish{std::move(outcome)}};
 }
 
@@ -16,11 +17,12 @@ Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_
     d.reason = reason;
     d.out_of_sync = out_of_sync;
     Actions actions{Send{encode(d)}};
-    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}, {}}).front());
+    actions.push_back(
+        finish({.kind = Outcome::Kind::kFallBack, .reason = reason, .detail = std::move(detail)}).front());
     return actions;
 }
 
-Actions ClientHandshake::start(TimePoint now) {
+Proposal ClientHandshake::proposal() const {
     Proposal p;
     const bool r_v2 = roce_ && roce_->v2;
     p.v2_offer = r_v2 ? Offer::kBoth : Offer::kSmcD;
@@ -55,33 +57,38 @@ Actions ClientHandshake::start(TimePoint now) {
             subnet.prefixes.push_back({roce_->own_address, roce_->prefix_bits});
         }
     }
+    return p;
+}
+
+Actions ClientHandshake::start(TimePoint now) {
     state_ = State::kAwaitAccept;
     deadline_ = now + node_.step_timeout;
-    return {Send{encode(p)}};
+    return {Send{encode(proposal())}};
+}
+
+Actions ClientHandshake::peer_declined(Bytes bytes) {
+    const auto decoded = decode_decline(bytes);
+    if (const auto* bad = std::get_if<Fault>(&decoded)) {
+        return fault(*bad);
+    }
+    const auto& d = std::get<Decline>(decoded);
+    return finish({.kind = Outcome::Kind::kFallBack,
+                   .reason = Reason::kPeerDeclined,
+                   .detail = "peer's reason " + reason_name(d.reason),
+                   .peer_out_of_sync = d.out_of_sync,
+                   .peer_reason = d.reason,
+                   .smcr = smcr_});
 }
 
 Actions ClientHandshake::message(Bytes bytes) {
     if (state_ != State::kAwaitAccept && state_ != State::kLinking) {
         return {};
     }
-    const auto header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)));
-    if (const auto* h = std::get_if<Header>(&header); h != nullptr && h->type == Type::kDecline) {
-        const auto decoded = decode_decline(bytes);
-        if (const auto* bad = std::get_if<Fault>(&decoded)) {
-            return fault(*bad);
-        }
-        const auto& d = std::get<Decline>(decoded);
-        return finish({Outcome::Kind::kFallBack,
-                       Reason::kPeerDeclined,
-                       "peer's reason " + reason_name(d.reason),
-                       d.out_of_sync,
-                       {},
-                       roce_peer_,
-                       d.reason});
+    if (type_of(bytes) == Type::kDecline) {
+        return peer_declined(bytes);
     }
     if (state_ == State::kLinking) {
-        return fault(
-            {"clc_message_type", 4, bytes.size() > 4 ? bytes[4] : 0U, "nothing but a Decline behind the Confirm"});
+        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));
     }
     const auto decoded = decode_acceptance(bytes, Type::kAccept);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
@@ -95,7 +102,7 @@ Actions ClientHandshake::message(Bytes bytes) {
     if (smcr != nullptr && roce_ && (smcr->version >= kVersion2 ? roce_->v2 : roce_->v1)) {
         return accept(*smcr);
     }
-    return fault({"eye_catcher", 0, smcr != nullptr ? kEyeCatcherR : kEyeCatcherD, "a type that was offered"});
+    return fault(wrong_variant(acceptance, "a type that was offered"));
 }
 
 Actions ClientHandshake::accept(const AcceptD& a) {
@@ -116,22 +123,22 @@ Actions ClientHandshake::accept(const AcceptD& a) {
     if (a.dmbe_index != 0) {
         return decline(Reason::kInternal, "server wants several elements in one DMB");
     }
-    peer_.gid = join(a.gid, a.gid_part2);
-    peer_.chid = a.chid;
-    peer_.eid = a.eid;
-    peer_.token = a.token;
-    peer_.dmb_size = a.dmbe_size;
-    peer_.first_contact = a.first_contact;
-    peer_.release = a.fce ? a.fce->release : kRelease1;
+    smcd_.gid = join(a.gid, a.gid_part2);
+    smcd_.chid = a.chid;
+    smcd_.eid = a.eid;
+    smcd_.token = a.token;
+    smcd_.dmb_size = a.dmbe_size;
+    smcd_.first_contact = a.first_contact;
+    smcd_.release = a.fce ? a.fce->release : kRelease1;
     if (a.fce) {
-        peer_.host_name = a.fce->host_name.text();
+        smcd_.host_name = a.fce->host_name.text();
     }
     state_ = State::kAttaching;
-    return {AttachDmb{peer_}};
+    return {AttachDmb{smcd_}};
 }
 
 Actions ClientHandshake::accept(const AcceptR& a) {
-    RocePeer& p = roce_peer_;
+    SmcrPeer& p = smcr_;
     p.version = std::min(a.version, kVersion2);
     if (p.version >= kVersion2) {
         if (std::find(node_.ueids.begin(), node_.ueids.end(), a.eid) == node_.ueids.end()) {
@@ -141,11 +148,11 @@ Actions ClientHandshake::accept(const AcceptR& a) {
             return decline(Reason::kReleaseMismatch, "Accept has a higher release than the Proposal");
         }
         if (a.first_contact && !a.fce) {
-            return fault({"clc_message_length", 5, 0, "a First Contact Extension"});
+            return fault(wire::fault_at<Header, &Header::length>(0, 0, "a First Contact Extension"));
         }
     }
     if (a.rmbe_index == 0) {
-        return fault({"rmbe_index", 45, 0, "1 to 255"});
+        return fault(wire::fault_at<wire::AcceptSmcrV1, &AcceptR::rmbe_index>(0, 0, "1 to 255"));
     }
     p.id = a.peer_id;
     p.link = {a.gid.normalised(), a.mac, a.qpn, a.psn, a.mtu};
@@ -160,7 +167,7 @@ Actions ClientHandshake::accept(const AcceptR& a) {
         if (p.release >= kRelease1) {
             p.max_connections = a.fce->max_connections;
             p.max_links = a.fce->max_links;
-            if (p.max_connections < 16) {
+            if (p.max_connections < kFewestConnections) {
                 return decline(Reason::kMaxConnectionsMismatch, "server wants " + std::to_string(p.max_connections));
             }
             if (p.max_links < 1 || p.max_links > 2) {
@@ -179,11 +186,9 @@ Actions ClientHandshake::rmbe_ready(const LocalRmbe& own, TimePoint now) {
     if (state_ != State::kPreparing) {
         return {};
     }
-    Actions actions{Send{encode(own_half(Type::kConfirm, node_, *roce_, roce_peer_, own))}};
     state_ = State::kLinking;
     deadline_ = now + 2 * node_.step_timeout;  // LLC has its own time-outs; this one is for what they do not cover
-    actions.push_back(AwaitLink{roce_peer_});
-    return actions;
+    return {Send{encode(own_half(Type::kConfirm, node_, *roce_, smcr_, own))}, AwaitLink{smcr_}};
 }
 
 Actions ClientHandshake::prepare_failed(Reason reason, std::string detail) {
@@ -191,18 +196,12 @@ Actions ClientHandshake::prepare_failed(Reason reason, std::string detail) {
 }
 
 Actions ClientHandshake::link_ready() {
-    if (state_ != State::kLinking) {
-        return {};
-    }
-    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
+    return state_ == State::kLinking ? finish({.kind = Outcome::Kind::kSmcR, .smcr = smcr_}) : Actions{};
 }
 
-// RFC 7609 C.7: without CONFIRM LINK the client breaks the TCP connection.
 Actions ClientHandshake::link_failed(Reason reason, std::string detail) {
-    if (state_ != State::kLinking) {
-        return {};
-    }
-    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_, {}});
+    return state_ == State::kLinking ? finish({.reason = reason, .detail = std::move(detail), .smcr = smcr_})
+                                     : Actions{};
 }
 
 Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
@@ -212,8 +211,8 @@ Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
     if (!in_sync) {
         return decline(Reason::kOutOfSync, "server thinks it knows us", true);
     }
-    Actions actions{Send{encode(own_half(Type::kConfirm, node_, peer_, own))}};
-    actions.push_back(finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}, {}}).front());
+    Actions actions{Send{encode(own_half(Type::kConfirm, node_, smcd_, own))}};
+    actions.push_back(finish({.kind = Outcome::Kind::kSmcD, .smcd = smcd_}).front());
     return actions;
 }
 
@@ -228,22 +227,19 @@ Actions ClientHandshake::fault(const Fault& bad) {
     if (bad.verdict == Verdict::kDecline && state_ == State::kAwaitAccept) {
         return decline(Reason::kVersionMismatch, bad.text());
     }
-    return finish({Outcome::Kind::kTerminate, Reason::kProtocolError, bad.text(), false, {}, {}, {}});
+    return finish({.reason = Reason::kProtocolError, .detail = bad.text()});
 }
 
 Actions ClientHandshake::peer_closed() {
-    if (state_ == State::kDone) {
-        return {};
-    }
-    return finish({Outcome::Kind::kTerminate, Reason::kPeerClosed, {}, false, {}, {}, {}});
+    return state_ == State::kDone ? Actions{} : finish({.reason = Reason::kPeerClosed});
 }
 
 Actions ClientHandshake::tick(TimePoint now) {
-    if (state_ == State::kIdle || state_ == State::kDone || now < deadline_) {
+    if (state_ == State::kDone || now < deadline_) {
         return {};
     }
-    const char* what = state_ == State::kLinking ? "waiting for the link" : "waiting for Accept";
-    return finish({Outcome::Kind::kTerminate, Reason::kHandshakeTimeout, what, false, {}, {}, {}});
+    return finish({.reason = Reason::kHandshakeTimeout,
+                   .detail = state_ == State::kLinking ? "waiting for the link" : "waiting for Accept"});
 }
 
 }  // namespace smc::clc

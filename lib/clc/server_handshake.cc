@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include <algorithm>
+#include "smc/clc/server_handshake.h"
 
-#include "smc/clc/handshake.h"
+#include <algorithm>
 
 namespace smc::clc {
 
@@ -11,7 +11,7 @@ Actions ServerHandshake::finish(Outcome outcome) {
 }
 
 Actions ServerHandshake::terminate(Reason reason, std::string detail) {
-    return finish({Outcome::Kind::kTerminate, reason, std::move(detail), false, {}, roce_peer_, {}});
+    return finish({.reason = reason, .detail = std::move(detail), .smcr = smcr_});
 }
 
 // In lieu of Accept: with a reason for each type that was offered (v2.1, Decline, note 3).
@@ -23,7 +23,8 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     d.reason = reason;
     d.smcd_v1 = offers_d(proposal_.v1_offer) ? Reason::kNoSmcdDevice : Reason::kNone;
     Actions actions{Send{encode(d)}};
-    actions.push_back(finish({Outcome::Kind::kFallBack, reason, std::move(detail), false, {}, {}, {}}).front());
+    actions.push_back(
+        finish({.kind = Outcome::Kind::kFallBack, .reason = reason, .detail = std::move(detail)}).front());
     return actions;
 }
 
@@ -36,32 +37,43 @@ Actions ServerHandshake::late_decline(Reason reason, std::string detail, Outcome
     return actions;
 }
 
+Actions ServerHandshake::proposed(Bytes bytes, TimePoint now) {
+    const auto decoded = decode_proposal(bytes);
+    if (const auto* bad = std::get_if<Fault>(&decoded)) {
+        return fault(*bad);
+    }
+    proposal_ = std::get<Proposal>(decoded);
+    deadline_ = now + node_.step_timeout;
+    return try_next("nothing offered that this node has");
+}
+
+Actions ServerHandshake::peer_declined(Bytes bytes) {
+    const auto decoded = decode_decline(bytes);
+    if (const auto* bad = std::get_if<Fault>(&decoded)) {
+        return fault(*bad);
+    }
+    const auto& d = std::get<Decline>(decoded);
+    return finish({.kind = Outcome::Kind::kFallBack,
+                   .reason = Reason::kPeerDeclined,
+                   .detail = "peer's reason " + reason_name(d.reason),
+                   .peer_out_of_sync = d.out_of_sync,
+                   .peer_reason = d.reason,
+                   .smcd = smcd_,
+                   .smcr = smcr_});
+}
+
 Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
     if (state_ == State::kAwaitProposal) {
-        const auto decoded = decode_proposal(bytes);
-        if (const auto* bad = std::get_if<Fault>(&decoded)) {
-            return fault(*bad);
-        }
-        proposal_ = std::get<Proposal>(decoded);
-        deadline_ = now + node_.step_timeout;
-        return try_next("nothing offered that this node has");
+        return proposed(bytes, now);
     }
     if (state_ != State::kAwaitConfirm && state_ != State::kLinking) {
         return {};
     }
-    const auto header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)));
-    if (const auto* h = std::get_if<Header>(&header); h != nullptr && h->type == Type::kDecline) {
-        const auto decoded = decode_decline(bytes);
-        if (const auto* bad = std::get_if<Fault>(&decoded)) {
-            return fault(*bad);
-        }
-        const auto& d = std::get<Decline>(decoded);
-        return finish({Outcome::Kind::kFallBack, Reason::kPeerDeclined, "peer's reason " + reason_name(d.reason),
-                       d.out_of_sync, peer_, roce_peer_, d.reason});
+    if (type_of(bytes) == Type::kDecline) {
+        return peer_declined(bytes);
     }
     if (state_ == State::kLinking) {
-        return fault(
-            {"clc_message_type", 4, bytes.size() > 4 ? bytes[4] : 0U, "nothing but a Decline behind the Confirm"});
+        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));
     }
     const auto decoded = decode_acceptance(bytes, Type::kConfirm);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
@@ -73,42 +85,64 @@ Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
         if (smcd != nullptr && smcd->version >= kVersion2) {
             return confirm(*smcd);
         }
-        return fault({"eye_catcher", 0, kEyeCatcherR, "SMC-Dv2, as accepted"});
+        return fault(wrong_variant(acceptance, "SMC-Dv2, as accepted"));
     }
     const auto* smcr = std::get_if<AcceptR>(&acceptance);
-    if (smcr != nullptr && std::min(smcr->version, kVersion2) == roce_peer_.version) {
+    if (smcr != nullptr && std::min(smcr->version, kVersion2) == smcr_.version) {
         return confirm(*smcr, now);
     }
-    return fault(
-        {"eye_catcher", 0, smcr != nullptr ? kEyeCatcherR : kEyeCatcherD, "SMC-R in the version that was accepted"});
+    return fault(wrong_variant(acceptance, "SMC-R in the version that was accepted"));
 }
 
-// The next type that was offered and that fits. A Proposal of a higher version is one of version 2 with more to it.
-Actions ServerHandshake::try_next(std::string detail) {
+// A Proposal of a higher version is one of version 2 with more to it.
+bool ServerHandshake::offered(Candidate candidate) const {
     const bool v2 = proposal_.version >= kVersion2 && proposal_.v2;
+    switch (candidate) {
+        case Candidate::kSmcDv2:
+            return v2 && offers_d(proposal_.v2_offer);
+        case Candidate::kSmcRv2:
+            return v2 && offers_r(proposal_.v2_offer);
+        case Candidate::kSmcRv1:
+            return offers_r(proposal_.v1_offer);
+        case Candidate::kNone:
+        case Candidate::kExhausted:
+            break;
+    }
+    return false;
+}
+
+Reason& ServerHandshake::reason_of(Candidate candidate) {
+    return candidate == Candidate::kSmcDv2   ? reasons_.smcd_v2
+           : candidate == Candidate::kSmcRv2 ? reasons_.smcr_v2
+                                             : reasons_.smcr_v1;
+}
+
+// What prepares it, or nothing: then its reason says why not.
+std::optional<Action> ServerHandshake::try_candidate() {
+    if (candidate_ == Candidate::kSmcDv2) {
+        reasons_.smcd_v2 = select_smcd_v2(proposal_, node_, smcd_);
+        return reasons_.smcd_v2 == Reason::kNone ? std::optional<Action>(CreateDmb{smcd_.gid}) : std::nullopt;
+    }
+    Reason& reason = reason_of(candidate_);
+    reason = candidate_ == Candidate::kSmcRv2 ? select_smcr_v2(proposal_, node_, roce_, smcr_)
+                                              : select_smcr_v1(proposal_, roce_, smcr_);
+    return reason == Reason::kNone ? std::optional<Action>(PrepareRmbe{smcr_}) : std::nullopt;
+}
+
+// The next type that was offered and that fits.
+Actions ServerHandshake::try_next(std::string detail) {
+    state_ = State::kPreparing;
+    while (candidate_ != Candidate::kExhausted) {
+        candidate_ = Candidate{static_cast<std::uint8_t>(static_cast<std::uint8_t>(candidate_) + 1)};
+        if (offered(candidate_)) {
+            if (auto action = try_candidate()) {
+                return {std::move(*action)};
+            }
+        }
+    }
     Reason last = proposal_.version < kVersion2 ? Reason::kVersionMismatch : Reason::kModeMismatch;
     for (const Reason told : {reasons_.smcd_v2, reasons_.smcr_v2, reasons_.smcr_v1}) {
         last = told != Reason::kNone ? told : last;
-    }
-    while (candidate_ != Candidate::kExhausted) {
-        candidate_ = Candidate{static_cast<std::uint8_t>(static_cast<std::uint8_t>(candidate_) + 1)};
-        state_ = State::kPreparing;
-        if (candidate_ == Candidate::kSmcDv2 && v2 && offers_d(proposal_.v2_offer)) {
-            last = reasons_.smcd_v2 = judge(proposal_, node_, peer_);
-            if (last == Reason::kNone) {
-                return {CreateDmb{peer_.gid}};
-            }
-        } else if (candidate_ == Candidate::kSmcRv2 && v2 && offers_r(proposal_.v2_offer)) {
-            last = reasons_.smcr_v2 = judge_v2(proposal_, node_, roce_, roce_peer_);
-            if (last == Reason::kNone) {
-                return {PrepareRmbe{roce_peer_}};
-            }
-        } else if (candidate_ == Candidate::kSmcRv1 && offers_r(proposal_.v1_offer)) {
-            last = reasons_.smcr_v1 = judge_v1(proposal_, roce_, roce_peer_);
-            if (last == Reason::kNone) {
-                return {PrepareRmbe{roce_peer_}};
-            }
-        }
     }
     return decline(last, std::move(detail));
 }
@@ -117,9 +151,7 @@ Actions ServerHandshake::prepare_failed(Reason reason, std::string detail) {
     if (state_ != State::kPreparing) {
         return {};
     }
-    (candidate_ == Candidate::kSmcDv2   ? reasons_.smcd_v2
-     : candidate_ == Candidate::kSmcRv2 ? reasons_.smcr_v2
-                                        : reasons_.smcr_v1) = reason;
+    reason_of(candidate_) = reason;
     return try_next(std::move(detail));
 }
 
@@ -129,7 +161,7 @@ Actions ServerHandshake::dmb_ready(const LocalDmb& own, bool first_contact, std:
     }
     own_dmb_ = own;
     link_id_ = link_id;
-    peer_.first_contact = first_contact;
+    smcd_.first_contact = first_contact;
     return accept_if_prepared(now);
 }
 
@@ -138,8 +170,8 @@ Actions ServerHandshake::rmbe_ready(const LocalRmbe& own, TimePoint now) {
         return {};
     }
     own_rmbe_ = own;
-    roce_peer_.first_contact = own.first_contact;
-    roce_peer_.link_type = own.link_type;
+    smcr_.first_contact = own.first_contact;
+    smcr_.link_type = own.link_type;
     return accept_if_prepared(now);
 }
 
@@ -148,37 +180,35 @@ Actions ServerHandshake::application_ready(TimePoint now) {
     return accept_if_prepared(now);
 }
 
-Actions ServerHandshake::application_refused() {
-    if (state_ == State::kDone) {
-        return {};
-    }
-    return terminate(Reason::kServerRefused, {});
+Actions ServerHandshake::application_refused(std::string detail) {
+    return state_ == State::kDone ? Actions{} : terminate(Reason::kServerRefused, std::move(detail));
 }
 
 Actions ServerHandshake::accept_if_prepared(TimePoint now) {
     const bool smcd = candidate_ == Candidate::kSmcDv2;
-    if (state_ != State::kPreparing || !application_ready_ || (smcd ? !own_dmb_.has_value() : !own_rmbe_.has_value())) {
+    const bool prepared = smcd ? own_dmb_.has_value() : own_rmbe_.has_value();
+    if (state_ != State::kPreparing || !application_ready_ || !prepared) {
         return {};
     }
     state_ = State::kAwaitConfirm;
     deadline_ = now + node_.step_timeout;
     if (smcd) {
-        AcceptD a = own_half(Type::kAccept, node_, peer_, *own_dmb_);
+        AcceptD a = own_half(Type::kAccept, node_, smcd_, *own_dmb_);
         a.link_id = link_id_;
         return {Send{encode(a)}};
     }
-    AcceptR a = own_half(Type::kAccept, node_, *roce_, roce_peer_, *own_rmbe_);
-    a.rc_saved = roce_peer_.version >= kVersion2 && proposal_.v2_offer == Offer::kBoth;
+    AcceptR a = own_half(Type::kAccept, node_, *roce_, smcr_, *own_rmbe_);
+    a.rc_saved = smcr_.version >= kVersion2 && proposal_.v2_offer == Offer::kBoth;
     return {Send{encode(a)}};
 }
 
 Actions ServerHandshake::confirm(const AcceptD& c) {
-    const char* wrong = join(c.gid, c.gid_part2) != peer_.gid      ? "GID"
-                        : c.chid != peer_.chid                     ? "CHID"
-                        : c.eid != peer_.eid                       ? "EID"
-                        : c.first_contact != peer_.first_contact   ? "first contact flag"
-                        : c.dmbe_index != 0                        ? "DMBE index"
-                        : c.fce && c.fce->release != peer_.release ? "release"
+    const char* wrong = join(c.gid, c.gid_part2) != smcd_.gid     ? "GID"
+                        : c.chid != smcd_.chid                    ? "CHID"
+                        : c.eid != smcd_.eid                      ? "EID"
+                        : c.first_contact != smcd_.first_contact  ? "first contact flag"
+                        : c.dmbe_index != 0                       ? "DMBE index"
+                        : c.fce && c.fce->release != smcd_.release ? "release"
                                                                    : nullptr;
     if (wrong != nullptr) {
         return terminate(Reason::kProtocolError, std::string("Confirm does not repeat the Accept: ") + wrong);
@@ -188,17 +218,17 @@ Actions ServerHandshake::confirm(const AcceptD& c) {
         return late_decline(Reason::kReleaseMismatch, "Confirm has other features than agreed",
                             Outcome::Kind::kTerminate);
     }
-    peer_.token = c.token;
-    peer_.dmb_size = c.dmbe_size;
+    smcd_.token = c.token;
+    smcd_.dmb_size = c.dmbe_size;
     if (c.fce) {
-        peer_.host_name = c.fce->host_name.text();
+        smcd_.host_name = c.fce->host_name.text();
     }
     state_ = State::kAttaching;
-    return {AttachDmb{peer_}};
+    return {AttachDmb{smcd_}};
 }
 
 Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
-    RocePeer& p = roce_peer_;
+    SmcrPeer& p = smcr_;
     const bool v2 = p.version >= kVersion2;
     const char* wrong = v2 && c.eid != p.eid                       ? "EID"
                         : v2 && c.first_contact != p.first_contact ? "first contact flag"
@@ -231,34 +261,24 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
 }
 
 Actions ServerHandshake::link_ready() {
-    if (state_ != State::kLinking) {
-        return {};
-    }
-    return finish({Outcome::Kind::kSmcR, Reason::kNone, {}, false, {}, roce_peer_, {}});
+    return state_ == State::kLinking ? finish({.kind = Outcome::Kind::kSmcR, .smcr = smcr_}) : Actions{};
 }
 
 Actions ServerHandshake::link_refused(Reason reason, std::string detail) {
     return state_ == State::kLinking ? late_decline(reason, std::move(detail), Outcome::Kind::kFallBack) : Actions{};
 }
 
-// Behind the point of no return (RFC 7609 C.3, C.7).
 Actions ServerHandshake::link_failed(Reason reason, std::string detail) {
     return state_ == State::kLinking ? terminate(reason, std::move(detail)) : Actions{};
 }
 
 Actions ServerHandshake::attached() {
-    if (state_ != State::kAttaching) {
-        return {};
-    }
-    return finish({Outcome::Kind::kSmcD, Reason::kNone, {}, false, peer_, {}, {}});
+    return state_ == State::kAttaching ? finish({.kind = Outcome::Kind::kSmcD, .smcd = smcd_}) : Actions{};
 }
 
+// Behind the point of no return (RFC 7609 C.3).
 Actions ServerHandshake::attach_failed(Reason reason, std::string detail) {
-    if (state_ != State::kAttaching) {
-        return {};
-    }
-    // behind the point of no return (RFC 7609 C.3)
-    return terminate(reason, std::move(detail));
+    return state_ == State::kAttaching ? terminate(reason, std::move(detail)) : Actions{};
 }
 
 Actions ServerHandshake::fault(const Fault& bad) {
@@ -272,10 +292,7 @@ Actions ServerHandshake::fault(const Fault& bad) {
 }
 
 Actions ServerHandshake::peer_closed() {
-    if (state_ == State::kDone) {
-        return {};
-    }
-    return terminate(Reason::kPeerClosed, {});
+    return state_ == State::kDone ? Actions{} : terminate(Reason::kPeerClosed, {});
 }
 
 Actions ServerHandshake::tick(TimePoint now) {

@@ -265,7 +265,13 @@ Description describe_tcp_option(Bytes bytes) {
     if (const auto option = tcp::find_smc_option(bytes)) {
         add_fields<tcp::SmcOption>(out.fields, *option);
     } else {
-        out.fault = Fault{"exid", 2, bytes.size() < 6 ? 0 : wire::load_be(&bytes[2], 4), "SMCR or SMCD in EBCDIC"};
+        tcp::SmcOption other;
+        other.exid = {};
+        if (bytes.size() >= tcp::kOptionBytes) {
+            wire::decode_fixed<tcp::SmcOption>(bytes.data(), other);
+        }
+        out.fault = wire::fault_at<tcp::SmcOption, &tcp::SmcOption::exid>(0, static_cast<std::uint32_t>(other.exid),
+                                                                          "SMCR or SMCD in EBCDIC");
     }
     return out;
 }

@@ -14,12 +14,17 @@ using wire::decode_area;
 using wire::decode_fixed;
 using wire::encode_fixed;
 
-constexpr std::size_t kMaxRkeysV1 = 8;
-constexpr std::size_t kMaxInvalidRkeys = 8;
 constexpr std::uint8_t kVersion1OnTheWire = 0, kVersion2 = 2;
 
-Fault reset(const char* field, std::size_t offset, std::uint64_t found, const char* expected) {
-    return {field, offset, found, expected, Verdict::kReset};
+// The link is out of step (C.7.1).
+template <class L, auto Member>
+Fault reset_at(std::uint64_t found, const char* expected) {
+    return wire::fault_at<L, Member>(0, found, expected, Verdict::kReset);
+}
+
+// Both versions have it at the same place.
+Fault bad_length(std::uint64_t found, const char* expected) {
+    return reset_at<wire::LlcHeaderV1, &Header::length>(found, expected);
 }
 
 // Which types are known in which version, and which of them may be longer than 44 bytes.
@@ -48,7 +53,7 @@ bool may_be_large(const Header& h) {
 
 Decoded<Header> decode_header(Bytes message) {
     if (message.size() < kSmallBytes) {
-        return reset("length", 1, message.size(), "at least 44 bytes");
+        return bad_length(message.size(), "at least 44 bytes");
     }
     Header h;
     decode_fixed<wire::LlcTypeField>(message.data(), h);
@@ -56,8 +61,8 @@ Decoded<Header> decode_header(Bytes message) {
     h.version = h.version == kVersion1OnTheWire ? 1 : h.version;
     if ((h.version != 1 && h.version != kVersion2) || !is_known(h.type, h.version) || h.optional) {
         // RFC 7609 A.3: b'10' is for optional messages, b'11' for CDC, everything else must be known
-        return Fault{"type", 0, first, "a type of RFC 7609 or SMC v2.1",
-                     first >> 6 == 2 ? Verdict::kIgnore : Verdict::kReset};
+        return wire::fault_at<wire::LlcTypeField, &Header::type>(0, first, "a type of RFC 7609 or SMC v2.1",
+                                                                 first >> 6 == 2 ? Verdict::kIgnore : Verdict::kReset);
     }
     if (h.version == 1) {
         decode_fixed<wire::LlcHeaderV1>(message.data(), h);
@@ -70,23 +75,23 @@ Decoded<Header> decode_header(Bytes message) {
         }
     }
     if (h.length != message.size()) {
-        return reset("length", 1, h.length, "the length of the message");
+        return bad_length(h.length, "the length of the message");
     }
     if (h.length != kSmallBytes && !may_be_large(h)) {
-        return reset("length", 1, h.length, "44");
+        return bad_length(h.length, "44");
     }
     return h;
 }
 
 // What a fault names when an area is not there: the header has seen that `length` is the message's.
 wire::Pointer length_of(Bytes message) {
-    return {"length", 1, message.size()};
+    return wire::pointer_at<wire::LlcHeaderV1, &Header::length>(0, message.size());
 }
 
 // Large messages end with their last element, or with the 44th byte.
 std::optional<Fault> check_end(Bytes message, std::size_t end) {
     if (message.size() != std::max(end, kSmallBytes)) {
-        return reset("length", 1, message.size(), "the end behind the last element");
+        return bad_length(message.size(), "the end behind the last element");
     }
     return std::nullopt;
 }
@@ -109,7 +114,8 @@ std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
 
 // Without what lies behind 44 bytes.
 void decode_small(Bytes message, AddLink& m) {
-    constexpr std::size_t kBehindMac = 10;
+    // Two reserved bytes behind the MAC address, where figure 32 has the GID.
+    constexpr std::size_t kBehindMac = wire::place_of<wire::AddLinkAddress, &AddLink::gid>().offset;
     if (m.version == 1) {
         decode_fixed<wire::AddLinkV1>(message.data(), m);
         m.padded = message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
@@ -126,10 +132,11 @@ void decode_small(Bytes message, AddLink& m) {
 std::optional<Fault> decode_large(Bytes message, AddLink& m) {
     if (message.size() == kSmallBytes) {
         return m.reply && m.rejected ? std::nullopt
-                                     : std::optional(reset("length", 1, message.size(), "72 and 16 for each RKey"));
+                                     : std::optional(bad_length(message.size(), "72 and 16 for each RKey"));
     }
     // 124 RKeys make a length that reads the same either way; their number does not.
-    constexpr std::size_t kRkeysAt = 70, kRkeys = 72;
+    constexpr std::size_t kRkeysAt = wire::place_of<AddLinkLarge, &AddLinkLarge::rkeys>().offset;
+    constexpr std::size_t kRkeys = wire::list_offset<AddLinkLarge, &AddLinkLarge::rkeys>();
     if (message.size() >= kRkeys && message[kRkeysAt] != 0 && __builtin_bswap16(m.length) == m.length) {
         m.little_endian = true;
     }
@@ -137,7 +144,7 @@ std::optional<Fault> decode_large(Bytes message, AddLink& m) {
     auto fault = m.little_endian ? decode_area<wire::AddLinkLittleEndian>(message, 0, length_of(message), large)
                                  : decode_area<AddLinkLarge>(message, 0, length_of(message), large);
     if (!fault && m.little_endian && message[kRkeysAt + 1] != 0) {
-        fault = reset("no_of_rkeys", kRkeysAt, wire::load_be(&message[kRkeysAt], 2), "0 to 255");
+        fault = reset_at<AddLinkLarge, &AddLinkLarge::rkeys>(wire::load_be(&message[kRkeysAt], 2), "0 to 255");
     }
     return fault ? fault : check_end(message, kRkeys + large.rkeys.size() * sizeof(RTokenPair));
 }
@@ -152,8 +159,11 @@ std::optional<Fault> decode_body(Bytes message, AddLink& m) {
     const bool invitation = m.version == 1 && !m.reply && m.qpn == Qpn{0};
     if (!m.rejected && !invitation && !clc::is_valid(m.mtu)) {
         // C.7.1: answered with reason 2; in a reply there is nothing left to answer
-        return Fault{"mtu", m.version == 1 && !m.padded ? 30U : 32U, static_cast<std::uint64_t>(m.mtu), "1 to 5",
-                     m.reply ? Verdict::kReset : Verdict::kReject};
+        const Verdict verdict = m.reply ? Verdict::kReset : Verdict::kReject;
+        const auto found = static_cast<std::uint64_t>(m.mtu);
+        return m.version == 1 && !m.padded
+                   ? wire::fault_at<wire::AddLinkAddress, &AddLink::mtu>(0, found, "1 to 5", verdict)
+                   : wire::fault_at<wire::AddLinkPadded, &AddLink::mtu>(0, found, "1 to 5", verdict);
     }
     return std::nullopt;
 }
@@ -173,15 +183,17 @@ std::optional<Fault> decode_body(Bytes message, RequestAddLink& m) {
         return fault;
     }
     if (m.gid_list.empty()) {
-        return reset("gid_list_no_of_entries", 24, 0, "1 to 8");
+        return reset_at<wire::RequestAddLinkGids, &RequestAddLink::gid_list>(0, "1 to 8");
     }
-    return check_end(message, 28 + m.gid_list.size() * sizeof(RoceGid));
+    return check_end(message, wire::list_offset<wire::RequestAddLinkGids, &RequestAddLink::gid_list>() +
+                                  m.gid_list.size() * sizeof(RoceGid));
 }
 
 std::optional<Fault> decode_body(Bytes message, ConfirmRkey& m) {
     decode_fixed<ConfirmRkey>(message.data(), m);
     if (m.version == kVersion2 && m.other_tokens > m.others.kCapacity) {
-        return reset("num_tkns", 4, m.other_tokens, "0 to 2: version 2 has no continuations");
+        return reset_at<ConfirmRkey, &ConfirmRkey::other_tokens>(m.other_tokens,
+                                                                 "0 to 2: version 2 has no continuations");
     }
     m.others.resize(m.other_tokens);
     return decode_area<ConfirmRkey>(message, 0, length_of(message), m);
@@ -196,16 +208,17 @@ std::optional<Fault> decode_body(Bytes message, ConfirmRkeyContinuation& m) {
 std::optional<Fault> decode_body(Bytes message, DeleteRkey& m) {
     if (m.version == kVersion2 && m.reply) {
         decode_fixed<wire::DeleteRkeyReplyV2>(message.data(), m);
-        m.rkeys.resize(m.negative ? std::min<std::size_t>(m.invalid_count, kMaxInvalidRkeys) : 0);
+        m.rkeys.resize(m.negative ? std::min<std::size_t>(m.invalid_count, kMaxListedRkeys) : 0);
         return decode_area<wire::DeleteRkeyReplyV2>(message, 0, length_of(message), m);
     }
     auto fault = m.version == 1 ? decode_area<wire::DeleteRkeyV1>(message, 0, length_of(message), m)
                                 : decode_area<wire::DeleteRkeyRequestV2>(message, 0, length_of(message), m);
-    if (!fault && m.version == 1 && m.rkeys.size() > kMaxRkeysV1) {
-        fault = reset("count", 4, m.rkeys.size(), "1 to 8");
+    if (!fault && m.version == 1 && m.rkeys.size() > kMaxListedRkeys) {
+        fault = reset_at<wire::DeleteRkeyV1, &DeleteRkey::rkeys>(m.rkeys.size(), "1 to 8");
     }
     m.count = static_cast<std::uint8_t>(m.rkeys.size());
-    return fault ? fault : check_end(message, 8 + m.rkeys.size() * sizeof(RKey));
+    return fault ? fault : check_end(message, wire::list_offset<wire::DeleteRkeyV1, &DeleteRkey::rkeys>() +
+                                                       m.rkeys.size() * sizeof(RKey));
 }
 
 template <class M>
@@ -229,7 +242,7 @@ const M& encodable(const M& m) {
 }
 DeleteRkey encodable(DeleteRkey m) {
     if (m.version == 1 || m.reply) {
-        m.rkeys.resize(std::min(m.rkeys.size(), m.version == 1 ? kMaxRkeysV1 : kMaxInvalidRkeys));
+        m.rkeys.resize(std::min(m.rkeys.size(), kMaxListedRkeys));
     }
     return m;
 }
@@ -353,7 +366,7 @@ Decoded<AnyMessage> decode(Bytes message) {
         case Type::kDeleteRkey:
             return decode_as<DeleteRkey>(message, header);
     }
-    return reset("type", 0, message[0], "a type of RFC 7609 or SMC v2.1");
+    return reset_at<wire::LlcTypeField, &Header::type>(message[0], "a type of RFC 7609 or SMC v2.1");
 }
 
 AddLink rejection(Bytes request) {

@@ -159,7 +159,7 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
         programs = self.a.status()["programs"]
         shown = sh("bpftool", "cgroup", "show", self.a.cgroup)
         self.assertIn("smc_connect4", programs)
-        self.assertEqual([p for p in programs if p not in shown and p != "smc_wire_ops"], [])
+        self.assertEqual([p for p in programs if p not in shown and p != "smc_clc_ops"], [])
         self.assertIn("smc_hold_syn", self.a.ctl("status").stdout)
 
     def test_a_loopback_device_that_comes_up_late(self):

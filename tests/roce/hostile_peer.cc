@@ -13,7 +13,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "datapath/roce/link.h"
+#include "datapath/roce/rc_link.h"
 
 using namespace smc;
 using namespace smc::roce;
@@ -43,9 +43,9 @@ std::uint64_t number(const std::string& text) {
     return std::stoull(text, nullptr, 16);
 }
 
-struct Peer final : LinkHandler {
-    std::unique_ptr<MemoryRegion> rmb, source;
-    std::unique_ptr<Link> link;
+struct Peer final : smcr::LinkHandler {
+    RegisteredMemory rmb, source;
+    std::unique_ptr<RcLink> link;
     std::deque<std::vector<std::uint8_t>> messages;
     std::string broken;
 
@@ -59,25 +59,25 @@ struct Peer final : LinkHandler {
 
     std::string open(const std::string& address) {
         const auto found = ports();
-        const auto path = path_for(*found, *RoceGid::parse(address));
-        const auto pd = *ProtectionDomain::allocate(*Context::open(path->port->device));
-        link = *Link::create(pd, *path->port, path->gid, {});
-        rmb = *MemoryRegion::allocate(pd, 256 * 1024, MemoryRegion::Access::kRemoteWrite);
-        source = *MemoryRegion::allocate(pd, 65536, MemoryRegion::Access::kLocal);
+        const auto choice = port_for(*found, *RoceGid::parse(address));
+        const auto pd = *ProtectionDomain::allocate(*Context::open(choice->port->device));
+        link = *RcLink::create(pd, *choice->port, choice->gid, {});
+        rmb = *RegisteredMemory::allocate(pd, 256 * 1024, Memory::Access::kRemoteWrite);
+        source = *RegisteredMemory::allocate(pd, 65536, Memory::Access::kLocal);
         messages.clear();
         broken.clear();
-        const LinkAddress& own = link->address();
+        const QpEnd& own = link->end();
         std::ostringstream out;
         out << hex(own.gid.bytes) << ' ' << hex(own.mac.bytes) << ' ' << std::hex << static_cast<std::uint32_t>(own.qpn)
-            << ' ' << static_cast<std::uint32_t>(own.psn) << ' ' << static_cast<std::uint32_t>(rmb->rkey()) << ' '
-            << static_cast<std::uint64_t>(rmb->address());
+            << ' ' << static_cast<std::uint32_t>(own.psn) << ' ' << static_cast<std::uint32_t>(rmb.rkey()) << ' '
+            << static_cast<std::uint64_t>(rmb.address());
         return out.str();
     }
 
     std::string connect(std::istream& in) {
         std::string gid, mac, qpn, psn, mtu;
         in >> gid >> mac >> qpn >> psn >> mtu;
-        LinkAddress peer;
+        QpEnd peer;
         const auto bytes = unhex(gid);
         std::copy(bytes.begin(), bytes.end(), peer.gid.bytes.begin());
         peer.qpn = Qpn{static_cast<std::uint32_t>(number(qpn))};
@@ -87,8 +87,8 @@ struct Peer final : LinkHandler {
         return connected ? "ok" : connected.error().text();
     }
 
-    static std::string text(Link::Posted posted) {
-        return posted == Link::Posted::kYes ? "ok" : posted == Link::Posted::kFull ? "full" : "broken";
+    static std::string text(smcr::Link::Posted posted) {
+        return posted == smcr::Link::Posted::kYes ? "ok" : posted == smcr::Link::Posted::kFull ? "full" : "broken";
     }
 
     std::string receive(int ms) {
@@ -130,8 +130,8 @@ struct Peer final : LinkHandler {
         if (command == "write") {
             in >> a >> b >> c;
             const auto bytes = unhex(c);
-            std::copy(bytes.begin(), bytes.end(), source->bytes().begin());
-            const auto posted = link->write(source->bytes().first(bytes.size()), source->lkey(),
+            std::copy(bytes.begin(), bytes.end(), source.bytes().begin());
+            const auto posted = link->write(source.bytes().first(bytes.size()), source.lkey(),
                                             RKey{static_cast<std::uint32_t>(number(a))}, VirtualAddress{number(b)});
             link->flush();
             return text(posted);

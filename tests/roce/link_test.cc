@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The RoCE transport on a real device: two links of one machine, over soft-RoCE. Runs in a virtual machine (tests/vm).
 #define CATCH_CONFIG_MAIN
-#include "datapath/roce/link.h"
+#include "datapath/roce/rc_link.h"
 
 #include <poll.h>
 
@@ -27,20 +27,20 @@ std::shared_ptr<ProtectionDomain> domain() {
 }
 
 // What a link's handler would do, written down.
-struct Side final : LinkHandler {
+struct Side final : smcr::LinkHandler {
     std::shared_ptr<ProtectionDomain> pd = domain();
-    std::unique_ptr<Link> link;
+    std::unique_ptr<RcLink> link;
     std::vector<Raw> messages;
     std::vector<std::string> broken;
 
-    explicit Side(const Path& path, const LinkLimits& limits = {})
-        : link(*Link::create(pd, *path.port, path.gid, limits)) {}
+    explicit Side(const PortChoice& choice, const LinkLimits& limits = {})
+        : link(*RcLink::create(pd, *choice.port, choice.gid, limits)) {}
     void on_message(wire::Bytes message) override { messages.emplace_back(message.begin(), message.end()); }
     void on_broken(const std::string& why) override { broken.push_back(why); }
 };
 
-Path path(const char* address) {
-    return path_for(all_ports(), *RoceGid::parse(address)).value();
+PortChoice choose(const char* address) {
+    return port_for(all_ports(), *RoceGid::parse(address)).value();
 }
 
 // Drives both until the condition holds; only a descriptor that became readable is polled, as the engine does it.
@@ -64,8 +64,8 @@ bool drive(Side& a, Side& b, Condition condition, std::chrono::milliseconds limi
 }
 
 void connect(Side& a, Side& b) {
-    REQUIRE(a.link->connect(b.link->address()));
-    REQUIRE(b.link->connect(a.link->address()));
+    REQUIRE(a.link->connect(b.link->end()));
+    REQUIRE(b.link->connect(a.link->end()));
 }
 
 Raw message(std::size_t size, std::uint8_t first) {
@@ -83,46 +83,46 @@ TEST_CASE("ports__the_device_its_ethernet_and_its_addresses") {
     const Port& port = all_ports()[0];
     CHECK(port.device == "rxe0");
     CHECK(port.active);
-    CHECK(path("10.99.0.1").gid.net_device == "eth0");
-    CHECK(path("10.99.0.1").gid.mac.text() == "52:54:00:00:99:01");
+    CHECK(choose("10.99.0.1").gid.net_device == "eth0");
+    CHECK(choose("10.99.0.1").gid.mac.text() == "52:54:00:00:99:01");
     CHECK(clc::is_valid(port.mtu));
-    CHECK(path("10.99.0.1").gid.gid.text() == "::ffff:10.99.0.1");
-    CHECK(path("fd99::1").gid.gid.text() == "fd99::1");
+    CHECK(choose("10.99.0.1").gid.gid.text() == "::ffff:10.99.0.1");
+    CHECK(choose("fd99::1").gid.gid.text() == "fd99::1");
     // an address that is no GID: one of its family, and never a link-local one
-    CHECK(path("192.0.2.1").gid.gid.text() == "::ffff:10.99.0.1");
-    CHECK(path("2001:db8::1").gid.gid.text() == "fd99::1");
+    CHECK(choose("192.0.2.1").gid.gid.text() == "::ffff:10.99.0.1");
+    CHECK(choose("2001:db8::1").gid.gid.text() == "fd99::1");
 }
 
 TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {
     for (const char* address : {"10.99.0.1", "fd99::1"}) {
-        Side a(path(address)), b(path(address));
+        Side a(choose(address)), b(choose(address));
         connect(a, b);
         const std::size_t sizes[] = {44, 60, 1024, 1025, llc::kMaxMessage, 44};
         for (const std::size_t size : sizes) {
-            REQUIRE(a.link->send(message(size, 1)) == Link::Posted::kYes);
+            REQUIRE(a.link->send(message(size, 1)) == smcr::Link::Posted::kYes);
         }
         REQUIRE(drive(a, b, [&] { return b.messages.size() == std::size(sizes); }));
         for (std::size_t i = 0; i < std::size(sizes); i++) {
             CHECK(b.messages[i] == message(sizes[i], 1));
         }
-        REQUIRE(b.link->send(message(44, 9)) == Link::Posted::kYes);  // and back
+        REQUIRE(b.link->send(message(44, 9)) == smcr::Link::Posted::kYes);  // and back
         REQUIRE(drive(a, b, [&] { return !a.messages.empty() && a.link->retired() == std::size(sizes); }));
         CHECK(a.broken.empty());
     }
 }
 
 TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives") {
-    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
+    Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);
-    const auto from = *MemoryRegion::allocate(a.pd, 65536, MemoryRegion::Access::kLocal);
-    const auto to = *MemoryRegion::allocate(b.pd, 65536, MemoryRegion::Access::kRemoteWrite);
+    const auto from = *RegisteredMemory::allocate(a.pd, 65536, Memory::Access::kLocal);
+    const auto to = *RegisteredMemory::allocate(b.pd, 65536, Memory::Access::kRemoteWrite);
     for (std::uint8_t round = 1; round <= 20; round++) {
-        std::fill(from->bytes().begin(), from->bytes().end(), round);
-        REQUIRE(a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes);
+        std::fill(from.bytes().begin(), from.bytes().end(), round);
+        REQUIRE(a.link->write(from.bytes(), from.lkey(), to.rkey(), to.address()) == smcr::Link::Posted::kYes);
         const std::uint64_t told = a.link->next_sequence();
-        REQUIRE(a.link->send(message(44, round)) == Link::Posted::kYes);
+        REQUIRE(a.link->send(message(44, round)) == smcr::Link::Posted::kYes);
         REQUIRE(drive(a, b, [&] { return b.messages.size() == round; }));
-        CHECK(std::all_of(to->bytes().begin(), to->bytes().end(), [&](std::uint8_t byte) { return byte == round; }));
+        CHECK(std::all_of(to.bytes().begin(), to.bytes().end(), [&](std::uint8_t byte) { return byte == round; }));
         REQUIRE(drive(a, b, [&] { return a.link->retired() == told + 1; }));  // one completion retires both
     }
 }
@@ -130,10 +130,10 @@ TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives") {
 TEST_CASE("link__a_full_queue_is_told_and_room_comes_back") {
     LinkLimits limits;
     limits.sends = 8;
-    Side a(path("10.99.0.1"), limits), b(path("10.99.0.1"));
+    Side a(choose("10.99.0.1"), limits), b(choose("10.99.0.1"));
     connect(a, b);
     std::size_t sent = 0;
-    while (a.link->send(message(44, 1)) == Link::Posted::kYes) {
+    while (a.link->send(message(44, 1)) == smcr::Link::Posted::kYes) {
         sent++;
         REQUIRE(sent <= 8);
     }
@@ -146,41 +146,41 @@ TEST_CASE("link__a_full_queue_is_told_and_room_comes_back") {
 TEST_CASE("link__writes_leave_a_place_for_the_message_that_tells_of_them") {
     LinkLimits limits;
     limits.sends = 4;
-    Side a(path("10.99.0.1"), limits), b(path("10.99.0.1"));
+    Side a(choose("10.99.0.1"), limits), b(choose("10.99.0.1"));
     connect(a, b);
-    const auto from = *MemoryRegion::allocate(a.pd, 4096, MemoryRegion::Access::kLocal);
-    const auto to = *MemoryRegion::allocate(b.pd, 4096, MemoryRegion::Access::kRemoteWrite);
-    while (a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes) {
+    const auto from = *RegisteredMemory::allocate(a.pd, 4096, Memory::Access::kLocal);
+    const auto to = *RegisteredMemory::allocate(b.pd, 4096, Memory::Access::kRemoteWrite);
+    while (a.link->write(from.bytes(), from.lkey(), to.rkey(), to.address()) == smcr::Link::Posted::kYes) {
     }
     CHECK(a.link->room() == 1);
-    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    REQUIRE(a.link->send(message(44, 1)) == smcr::Link::Posted::kYes);
     REQUIRE(drive(a, b, [&] { return a.link->room() == 4 && b.messages.size() == 1; }));
 }
 
 TEST_CASE("link__nothing_is_sent_before_it_is_connected") {
-    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
-    CHECK(a.link->send(message(44, 1)) == Link::Posted::kBroken);
+    Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
+    CHECK(a.link->send(message(44, 1)) == smcr::Link::Posted::kBroken);
     connect(a, b);
-    REQUIRE(a.link->send(message(44, 2)) == Link::Posted::kYes);
+    REQUIRE(a.link->send(message(44, 2)) == smcr::Link::Posted::kYes);
     REQUIRE(drive(a, b, [&] { return !b.messages.empty(); }));
     CHECK(b.messages[0] == message(44, 2));
 }
 
 // A queue pair of ours that does what no honest peer does.
 TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
-    Side victim(path("10.99.0.1"));
-    const auto to = *MemoryRegion::allocate(victim.pd, 65536, MemoryRegion::Access::kRemoteWrite);
+    Side victim(choose("10.99.0.1"));
+    const auto to = *RegisteredMemory::allocate(victim.pd, 65536, Memory::Access::kRemoteWrite);
     const auto pd = domain();
     const auto cq = *CompletionQueue::create(*CompletionChannel::create(pd->context()), 64);
     const auto qp = *QueuePair::create(pd, cq, cq, {16, 16, 44});
-    const auto from = *MemoryRegion::allocate(pd, 65536, MemoryRegion::Access::kLocal);
-    const Path p = path("10.99.0.1");
+    const auto from = *RegisteredMemory::allocate(pd, 65536, Memory::Access::kLocal);
+    const PortChoice p = choose("10.99.0.1");
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
     attributes.port_num = p.port->number;
     REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-    const LinkAddress& peer = victim.link->address();
+    const QpEnd& peer = victim.link->end();
     attributes.qp_state = IBV_QPS_RTR;
     attributes.path_mtu = IBV_MTU_1024;
     attributes.dest_qp_num = static_cast<std::uint32_t>(peer.qpn);
@@ -201,14 +201,14 @@ TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                                 IBV_QP_MAX_QP_RD_ATOMIC) == 0);
     REQUIRE(victim.link->connect({p.gid.gid, p.gid.mac, qp->number(), Psn{0}, clc::Mtu::k1024}));
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from->bytes().data()), 65536, from->lkey()};
+    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.bytes().data()), 65536, from.lkey()};
     ibv_send_wr request{}, *bad = nullptr;
     request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     request.sg_list = &piece;
     request.num_sge = 1;
-    request.wr.rdma = {static_cast<std::uint64_t>(to->address()), static_cast<std::uint32_t>(to->rkey())};
+    request.wr.rdma = {static_cast<std::uint64_t>(to.address()), static_cast<std::uint32_t>(to.rkey())};
     REQUIRE(::ibv_post_send(qp->get(), &request, &bad) == 0);
-    Side idle(path("10.99.0.1"));
+    Side idle(choose("10.99.0.1"));
     REQUIRE(drive(victim, idle, [&] { return victim.link->broken(); }));
     CHECK(victim.messages.empty());
     CHECK(victim.broken == std::vector<std::string>{"the peer sent something that is no message"});
@@ -217,10 +217,10 @@ TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
 TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {
     LinkLimits few;
     few.receives = 4;
-    Side a(path("10.99.0.1")), b(path("10.99.0.1"), few);
+    Side a(choose("10.99.0.1")), b(choose("10.99.0.1"), few);
     connect(a, b);
     for (int i = 0; i < 100; i++) {
-        REQUIRE(a.link->send(message(44, static_cast<std::uint8_t>(i))) == Link::Posted::kYes);
+        REQUIRE(a.link->send(message(44, static_cast<std::uint8_t>(i))) == smcr::Link::Posted::kYes);
     }
     REQUIRE(drive(a, b, [&] { return b.messages.size() == 100; }));
     for (int i = 0; i < 100; i++) {
@@ -230,30 +230,30 @@ TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {
 }
 
 TEST_CASE("link__memory_that_is_not_the_peers_breaks_it_once") {
-    Side a(path("10.99.0.1")), b(path("10.99.0.1"));
+    Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);
-    const auto from = *MemoryRegion::allocate(a.pd, 4096, MemoryRegion::Access::kLocal);
-    const auto to = *MemoryRegion::allocate(b.pd, 4096, MemoryRegion::Access::kLocal);  // not for others
-    REQUIRE(a.link->write(from->bytes(), from->lkey(), to->rkey(), to->address()) == Link::Posted::kYes);
-    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    const auto from = *RegisteredMemory::allocate(a.pd, 4096, Memory::Access::kLocal);
+    const auto to = *RegisteredMemory::allocate(b.pd, 4096, Memory::Access::kLocal);  // not for others
+    REQUIRE(a.link->write(from.bytes(), from.lkey(), to.rkey(), to.address()) == smcr::Link::Posted::kYes);
+    REQUIRE(a.link->send(message(44, 1)) == smcr::Link::Posted::kYes);
     REQUIRE(drive(a, b, [&] { return a.link->broken(); }));
     CHECK(a.broken.size() == 1);
     CHECK(b.messages.empty());
-    CHECK(to->bytes()[0] == 0);
-    CHECK(a.link->send(message(44, 1)) == Link::Posted::kBroken);
+    CHECK(to.bytes()[0] == 0);
+    CHECK(a.link->send(message(44, 1)) == smcr::Link::Posted::kBroken);
 }
 
 TEST_CASE("link__a_peer_that_is_gone_breaks_it_after_the_retries") {
     LinkLimits impatient;
     impatient.retries = 2;
     impatient.timeout = 12;  // 17 ms
-    Side a(path("10.99.0.1"), impatient);
+    Side a(choose("10.99.0.1"), impatient);
     {
-        Side b(path("10.99.0.1"));
+        Side b(choose("10.99.0.1"));
         connect(a, b);
     }
-    Side other(path("10.99.0.1"));
-    REQUIRE(a.link->send(message(44, 1)) == Link::Posted::kYes);
+    Side other(choose("10.99.0.1"));
+    REQUIRE(a.link->send(message(44, 1)) == smcr::Link::Posted::kYes);
     REQUIRE(drive(a, other, [&] { return a.link->broken(); }));
     CHECK(a.broken.size() == 1);
 }

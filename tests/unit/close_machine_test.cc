@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "datapath/close_machine.h"
+#include "smc/flow/close_machine.h"
 
 #include <catch2/catch.hpp>
 
-using smc::CloseMachine;
+using smc::flow::CloseMachine;
 using State = CloseMachine::State;
 using namespace smc::cdc;
 

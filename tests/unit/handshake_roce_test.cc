@@ -3,7 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "actions.h"
-#include "smc/clc/handshake.h"
+#include "smc/clc/client_handshake.h"
+#include "smc/clc/server_handshake.h"
 
 using namespace smc;
 using namespace smc::clc;
@@ -80,7 +81,7 @@ struct Agreed {
         accept = server.application_ready(kStart);
         const auto follow = client.message(bytes(accept));
         REQUIRE(find<PrepareRmbe>(follow) != nullptr);
-        const clc::RocePeer& peer = find<PrepareRmbe>(follow)->peer;
+        const clc::SmcrPeer& peer = find<PrepareRmbe>(follow)->peer;
         CHECK((peer.first_contact == first_contact && peer.link.qpn == Qpn{17} && peer.rmbe.index == 3));
         confirm = client.rmbe_ready(rmbe("10.0.0.1", first_contact), kStart);
         CHECK(find<AwaitLink>(confirm) != nullptr);

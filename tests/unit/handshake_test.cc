@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "smc/clc/handshake.h"
+#include "smc/clc/client_handshake.h"
+#include "smc/clc/server_handshake.h"
 
 #include <catch2/catch.hpp>
 
@@ -80,7 +81,7 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
     CHECK(find<AttachDmb>(confirm)->peer.dmb_size == BufferSize{3});
     const auto done = server.attached();
     CHECK(find<Finish>(done)->outcome.kind == Outcome::Kind::kSmcD);
-    CHECK(find<Finish>(done)->outcome.peer.eid == *Eid::parse("COMMON"));
+    CHECK(find<Finish>(done)->outcome.smcd.eid == *Eid::parse("COMMON"));
 }
 
 TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
@@ -196,7 +197,7 @@ TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
     CHECK(d.reason == Reason::kOutOfSync);
     const auto seen = state.server.message(find<Send>(actions)->message.view(), kStart);
     CHECK(find<Finish>(seen)->outcome.peer_out_of_sync);
-    CHECK(find<Finish>(seen)->outcome.peer.gid == kClient.gid);
+    CHECK(find<Finish>(seen)->outcome.smcd.gid == kClient.gid);
 }
 
 TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
@@ -260,7 +261,7 @@ TEST_CASE("server__after_confirm_there_is_no_way_back") {
 TEST_CASE("server__an_application_that_refuses_terminates_before_accept") {
     ServerHandshake server(kServer, std::nullopt, kStart);
     [[maybe_unused]] const auto create = server.message(proposal_of(kClient).view(), kStart);
-    const auto actions = server.application_refused();
+    const auto actions = server.application_refused("");
     CHECK(find<Send>(actions) == nullptr);
     CHECK(find<Finish>(actions)->outcome.reason == Reason::kServerRefused);
 }

@@ -19,8 +19,6 @@ using wire::Bytes;
 inline constexpr std::uint8_t kType = 0xfe;
 inline constexpr std::size_t kMessageBytes = 44;
 inline constexpr std::uint32_t kSmcdBytes = 32;
-inline constexpr std::uint32_t kProducerOffset = 8;
-inline constexpr std::uint32_t kConsumerOffset = 16;
 
 // Producer flags: B, P, U, R, F.
 inline constexpr std::uint8_t kWriterBlocked = 0x80;
@@ -32,6 +30,9 @@ inline constexpr std::uint8_t kFailoverValidation = 0x08;
 inline constexpr std::uint8_t kSendingDone = 0x80;
 inline constexpr std::uint8_t kConnectionClosed = 0x40;
 inline constexpr std::uint8_t kAbnormalClose = 0x20;
+
+// Where RMBEs begin with an eye catcher, this much of each is no data (RFC 7609 section 4.4.1).
+inline constexpr std::uint32_t kEyeCatcherBytes = 4;
 
 // A wrapping offset into the data area with its wrap count. 0 <= count < size of the area. The RFC counts from 4,
 // behind the eye catcher of the RMBE, and wraps to 4; Linux has no eye catcher and starts at 0.
@@ -141,8 +142,8 @@ struct Layout<cdc::SmcdMessage> {
     static constexpr std::size_t kSize = cdc::kSmcdBytes;
     static constexpr auto kFields = std::tuple{
         field<&M::type>(0, 1, "type", "Type"),
-        part<&M::producer>(cdc::kProducerOffset, "", ""),
-        part<&M::consumer>(cdc::kConsumerOffset, "consumer_cursor", "Consumer cursor"),
+        part<&M::producer>(8, "", ""),
+        part<&M::consumer>(16, "consumer_cursor", "Consumer cursor"),
     };
 };
 static_assert(fields_fit<cdc::SmcdMessage>());
@@ -151,19 +152,23 @@ static_assert(fields_fit<cdc::SmcdMessage>());
 
 namespace smc::cdc {
 
+// Where SMC-D's two words stand.
+inline constexpr std::uint32_t kProducerOffset = wire::place_of<SmcdMessage, &SmcdMessage::producer>().offset;
+inline constexpr std::uint32_t kConsumerOffset = wire::place_of<SmcdMessage, &SmcdMessage::consumer>().offset;
+
 // Exactly one message. What a stale sequence number or a strange cursor means is the connection's to say.
 inline Decoded<Message> decode(Bytes message) {
     if (message.size() != kMessageBytes) {
-        return Fault{"length", 1, message.size(), "44 bytes", Verdict::kReset};
+        return wire::fault_at<Message, &Message::length>(0, message.size(), "44 bytes", Verdict::kReset);
     }
     Decoded<Message> decoded;
     Message& m = *std::get_if<0>(&decoded);
     wire::decode_fixed<Message>(message.data(), m);
     if (m.type != kType) {
-        return Fault{"type", 0, m.type, "xFE", Verdict::kReset};
+        return wire::fault_at<Message, &Message::type>(0, m.type, "xFE", Verdict::kReset);
     }
     if (m.length != kMessageBytes) {
-        return Fault{"length", 1, m.length, "44", Verdict::kReset};
+        return wire::fault_at<Message, &Message::length>(0, m.length, "44", Verdict::kReset);
     }
     return decoded;
 }
@@ -183,7 +188,7 @@ inline Decoded<SmcdMessage> decode_smcd(Bytes memory) {
     SmcdMessage m;
     wire::decode_fixed<SmcdMessage>(memory.data(), m);
     if (m.type != kType) {
-        return Fault{"type", 0, m.type, "xFE", Verdict::kReset};
+        return wire::fault_at<SmcdMessage, &SmcdMessage::type>(0, m.type, "xFE", Verdict::kReset);
     }
     return m;
 }

@@ -15,4 +15,10 @@ using AnyMessage = std::variant<Proposal, AcceptR, AcceptD, Decline>;
 Decoded<AnyMessage> decode(Bytes message);
 Message encode(const AnyMessage& message);
 
+// By the first 8 bytes; nothing if they are none of a message.
+std::optional<Type> type_of(Bytes message);
+// A message whose turn it is not, and an Accept or Confirm of the variant that was not agreed on.
+Fault wrong_type(Bytes message, const char* expected);
+Fault wrong_variant(const Acceptance& acceptance, const char* expected);
+
 }  // namespace smc::clc

@@ -49,6 +49,7 @@ enum class Kind : std::uint8_t { kField, kBits, kFlag, kPart, kCount, kList };
 // their fields. `bytes` is 0 where the member's own layout says it.
 template <auto Member, Kind K, std::uint64_t Mask = 0>
 struct Row {
+    static constexpr auto kMember = Member;
     static constexpr Kind kKind = K;
     static constexpr std::uint64_t kMask = Mask;
     std::uint16_t offset;
@@ -173,6 +174,48 @@ constexpr void for_each_row(Visit&& visit) {
     std::apply([&](const auto&... row) { (visit(row), ...); }, Layout<L>::kFields);
 }
 
+// Where a row of table L stands, for whoever has to name it. The first row of that member: of a list, its count.
+struct Place {
+    const char* name = "";
+    std::uint16_t offset = 0;  // from the start of the table
+    std::uint16_t bytes = 0;
+};
+template <auto>
+struct Constant {};
+template <class L, auto Member>
+consteval Place place_of() {
+    Place place;
+    bool found = false;
+    for_each_row<L>([&](const auto& row) {
+        using R = std::remove_cvref_t<decltype(row)>;
+        if constexpr (std::is_same_v<Constant<R::kMember>, Constant<Member>>) {
+            if (!found) {
+                place = {row.name, row.offset, row.bytes};
+                found = true;
+            }
+        }
+    });
+    return found ? place : throw "no such row in this table";
+}
+// Where the elements of a list begin.
+template <class L, auto Member>
+consteval std::size_t list_offset() {
+    std::size_t offset = 0;
+    for_each_row<L>([&](const auto& row) {
+        using R = std::remove_cvref_t<decltype(row)>;
+        if constexpr (R::kKind == Kind::kList && std::is_same_v<Constant<R::kMember>, Constant<Member>>) {
+            offset = row.offset;
+        }
+    });
+    return offset != 0 ? offset : throw "no such list in this table";
+}
+// What is wrong with that row, in a table that begins at `start` of the message.
+template <class L, auto Member>
+Fault fault_at(std::size_t start, std::uint64_t found, const char* expected, Verdict verdict = Verdict::kTreatAsData) {
+    constexpr Place kPlace = place_of<L, Member>();
+    return {kPlace.name, start + kPlace.offset, found, expected, verdict};
+}
+
 template <class L, class T>
 void decode_fixed(const std::uint8_t* from, T& out);
 template <class L, class T>
@@ -251,6 +294,11 @@ struct Pointer {
     std::size_t offset;
     std::uint64_t value;
 };
+template <class L, auto Member>
+Pointer pointer_at(std::size_t start, std::uint64_t value) {
+    constexpr Place kPlace = place_of<L, Member>();
+    return {kPlace.name, start + kPlace.offset, value};
+}
 
 // Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. A list
 // without a count in this table has the size that `out` came with, and `counted` says where that stood.

@@ -37,6 +37,10 @@ std::string text(Type type);  // "CONFIRM LINK"
 inline constexpr std::size_t kSmallBytes = 44;
 inline constexpr std::size_t kMaxRmbs = 255;  // of a link group (v2.1, ADD LINK, note 3)
 inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;
+// RKeys in a DELETE RKEY of version 1, and in the list of those that were not deleted.
+inline constexpr std::size_t kMaxListedRkeys = 8;
+// In ConfirmLink::cache_size, Linux's "my RMBEs have no eye catcher".
+inline constexpr std::uint8_t kNoEyeCatcher = 3;
 
 // What every message starts with.
 struct Header {
@@ -64,6 +68,10 @@ struct ConfirmLink : Header {
     std::uint8_t max_links = 0;
     std::uint8_t max_connections = 0;  // version 2, from v2.1 on
 };
+// The sender's RMBEs begin with an eye catcher (RFC 7609 section 4.4.1), unless it says that they do not.
+inline bool has_eye_catchers(const ConfirmLink& m) {
+    return m.cache_size != kNoEyeCatcher;
+}
 
 // How an RMB is reached over a new link (RFC 7609 A.3.3, figure 34).
 struct RTokenPair {

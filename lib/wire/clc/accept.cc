@@ -7,6 +7,7 @@ namespace {
 
 using wire::decode_fixed;
 using wire::encode_area;
+using wire::fault_at;
 using wire::Layout;
 
 constexpr std::size_t kSmcrV1 = Layout<wire::AcceptSmcrV1>::kSize;
@@ -15,7 +16,7 @@ constexpr std::size_t kSmcdV1 = Layout<wire::AcceptSmcdV1>::kSize;
 constexpr std::size_t kSmcdV2 = Layout<wire::AcceptSmcdV2>::kSize;
 
 Fault bad_length(std::size_t body, const char* expected) {
-    return Fault{"clc_message_length", 5, body + kTrailerBytes, expected};
+    return fault_at<Header, &Header::length>(0, body + kTrailerBytes, expected);
 }
 
 // `fce` is the extension from its start to the end of the body.
@@ -52,8 +53,8 @@ std::size_t encode_fce(FirstContact f, bool smcr, std::uint8_t* to) {
 
 // Values that nobody has defined are declined; the other type is just wrong.
 Fault bad_type(Offer found, Offer wrong, const char* expected) {
-    return {"smcv2_type", 7, static_cast<std::uint64_t>(found), expected,
-            found == wrong ? Verdict::kTreatAsData : Verdict::kDecline};
+    return fault_at<wire::AcceptSmcrV1, &AcceptR::smc_type>(
+        0, static_cast<std::uint64_t>(found), expected, found == wrong ? Verdict::kTreatAsData : Verdict::kDecline);
 }
 
 // Bits that are reserved in this version of this message.
@@ -77,12 +78,12 @@ std::optional<Fault> decode_first_contact(Bytes body, AcceptR& a) {
     a.fce = decode_fce(body.subspan(kSmcrV2), true);
     std::size_t end = kSmcrV2 + kFce;
     if (a.type == Type::kConfirm) {
-        const wire::Pointer length{"clc_message_length", 5, body.size() + kTrailerBytes};
+        const auto length = wire::pointer_at<Header, &Header::length>(0, body.size() + kTrailerBytes);
         if (auto fault = wire::decode_area<wire::ClientGidList>(body, end, length, a)) {
             return fault;
         }
         if (a.gid_list.empty()) {
-            return Fault{"gid_list_no_of_entries", end, 0, "1 to 8"};
+            return fault_at<wire::ClientGidList, &AcceptR::gid_list>(end, 0, "1 to 8");
         }
         end += Layout<wire::ClientGidList>::kSize + a.gid_list.size() * sizeof(RoceGid);
     }
@@ -117,7 +118,8 @@ Decoded<Acceptance> decode_smcr(Bytes body, const Header& h) {
     // Last: nothing but a reserved enumeration may be wrong with what is declined. A Confirm of version 1 does not say
     // whether it is a first contact; its receiver knows.
     if (a.first_contact && !is_valid(a.mtu)) {
-        return Fault{"mtu_size", 50, static_cast<std::uint64_t>(a.mtu), "1 to 5", Verdict::kDecline};
+        return fault_at<wire::AcceptSmcrV1, &AcceptR::mtu>(0, static_cast<std::uint64_t>(a.mtu), "1 to 5",
+                                                          Verdict::kDecline);
     }
     return decoded;
 }
@@ -174,10 +176,10 @@ Decoded<Acceptance> decode_acceptance(Bytes message, Type expected) {
     }
     const Header& h = std::get<Header>(frame);
     if (h.type != expected) {
-        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "the message whose turn it is"};
+        return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "the message whose turn it is");
     }
     if (h.version > kVersion2) {
-        return Fault{"smc_version", 7, h.version, "1 or 2", Verdict::kDecline};
+        return fault_at<Header, &Header::version>(0, h.version, "1 or 2", Verdict::kDecline);
     }
     const Bytes body = message.first(message.size() - kTrailerBytes);
     return h.eye_catcher == EyeCatcher::kSmcd ? decode_smcd(body, h) : decode_smcr(body, h);

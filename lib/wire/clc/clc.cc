@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/wire/clc.h"
 
+#include <algorithm>
+
 namespace smc::clc {
 
 namespace {
@@ -35,7 +37,26 @@ Decoded<AnyMessage> decode(Bytes message) {
                               std::move(std::get<Acceptance>(decoded)));
         }
     }
-    return Fault{"clc_message_type", 4, 0, "1 to 4"};
+    return wire::fault_at<Header, &Header::type>(0, 0, "1 to 4");
+}
+
+std::optional<Type> type_of(Bytes message) {
+    const auto header = decode_header(message.first(std::min(message.size(), kHeaderBytes)));
+    const auto* known = std::get_if<Header>(&header);
+    return known != nullptr ? std::optional(known->type) : std::nullopt;
+}
+
+Fault wrong_type(Bytes message, const char* expected) {
+    Header header;
+    if (message.size() >= kHeaderBytes) {
+        wire::decode_fixed<Header>(message.data(), header);
+    }
+    return wire::fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(header.type), expected);
+}
+
+Fault wrong_variant(const Acceptance& acceptance, const char* expected) {
+    const bool smcr = std::holds_alternative<AcceptR>(acceptance);
+    return wire::fault_at<Header, &Header::eye_catcher>(0, smcr ? kEyeCatcherR : kEyeCatcherD, expected);
 }
 
 Message encode(const AnyMessage& message) {

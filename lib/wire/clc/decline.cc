@@ -13,11 +13,11 @@ Decoded<Decline> decode_decline(Bytes message) {
     }
     const Header& h = std::get<Header>(frame);
     if (h.type != Type::kDecline) {
-        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "a Decline"};
+        return wire::fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "a Decline");
     }
     const bool v2 = h.version >= kVersion2;
     if (message.size() != kDeclineV1Bytes && (message.size() != kDeclineV2Bytes || !v2)) {
-        return Fault{"clc_message_length", 5, message.size(), v2 ? "28 or 44" : "28"};
+        return wire::fault_at<Header, &Header::length>(0, message.size(), v2 ? "28 or 44" : "28");
     }
     Decline d;
     d.eye_catcher = h.eye_catcher;

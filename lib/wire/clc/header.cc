@@ -5,6 +5,8 @@ namespace smc::clc {
 
 namespace {
 
+using wire::fault_at;
+
 struct Limits {
     std::size_t shortest;
     std::size_t longest;
@@ -21,6 +23,10 @@ constexpr Limits limits(Type type) {
             return {28, 44};
     }
     return {0, 0};
+}
+
+bool is_known(EyeCatcher eye_catcher) {
+    return eye_catcher == EyeCatcher::kSmcr || eye_catcher == EyeCatcher::kSmcd;
 }
 
 std::string reserved(unsigned value) {
@@ -85,22 +91,23 @@ std::string text(Os os) {
 
 Decoded<Header> decode_header(Bytes first8) {
     if (first8.size() < kHeaderBytes) {
-        return Fault{"clc_message_length", 5, first8.size(), "at least 8 bytes"};
+        return fault_at<Header, &Header::length>(0, first8.size(), "at least 8 bytes");
     }
     Header h;
     wire::decode_fixed<Header>(first8.data(), h);
-    if (h.eye_catcher != EyeCatcher::kSmcr && h.eye_catcher != EyeCatcher::kSmcd) {
-        return Fault{"eye_catcher", 0, static_cast<std::uint32_t>(h.eye_catcher), "SMCR or SMCD in EBCDIC"};
+    if (!is_known(h.eye_catcher)) {
+        return fault_at<Header, &Header::eye_catcher>(0, static_cast<std::uint32_t>(h.eye_catcher),
+                                                      "SMCR or SMCD in EBCDIC");
     }
     if (h.type < Type::kProposal || h.type > Type::kDecline) {
-        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "1 to 4"};
+        return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "1 to 4");
     }
     const auto [shortest, longest] = limits(h.type);
     if (h.length < shortest || h.length > longest) {
-        return Fault{"clc_message_length", 5, h.length, "a length this message can have"};
+        return fault_at<Header, &Header::length>(0, h.length, "a length this message can have");
     }
     if (h.version == 0) {
-        return Fault{"smc_version", 7, 0, "1 or more"};
+        return fault_at<Header, &Header::version>(0, 0, "1 or more");
     }
     return h;
 }
@@ -109,16 +116,16 @@ Decoded<Header> decode_frame(Bytes message) {
     auto header = decode_header(message.first(message.size() < kHeaderBytes ? message.size() : kHeaderBytes));
     if (auto* h = std::get_if<Header>(&header)) {
         if (h->length != message.size()) {
-            return Fault{"clc_message_length", 5, h->length, "the length of the message"};
+            return fault_at<Header, &Header::length>(0, h->length, "the length of the message");
         }
         const std::size_t end = message.size() - kTrailerBytes;
-        const auto trailer = static_cast<EyeCatcher>(wire::load_be(&message[end], kTrailerBytes));
+        Trailer trailer;
+        wire::decode_fixed<Trailer>(&message[end], trailer);
         // v2.1, Decline, note 1
         const bool either = h->type == Type::kDecline;
-        const bool known = trailer == EyeCatcher::kSmcr || trailer == EyeCatcher::kSmcd;
-        if (either ? !known : trailer != h->eye_catcher) {
-            return Fault{"eye_catcher_message_end", end, static_cast<std::uint32_t>(trailer),
-                         "the eye catcher of the message start"};
+        if (either ? !is_known(trailer.eye_catcher) : trailer.eye_catcher != h->eye_catcher) {
+            return fault_at<Trailer, &Trailer::eye_catcher>(end, static_cast<std::uint32_t>(trailer.eye_catcher),
+                                                            "the eye catcher of the message start");
         }
     }
     return header;
@@ -128,7 +135,7 @@ void finish(Message& out, Type type, EyeCatcher eye_catcher, std::uint8_t versio
     out.size += kTrailerBytes;
     const Header header{eye_catcher, type, static_cast<std::uint16_t>(out.size), version};
     wire::encode_fixed<Header>(header, out.bytes.data());
-    wire::store_be(&out.bytes[out.size - kTrailerBytes], kTrailerBytes, static_cast<std::uint32_t>(eye_catcher));
+    wire::encode_fixed<Trailer>(Trailer{eye_catcher}, &out.bytes[out.size - kTrailerBytes]);
 }
 
 }  // namespace smc::clc

@@ -12,14 +12,18 @@ namespace {
 
 using wire::decode_area;
 using wire::encode_area;
+using wire::fault_at;
 using wire::Layout;
+using wire::pointer_at;
 
 constexpr std::size_t kBase = Layout<wire::ProposalBase>::kSize;
 constexpr std::size_t kGrowth = Layout<wire::ProposalGrowth>::kSize;
 // Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
-constexpr std::size_t kSubnetOffsetAt = 38, kBehindSubnetOffset = 40;
-constexpr std::size_t kV2OffsetAt = 50, kBehindV2Offset = 52;
-constexpr std::size_t kSmcdOffsetAt = 6, kBehindSmcdOffset = 8;
+template <class L, auto Member>
+constexpr std::size_t kBehind = wire::place_of<L, Member>().offset + wire::place_of<L, Member>().bytes;
+constexpr std::size_t kBehindSubnetOffset = kBehind<wire::ProposalBase, &Proposal::subnet_offset>;
+constexpr std::size_t kBehindV2Offset = kBehind<wire::ProposalGrowth, &Proposal::v2_offset>;
+constexpr std::size_t kBehindSmcdOffset = kBehind<V2Extension, &V2Extension::smcd_offset>;
 
 // An Emulated-ISM CHID must stand in two entries in a row (v2.1, SMC-Dv2 extension, note 4).
 std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gids_at) {
@@ -29,8 +33,9 @@ std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gid
             continue;
         }
         if (i + 1 == gids.size() || gids[i + 1].chid != gids[i].chid) {
-            return Fault{"ismv2_chid", gids_at + i * Layout<GidChid>::kSize + 8,
-                         static_cast<std::uint64_t>(gids[i].chid), "the same reserved CHID in two consecutive entries"};
+            return fault_at<GidChid, &GidChid::chid>(gids_at + i * Layout<GidChid>::kSize,
+                                                     static_cast<std::uint64_t>(gids[i].chid),
+                                                     "the same reserved CHID in two consecutive entries");
         }
         i++;
     }
@@ -38,8 +43,8 @@ std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gid
 }
 
 std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2) {
-    const wire::Pointer pointer{"smcdv2_extension_offset", v2_at + kSmcdOffsetAt, v2.smcd_offset};
-    const wire::Pointer number{"ismv2_gid_number", v2_at + 1, v2.gid_number};
+    const auto pointer = pointer_at<V2Extension, &V2Extension::smcd_offset>(v2_at, v2.smcd_offset);
+    const auto number = pointer_at<V2Extension, &V2Extension::gid_number>(v2_at, v2.gid_number);
     if (v2.smcd_offset == 0) {
         // Only the associated ISM device is offered (note 3 of the V2 extension) ...
         if (v2.gid_number == 0 && !v2.seid_present) {
@@ -65,7 +70,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
 
 // `earliest` is the end of what must stand before it (v2.1, base message, note 6).
 std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
-    const wire::Pointer pointer{"smc_version_2_extension_offset", kV2OffsetAt, p.v2_offset};
+    const auto pointer = pointer_at<wire::ProposalGrowth, &Proposal::v2_offset>(0, p.v2_offset);
     const std::size_t at = kBehindV2Offset + p.v2_offset;
     if (at < earliest) {
         return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the areas before it"};
@@ -79,7 +84,7 @@ std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
 
 std::optional<Fault> decode_subnet(Bytes body, Proposal& p) {
     const std::size_t at = kBehindSubnetOffset + p.subnet_offset;
-    const wire::Pointer pointer{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset};
+    const auto pointer = pointer_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset);
     return decode_area<Subnet>(body, at, pointer, p.subnet.emplace());
 }
 
@@ -95,28 +100,28 @@ std::optional<Fault> decode_version1(Bytes body, Proposal& p) {
     if (kBase + p.subnet_offset >= kGrowth && body.size() >= kGrowth) {
         wire::decode_fixed<wire::ProposalGrowth>(body.data(), p);
     } else if (offers_d(p.v1_offer)) {
-        return Fault{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset,
-                     "at least 40, with an ISM GID"};
+        return fault_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset,
+                                                                      "at least 40, with an ISM GID");
     }
     if (auto fault = decode_subnet(body, p)) {
         return fault;
     }
     if (end_of_subnet(p) != body.size()) {
-        return Fault{"clc_message_length", 5, body.size() + kTrailerBytes, "the end behind the last prefix"};
+        return fault_at<Header, &Header::length>(0, body.size() + kTrailerBytes, "the end behind the last prefix");
     }
     return std::nullopt;
 }
 
 std::optional<Fault> decode_version2(Bytes body, Proposal& p) {
     if (body.size() < kGrowth) {
-        return Fault{"clc_message_length", 5, body.size() + kTrailerBytes, "at least 84 in version 2"};
+        return fault_at<Header, &Header::length>(0, body.size() + kTrailerBytes, "at least 84 in version 2");
     }
     wire::decode_fixed<wire::ProposalGrowth>(body.data(), p);
     // Without SMCv1 the extension is ignored (v2.1, IP subnet extension, note); SMC-D alone may come without.
     if (offers_r(p.v1_offer) || (offers_d(p.v1_offer) && p.subnet_offset != 0)) {
         if (kBase + p.subnet_offset < kGrowth) {
-            return Fault{"smcv1_ip_subnet_extension_offset", kSubnetOffsetAt, p.subnet_offset,
-                         "40 or more in version 2"};
+            return fault_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset,
+                                                                      "40 or more in version 2");
         }
         if (auto fault = decode_subnet(body, p)) {
             return fault;
@@ -145,10 +150,10 @@ Decoded<Proposal> decode_proposal(Bytes message) {
     }
     const Header& h = std::get<Header>(frame);
     if (h.type != Type::kProposal) {
-        return Fault{"clc_message_type", 4, static_cast<std::uint64_t>(h.type), "a Proposal"};
+        return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "a Proposal");
     }
     if (h.eye_catcher != EyeCatcher::kSmcr) {
-        return Fault{"eye_catcher", 0, static_cast<std::uint32_t>(h.eye_catcher), "SMCR in EBCDIC"};
+        return fault_at<Header, &Header::eye_catcher>(0, static_cast<std::uint32_t>(h.eye_catcher), "SMCR in EBCDIC");
     }
     Decoded<Proposal> decoded;
     Proposal& p = std::get<Proposal>(decoded);

@@ -61,6 +61,11 @@ struct Header {
     std::uint8_t version = kVersion2;
 };
 
+// The last four bytes of every message.
+struct Trailer {
+    EyeCatcher eye_catcher = EyeCatcher::kSmcr;
+};
+
 using Message = wire::Encoded<kMaxMessage>;
 
 // Checks the first 8 bytes of a message; `length` is then what to read in all.
@@ -87,5 +92,14 @@ struct Layout<clc::Header> {
     };
 };
 static_assert(fields_fit<clc::Header>());
+
+template <>
+struct Layout<clc::Trailer> {
+    static constexpr std::size_t kSize = clc::kTrailerBytes;
+    static constexpr auto kFields = std::tuple{
+        field<&clc::Trailer::eye_catcher>(0, 4, "eye_catcher_message_end", "Eye catcher (EBCDIC) message end"),
+    };
+};
+static_assert(fields_fit<clc::Trailer>());
 
 }  // namespace smc::wire

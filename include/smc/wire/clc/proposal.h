@@ -50,6 +50,9 @@ struct SmcdExtension {
 };
 
 // v2.1 "CLC Proposal V2 Extension".
+// Fewest connections that a link group may be limited to, from release 1 on.
+inline constexpr std::uint8_t kFewestConnections = 16;
+
 struct V2Extension {
     std::uint8_t gid_number = 0;  // of smcd->gids; encoders count themselves
     std::uint8_t release = kRelease1;

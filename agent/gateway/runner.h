@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Carries out what a session (smc/session) wants, as far as both sides have it in common: CLC messages, SMC-D, SMC-R and time.
+// What belongs to one side is in client_runner.h and server_runner.h. Control thread only.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "agent/connections/connections.h"
+#include "agent/gateway/clc_io.h"
+#include "agent/loop/deadline.h"
+#include "agent/smcd/exchange.h"
+#include "agent/smcr/devices.h"
+#include "agent/smcr/link_groups.h"
+#include "datapath/tcp_socket.h"
+#include "smc/group/smcd_groups.h"
+#include "smc/session/actions.h"
+
+namespace smc {
+
+// What sessions are carried out with.
+struct SessionParts {
+    asio::io_context& io;
+    const Config& config;
+    const clc::LocalNode& node;
+    smcd::Fabric& fabric;
+    group::SmcdGroups& smcd_groups;
+    smcr::Devices& roce_devices;
+    smcr::LinkGroups& smcr_groups;
+};
+
+// How a session ended.
+struct SessionEnd {
+    enum class Kind : std::uint8_t { kSmc, kTcp, kRefused };
+    Kind kind = Kind::kRefused;
+    clc::Outcome outcome{};  // refused: reason and detail only
+    UniqueFd leg{}, clc{};   // unless refused
+};
+
+// How SMC-R could be used for a TCP connection.
+inline std::optional<clc::RoceOffer> roce_offer(const smcr::Devices& devices, int fd) {
+    const auto peer = peer_endpoint(fd);
+    return peer ? devices.offer_for(local_endpoint(fd), *peer) : std::nullopt;
+}
+
+template <class Session>
+class Runner : public std::enable_shared_from_this<Runner<Session>> {
+ public:
+    // Called once. The runner may go then.
+    using OnEnd = std::function<void(Runner& runner, SessionEnd end)>;
+
+    virtual ~Runner() { leave_group({}); }
+    Runner(const Runner&) = delete;
+    Runner& operator=(const Runner&) = delete;
+
+    [[nodiscard]] const Connections::Handle& connection() const { return connection_; }
+    // When it ended on SMC: for the data path, once. nullptr: the link group has gone meanwhile.
+    std::unique_ptr<Transport> transport(const clc::Outcome& outcome) {
+        if (outcome.kind == clc::Outcome::Kind::kSmcD) {
+            return smcd_->transport();
+        }
+        in_group_ = false;  // the connection leaves it when it ends
+        return parts_.smcr_groups.run(member(), outcome.smcr.rmbe);
+    }
+    // What it holds of SMC-D then outlives it.
+    [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
+
+ protected:
+    Runner(const SessionParts& parts, Connections::Handle connection, Session session, OnEnd on_end)
+        : parts_(parts),
+          connection_(std::move(connection)),
+          session_(std::move(session)),
+          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.config.dmb_kib * 1024)),
+          deadline_(parts.io, [this] { feed(session_.tick(loop::now())); }),
+          on_end_(std::move(on_end)) {}
+
+    // Carries out what the session wants, and what that brings about behind it.
+    void feed(session::Actions actions) {
+        std::move(actions.begin(), actions.end(), std::back_inserter(pending_));
+        if (feeding_) {
+            return;
+        }
+        const auto self = this->shared_from_this();  // the end may let go of it
+        feeding_ = true;
+        while (!pending_.empty() && !ended_) {
+            const session::Action action = std::move(pending_.front());
+            pending_.pop_front();
+            std::visit([this](const auto& a) { on(a); }, action);
+        }
+        feeding_ = false;
+        if (ended_) {
+            return;
+        }
+        deadline_.set(session_.next_deadline());
+        if (clc_ && session_.listens()) {
+            clc_->read();
+        }
+    }
+
+    void use_clc_socket(UniqueFd fd) {
+        clc_.emplace(parts_.io, std::move(fd),
+                     ClcIo::Hooks{[this](wire::Bytes message) { feed(session_.clc_message(message, loop::now())); },
+                                  [this](const Fault& fault) { feed(session_.clc_fault(fault, loop::now())); },
+                                  [this] { feed(session_.clc_closed(loop::now())); }});
+    }
+    void end(SessionEnd how) {
+        ended_ = true;
+        deadline_.set(kNever);
+        on_end_(*this, std::move(how));
+    }
+
+    virtual void on(const session::Connect&) {}
+    virtual void on(const session::FinishConnect&) {}
+    virtual void on(const session::FailConnect&) {}
+    virtual void on(const session::ConnectApplication&) {}
+    virtual void on(const session::RememberIncapable&) {}
+    virtual void on(const session::Run& action) = 0;
+    virtual void on(const session::RunOnTcp& action) = 0;
+    virtual void on(const session::Refuse& action) = 0;
+
+    SessionParts parts_;
+    Connections::Handle connection_;
+    Session session_;
+    std::optional<ClcIo> clc_;
+    RoceGid local_;  // this end of the TCP connection
+
+ private:
+    [[nodiscard]] group::MemberId member() const { return group::MemberId{connection_->id}; }
+
+    void on(const session::SendClc& action) {
+        if (!clc_->write(action.message)) {
+            pending_.clear();
+            feed(session_.clc_not_sent(loop::now()));
+        }
+    }
+    void on(const session::ResetClc&) {
+        if (clc_) {
+            TcpSocket(clc_->release()).reset();
+            clc_.reset();
+        }
+    }
+    void on(const session::RegisterDmb& action) {
+        // Whoever cannot be reached on the fabric must be declined now; behind Accept it is too late for that (RFC 7609 C.3).
+        if (const auto reached = parts_.fabric.reach(action.peer); !reached) {
+            return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), loop::now()));
+        }
+        const auto own = smcd_->register_dmb(action.peer);
+        feed(own ? session_.dmb_registered(*own, loop::now())
+                 : session_.dmb_refused(Reason::kOutOfMemory, own.error().text(), loop::now()));
+    }
+    void on(const session::AttachDmb& action) {
+        smcd_->attach(action.peer, parts_.config.step_timeout, [this](const Result<void>& attached) {
+            feed(attached ? session_.dmb_attached(loop::now())
+                          : session_.dmb_not_attached(attached.error().text(), loop::now()));
+        });
+    }
+    void on(const session::JoinGroup& action) {
+        in_group_ = true;
+        parts_.smcr_groups.join(
+            member(), Session::kServer, action.peer, local_, action.deadline,
+            {[this](const group::Joined& joined) { feed(session_.joined(joined.local, loop::now())); },
+             [this](const group::JoinRefused& refused) {
+                 feed(session_.join_refused(refused.refusal, refused.detail, loop::now()));
+             },
+             [this] { feed(session_.link_ready(loop::now())); },
+             [this](const group::LinkFailed& failed) {
+                 feed(session_.link_failed(failed.reason, failed.detail, failed.before_confirm_link, loop::now()));
+             }});
+    }
+    void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
+    void on(const session::GiveBack& action) {
+        smcd_->give_back();
+        leave_group(action.outcome);
+    }
+    void leave_group(const clc::Outcome& outcome) {
+        if (std::exchange(in_group_, false)) {
+            parts_.smcr_groups.leave(
+                member(), {outcome.kind == clc::Outcome::Kind::kFallBack, outcome.peer_out_of_sync});
+        }
+    }
+
+    std::shared_ptr<smcd::Exchange> smcd_;
+    loop::Deadline deadline_;
+    OnEnd on_end_;
+    std::deque<session::Action> pending_;
+    bool in_group_ = false;  // of SMC-R
+    bool feeding_ = false;
+    bool ended_ = false;
+};
+
+}  // namespace smc

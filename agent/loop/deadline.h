@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// One timer for whoever has a next_deadline().
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+
+#include "smc/time.h"
+
+namespace smc::loop {
+
+// The one place on the control thread that asks the clock.
+inline TimePoint now() {
+    return std::chrono::steady_clock::now();
+}
+
+class Deadline {
+ public:
+    Deadline(asio::io_context& io, std::function<void()> expired) : timer_(io), expired_(std::move(expired)) {}
+    Deadline(const Deadline&) = delete;
+    Deadline& operator=(const Deadline&) = delete;
+
+    // Calls `expired` then, unless it is set anew before. kNever: not at all.
+    void set(TimePoint when) {
+        if (when == when_) {
+            return;
+        }
+        when_ = when;
+        timer_.cancel();
+        turn_ = std::make_shared<int>();  // an answer that is on its way is to an older question
+        if (when == kNever) {
+            return;
+        }
+        timer_.expires_at(when);
+        timer_.async_wait([this, turn = std::weak_ptr(turn_)](std::error_code error) {
+            if (!error && !turn.expired()) {
+                when_ = kNever;
+                expired_();
+            }
+        });
+    }
+    void set_in(std::chrono::milliseconds time) { set(now() + time); }
+
+ private:
+    asio::steady_timer timer_;
+    std::function<void()> expired_;
+    TimePoint when_ = kNever;
+    std::shared_ptr<int> turn_;
+};
+
+}  // namespace smc::loop

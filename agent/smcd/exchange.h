@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What one connection holds of SMC-D: its own DMB, registered for the peer, and the peer's, attached. Control thread only.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "datapath/smcd/fabric.h"
+#include "datapath/transport.h"
+#include "smc/clc/node.h"
+
+namespace smc::smcd {
+
+class Exchange {
+ public:
+    // `fabric` outlives this object. `dmb_bytes`: of the own DMB.
+    Exchange(Fabric& fabric, std::uint32_t dmb_bytes) : fabric_(fabric), dmb_bytes_(dmb_bytes) {}
+    ~Exchange() { give_back(); }
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+
+    Result<clc::LocalDmb> register_dmb(const Gid& peer);
+    // Calls back once, unless this object goes before; perhaps at once.
+    void attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout, std::function<void(Result<void>)> then);
+    // Nothing of it is needed any more. Also by the destructor.
+    void give_back();
+
+    // Once both are there, and once only: for the data path.
+    std::unique_ptr<Transport> transport();
+    [[nodiscard]] DmbToken own_token() const { return own_ ? own_->token : DmbToken{}; }
+    [[nodiscard]] std::uint32_t own_bytes() const { return dmb_bytes_; }
+
+ private:
+    Fabric& fabric_;
+    std::uint32_t dmb_bytes_;
+    std::optional<Fabric::Registered> own_;
+    std::optional<Dmb> peer_;
+    const std::shared_ptr<int> alive_ = std::make_shared<int>();  // answers may outlive this object
+};
+
+}  // namespace smc::smcd

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ism/attachments.h"
+
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
+#include <cstring>
+#include <deque>
+
+#include "datapath/ism/local_dmb.h"
+
+namespace smc::ism {
+
+struct Attachments::Peer {
+    struct Pending {
+        std::uint32_t bytes = 0;
+        OnAttached on_attached;
+        std::unique_ptr<asio::steady_timer> timer;
+    };
+    Gid gid;
+    asio::posix::stream_descriptor socket;
+    std::map<std::uint64_t, Pending> pending;
+    std::deque<Request> waiting;  // the socket was full; a burst of connections is not the peer's failure
+    bool flushing = false;        // a wait for room is under way
+    std::uint64_t next_number = 1;
+
+    Peer(asio::io_context& io, const Gid& peer, UniqueFd fd) : gid(peer), socket(io, fd.release()) {}
+
+    void settle(std::uint64_t number, Result<smcd::Dmb> result) {
+        const auto it = pending.find(number);
+        if (it == pending.end()) {
+            return;  // timed out already
+        }
+        auto callback = std::move(it->second.on_attached);
+        pending.erase(it);
+        callback(std::move(result));
+    }
+
+    // False: the connection has ended.
+    bool take_reply() {
+        Reply reply;
+        UniqueFd memory, doorbell;
+        if (!receive_reply(socket.native_handle(), reply, memory, doorbell)) {
+            return errno == EAGAIN;
+        }
+        const auto it = pending.find(reply.number);
+        if (it == pending.end()) {
+            return true;
+        }
+        if (reply.status != 0) {
+            settle(reply.number, Error{reply.status, "attaching a DMB, says its owner"});
+        } else {
+            settle(reply.number, attach_dmb(memory, std::move(doorbell), it->second.bytes));
+        }
+        return true;
+    }
+};
+
+// Handlers that are queued hold their peer weakly.
+Attachments::~Attachments() = default;
+
+Result<void> Attachments::reach(const Gid& gid) {
+    if (peers_.contains(gid)) {
+        return {};
+    }
+    const std::string path = socket_path(directory_, gid);
+    auto fd = connect_to(path);
+    if (!fd) {
+        return fd.error();
+    }
+    if (!same_user(fd->get())) {
+        return Error{EPERM, "trusting the owner of " + path};
+    }
+    const auto peer = std::make_shared<Peer>(io_, gid, std::move(*fd));
+    peers_.emplace(gid, peer);
+    listen(peer);
+    return {};
+}
+
+void Attachments::attach(const Gid& gid, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
+                         OnAttached on_attached) {
+    if (const auto reached = reach(gid); !reached) {
+        on_attached(reached.error());
+        return;
+    }
+    const auto peer = peers_.at(gid);
+    Request request;
+    request.chid = static_cast<std::uint16_t>(chid_);
+    request.number = peer->next_number++;
+    request.token = static_cast<std::uint64_t>(token);
+    std::memcpy(request.gid, own_.bytes.data(), sizeof request.gid);
+    if (!peer->waiting.empty() || !send_request(peer->socket.native_handle(), request)) {
+        if (peer->waiting.empty() && errno != EAGAIN) {
+            on_attached(last_error("asking the owner for a DMB"));
+            return;
+        }
+        peer->waiting.push_back(request);
+        send_when_writable(peer);
+    }
+    auto timer = std::make_unique<asio::steady_timer>(io_, timeout);
+    timer->async_wait([weak = std::weak_ptr(peer), number = request.number](std::error_code error) {
+        const auto strong = weak.lock();
+        if (!error && strong) {
+            strong->settle(number, Error{ETIMEDOUT, "waiting for the owner of a DMB"});
+        }
+    });
+    peer->pending.emplace(request.number, Peer::Pending{bytes, std::move(on_attached), std::move(timer)});
+}
+
+void Attachments::send_when_writable(const std::shared_ptr<Peer>& peer) {
+    if (peer->flushing) {
+        return;
+    }
+    peer->flushing = true;
+    peer->socket.async_wait(asio::posix::stream_descriptor::wait_write,
+                            [this, weak = std::weak_ptr(peer)](std::error_code error) {
+                                const auto strong = weak.lock();
+                                if (strong && !error) {
+                                    strong->flushing = false;
+                                    send_waiting(strong);
+                                }
+                            });
+}
+
+void Attachments::send_waiting(const std::shared_ptr<Peer>& peer) {
+    while (!peer->waiting.empty()) {
+        const Request& next = peer->waiting.front();
+        // without those that timed out meanwhile
+        if (peer->pending.contains(next.number) && !send_request(peer->socket.native_handle(), next)) {
+            if (errno == EAGAIN) {
+                send_when_writable(peer);
+            }
+            return;  // otherwise the end of the connection shows when reading
+        }
+        peer->waiting.pop_front();
+    }
+}
+
+void Attachments::listen(const std::shared_ptr<Peer>& peer) {
+    peer->socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                            [this, weak = std::weak_ptr(peer)](std::error_code error) {
+                                const auto strong = weak.lock();
+                                if (!strong || error) {
+                                    return;
+                                }
+                                if (strong->take_reply()) {
+                                    listen(strong);
+                                } else if (const auto it = peers_.find(strong->gid);
+                                           it != peers_.end() && it->second == strong) {
+                                    const Gid gid = strong->gid;  // unless a newer connection took its place
+                                    drop(gid);
+                                    lost_(gid);
+                                }
+                            });
+}
+
+void Attachments::drop(const Gid& gid) {
+    const auto it = peers_.find(gid);
+    if (it == peers_.end()) {
+        return;
+    }
+    const auto peer = it->second;
+    peers_.erase(it);
+    while (!peer->pending.empty()) {
+        peer->settle(peer->pending.begin()->first, Error{ECONNRESET, "asking the owner of a DMB"});
+    }
+}
+
+}  // namespace smc::ism

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The `local` fabric's asking side: a socket to each peer whose DMBs are wanted, and the requests that wait for an answer.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "datapath/ism/rendezvous.h"
+#include "datapath/smcd/fabric.h"
+
+namespace smc::ism {
+
+class Attachments {
+ public:
+    using OnAttached = smcd::Fabric::OnAttached;
+    // `lost` hears of a peer whose socket has ended.
+    Attachments(asio::io_context& io, std::string directory, const Gid& own, Chid chid,
+                std::function<void(const Gid&)> lost)
+        : io_(io), directory_(std::move(directory)), own_(own), chid_(chid), lost_(std::move(lost)) {}
+    ~Attachments();
+    Attachments(const Attachments&) = delete;
+    Attachments& operator=(const Attachments&) = delete;
+
+    // Connects to the peer if that is not so already.
+    Result<void> reach(const Gid& peer);
+    void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
+                OnAttached on_attached);
+    // The peer is gone: what was asked of it fails.
+    void drop(const Gid& peer);
+
+ private:
+    struct Peer;
+    void listen(const std::shared_ptr<Peer>& peer);
+    void send_when_writable(const std::shared_ptr<Peer>& peer);
+    void send_waiting(const std::shared_ptr<Peer>& peer);
+
+    asio::io_context& io_;
+    std::string directory_;
+    Gid own_;
+    Chid chid_;
+    std::function<void(const Gid&)> lost_;
+    std::map<Gid, std::shared_ptr<Peer>> peers_;
+};
+
+}  // namespace smc::ism

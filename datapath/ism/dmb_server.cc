@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ism/dmb_server.h"
+
+#include <sys/socket.h>
+
+#include <cstring>
+#include <optional>
+
+#include "os/random.h"
+
+namespace smc::ism {
+
+namespace {
+
+using asio::posix::stream_descriptor;
+constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
+
+}  // namespace
+
+struct DmbServer::Visitor {
+    stream_descriptor socket;
+    std::optional<Gid> peer{};            // learnt with its first request
+    std::optional<Request> unanswered{};  // the socket was full; nothing is read before it is answered
+};
+
+void DmbServer::start(UniqueFd listener) {
+    listener_.assign(listener.release());
+    accept_next();
+}
+
+Result<smcd::Fabric::Registered> DmbServer::register_dmb(const Gid& peer, std::uint32_t bytes) {
+    auto created = create_dmb(bytes);
+    if (!created) {
+        return created.error();
+    }
+    DmbToken token{};
+    do {
+        token = random_number<DmbToken>();
+    } while (token == DmbToken{} || dmbs_.contains(token));
+    dmbs_.emplace(token, Owned{peer, created->dmb, std::move(created->memory)});
+    return smcd::Fabric::Registered{token, created->dmb};
+}
+
+void DmbServer::accept_next() {
+    listener_.async_wait(stream_descriptor::wait_read, [this, alive = std::weak_ptr(alive_)](std::error_code error) {
+        if (alive.expired() || error) {
+            return;
+        }
+        UniqueFd fd(::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        if (!fd && errno != EAGAIN && errno != ECONNABORTED) {
+            accept_later();
+            return;
+        }
+        if (fd && same_user(fd.get())) {
+            serve(std::make_shared<Visitor>(Visitor{stream_descriptor(io_, fd.release())}));
+        }
+        accept_next();
+    });
+}
+
+// Out of descriptors: the listener stays readable, so do not come back at once.
+void DmbServer::accept_later() {
+    retry_.expires_after(kOutOfDescriptors);
+    retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {
+        if (!alive.expired() && !cancelled) {
+            accept_next();
+        }
+    });
+}
+
+void DmbServer::serve(const std::shared_ptr<Visitor>& visitor) {
+    const auto what = visitor->unanswered ? stream_descriptor::wait_write : stream_descriptor::wait_read;
+    visitor->socket.async_wait(what, [this, alive = std::weak_ptr(alive_), visitor](std::error_code error) {
+        if (alive.expired() || error) {
+            return;
+        }
+        if (answer(*visitor)) {
+            serve(visitor);
+        } else if (visitor->peer) {
+            lost_(*visitor->peer);
+        }
+    });
+}
+
+// errno value; 0: the DMB is the peer's to have.
+int DmbServer::refusal(const Request& request, const Gid& peer) const {
+    if (request.chid != static_cast<std::uint16_t>(chid_)) {
+        return EPROTO;
+    }
+    const auto it = dmbs_.find(DmbToken{request.token});
+    if (it == dmbs_.end()) {
+        return ENOENT;
+    }
+    return it->second.peer == peer && it->second.memory ? 0 : EACCES;
+}
+
+// False: the visitor has gone, or does not keep to the protocol.
+bool DmbServer::answer(Visitor& visitor) {
+    const int fd = visitor.socket.native_handle();
+    Request request;
+    if (visitor.unanswered) {
+        request = *std::exchange(visitor.unanswered, std::nullopt);
+    } else if (!receive_request(fd, request)) {
+        return errno == EAGAIN;
+    }
+    Gid peer;
+    std::memcpy(peer.bytes.data(), request.gid, sizeof request.gid);
+    if (visitor.peer && *visitor.peer != peer) {
+        return false;
+    }
+    visitor.peer = peer;
+    Reply reply;
+    reply.number = request.number;
+    reply.status = refusal(request, peer);
+    Owned* owned = reply.status == 0 ? &dmbs_.at(DmbToken{request.token}) : nullptr;
+    if (!send_reply(fd, reply, owned != nullptr ? owned->memory.get() : -1,
+                    owned != nullptr ? owned->dmb->doorbell().fd() : -1)) {
+        if (errno != EAGAIN) {
+            return false;
+        }
+        visitor.unanswered = request;
+        return true;
+    }
+    if (owned != nullptr) {
+        owned->memory.reset();
+    }
+    return true;
+}
+
+}  // namespace smc::ism

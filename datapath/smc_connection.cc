@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/smc_connection.h"
+
+#include <sys/epoll.h>
+
+#include "datapath/counter.h"
+
+namespace smc {
+
+namespace {
+
+// Looks at the peer of one connection before the others get their turn.
+constexpr int kTurnsPerRun = 8;
+
+flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
+    return {parts.transport->send_size(), parts.transport->window(),
+            static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout};
+}
+
+flow::LegEvents leg_events(std::uint32_t events) {
+    const auto any = [&](std::uint32_t wanted) { return (events & wanted) != 0; };
+    return {.readable = any(EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLHUP | EPOLLERR),
+            .writable = any(EPOLLOUT | EPOLLHUP | EPOLLERR),
+            .urgent = any(EPOLLPRI),
+            .ending = any(EPOLLRDHUP | EPOLLHUP | EPOLLERR),
+            .failed = any(EPOLLERR)};
+}
+
+}  // namespace
+
+SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts)
+    : ConnectionTask(id, std::move(counters)), parts_(std::move(parts)), flow_(terms_of(parts_)) {
+    for (int which = 0; which < 3; which++) {
+        sources_[which] = {this, which};
+    }
+}
+
+bool SmcConnection::start(Poller& poller) {
+    // The transport first: whatever fails after it, the peer is told.
+    return parts_.transport->start(poller, sources_[kTransport]) &&
+           (ended() || (parts_.leg->start(poller, sources_[kLeg]) && parts_.clc->start(poller, sources_[kClc])));
+}
+
+void SmcConnection::on_event(int which, std::uint32_t events) {
+    if (which == kClc) {
+        flow_.clc_changed();
+    } else if (which == kLeg) {
+        flow_.leg_changed(leg_events(events));
+    }
+}
+
+bool SmcConnection::run(TimePoint now) {
+    const bool more = !ended() && turn(now);
+    show();
+    return more;
+}
+
+bool SmcConnection::turn(TimePoint now) {
+    for (int looks = 0;;) {
+        const flow::Step step = flow_.next(now, parts_.transport->can_send());
+        if (std::holds_alternative<flow::Load>(step)) {
+            if (looks++ == kTurnsPerRun) {
+                return true;
+            }
+            load();
+        } else if (const auto* deliver_step = std::get_if<flow::Deliver>(&step)) {
+            deliver(deliver_step->piece);
+        } else if (const auto* take_step = std::get_if<flow::Take>(&step)) {
+            take(*take_step);
+        } else if (const auto* publish = std::get_if<flow::Publish>(&step)) {
+            parts_.transport->publish(publish->producer, publish->written);
+            add(stats->signals);
+        } else if (const auto* consumed = std::get_if<flow::Consumed>(&step)) {
+            parts_.transport->consumed(consumed->cursor);
+        } else if (std::holds_alternative<flow::EndLeg>(step)) {
+            parts_.leg->end_writing();
+        } else if (std::holds_alternative<flow::WantRoom>(step)) {
+            parts_.transport->want_room();
+        } else if (std::holds_alternative<flow::LookAtClcSocket>(step)) {
+            look_at_clc_socket();
+        } else if (std::holds_alternative<flow::Sleep>(step)) {
+            flow_.slept();
+            if (!parts_.transport->arm(seen_)) {
+                return false;
+            }
+        } else if (const auto* end = std::get_if<flow::End>(&step)) {
+            finish(*end);
+            return false;
+        }
+    }
+}
+
+void SmcConnection::load() {
+    seen_ = parts_.transport->peer();
+    parts_.transport->flush();
+    flow_.peer(seen_);
+}
+
+void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
+    const auto written =
+        parts_.leg->write(pieces(parts_.transport->receive_ring(), piece.at.count, piece.bytes), piece.urgent);
+    switch (written.outcome) {
+        case Leg::Outcome::kBytes:
+            add(stats->bytes_received, written.bytes);
+            return flow_.delivered(written.bytes);
+        case Leg::Outcome::kNothing:
+            return flow_.leg_full();
+        case Leg::Outcome::kEnd:
+        case Leg::Outcome::kError:
+            return flow_.leg_broke();
+        case Leg::Outcome::kInterrupted:
+            return;
+    }
+}
+
+void SmcConnection::take(const flow::Take& take) {
+    const auto read = parts_.leg->read(parts_.transport->space(take.at, take.bytes));
+    switch (read.outcome) {
+        case Leg::Outcome::kBytes:
+            flow_.took(read.bytes, read.urgent, read.drained);
+            if (!flow_.ended()) {
+                add(stats->bytes_sent, read.bytes);
+            }
+            return;
+        case Leg::Outcome::kNothing:
+            return flow_.leg_empty();
+        case Leg::Outcome::kEnd:
+            return flow_.leg_ended();
+        case Leg::Outcome::kError:
+            return flow_.leg_broke();
+        case Leg::Outcome::kInterrupted:
+            return;
+    }
+}
+
+void SmcConnection::look_at_clc_socket() {
+    switch (parts_.clc->look()) {
+        case ClcSocket::State::kQuiet:
+            return flow_.clc_quiet();
+        case ClcSocket::State::kData:
+            return flow_.clc_data();
+        case ClcSocket::State::kEnded:
+            return flow_.clc_ended();
+        case ClcSocket::State::kReset:
+            return flow_.clc_reset();
+    }
+}
+
+void SmcConnection::abort(Reason reason) {
+    if (ended()) {
+        return;
+    }
+    flow_.abort(reason);
+    turn({});  // publishes the abort and ends; the time does not matter any more
+    show();
+}
+
+void SmcConnection::finish(const flow::End& end) {
+    if (!set_ended(end.reason)) {
+        return;
+    }
+    parts_.transport->stop();
+    if (end.orderly) {
+        parts_.leg->close();
+        parts_.clc->close();
+        return;
+    }
+    parts_.leg->reset();
+    parts_.clc->reset();
+}
+
+void SmcConnection::show() const {
+    const auto relaxed = std::memory_order_relaxed;
+    stats->blocked.store(flow_.blocked(), relaxed);
+    stats->state.store(name(flow_.close_state()), relaxed);
+    stats->rx_producer.store(cdc::pack(flow_.receiving().produced()), relaxed);
+    stats->rx_consumer.store(cdc::pack(flow_.receiving().consumed()), relaxed);
+    stats->tx_producer.store(cdc::pack(flow_.sending().produced()), relaxed);
+    stats->tx_consumer.store(cdc::pack(flow_.sending().consumed()), relaxed);
+}
+
+}  // namespace smc

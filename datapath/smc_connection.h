@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// An SMC connection as a task: does what flow::Flow says, on a leg, a CLC socket and a transport. The decisions and their
+// invariants are the flow's (smc/flow/flow.h).
+#pragma once
+
+#include <memory>
+
+#include "datapath/leg.h"
+#include "datapath/task.h"
+#include "datapath/transport.h"
+#include "smc/flow/flow.h"
+
+namespace smc {
+
+class SmcConnection final : public ConnectionTask {
+ public:
+    struct Parts {
+        std::unique_ptr<Leg> leg;
+        std::unique_ptr<ClcSocket> clc;
+        std::unique_ptr<Transport> transport;
+        std::chrono::milliseconds close_timeout{10000};
+    };
+
+    SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
+
+    bool start(Poller& poller) override;
+    void on_event(int which, std::uint32_t events) override;
+    bool run(TimePoint now) override;
+    void abort(Reason reason) override;
+    [[nodiscard]] TimePoint deadline() const override { return flow_.next_deadline(); }
+
+ private:
+    enum Which { kLeg, kClc, kTransport };
+
+    bool turn(TimePoint now);
+    void load();
+    void deliver(const flow::Receiving::Piece& piece);
+    void take(const flow::Take& take);
+    void look_at_clc_socket();
+    void finish(const flow::End& end);
+    void show() const;
+
+    Parts parts_;
+    flow::Flow flow_;
+    flow::PeerState seen_;
+    Poller::Source sources_[3];
+};
+
+}  // namespace smc

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Either end's view of a Direct Memory Buffer: 32 bytes of CDC that the peer writes, then the data ring (smc/wire/cdc.h).
+// Whose memory it is, and how its owner is woken, is the ISM provider's (fabric.h).
+//
+// Invariants:
+//   D1  Only the peer writes into the DMB; its owner reads.
+//   D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees to it.
+//   D3  Everything read from it is validated before use: it is memory that another process writes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "smc/wire/cdc.h"
+
+namespace smc::smcd {
+
+// Port: how the owner of a DMB learns that its peer has published something.
+//
+// The owner arms it before it sleeps and looks at the CDC once more; the peer rings after it has stored its cursors. Both must
+// be sequentially consistent, so that one of the two always sees the other. Ringing never blocks.
+class Doorbell {
+ public:
+    virtual ~Doorbell() = default;
+    // Owner's side: readable when it was rung. Owned by the doorbell.
+    [[nodiscard]] virtual int fd() const = 0;
+    virtual void arm() = 0;
+    // Peer's side: wakes the owner if it sleeps.
+    virtual void ring() = 0;
+};
+
+class Dmb {
+ public:
+    // `memory` holds `bytes` from `start` on, aligned to 8, for as long as this object lives.
+    Dmb(std::shared_ptr<const void> memory, std::uint8_t* start, std::uint32_t bytes, std::unique_ptr<Doorbell> doorbell)
+        : memory_(std::move(memory)), start_(start), bytes_(bytes), doorbell_(std::move(doorbell)) {}
+
+    // CDC included.
+    [[nodiscard]] std::uint32_t bytes() const { return bytes_; }
+    // The data ring behind the CDC.
+    [[nodiscard]] std::span<std::uint8_t> ring() const { return {start_ + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes}; }
+    [[nodiscard]] Doorbell& doorbell() const { return *doorbell_; }
+
+    // Cursors as cdc::pack() has them, always read and written whole.
+    [[nodiscard]] std::uint64_t load_producer() const { return word(cdc::kProducerOffset).load(); }
+    [[nodiscard]] std::uint64_t load_consumer() const { return word(cdc::kConsumerOffset).load(); }
+    void store_producer(std::uint64_t value) const { word(cdc::kProducerOffset).store(value); }
+    void store_consumer(std::uint64_t value) const { word(cdc::kConsumerOffset).store(value); }
+
+ private:
+    [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t offset) const {
+        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(start_ + offset));
+    }
+
+    std::shared_ptr<const void> memory_;
+    std::uint8_t* start_;
+    std::uint32_t bytes_;
+    std::unique_ptr<Doorbell> doorbell_;
+};
+
+}  // namespace smc::smcd

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/smcd/dmb_transport.h"
+
+#include <sys/epoll.h>
+
+namespace smc::smcd {
+
+bool DmbTransport::start(Poller& poller, Poller::Source& source) {
+    poller_ = &poller;
+    return poller.watch(own_->doorbell().fd(), EPOLLIN, source);
+}
+
+void DmbTransport::stop() {
+    if (poller_ != nullptr) {
+        poller_->unwatch(own_->doorbell().fd());
+    }
+}
+
+flow::PeerState DmbTransport::peer() const {
+    flow::PeerState state{cdc::unpack_producer(own_->load_producer()), cdc::unpack_cursor(own_->load_consumer()), {}};
+    if ((state.producer.flags & cdc::kUrgentPresent) != 0) {
+        state.urgent = state.producer.cursor;
+    }
+    return state;
+}
+
+bool DmbTransport::arm(const flow::PeerState& seen) {
+    own_->doorbell().arm();
+    return peer() != seen;
+}
+
+void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
+    peer_.store_producer(cdc::pack(producer));
+    peer_.doorbell().ring();
+}
+
+void DmbTransport::consumed(cdc::Cursor cursor) {
+    peer_.store_consumer(cdc::pack(cursor));
+    // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The flags
+    // are read after the store: a writer that blocks sets B first, then looks at our cursor.
+    const auto flags = cdc::unpack_producer(own_->load_producer()).flags;
+    if ((flags & (cdc::kWriterBlocked | cdc::kUrgentPresent | cdc::kCursorRequested)) != 0) {
+        peer_.doorbell().ring();
+    }
+}
+
+}  // namespace smc::smcd

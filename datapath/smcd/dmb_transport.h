@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// SMC-D: both rings are memory that both peers have mapped. Payload is read from a socket straight into the peer's DMB.
+#pragma once
+
+#include <memory>
+
+#include "datapath/smcd/dmb.h"
+#include "datapath/transport.h"
+
+namespace smc::smcd {
+
+class DmbTransport final : public Transport {
+ public:
+    // `own` is registered for the peer, `peer` attached.
+    DmbTransport(std::shared_ptr<Dmb> own, Dmb peer) : own_(std::move(own)), peer_(std::move(peer)) {}
+
+    bool start(Poller& poller, Poller::Source& source) override;
+    void stop() override;
+    [[nodiscard]] std::uint32_t send_size() const override { return static_cast<std::uint32_t>(peer_.ring().size()); }
+    [[nodiscard]] std::uint32_t window() const override { return send_size(); }
+    [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
+    [[nodiscard]] flow::PeerState peer() const override;
+    bool arm(const flow::PeerState& seen) override;
+    [[nodiscard]] bool can_send() const override { return true; }
+    void want_room() override {}
+    [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
+        return pieces(peer_.ring(), at.count, bytes);
+    }
+    void publish(const cdc::Producer& producer, std::uint32_t written) override;
+    void consumed(cdc::Cursor cursor) override;
+    void flush() override {}
+
+ private:
+    std::shared_ptr<Dmb> own_;
+    Dmb peer_;
+    Poller* poller_ = nullptr;
+};
+
+}  // namespace smc::smcd

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A piece of registered memory that one connection uses: an RMBE (RFC 7609 section 4.2), or as much to send from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace smc::smcr {
+
+// Whose memory it is. Called from whichever thread lets the element go.
+class ElementOwner {
+ public:
+    virtual ~ElementOwner() = default;
+    virtual void returned(std::size_t at) = 0;
+};
+
+// Goes back to its owner at the end, and keeps the memory until then.
+class Element {
+ public:
+    // `at`: the owner's name for it. `lkey`: for the device of the link that it is used on.
+    Element(std::shared_ptr<ElementOwner> owner, std::size_t at, std::span<std::uint8_t> bytes, std::uint32_t lkey)
+        : owner_(std::move(owner)), at_(at), bytes_(bytes), lkey_(lkey) {}
+    Element(Element&& other) noexcept = default;
+    Element& operator=(Element&& other) noexcept {
+        std::swap(owner_, other.owner_);
+        std::swap(at_, other.at_);
+        std::swap(bytes_, other.bytes_);
+        std::swap(lkey_, other.lkey_);
+        return *this;
+    }
+    Element(const Element&) = delete;
+    Element& operator=(const Element&) = delete;
+    ~Element() {
+        if (owner_) {
+            owner_->returned(at_);
+        }
+    }
+
+    [[nodiscard]] std::span<std::uint8_t> bytes() const { return bytes_; }
+    [[nodiscard]] std::uint32_t lkey() const { return lkey_; }
+
+ private:
+    std::shared_ptr<ElementOwner> owner_;
+    std::size_t at_;
+    std::span<std::uint8_t> bytes_;
+    std::uint32_t lkey_;
+};
+
+}  // namespace smc::smcr

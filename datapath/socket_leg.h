@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Legs and CLC sockets that are TCP sockets.
+#pragma once
+
+#include "datapath/leg.h"
+#include "datapath/tcp_socket.h"
+
+namespace smc {
+
+class SocketLeg final : public Leg {
+ public:
+    explicit SocketLeg(TcpSocket socket) : socket_(std::move(socket)) {}
+
+    bool start(Poller& poller, Poller::Source& source) override;
+    Read read(Pieces to) override;
+    Written write(Pieces from, bool urgent) override;
+    void end_writing() override { socket_.end_writing(); }
+    void close() override { socket_.close(); }
+    void reset() override { socket_.reset(); }
+
+ private:
+    TcpSocket socket_;
+};
+
+class SocketClc final : public ClcSocket {
+ public:
+    explicit SocketClc(TcpSocket socket) : socket_(std::move(socket)) {}
+
+    bool start(Poller& poller, Poller::Source& source) override;
+    [[nodiscard]] State look() const override;
+    void close() override { socket_.close(); }
+    void reset() override { socket_.reset(); }
+
+ private:
+    TcpSocket socket_;
+};
+
+}  // namespace smc

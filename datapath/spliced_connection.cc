@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/spliced_connection.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "datapath/counter.h"
+
+namespace smc {
+
+namespace {
+constexpr int kStepsPerRun = 8;
+// The default capacity; more would need a privilege per user (pipe-max-size).
+constexpr std::size_t kPipeBytes = 64 * 1024;
+}  // namespace
+
+SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server)
+    : ConnectionTask(id, std::move(counters)), leg_(std::move(leg)), server_(std::move(server)) {
+    directions_[0].from = directions_[1].to = &leg_;
+    directions_[0].to = directions_[1].from = &server_;
+    sources_[0] = {this, 0};
+    sources_[1] = {this, 1};
+}
+
+bool SplicedConnection::start(Poller& poller) {
+    for (auto& direction : directions_) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+            return false;
+        }
+        direction.pipe_out.reset(ends[0]);
+        direction.pipe_in.reset(ends[1]);
+    }
+    constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
+    return poller.watch(leg_.fd(), kEvents, sources_[0]) && poller.watch(server_.fd(), kEvents, sources_[1]);
+}
+
+void SplicedConnection::on_event(int which, std::uint32_t events) {
+    const bool failed = (events & (EPOLLHUP | EPOLLERR)) != 0;
+    directions_[which].readable |= failed || (events & (EPOLLIN | EPOLLRDHUP | EPOLLPRI)) != 0;
+    directions_[1 - which].writable |= failed || (events & EPOLLOUT) != 0;
+    failed_[which] |= (events & EPOLLERR) != 0;
+}
+
+SplicedConnection::Step SplicedConnection::fill(Direction& c) {
+    if (c.ended || !c.readable || c.held != 0) {
+        return Step::kIdle;
+    }
+    // splice() stops before urgent data and would stay there; that byte goes by hand, as urgent.
+    const bool urgent = c.from->at_mark();
+    ssize_t n = 0;
+    if (urgent) {
+        n = ::recv(c.from->fd(), &c.urgent_byte, 1, MSG_DONTWAIT);
+    } else {
+        n = ::splice(c.from->fd(), nullptr, c.pipe_in.get(), nullptr, kPipeBytes, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    }
+    if (n > 0) {
+        c.held = static_cast<std::size_t>(n);
+        c.urgent = urgent;
+        return Step::kMoved;
+    }
+    if (n == 0) {
+        c.ended = true;
+        return Step::kMoved;
+    }
+    if (errno == EAGAIN) {
+        if (!c.from->at_mark()) {
+            c.readable = false;
+        }
+        return Step::kIdle;
+    }
+    if (errno != EINTR) {
+        finish(c.from == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+    }
+    return Step::kMoved;
+}
+
+SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::uint64_t>& counter) {
+    if (c.held == 0) {
+        if (c.ended && !c.delivered) {
+            c.delivered = true;
+            c.to->end_writing();
+            return Step::kMoved;
+        }
+        return Step::kIdle;
+    }
+    if (!c.writable) {
+        return Step::kIdle;
+    }
+    ssize_t n = 0;
+    if (c.urgent) {
+        n = ::send(c.to->fd(), &c.urgent_byte, 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+        n = ::splice(c.pipe_out.get(), nullptr, c.to->fd(), nullptr, c.held, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    }
+    if (n > 0) {
+        c.held -= static_cast<std::size_t>(n);
+        add(counter, static_cast<std::uint64_t>(n));
+        return Step::kMoved;
+    }
+    if (n < 0 && errno == EAGAIN) {
+        c.writable = false;
+        return Step::kIdle;
+    }
+    if (n < 0 && errno != EINTR) {
+        finish(c.to == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+    }
+    return Step::kMoved;
+}
+
+bool SplicedConnection::run(TimePoint) {
+    for (int step = 0; step < kStepsPerRun && !ended(); step++) {
+        bool moved = false;
+        for (int i = 0; i < 2 && !ended(); i++) {
+            moved |= fill(directions_[i]) == Step::kMoved;
+            if (!ended()) {
+                moved |= drain(directions_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) == Step::kMoved;
+            }
+        }
+        if (ended()) {
+            return false;
+        }
+        if (directions_[0].delivered && directions_[1].delivered) {
+            finish(Reason::kNone);
+            return false;
+        }
+        if (!moved) {
+            // reading would not tell: behind its FIN, or not possible now
+            for (int i = 0; i < 2; i++) {
+                if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
+                    finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
+                    break;
+                }
+            }
+            return false;
+        }
+    }
+    return !ended();
+}
+
+void SplicedConnection::abort(Reason reason) {
+    finish(reason);
+}
+
+void SplicedConnection::finish(Reason reason) {
+    if (!set_ended(reason)) {
+        return;
+    }
+    if (reason == Reason::kNone) {
+        leg_.close();
+        server_.close();
+    } else {
+        leg_.reset();
+        server_.reset();
+    }
+}
+
+}  // namespace smc

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The fallback path: two TCP sockets joined by splice(2) through a pipe each way. Payload stays in the
+// kernel, and a full pipe is real backpressure (docs/architecture.md says why this is not a sockmap).
+#pragma once
+
+#include <memory>
+
+#include "datapath/task.h"
+#include "datapath/tcp_socket.h"
+
+namespace smc {
+
+class SplicedConnection final : public ConnectionTask {
+ public:
+    SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server);
+
+    bool start(Poller& poller) override;
+    void on_event(int which, std::uint32_t events) override;
+    bool run(TimePoint now) override;
+    void abort(Reason reason) override;
+
+ private:
+    enum class Step { kMoved, kIdle };
+
+    // One direction. The pipe holds what was taken from `from` and not yet given to `to`.
+    struct Direction {
+        TcpSocket* from = nullptr;
+        TcpSocket* to = nullptr;
+        UniqueFd pipe_out, pipe_in;
+        std::size_t held = 0;
+        bool urgent = false;  // what is held is not in the pipe: it is the one byte below
+        char urgent_byte = 0;
+        bool readable = true;
+        bool writable = true;
+        bool ended = false;      // end of file read
+        bool delivered = false;  // and passed on
+    };
+
+    Step fill(Direction& direction);
+    Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
+    void finish(Reason reason);
+
+    TcpSocket leg_, server_;
+    Direction directions_[2];  // 0: leg -> server, 1: server -> leg
+    Poller::Source sources_[2];
+    bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
+};
+
+}  // namespace smc

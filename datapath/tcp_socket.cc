@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/tcp_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <linux/sockios.h>
+
+namespace smc {
+
+TcpSocket::TcpSocket(UniqueFd fd) : fd_(std::move(fd)) {
+    const int one = 1;
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    set_linger(true);  // L1
+}
+
+void TcpSocket::set_linger(bool reset_on_close) const {
+    const linger value{reset_on_close ? 1 : 0, 0};
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &value, sizeof value);
+}
+
+bool TcpSocket::at_mark() const {
+    int mark = 0;
+    return ::ioctl(fd_.get(), SIOCATMARK, &mark) == 0 && mark != 0;
+}
+
+std::uint32_t TcpSocket::readable() const {
+    int bytes = 0;
+    return ::ioctl(fd_.get(), SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0;
+}
+
+void TcpSocket::end_writing() {
+    set_linger(false);
+    ::shutdown(fd_.get(), SHUT_WR);
+}
+
+void TcpSocket::close() {
+    set_linger(false);
+    fd_.reset();
+}
+
+void TcpSocket::reset() {
+    if (fd_) {
+        set_linger(true);  // L1
+        fd_.reset();
+    }
+}
+
+}  // namespace smc

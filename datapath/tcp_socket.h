@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A TCP socket that the data path owns.
+//
+// Invariant:
+//   L1  Until the end of the stream was passed on, the socket has SO_LINGER 0: whatever ends the agent, even a kill, is a reset
+//       at the application, never a clean end.
+#pragma once
+
+#include <cstdint>
+
+#include "os/unique_fd.h"
+
+namespace smc {
+
+class TcpSocket {
+ public:
+    TcpSocket() = default;
+    // Sets SO_LINGER 0 (L1), TCP_NODELAY, and SO_OOBINLINE, so that reading never skips an urgent byte.
+    explicit TcpSocket(UniqueFd fd);
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+    explicit operator bool() const { return static_cast<bool>(fd_); }
+
+    // The next byte to read is the urgent one.
+    [[nodiscard]] bool at_mark() const;
+    // Bytes that can be read now.
+    [[nodiscard]] std::uint32_t readable() const;
+    // FIN behind what was written; from now on a close delivers what is still queued.
+    void end_writing();
+    // Closes in order.
+    void close();
+    // Closes with RST.
+    void reset();
+
+ private:
+    void set_linger(bool reset_on_close) const;
+    UniqueFd fd_;
+};
+
+}  // namespace smc

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The client's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix). It is fed
+// messages, results and time, and answers with actions.
+//
+//   kIdle          start      -> send Proposal
+//   kAwaitAccept   Accept     -> the type's own
+//                  Decline    -> fall back
+//   SMC-D:                                        SMC-R:
+//   kAttaching     attached   -> send Confirm     kPreparing     RMBE ready -> send Confirm
+//                  failed     -> send Decline                    failed     -> send Decline
+//                                                 kLinking       link ready -> SMC-R
+//                                                                Decline    -> fall back
+//   kDone
+//
+// Invariants, of both sides:
+//   H1  A Decline is only ever sent in lieu of an expected message (appendix C.1, "no chase").
+//   H2  Anything that does not parse terminates; only reserved enumeration values decline (C.6).
+//   H3  Every waiting state has a deadline (C.5); a late message changes nothing.
+//   H4  Exactly one Finish action is ever returned.
+#pragma once
+
+#include "smc/clc/actions.h"
+#include "smc/time.h"
+
+namespace smc::clc {
+
+class ClientHandshake {
+ public:
+    enum class State : std::uint8_t { kIdle, kAwaitAccept, kAttaching, kPreparing, kLinking, kDone };
+
+    // `node` lives longer than this.
+    ClientHandshake(const LocalNode& node, std::optional<RoceOffer> roce) : node_(node), roce_(std::move(roce)) {}
+
+    [[nodiscard]] Actions start(TimePoint now);
+    [[nodiscard]] Actions message(Bytes bytes);
+    // Own DMB registered and the server's attached. `in_sync`: our idea of first contact is the server's.
+    [[nodiscard]] Actions attached(const LocalDmb& own, bool in_sync);
+    [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
+    [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
+    // kOutOfSync: the server named a link that is not known here.
+    [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
+    [[nodiscard]] Actions link_ready();
+    // RFC 7609 C.7: without CONFIRM LINK the client breaks the TCP connection.
+    [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
+    [[nodiscard]] Actions fault(const Fault& fault);
+    [[nodiscard]] Actions peer_closed();
+    [[nodiscard]] Actions tick(TimePoint now);
+
+    [[nodiscard]] State state() const { return state_; }
+    [[nodiscard]] TimePoint next_deadline() const { return deadline_; }
+
+ private:
+    [[nodiscard]] Proposal proposal() const;
+    Actions finish(Outcome outcome);
+    Actions decline(Reason reason, std::string detail, bool out_of_sync = false);
+    Actions peer_declined(Bytes bytes);
+    Actions accept(const AcceptD& accept);
+    Actions accept(const AcceptR& accept);
+
+    const LocalNode& node_;
+    std::optional<RoceOffer> roce_;
+    State state_ = State::kIdle;
+    TimePoint deadline_ = kNever;
+    SmcdPeer smcd_;
+    SmcrPeer smcr_;
+};
+
+}  // namespace smc::clc

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What CLC says about this node, and what it learns about the peer.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "smc/wire/clc.h"
+#include "smc/wire/qp_end.h"
+
+namespace smc::clc {
+
+// What this node is on the wire; the same for every handshake of an agent.
+struct LocalNode {
+    PeerId peer_id{};
+    Gid gid;
+    Chid chid{};
+    std::vector<Eid> ueids;  // at most 8, in order of preference
+    std::optional<Eid> seid;
+    std::string host_name;
+    std::chrono::milliseconds step_timeout{6000};
+    std::uint8_t max_connections = 255;  // of an SMC-R link group, 16 to 255
+};
+
+// SMC-R, as it could be used for this TCP connection.
+struct RoceOffer {
+    std::vector<RoceGid> gids;  // of this node's ports, the one to use first; 1 to 8
+    Mac mac;                    // of the first
+    bool v1 = false, v2 = true;
+    // For version 1, which stays within a subnet: both ends of the TCP connection, and this end's prefix.
+    RoceGid own_address, peer_address;
+    std::uint8_t prefix_bits = 0;
+};
+
+// An RMBE as CLC tells it (RFC 7609 A.2.3).
+struct Rmbe {
+    RKey rkey{};
+    VirtualAddress rmb_address{};
+    std::uint8_t index = 1;  // in the RMB, from 1
+    AlertToken token{};
+    BufferSize size{};
+};
+// An RMBE of this node, the link it is reached over, and the link group's contact.
+struct LocalRmbe {
+    QpEnd link;
+    Rmbe rmbe;
+    bool first_contact = false;  // the server's decision, like the next one
+    LinkType link_type = LinkType::kDirect;
+};
+
+struct LocalDmb {
+    DmbToken token{};
+    BufferSize size{};
+};
+
+// What was agreed about the peer, for SMC-D.
+struct SmcdPeer {
+    Gid gid;
+    Chid chid{};
+    Eid eid{};
+    DmbToken token{};
+    BufferSize dmb_size{};
+    bool first_contact = false;
+    std::string host_name;  // from the FCE, empty on subsequent contact
+    std::uint8_t release = 0;
+};
+
+// The same for SMC-R.
+struct SmcrPeer {
+    std::uint8_t version = 2;
+    PeerId id{};
+    QpEnd link;  // at the server, before the Confirm: the client's GID only
+    Rmbe rmbe;
+    Eid eid{};  // version 2
+    bool first_contact = false;
+    LinkType link_type = LinkType::kDirect;
+    std::uint8_t max_connections = 255;
+    std::uint8_t max_links = 1;
+    std::string host_name;
+    Os os = Os::kUnknown;
+    std::uint8_t release = kRelease1;
+};
+
+// What Accept and Confirm say about the sender's side of the connection that was agreed on with `peer`.
+AcceptD own_half(Type type, const LocalNode& node, const SmcdPeer& peer, const LocalDmb& own);
+AcceptR own_half(Type type, const LocalNode& node, const RoceOffer& offer, const SmcrPeer& peer, const LocalRmbe& own);
+
+}  // namespace smc::clc

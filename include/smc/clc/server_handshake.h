@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The server's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix). Invariants
+// H1 to H4: client_handshake.h.
+//
+//   kAwaitProposal  Proposal   -> the first type that fits, or Decline
+//   kPreparing      failed     -> the next type, or Decline
+//                   prepared and the application is there -> send Accept
+//   kAwaitConfirm   Confirm    -> the type's own
+//                   Decline    -> fall back
+//   SMC-D:                                        SMC-R:
+//   kAttaching      attached   -> SMC-D           kLinking       link ready -> SMC-R
+//                   (failed: terminate, C.3)                     Decline    -> fall back
+//   kDone
+#pragma once
+
+#include "smc/clc/actions.h"
+#include "smc/clc/selection.h"
+#include "smc/time.h"
+
+namespace smc::clc {
+
+class ServerHandshake {
+ public:
+    enum class State : std::uint8_t { kAwaitProposal, kPreparing, kAwaitConfirm, kAttaching, kLinking, kDone };
+
+    // `node` lives longer than this.
+    ServerHandshake(const LocalNode& node, std::optional<RoceOffer> roce, TimePoint now)
+        : node_(node), roce_(std::move(roce)), deadline_(now + node.step_timeout) {}
+
+    [[nodiscard]] Actions message(Bytes bytes, TimePoint now);
+    // `link_id`: the link group's, 0 on first contact.
+    [[nodiscard]] Actions dmb_ready(const LocalDmb& own, bool first_contact, std::uint32_t link_id, TimePoint now);
+    [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
+    // The type that was tried cannot be had; the next one is.
+    [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
+    // The server application took the connection / did not.
+    [[nodiscard]] Actions application_ready(TimePoint now);
+    [[nodiscard]] Actions application_refused(std::string detail);
+    [[nodiscard]] Actions attached();
+    [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
+    [[nodiscard]] Actions link_ready();
+    // Behind the point of no return (RFC 7609 C.3, C.7).
+    [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
+    // First contact, and the client does not wait for data yet: CONFIRM LINK was never sent, or never answered. There is still
+    // a Decline (C.7; after a time-out the RFC would reset, but Linux's client waits for a Decline and nothing else).
+    [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
+    [[nodiscard]] Actions fault(const Fault& fault);
+    [[nodiscard]] Actions peer_closed();
+    [[nodiscard]] Actions tick(TimePoint now);
+
+    [[nodiscard]] State state() const { return state_; }
+    [[nodiscard]] TimePoint next_deadline() const { return state_ == State::kDone ? kNever : deadline_; }
+    // What is known so far; complete once Finish says kSmcD.
+    [[nodiscard]] const SmcdPeer& smcd_peer() const { return smcd_; }
+
+ private:
+    Actions finish(Outcome outcome);
+    Actions decline(Reason reason, std::string detail);
+    Actions late_decline(Reason reason, std::string detail, Outcome::Kind kind);
+    Actions terminate(Reason reason, std::string detail);
+    Actions peer_declined(Bytes bytes);
+    Actions proposed(Bytes bytes, TimePoint now);
+    Actions try_next(std::string detail);
+    [[nodiscard]] std::optional<Action> try_candidate();
+    [[nodiscard]] bool offered(Candidate candidate) const;
+    [[nodiscard]] Reason& reason_of(Candidate candidate);
+    Actions confirm(const AcceptD& confirm);
+    Actions confirm(const AcceptR& confirm, TimePoint now);
+    Actions accept_if_prepared(TimePoint now);
+
+    const LocalNode& node_;
+    std::optional<RoceOffer> roce_;
+    State state_ = State::kAwaitProposal;
+    TimePoint deadline_;
+    Proposal proposal_;
+    Candidate candidate_ = Candidate::kNone;
+    Decline reasons_;  // why not, by type
+    SmcdPeer smcd_;
+    SmcrPeer smcr_;
+    std::optional<LocalDmb> own_dmb_;
+    std::optional<LocalRmbe> own_rmbe_;
+    std::uint32_t link_id_ = 0;
+    bool application_ready_ = false;
+};
+
+}  // namespace smc::clc

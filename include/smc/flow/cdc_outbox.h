@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// When a CDC message of an SMC-R connection is due, and what is in it (RFC 7609 sections 4.5.1 and 4.7.5, A.4). One message
+// tells everything there is to tell.
+//
+// Invariant:
+//   F6  Urgent data is announced in one message. Linux takes every other one with the same cursor for news.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "smc/flow/cdc_inbox.h"
+#include "smc/wire/cdc.h"
+
+namespace smc::flow {
+
+class CdcOutbox {
+ public:
+    // `peer`: the peer's token. `receive_size`: bytes of the own ring, without what stands before `base`.
+    CdcOutbox(AlertToken peer, std::uint32_t receive_size, std::uint32_t base)
+        : peer_(peer), receive_size_(receive_size), base_(base) {}
+
+    // The producer cursor, its flags or the connection's state changed: the peer is to be told.
+    void published(const cdc::Producer& producer);
+    // The consumer cursor moved. The peer is told when it waits for it, or when it has much to gain (section 4.5.1).
+    void consumed(cdc::Cursor consumed, const CdcInbox& inbox);
+    // The peer said something: it may wait for a consumer cursor that it was not told.
+    void heard(const CdcInbox& inbox);
+
+    [[nodiscard]] bool due() const { return due_; }
+    [[nodiscard]] cdc::Message message() const;
+    // That message is under way.
+    void sent(CdcInbox& inbox);
+
+ private:
+    [[nodiscard]] bool urgent_consumed(const CdcInbox& inbox) const;
+    [[nodiscard]] bool peer_gains(const CdcInbox& inbox) const;
+
+    AlertToken peer_;
+    std::uint32_t receive_size_, base_;
+    cdc::Producer producer_;
+    cdc::Cursor consumed_, told_;
+    std::optional<cdc::Cursor> announced_;  // where urgent data was announced last
+    std::uint16_t sequence_ = 0;            // of the last message that was sent
+    bool due_ = false;
+};
+
+}  // namespace smc::flow

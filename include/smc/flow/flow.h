@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// An SMC connection in the data path: an application's stream on one side, the rings of a transport on the other (RFC 7609
+// sections 4.3 to 4.8), without I/O. The flow says what is to be done next, one step at a time; whoever drives it does it and
+// answers. Bytes never pass through here: they go from the application straight into the peer's ring, and from the own ring
+// straight to the application, so backpressure is the rings' and the application's own.
+//
+// Words: the leg is the application's stream; the CLC socket is the TCP connection that CLC was spoken on and that stays idle
+// until the end (section 4.8).
+//
+// Invariants:
+//   F1  A byte counts as consumed only after the leg has taken it.
+//   F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an empty
+//       ring.
+//   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
+//   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the peer's
+//       last flags, which go another way, so they have the time of a close to follow.
+//   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "smc/flow/close_machine.h"
+#include "smc/flow/receiving.h"
+#include "smc/flow/sending.h"
+#include "smc/time.h"
+#include "smc/wire/reason.h"
+
+namespace smc::flow {
+
+// --- steps ----------------------------------------------------------------------------------------------------------
+// Look at what the peer published. Answer: peer().
+struct Load {};
+// Give this to the application. Answer: delivered(), leg_full() or leg_broke().
+struct Deliver {
+    Receiving::Piece piece;
+};
+// End the leg's stream, behind what was delivered. No answer.
+struct EndLeg {};
+// Read from the application into the peer's ring, up to `bytes` from `at` on, but never across an urgent mark. Answer: took(),
+// leg_empty(), leg_ended() or leg_broke().
+struct Take {
+    cdc::Cursor at;
+    std::uint32_t bytes = 0;
+};
+// Tell the peer; `written` bytes were taken since the last time. No answer.
+struct Publish {
+    cdc::Producer producer;
+    std::uint32_t written = 0;
+};
+// The consumer cursor moved. When the peer hears of it is the transport's to decide (section 4.5.1). No answer.
+struct Consumed {
+    cdc::Cursor cursor;
+};
+// There is something to send and no way to send it: run again when there is. No answer.
+struct WantRoom {};
+// See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_ended() or clc_reset().
+struct LookAtClcSocket {};
+// Nothing to do. Ask to be told of news; look again at once if the peer published something meanwhile. Answer: slept().
+struct Sleep {};
+// The connection is over. `orderly`: everything was delivered both ways; otherwise both sockets are to be reset.
+struct End {
+    Reason reason = Reason::kNone;
+    bool orderly = false;
+};
+using Step = std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, LookAtClcSocket, Sleep, End>;
+
+// What is new about the leg.
+struct LegEvents {
+    bool readable = false;
+    bool writable = false;
+    bool urgent = false;  // an urgent byte lies ahead
+    bool ending = false;  // an end or an error lies ahead
+    bool failed = false;  // an error
+};
+
+class Flow {
+ public:
+    struct Terms {
+        std::uint32_t send_size = 0;     // bytes of the peer's ring
+        std::uint32_t window = 0;        // how many of them may be in use at once
+        std::uint32_t receive_size = 0;  // bytes of the own ring
+        // How long a peer that owes nothing but its last flags may take.
+        std::chrono::milliseconds close_timeout{10000};
+    };
+
+    explicit Flow(const Terms& terms);
+
+    // --- events, at any time ----------------------------------------------------------------------------------------
+    void leg_changed(const LegEvents& events);
+    void clc_changed() { clc_event_ = true; }
+    // Ends at once, with an error on both sides.
+    void abort(Reason reason);
+
+    // --- what to do -------------------------------------------------------------------------------------------------
+    // The same step again until it is answered, where it wants an answer. `can_send`: the transport would take a Publish with
+    // bytes now. After End there is nothing but End.
+    [[nodiscard]] Step next(TimePoint now, bool can_send);
+    // When to ask although nothing happens.
+    [[nodiscard]] TimePoint next_deadline() const { return std::min(close_deadline_, clc_deadline_); }
+
+    // --- answers ----------------------------------------------------------------------------------------------------
+    void peer(const PeerState& state);
+    void delivered(std::uint32_t bytes);
+    void leg_full();
+    // `urgent`: exactly the urgent byte. `drained`: as far as is known, there is nothing more to read now.
+    void took(std::uint32_t bytes, bool urgent, bool drained);
+    void leg_empty();
+    void leg_ended();
+    // The leg failed; an interrupted call is not a failure, and is answered with nothing at all.
+    void leg_broke() { abort(Reason::kApplicationReset); }
+    void clc_quiet() { phase_ = Phase::kClose; }
+    void clc_data();
+    void clc_ended();
+    void clc_reset();
+    void slept() { phase_ = Phase::kLoad; }
+
+    // --- for display ------------------------------------------------------------------------------------------------
+    [[nodiscard]] const Sending& sending() const { return sending_; }
+    [[nodiscard]] const Receiving& receiving() const { return receiving_; }
+    [[nodiscard]] CloseMachine::State close_state() const { return close_.state(); }
+    // How often the peer's ring was full.
+    [[nodiscard]] std::uint64_t blocked() const { return blocked_; }
+    [[nodiscard]] bool ended() const { return end_.has_value(); }
+
+ private:
+    // One turn: from looking at the peer to looking at the peer again, or to sleep.
+    enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kTurned, kLoadForClc, kClc, kClose, kSleep };
+    enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
+    enum class Writing : std::uint8_t { kWritable, kFull, kEnded };
+
+    std::optional<Step> receive();
+    std::optional<Step> send(bool can_send);
+    void after_turn();
+    void advance_close(TimePoint now);
+    void await_flags(TimePoint now);
+    void finish(Reason reason);
+
+    Sending sending_;
+    Receiving receiving_;
+    CloseMachine close_;
+    std::chrono::milliseconds close_timeout_;
+
+    Phase phase_ = Phase::kLoad;
+    Reading reading_ = Reading::kReadable;  // until a read says otherwise
+    Writing writing_ = Writing::kWritable;
+    bool leg_failed_ = false;
+    bool clc_event_ = false;
+    bool clc_ended_ = false;
+    bool moved_ = false;  // in this turn
+    bool stuck_ = false;  // it waits for the peer, in this turn
+
+    bool publish_ = false;  // Publish is due, with
+    std::uint32_t written_ = 0;
+    bool consumed_ = false;  // Consumed is due
+    std::optional<End> end_;
+
+    TimePoint close_deadline_ = kNever;  // for the peer to close, too
+    TimePoint clc_deadline_ = kNever;    // for the flags that explain the end of the CLC socket
+    std::uint64_t blocked_ = 0;
+};
+
+}  // namespace smc::flow

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The half of a connection that receives: what the peer has put into the own ring, what the application has taken of it, and
+// where the peer's urgent data ends (RFC 7609 sections 4.3 and 4.7.5).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "smc/wire/cdc.h"
+
+namespace smc::flow {
+
+// What the peer published last. Everything in it is the peer's claim, to be checked before it is used.
+struct PeerState {
+    cdc::Producer producer;             // in our ring, with its flags
+    cdc::Cursor consumer;               // in its own ring
+    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that it announced; may be told more than once
+
+    bool operator==(const PeerState&) const = default;
+};
+
+class Receiving {
+ public:
+    // `size`: bytes of the own ring.
+    explicit Receiving(std::uint32_t size) : size_(size) {}
+
+    // The peer's producer cursor is one that it can have: it never goes back, and never beyond the ring.
+    [[nodiscard]] bool can_be(cdc::Cursor produced) const;
+    void peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent);
+
+    [[nodiscard]] std::uint32_t available() const { return cdc::distance(consumed_, produced_.cursor, size_); }
+    // What goes to the application next, if there is something: up to `bytes` from `at` on. An urgent byte goes alone, as the
+    // last one before its mark.
+    struct Piece {
+        cdc::Cursor at;
+        std::uint32_t bytes = 0;
+        bool urgent = false;
+    };
+    [[nodiscard]] Piece next() const;
+    // The application took the first `bytes` of next().
+    void delivered(std::uint32_t bytes);
+
+    [[nodiscard]] cdc::Cursor consumed() const { return consumed_; }
+    [[nodiscard]] const cdc::Producer& produced() const { return produced_; }
+
+ private:
+    std::uint32_t size_;
+    cdc::Producer produced_;
+    cdc::Cursor consumed_;
+    std::optional<cdc::Cursor> urgent_;  // behind an urgent byte that is not consumed yet
+};
+
+}  // namespace smc::flow

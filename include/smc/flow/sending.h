@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The half of a connection that sends: the producer cursor in the peer's ring, what the peer has consumed of it, and urgent
+// data on its way (RFC 7609 sections 4.3, 4.5.1 and 4.7).
+#pragma once
+
+#include <cstdint>
+
+#include "smc/wire/cdc.h"
+
+namespace smc::flow {
+
+// Urgent data on its way to the peer (section 4.7.5). An urgent byte that lies ahead is announced (P); when it is taken it is
+// marked (U), and while the peer has not consumed it nothing is written behind it: its mark would be lost.
+//
+//   state                     announce                  the urgent byte is taken   other bytes are taken
+//   kNone                     kPending, tell            kOutstanding               kNone
+//   kPending                  -                         kOutstanding               kPending
+//   kOutstanding              kOutstandingAndPending    kOutstanding               kNone
+//   kOutstandingAndPending    -                         kOutstanding               kPending
+//
+// Bytes are taken in the last two states only after the peer has consumed everything.
+class UrgentSend {
+ public:
+    enum class State : std::uint8_t { kNone, kPending, kOutstanding, kOutstandingAndPending };
+
+    // True: the peer is to be told now.
+    bool announce();
+    void took(bool urgent);
+    // An urgent byte is in the ring.
+    [[nodiscard]] bool outstanding() const;
+    // One lies ahead in what the application has written.
+    [[nodiscard]] bool pending() const;
+    // P and U, for what was just taken.
+    [[nodiscard]] std::uint8_t flags() const;
+
+ private:
+    State state_ = State::kNone;
+};
+
+class Sending {
+ public:
+    // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there is
+    // less memory to send from.
+    Sending(std::uint32_t size, std::uint32_t window) : size_(size), window_(window) {}
+
+    // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
+    [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
+    void peer_consumed(cdc::Cursor consumed) { consumed_ = consumed; }
+
+    enum class Room : std::uint8_t {
+        kSome,    // room() bytes
+        kFull,    // the peer has to consume first
+        kUrgent,  // it has to consume an urgent byte first (F3)
+    };
+    [[nodiscard]] Room state() const;
+    [[nodiscard]] std::uint32_t room() const { return window_ - used(); }
+    // Everything that was sent has been consumed.
+    [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
+
+    // The ring is full and there is more to write. True: the peer is to be told (B); it was not yet.
+    bool block();
+    // An urgent byte lies ahead. True: the peer is to be told.
+    bool announce_urgent();
+    // Asks for a consumer cursor (R).
+    void request_cursor() { produced_.flags |= cdc::kCursorRequested; }
+    // `bytes` <= room() were written at the producer cursor; `urgent`: exactly one, and it is.
+    void took(std::uint32_t bytes, bool urgent);
+
+    // What is to be published, without the connection's state.
+    [[nodiscard]] const cdc::Producer& produced() const { return produced_; }
+    [[nodiscard]] cdc::Cursor consumed() const { return consumed_; }
+    [[nodiscard]] bool urgent_pending() const { return urgent_.pending(); }
+
+ private:
+    [[nodiscard]] std::uint32_t used() const { return cdc::distance(consumed_, produced_.cursor, size_); }
+
+    std::uint32_t size_, window_;
+    cdc::Producer produced_;
+    cdc::Cursor consumed_;
+    UrgentSend urgent_;
+};
+
+}  // namespace smc::flow

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Which RDMA writes carry what was taken from the application: the memory that is sent from is a ring, and so is the peer's
+// RMBE, and neither need be as long as the other (RFC 7609 section 4.2).
+//
+// Invariant:
+//   F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed no
+//       retransmission can need. The flow's window is not larger than this memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "smc/wire/cdc.h"
+#include "smc/wire/list.h"
+
+namespace smc::flow {
+
+struct RdmaWrite {
+    std::uint32_t from = 0;   // offset in the memory to send from
+    std::uint32_t to = 0;     // offset in the data of the peer's RMBE
+    std::uint32_t bytes = 0;  // at least 1
+
+    bool operator==(const RdmaWrite&) const = default;
+};
+
+class Staging {
+ public:
+    // A piece may end at the end of the peer's ring and at the end of the own memory.
+    static constexpr std::uint32_t kMaxWrites = 3;
+
+    // `memory`: bytes to send from. `ring`: bytes of data in the peer's RMBE, at least as many.
+    Staging(std::uint32_t memory, std::uint32_t ring) : memory_(memory), ring_(ring) {}
+
+    // Where in the memory the next bytes go.
+    [[nodiscard]] std::uint32_t next() const { return static_cast<std::uint32_t>(staged_ % memory_); }
+
+    // `bytes` <= `memory` were put there: these writes carry them.
+    List<RdmaWrite, kMaxWrites> writes(std::uint32_t bytes) {
+        List<RdmaWrite, kMaxWrites> out;
+        while (bytes > 0) {
+            const std::uint32_t from = next();
+            const std::uint32_t n = std::min({bytes, memory_ - from, ring_ - to_.count});
+            out.push_back({from, to_.count, n});
+            to_ = cdc::advance(to_, n, ring_);
+            staged_ += n;
+            bytes -= n;
+        }
+        return out;
+    }
+
+ private:
+    std::uint32_t memory_, ring_;
+    std::uint64_t staged_ = 0;  // bytes ever put there
+    cdc::Cursor to_;
+};
+
+}  // namespace smc::flow

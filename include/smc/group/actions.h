@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What SMC-R link groups ask of the devices and tell to the connections.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "smc/clc/node.h"
+#include "smc/group/refusal.h"
+#include "smc/wire/cdc.h"
+#include "smc/wire/llc.h"
+
+namespace smc::group {
+
+// A link group of this node; never used twice.
+enum class GroupId : std::uint32_t {};
+// A buffer of a link group: an RMB, or memory to send from. Never used twice in its group.
+enum class BufferId : std::uint32_t {};
+// Who joins: the connection's own number.
+enum class MemberId : std::uint64_t {};
+
+enum class BufferKind : std::uint8_t {
+    kRmb,   // the peer writes into it
+    kSend,  // it is only sent from
+};
+
+// The RoCE port that a link group uses at this end.
+struct LocalPort {
+    std::string device;
+    std::uint8_t number = 1;
+    RoceGid gid;
+};
+
+// Which elements a member uses.
+struct Seat {
+    AlertToken token{};
+    BufferId rmb{};
+    std::uint8_t rmbe = 0;  // from 0; CLC counts from 1
+    bool rmbe_was_used = false;  // its last user's bytes are in it: zero them (RFC 7609 section 4.4.1)
+    BufferId send{};
+    std::uint8_t send_element = 0;
+};
+
+// --- what is to be done ---------------------------------------------------------------------------------------------
+// A queue pair on that port. Answer: link_created() or link_refused(). `spare`: a second one, which is only offered.
+struct CreateLink {
+    GroupId group{};
+    LocalPort port;
+    bool spare = false;
+};
+// Connect it, and once that is done hand it to the data path. Answer: link_connected() or link_refused().
+struct ConnectLink {
+    GroupId group{};
+    QpEnd peer;
+};
+// Allocate and register memory for the group's links. Answer: buffer_registered() or buffer_refused().
+struct RegisterBuffer {
+    GroupId group{};
+    BufferId buffer{};
+    BufferKind kind{};
+};
+// Nobody uses it any more, and the peer knows.
+struct DropBuffer {
+    GroupId group{};
+    BufferId buffer{};
+};
+// An LLC message, or the last CDC message of a connection that never ran.
+struct SendMessage {
+    GroupId group{};
+    std::uint8_t link = 1;
+    std::vector<std::uint8_t> bytes;
+};
+// From now on keep what comes for this token (RFC 7609 section 3.5.2.4).
+struct OpenToken {
+    GroupId group{};
+    AlertToken token{};
+};
+// The peer never learnt of it.
+struct ForgetToken {
+    GroupId group{};
+    AlertToken token{};
+};
+// The peer may write into its RMBE: element_returned() when it is done with it, or with the link.
+struct LingerToken {
+    GroupId group{};
+    Seat seat;
+};
+// The link is to end when what was sent last has left.
+struct EndLink {
+    GroupId group{};
+    std::string why;
+};
+// Everything of the group can go.
+struct ForgetGroup {
+    GroupId group{};
+};
+
+// --- what there is to tell ------------------------------------------------------------------------------------------
+// The member has an RMBE; on first contact at the client, the link is connected, too.
+struct Joined {
+    MemberId member{};
+    GroupId group{};
+    Seat seat;
+    clc::LocalRmbe local;
+};
+struct JoinRefused {
+    MemberId member{};
+    Refusal refusal{};
+    std::string detail;
+};
+struct LinkReady {
+    MemberId member{};
+};
+struct LinkFailed {
+    MemberId member{};
+    Reason reason = Reason::kLinkDown;
+    std::string detail;
+    bool before_confirm_link = false;  // the server may still decline
+};
+struct GroupUp {
+    GroupId group{};
+};
+struct GroupOver {
+    GroupId group{};
+    RoceGid peer;
+    Reason reason = Reason::kNone;
+    std::string detail;
+    unsigned connections = 0;  // that are lost with it
+};
+
+using Action = std::variant<CreateLink, ConnectLink, RegisterBuffer, DropBuffer, SendMessage, OpenToken, ForgetToken,
+                            LingerToken, EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp,
+                            GroupOver>;
+using Actions = std::vector<Action>;
+
+}  // namespace smc::group

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// One SMC-R link group of one link, without I/O: its first contact, its memory, its LLC and its end (RFC 7609 sections 3.5 and
+// 4.2). Who joins it is decided in smcr_groups.h.
+//
+//   kCreating   the queue pair and the first RMB are being made
+//   kOffered    they can be told to the peer; its end of the queue pair is not known
+//   kConnecting it is, and the queue pair is being connected
+//   kForming    LLC confirms the link
+//   kActive     connections may use it
+//   kOver       nobody joins any more; it is forgotten when its last member has left
+//
+// Invariant:
+//   G3  A group that is over takes no more members; its objects go with the last one.
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "smc/group/buffers.h"
+#include "smc/llc/group_llc.h"
+
+namespace smc::group {
+
+// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer ID: Linux's
+// Proposal of version 2 has none.
+struct SmcrKey {
+    bool server = false;
+    std::uint8_t version = 2;
+    RoceGid peer_gid, own_gid;
+    Eid eid{};
+    auto operator<=>(const SmcrKey&) const = default;
+};
+
+// Limits and times of all link groups.
+struct SmcrTerms {
+    std::uint32_t rmbe_bytes = 256 * 1024;
+    std::uint8_t rmbes_per_rmb = 8;
+    std::size_t link_bytes = 0;     // what a link registers for its messages
+    std::size_t memory_limit = 0;   // bytes registered by all groups
+    bool eye_catchers = false;      // RMBEs as in RFC 7609 section 4.4.1
+    std::chrono::seconds idle{600};  // how long a group without connections is kept
+    std::chrono::milliseconds llc_timeout{2000};
+    std::chrono::milliseconds test_interval{30000};
+    // First contacts whose queue pair may wait for its peer's address at once.
+    unsigned max_connecting = 8;
+};
+
+class SmcrGroup {
+ public:
+    enum class State : std::uint8_t { kCreating, kOffered, kConnecting, kForming, kActive, kOver };
+
+    // Where what is to be done goes, and what time it is.
+    struct Out {
+        Actions& actions;
+        TimePoint now;
+    };
+
+    // `registered`: bytes of all groups. Both references outlive the group.
+    SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, unsigned max_connections, const SmcrTerms& terms,
+              std::size_t& registered);
+    ~SmcrGroup();
+    SmcrGroup(const SmcrGroup&) = delete;
+    SmcrGroup& operator=(const SmcrGroup&) = delete;
+
+    // --- its beginning -----------------------------------------------------------------------------------------------
+    // Asks for the queue pair and the first buffers. A refusal: nothing was asked for.
+    [[nodiscard]] std::optional<Refusal> create(Out out);
+    // `direct`: no router is on the way to the peer. `own_id`: the link's number for people.
+    void link_created(const QpEnd& own, const std::optional<QpEnd>& spare, LinkId own_id, bool direct, Out out);
+    void connect(const clc::SmcrPeer& peer, Out out);
+    void link_connected(Out out);
+    // It could not be created or connected.
+    void link_refused(Refusal refusal, const std::string& detail, Out out);
+
+    // --- its members -------------------------------------------------------------------------------------------------
+    // A seat, or nothing: then more memory is on its way, or take_refusal() says why not.
+    std::optional<Seat> take(MemberId member, AlertToken token, Out out);
+    // Why there will be no more memory, told once.
+    [[nodiscard]] std::optional<Refusal> take_refusal() { return std::exchange(refused_, std::nullopt); }
+    // How a member leaves.
+    struct Leaving {
+        bool told = false;                // the peer may know of its RMBE, and has not declined
+        std::optional<clc::Rmbe> peer{};  // the peer's, once that is known
+        bool ran = false;                 // the data path has its elements, and gives them back
+    };
+    void leave(MemberId member, const Seat& seat, const Leaving& how, Out out);
+    void element_returned(BufferId buffer, std::uint8_t element, Out out);
+    // The peer says that it does not know this group. Nobody else joins; it ends when it is idle, or when TEST LINK fails.
+    void peer_out_of_sync() { out_of_sync_ = true; }
+
+    // --- its memory --------------------------------------------------------------------------------------------------
+    void buffer_registered(BufferId buffer, RKey rkey, VirtualAddress address, Out out);
+    void buffer_refused(BufferId buffer, Refusal refusal, const std::string& detail, Out out);
+
+    // --- LLC ---------------------------------------------------------------------------------------------------------
+    void message(std::uint8_t link, wire::Bytes bytes, Out out);
+    void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
+    // RMBs of the peer that CLC told of. False: it has more than a group may have.
+    bool know(RKey rkey) { return llc_ && llc_->know(rkey); }
+    // Ends it in the protocol's way, if it got that far.
+    void end(llc::DeleteLinkReason reason, Out out);
+    // The link is gone, or shall be.
+    void down(const std::string& why, Out out);
+    void tick(Out out);
+    [[nodiscard]] TimePoint next_deadline() const;
+
+    // --- what there is to know ---------------------------------------------------------------------------------------
+    [[nodiscard]] GroupId id() const { return id_; }
+    [[nodiscard]] const SmcrKey& key() const { return key_; }
+    [[nodiscard]] const LocalPort& port() const { return port_; }
+    [[nodiscard]] State state() const { return state_; }
+    // First contact is over, either way.
+    [[nodiscard]] bool settled() const { return state_ == State::kActive || state_ == State::kOver; }
+    [[nodiscard]] bool active() const { return state_ == State::kActive && llc_->state() == llc::GroupLlc::State::kActive; }
+    // The queue pair was connected.
+    [[nodiscard]] bool llc_began() const { return llc_.has_value(); }
+    [[nodiscard]] const llc::Over& why_over() const { return why_; }
+    [[nodiscard]] bool has_room() const;
+    // The queue pair and the first RMB are there.
+    [[nodiscard]] bool can_be_told() const;
+    [[nodiscard]] const QpEnd& own() const { return own_; }
+    [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
+    [[nodiscard]] bool direct() const { return direct_; }
+    [[nodiscard]] clc::Rmbe rmbe(const Seat& seat) const;
+    [[nodiscard]] bool eye_catchers() const { return eye_catchers_; }
+    [[nodiscard]] unsigned connections() const { return static_cast<unsigned>(members_.size()); }
+    [[nodiscard]] unsigned max_connections() const { return max_connections_; }
+    [[nodiscard]] std::size_t rmbs() const { return buffers_.count(BufferKind::kRmb, Buffer::State::kUsable); }
+    [[nodiscard]] LinkId own_link_id() const { return own_link_id_; }
+    [[nodiscard]] LinkId peer_link_id() const { return peer_link_id_; }
+    // Nothing refers to it any more.
+    [[nodiscard]] bool can_be_forgotten() const { return state_ == State::kOver && members_.empty(); }
+
+ private:
+    // RMBEs that a peer was told of and never confirmed.
+    static constexpr unsigned kMaxUnconfirmed = 16;
+
+    [[nodiscard]] std::size_t buffer_bytes() const { return std::size_t{terms_.rmbe_bytes} * terms_.rmbes_per_rmb; }
+    [[nodiscard]] bool growing() const;
+    [[nodiscard]] TimePoint idle_deadline() const;
+    [[nodiscard]] llc::GroupTerms llc_terms() const;
+    bool add_buffer(BufferKind kind, Out out);
+    void drop_buffer(BufferId buffer, Out out);
+    void grow(Out out);
+    void shrink(Out out);
+    void created_if_complete();
+    void carry_out(const llc::Actions& actions, Out out);
+    void confirmed(const llc::Confirmed& done, Out out);
+    void rkey_confirmed(const llc::RkeyConfirmed& done, Out out);
+    void rkey_deleted(const llc::RkeyDeleted& done, Out out);
+    void finish(const llc::Over& over, Out out);
+
+    GroupId id_;
+    SmcrKey key_;
+    LocalPort port_;
+    unsigned max_connections_;
+    const SmcrTerms& terms_;
+    std::size_t& registered_;
+    std::size_t own_registered_ = 0;  // of it
+
+    State state_ = State::kCreating;
+    bool link_exists_ = false;
+    QpEnd own_;
+    std::optional<QpEnd> spare_;  // version 1: what ADD LINK offers
+    bool direct_ = false;
+    LinkId own_link_id_{}, peer_link_id_{};
+    clc::SmcrPeer peer_;
+    bool eye_catchers_ = false;
+    std::optional<llc::GroupLlc> llc_;
+
+    Buffers buffers_;
+    std::optional<Refusal> refused_;  // the last growth, until somebody asks
+    TimePoint surplus_since_ = kNever;
+    std::set<MemberId> members_;
+    TimePoint idle_since_ = kNever;
+    bool out_of_sync_ = false;
+    llc::Over why_;
+};
+
+}  // namespace smc::group

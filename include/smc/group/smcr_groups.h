@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609 section
+// 3.5.2): a group with the same peer that has room, or a new one. First contacts with one peer go one after the other, so that a
+// burst of connections makes one group.
+//
+//   a member     kChoosing      waits for another first contact with its peer (server)
+//                kSeating       waits for its RMBE
+//                kConnecting    first contact at the client: waits for the queue pair
+//                kSeated        Joined was told
+//                kAwaitingLink  first contact: waits for LLC
+//                kReady         LinkReady was told
+//                kRunning       the data path has its elements
+//
+// Invariants:
+//   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
+//   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless the
+//       member leaves before.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "smc/group/smcr_group.h"
+
+namespace smc::group {
+
+class SmcrGroups {
+ public:
+    explicit SmcrGroups(const SmcrTerms& terms) : terms_(terms) {}
+
+    // --- members -----------------------------------------------------------------------------------------------------
+    struct Join {
+        MemberId member{};
+        clc::SmcrPeer peer;  // at the server, whose Proposal this is; at the client, what the server chose
+        LocalPort port;      // for the TCP connection's own address
+        TimePoint deadline = kNever;
+        AlertToken random{};  // where the search for a free token begins; nobody else can guess it
+    };
+    [[nodiscard]] Actions join_as_server(Join join, TimePoint now);
+    [[nodiscard]] Actions join_as_client(Join join, TimePoint now);
+    // The Confirm was sent, or has come: the peer's RMBE and, on first contact, its end of the queue pair are known.
+    [[nodiscard]] Actions await_link(MemberId member, const clc::SmcrPeer& peer, TimePoint now);
+    // Its elements are the data path's from now on, and come back by element_returned().
+    void running(MemberId member);
+    // It is over, or will not be one of SMC-R. `declined`: by a CLC Decline, so that the peer will not use the RMBE.
+    // `out_of_sync`: the peer does not know the link group.
+    struct Leaving {
+        bool declined = false;
+        bool out_of_sync = false;
+    };
+    [[nodiscard]] Actions leave(MemberId member, const Leaving& how, TimePoint now);
+
+    // --- results -----------------------------------------------------------------------------------------------------
+    [[nodiscard]] Actions link_created(GroupId group, const QpEnd& own, const std::optional<QpEnd>& spare,
+                                       LinkId own_id, bool direct, TimePoint now);
+    [[nodiscard]] Actions link_connected(GroupId group, TimePoint now);
+    [[nodiscard]] Actions link_refused(GroupId group, Refusal refusal, const std::string& detail, TimePoint now);
+    [[nodiscard]] Actions buffer_registered(GroupId group, BufferId buffer, RKey rkey, VirtualAddress address,
+                                            TimePoint now);
+    [[nodiscard]] Actions buffer_refused(GroupId group, BufferId buffer, Refusal refusal, const std::string& detail,
+                                         TimePoint now);
+    [[nodiscard]] Actions element_returned(GroupId group, BufferId buffer, std::uint8_t element, TimePoint now);
+
+    // --- what happens on the links -----------------------------------------------------------------------------------
+    [[nodiscard]] Actions message(GroupId group, std::uint8_t link, wire::Bytes bytes, TimePoint now);
+    // How many messages have come over the link, of CDC too. To be told before tick().
+    void heard(GroupId group, std::uint8_t link, std::uint64_t messages, TimePoint now);
+    [[nodiscard]] Actions link_down(GroupId group, const std::string& why, TimePoint now);
+    [[nodiscard]] Actions device_gone(const std::string& device, TimePoint now);
+    // The agent stops.
+    [[nodiscard]] Actions end_all(TimePoint now);
+    [[nodiscard]] Actions tick(TimePoint now);
+    [[nodiscard]] TimePoint next_deadline() const;
+
+    // --- what there is to know ---------------------------------------------------------------------------------------
+    // Those that are not over, by ID.
+    [[nodiscard]] std::vector<const SmcrGroup*> all() const;
+    // nullptr: it was forgotten.
+    [[nodiscard]] const SmcrGroup* find(GroupId group) const;
+    // Of a member that has joined; nullptr otherwise.
+    [[nodiscard]] const SmcrGroup* group_of(MemberId member) const;
+    [[nodiscard]] const Seat* seat_of(MemberId member) const;
+    // Bytes registered for all groups.
+    [[nodiscard]] std::size_t registered() const { return registered_; }
+
+ private:
+    struct Member {
+        enum class State : std::uint8_t { kChoosing, kSeating, kConnecting, kSeated, kAwaitingLink, kReady, kRunning };
+        Join join;
+        bool server = false;
+        State state = State::kChoosing;
+        bool first_contact = false;
+        SmcrGroup* group = nullptr;
+        std::optional<Seat> seat{};
+        std::optional<clc::Rmbe> peer_rmbe{};
+    };
+    using Out = SmcrGroup::Out;
+
+    Actions after(const SmcrGroup* group, Actions actions, TimePoint now);
+    void settle(Out out);
+    bool advance(Member& member, Out out);
+    bool choose(Member& member, Out out);
+    bool seat(Member& member, Out out);
+    bool connect(Member& member, Out out);
+    bool await(Member& member, Out out);
+    void joined(Member& member, Out out);
+    void refuse(Member& member, Refusal refusal, std::string detail, Out out);
+    void link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out);
+    void expire(Out out);
+    void forget_groups(Out out);
+    void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);
+    std::optional<Refusal> make_group(Member& member, Out out);
+    [[nodiscard]] SmcrGroup* lookup(GroupId id);
+    [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
+    [[nodiscard]] bool is_forming(const SmcrKey& key) const;
+    [[nodiscard]] unsigned connecting() const;
+
+    SmcrTerms terms_;
+    std::size_t registered_ = 0;
+    std::uint32_t next_id_ = 1;
+    std::map<GroupId, std::unique_ptr<SmcrGroup>> groups_;
+    std::map<MemberId, Member> members_;
+    std::set<MemberId> waiting_;  // for something that is not the peer's CLC message
+};
+
+}  // namespace smc::group

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The server's side of one connection, without I/O: its SYN carried option 254, and it was accepted in the application's stead.
+// The CLC messages are ServerHandshake's; this is everything around them.
+//
+//   kNegotiating  the application is connected before anything is accepted
+//                 SMC             -> runs
+//                 Decline         -> runs on TCP, once the application is connected
+//                 terminated      -> refused; an application that was not connected never hears of it
+//   kConnecting   it falls back, and the application is being connected
+//   kDone
+//
+// Invariant:
+//   S1  Exactly one of Run, RunOnTcp and Refuse is ever returned, and nothing after it.
+#pragma once
+
+#include "smc/clc/server_handshake.h"
+#include "smc/group/smcd_groups.h"
+#include "smc/session/actions.h"
+
+namespace smc::session {
+
+class Server {
+ public:
+    static constexpr bool kServer = true;
+    enum class State : std::uint8_t { kNegotiating, kConnecting, kDone };
+
+    // `roce`: how SMC-R could be used for this TCP connection. Both references outlive the session.
+    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce, TimePoint now)
+        : node_(node), smcd_groups_(smcd_groups), handshake_(node, std::move(roce), now) {}
+
+    [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
+    [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
+    [[nodiscard]] Actions clc_closed(TimePoint now);
+    // The last SendClc could not be written, and nothing behind it was carried out.
+    [[nodiscard]] Actions clc_not_sent(TimePoint now);
+
+    [[nodiscard]] Actions dmb_registered(const clc::LocalDmb& own, TimePoint now);
+    [[nodiscard]] Actions dmb_refused(Reason reason, std::string detail, TimePoint now);
+    [[nodiscard]] Actions dmb_attached(TimePoint now);
+    [[nodiscard]] Actions dmb_not_attached(std::string detail, TimePoint now);
+
+    [[nodiscard]] Actions joined(const clc::LocalRmbe& own, TimePoint now);
+    [[nodiscard]] Actions join_refused(group::Refusal refusal, std::string detail, TimePoint now);
+    [[nodiscard]] Actions link_ready(TimePoint now);
+    // `before_confirm_link`: the client still waits for a Decline.
+    [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now);
+
+    [[nodiscard]] Actions application_connected(TimePoint now);
+    [[nodiscard]] Actions application_refused(std::string detail, TimePoint now);
+
+    [[nodiscard]] Actions tick(TimePoint now);
+    [[nodiscard]] TimePoint next_deadline() const;
+    [[nodiscard]] State state() const { return state_; }
+    // It is the peer's turn: read a CLC message.
+    [[nodiscard]] bool listens() const;
+
+ private:
+    Actions translate(clc::Actions from, TimePoint now);
+    Actions negotiated(clc::Outcome outcome, TimePoint now);
+    Actions refuse(Reason reason, std::string detail, Actions actions);
+    Actions dmb_ready(TimePoint now);
+
+    const clc::LocalNode& node_;
+    group::SmcdGroups& smcd_groups_;
+    clc::ServerHandshake handshake_;
+    State state_ = State::kNegotiating;
+    std::optional<clc::LocalDmb> dmb_;         // registered, while the application is being connected
+    std::optional<clc::SmcrPeer> smcr_;        // to be joined with, likewise
+    bool application_ = false;                 // is connected
+    bool clc_closed_ = false;
+    clc::Outcome outcome_;
+    TimePoint deadline_ = kNever;  // of kConnecting
+};
+
+}  // namespace smc::session

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Points in time, as the protocol's machines are given them. The library never asks a clock.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace smc {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// A deadline that never comes.
+inline constexpr TimePoint kNever = TimePoint::max();
+
+}  // namespace smc

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/clc/selection.h"
+
+#include <algorithm>
+
+namespace smc::clc {
+
+namespace {
+
+// The client's order decides (it proposes).
+std::optional<Eid> common_ueid(const V2Extension& v2, const LocalNode& node) {
+    for (const Eid& eid : v2.eids) {
+        if (std::find(node.ueids.begin(), node.ueids.end(), eid) != node.ueids.end()) {
+            return eid;
+        }
+    }
+    return std::nullopt;
+}
+
+bool in_subnet(const Subnet& subnet, const RoceOffer& roce) {
+    if (roce.own_address.is_v4()) {
+        return subnet.mask_bits == roce.prefix_bits &&
+               same_subnet(roce.own_address, roce.peer_address, roce.prefix_bits);
+    }
+    return std::any_of(subnet.prefixes.begin(), subnet.prefixes.end(), [&](const Ipv6Prefix& prefix) {
+        return same_subnet(prefix.prefix, roce.own_address, prefix.length);
+    });
+}
+
+}  // namespace
+
+Reason select_smcd_v2(const Proposal& p, const LocalNode& node, SmcdPeer& peer) {
+    const V2Extension& v2 = *p.v2;
+    if (!v2.smcd) {
+        return Reason::kNoSmcdV2Extension;
+    }
+    // A release 0 client cannot know Emulated-ISM; a reserved CHID does not match for it.
+    const bool emulated = v2.release >= kRelease1 && (v2.features & kFeatureEmulatedIsm) != 0;
+    const auto gid = emulated ? extended_gid(*v2.smcd, node.chid) : std::nullopt;
+    if (!gid) {
+        return Reason::kNoSmcdV2Device;
+    }
+    auto eid = common_ueid(v2, node);
+    if (!eid && v2.seid_present && node.seid == v2.smcd->seid) {
+        eid = node.seid;  // UEIDs before the SEID
+    }
+    if (!eid) {
+        return !v2.eids.empty() ? Reason::kNoUeid : Reason::kNoSeid;
+    }
+    peer.gid = *gid;
+    peer.chid = node.chid;
+    peer.eid = *eid;
+    peer.release = kRelease1;  // ours, or lower if the client's were lower
+    return Reason::kNone;
+}
+
+Reason select_smcr_v2(const Proposal& p, const LocalNode& node, const std::optional<RoceOffer>& roce, SmcrPeer& peer) {
+    const V2Extension& v2 = *p.v2;
+    if (!roce || !roce->v2 || v2.roce_gid.is_zero() || v2.roce_gid.is_v4() != roce->gids.front().is_v4()) {
+        return Reason::kNoSmcrDevice;
+    }
+    const auto eid = common_ueid(v2, node);
+    if (!eid) {
+        return Reason::kNoUeid;
+    }
+    peer.release = std::min(v2.release, kRelease1);
+    if (peer.release >= kRelease1) {
+        if (v2.max_connections < kFewestConnections) {
+            return Reason::kMaxConnectionsMismatch;
+        }
+        if (v2.max_links < 1) {
+            return Reason::kMaxLinksMismatch;
+        }
+        peer.max_connections = std::min(v2.max_connections, node.max_connections);
+    } else {
+        peer.max_connections = node.max_connections;
+    }
+    peer.version = kVersion2;
+    peer.id = p.peer_id;
+    peer.link.gid = v2.roce_gid.normalised();
+    peer.link.mac = p.mac;
+    peer.eid = *eid;
+    return Reason::kNone;
+}
+
+Reason select_smcr_v1(const Proposal& p, const std::optional<RoceOffer>& roce, SmcrPeer& peer) {
+    if (!roce || !roce->v1) {
+        return roce ? Reason::kVersionMismatch : Reason::kNoSmcrDevice;
+    }
+    if (!p.subnet || !in_subnet(*p.subnet, *roce)) {
+        return Reason::kSubnetMismatch;
+    }
+    peer.version = kVersion1;
+    peer.id = p.peer_id;
+    peer.link.gid = p.v1_gid.normalised();
+    peer.link.mac = p.mac;
+    return Reason::kNone;
+}
+
+}  // namespace smc::clc

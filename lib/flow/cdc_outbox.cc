@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/flow/cdc_outbox.h"
+
+namespace smc::flow {
+
+namespace {
+
+bool peer_waits(const CdcInbox& inbox) {
+    return (inbox.latest().flags & (cdc::kWriterBlocked | cdc::kCursorRequested)) != 0;
+}
+
+}  // namespace
+
+void CdcOutbox::published(const cdc::Producer& producer) {
+    producer_ = producer;
+    due_ = true;
+}
+
+void CdcOutbox::consumed(cdc::Cursor consumed, const CdcInbox& inbox) {
+    consumed_ = consumed;
+    due_ |= peer_waits(inbox) || urgent_consumed(inbox) || peer_gains(inbox);
+}
+
+void CdcOutbox::heard(const CdcInbox& inbox) {
+    due_ |= told_ != consumed_ && peer_waits(inbox);
+}
+
+// Behind urgent data nothing is written before its consumption is known (section 4.7.5).
+bool CdcOutbox::urgent_consumed(const CdcInbox& inbox) const {
+    return inbox.urgent() && cdc::distance(from_wire(*inbox.urgent(), base_), consumed_, receive_size_) != kNowhere;
+}
+
+bool CdcOutbox::peer_gains(const CdcInbox& inbox) const {
+    const std::uint32_t gained = cdc::distance(told_, consumed_, receive_size_);
+    const std::uint32_t in_use = cdc::distance(told_, from_wire(inbox.latest().producer, base_), receive_size_);
+    return in_use > receive_size_ / 2 && gained >= receive_size_ / 10;
+}
+
+cdc::Message CdcOutbox::message() const {
+    cdc::Message out;
+    out.sequence = static_cast<std::uint16_t>(sequence_ + 1);
+    out.token = peer_;
+    out.producer = to_wire(producer_.cursor, base_);
+    out.consumer = to_wire(consumed_, base_);
+    out.flags = producer_.flags;
+    if (announced_ == producer_.cursor) {
+        out.flags &= static_cast<std::uint8_t>(~(cdc::kUrgentPending | cdc::kUrgentPresent));  // F6
+    }
+    out.state = producer_.state;
+    return out;
+}
+
+void CdcOutbox::sent(CdcInbox& inbox) {
+    sequence_++;
+    due_ = false;
+    told_ = consumed_;
+    if ((producer_.flags & cdc::kUrgentPresent) != 0) {
+        announced_ = producer_.cursor;
+    }
+    if (urgent_consumed(inbox)) {
+        inbox.forget_urgent();
+    }
+}
+
+}  // namespace smc::flow

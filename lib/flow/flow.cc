@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/flow/flow.h"
+
+#include <utility>
+
+namespace smc::flow {
+
+Flow::Flow(const Terms& terms)
+    : sending_(terms.send_size, terms.window), receiving_(terms.receive_size), close_timeout_(terms.close_timeout) {}
+
+void Flow::leg_changed(const LegEvents& events) {
+    if (reading_ != Reading::kEnded) {
+        if (events.ending) {
+            reading_ = Reading::kEnding;
+        } else if (events.readable && reading_ == Reading::kQuiet) {
+            reading_ = Reading::kReadable;
+        }
+        publish_ |= events.urgent && sending_.announce_urgent();
+    }
+    if (events.writable && writing_ == Writing::kFull) {
+        writing_ = Writing::kWritable;
+    }
+    leg_failed_ |= events.failed;
+}
+
+Step Flow::next(TimePoint now, bool can_send) {
+    for (;;) {
+        if (std::exchange(publish_, false)) {  // F5
+            cdc::Producer producer = sending_.produced();
+            producer.state = close_.flags();
+            return Publish{producer, std::exchange(written_, 0)};
+        }
+        if (end_) {
+            return *end_;
+        }
+        if (std::exchange(consumed_, false)) {
+            return Consumed{receiving_.consumed()};
+        }
+        std::optional<Step> step;
+        switch (phase_) {
+            case Phase::kLoad:
+                moved_ = stuck_ = false;
+                return Load{};
+            case Phase::kReceive:
+                step = receive();
+                break;
+            case Phase::kSend:
+                step = send(can_send);
+                break;
+            case Phase::kTurned:
+                after_turn();
+                break;
+            case Phase::kLoadForClc:
+                return Load{};
+            case Phase::kClc:
+                return LookAtClcSocket{};
+            case Phase::kClose:
+                phase_ = Phase::kSleep;
+                advance_close(now);
+                break;
+            case Phase::kSleep:
+                return Sleep{};
+        }
+        if (step) {
+            return *step;
+        }
+    }
+}
+
+void Flow::peer(const PeerState& state) {
+    close_.peer_flags(state.producer.state);
+    if (close_.peer_aborted()) {
+        finish(Reason::kPeerAborted);
+        return;
+    }
+    if (!receiving_.can_be(state.producer.cursor) || !sending_.can_be(state.consumer)) {
+        abort(Reason::kBadCursor);
+        return;
+    }
+    sending_.peer_consumed(state.consumer);
+    receiving_.peer_produced(state.producer, state.urgent);
+    phase_ = phase_ == Phase::kLoadForClc ? Phase::kClc : Phase::kReceive;
+}
+
+std::optional<Step> Flow::receive() {
+    if (receiving_.available() != 0) {
+        if (writing_ == Writing::kWritable) {
+            return Deliver{receiving_.next()};
+        }
+    } else if (close_.peer_done() && writing_ != Writing::kEnded) {
+        writing_ = Writing::kEnded;  // F2
+        moved_ = true;
+        phase_ = Phase::kSend;
+        return EndLeg{};
+    }
+    phase_ = Phase::kSend;
+    return std::nullopt;
+}
+
+void Flow::delivered(std::uint32_t bytes) {
+    receiving_.delivered(bytes);  // F1
+    consumed_ = true;
+    moved_ = true;
+    phase_ = Phase::kSend;
+}
+
+void Flow::leg_full() {
+    writing_ = Writing::kFull;
+    phase_ = Phase::kSend;
+}
+
+std::optional<Step> Flow::send(bool can_send) {
+    if (reading_ == Reading::kQuiet || reading_ == Reading::kEnded) {
+        phase_ = Phase::kTurned;
+        return std::nullopt;
+    }
+    const Sending::Room room = sending_.state();
+    if (room == Sending::Room::kSome && can_send) {
+        return Take{sending_.produced().cursor, sending_.room()};
+    }
+    phase_ = Phase::kTurned;
+    if (room == Sending::Room::kFull && can_send && sending_.block()) {
+        blocked_++;
+        publish_ = true;
+        moved_ = true;  // the peer may have consumed before it saw the flag
+        return std::nullopt;
+    }
+    stuck_ = true;
+    return room == Sending::Room::kUrgent || can_send ? std::nullopt : std::optional<Step>(WantRoom{});
+}
+
+void Flow::took(std::uint32_t bytes, bool urgent, bool drained) {
+    if ((close_.peer() & cdc::kConnectionClosed) != 0) {
+        abort(Reason::kPeerClosedEarly);  // it will never read this; TCP would answer with a reset
+        return;
+    }
+    sending_.took(bytes, urgent);
+    // All that was there: the leg tells of more, but it has told of an end or an urgent byte already.
+    if (reading_ == Reading::kReadable && drained && !sending_.urgent_pending()) {
+        reading_ = Reading::kQuiet;
+    }
+    written_ += bytes;
+    publish_ = true;
+    moved_ = true;
+    phase_ = Phase::kTurned;
+}
+
+void Flow::leg_empty() {
+    if (reading_ == Reading::kReadable) {
+        reading_ = Reading::kQuiet;
+    }
+    phase_ = Phase::kTurned;
+}
+
+void Flow::leg_ended() {
+    reading_ = Reading::kEnded;
+    close_.application_done();
+    publish_ = true;
+    moved_ = true;
+    phase_ = Phase::kTurned;
+}
+
+void Flow::after_turn() {
+    if (moved_) {
+        phase_ = Phase::kLoad;
+    } else {
+        phase_ = std::exchange(clc_event_, false) ? Phase::kLoadForClc : Phase::kClose;
+    }
+}
+
+// F4.
+void Flow::clc_data() {
+    phase_ = Phase::kClose;
+    if (close_.state() != CloseMachine::State::kClosed) {
+        abort(Reason::kProtocolError);
+    }
+}
+
+void Flow::clc_ended() {
+    phase_ = Phase::kClose;
+    clc_ended_ = true;
+}
+
+void Flow::clc_reset() {
+    clc_ended();
+    if (close_.state() != CloseMachine::State::kClosed) {
+        abort(Reason::kWireReset);
+    }
+}
+
+void Flow::advance_close(TimePoint now) {
+    if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
+        abort(Reason::kApplicationReset);  // reading would not tell: behind its FIN, or not possible now
+        return;
+    }
+    if (reading_ == Reading::kEnded && writing_ == Writing::kEnded && (close_.flags() & cdc::kConnectionClosed) == 0) {
+        close_.application_closed();
+        publish_ = true;
+        close_deadline_ = now + close_timeout_;
+    }
+    if (close_.state() == CloseMachine::State::kClosed) {
+        // The one who ended first closes the TCP connection first; the other follows its FIN.
+        if (close_.active() || clc_ended_ || now >= close_deadline_) {
+            finish(Reason::kNone);
+        }
+    } else if (now >= close_deadline_) {
+        if (sending_.drained()) {
+            finish(Reason::kCloseTimeout);  // everything was delivered both ways; its application only keeps the socket
+            return;
+        }
+        // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked.
+        close_deadline_ = now + close_timeout_;
+        sending_.request_cursor();
+        publish_ = true;
+    }
+    await_flags(now);
+}
+
+// F4: a FIN that nothing has announced yet.
+void Flow::await_flags(TimePoint now) {
+    if (!clc_ended_ || close_.peer_done()) {
+        clc_deadline_ = kNever;
+    } else if (clc_deadline_ == kNever) {
+        clc_deadline_ = now + close_timeout_;
+    } else if (now >= clc_deadline_) {
+        abort(Reason::kWireReset);
+    }
+}
+
+void Flow::abort(Reason reason) {
+    if (!end_) {
+        close_.application_aborted();
+        publish_ = true;
+        finish(reason);
+    }
+}
+
+void Flow::finish(Reason reason) {
+    if (end_) {
+        return;
+    }
+    if (reason == Reason::kPeerAborted) {
+        publish_ = true;  // answers A with A (figure 23, 2B)
+    }
+    end_ = End{reason, reason == Reason::kNone || reason == Reason::kCloseTimeout};
+}
+
+}  // namespace smc::flow

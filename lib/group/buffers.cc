@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/group/buffers.h"
+
+#include <algorithm>
+
+namespace smc::group {
+
+namespace {
+
+bool is_taken(const Buffer::Element& element) {
+    return element.state == Buffer::Element::State::kTaken;
+}
+
+}  // namespace
+
+bool Buffer::is_full() const {
+    return std::ranges::all_of(elements, is_taken);
+}
+
+bool Buffer::is_unused() const {
+    return std::ranges::none_of(elements, is_taken);
+}
+
+BufferId Buffers::add(BufferKind kind) {
+    const BufferId id{next_id_++};
+    Buffer& buffer = buffers_[id];
+    buffer.kind = kind;
+    buffer.elements.resize(elements_);
+    return id;
+}
+
+Buffer* Buffers::find(BufferId id) {
+    const auto it = buffers_.find(id);
+    return it == buffers_.end() ? nullptr : &it->second;
+}
+
+std::size_t Buffers::count(BufferKind kind, Buffer::State state) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        buffers_, [&](const auto& entry) { return entry.second.kind == kind && entry.second.state == state; }));
+}
+
+std::optional<BufferId> Buffers::first(BufferKind kind, Buffer::State state) const {
+    for (const auto& [id, buffer] : buffers_) {
+        if (buffer.kind == kind && buffer.state == state) {
+            return id;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<BufferId> Buffers::by_rkey(RKey rkey) const {
+    for (const auto& [id, buffer] : buffers_) {
+        if (buffer.kind == BufferKind::kRmb && buffer.state != Buffer::State::kRegistering && buffer.rkey == rkey) {
+            return id;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::pair<BufferId, std::uint8_t>> Buffers::free_element(BufferKind kind) const {
+    for (const auto& [id, buffer] : buffers_) {
+        if (buffer.kind == kind && buffer.state == Buffer::State::kUsable && !buffer.is_full()) {
+            const auto free = std::ranges::find_if_not(buffer.elements, is_taken);
+            return std::pair(id, static_cast<std::uint8_t>(free - buffer.elements.begin()));
+        }
+    }
+    return std::nullopt;
+}
+
+bool Buffers::is_in_use(AlertToken token) const {
+    return std::ranges::any_of(buffers_, [&](const auto& entry) {
+        return std::ranges::any_of(entry.second.elements, [&](const Buffer::Element& element) {
+            return is_taken(element) && element.token == token;
+        });
+    });
+}
+
+std::optional<Seat> Buffers::take(MemberId member, AlertToken token) {
+    const auto rmbe = free_element(BufferKind::kRmb);
+    const auto send = free_element(BufferKind::kSend);
+    if (!rmbe || !send) {
+        return std::nullopt;
+    }
+    while (token == AlertToken{} || is_in_use(token)) {
+        token = AlertToken{static_cast<std::uint32_t>(token) + 1};
+    }
+    auto& own = buffers_.at(rmbe->first).elements[rmbe->second];
+    const Seat seat{token,       rmbe->first,  rmbe->second, own.state == Buffer::Element::State::kUsedBefore,
+                    send->first, send->second};
+    own = {Buffer::Element::State::kTaken, member, token, false};
+    buffers_.at(send->first).elements[send->second] = {Buffer::Element::State::kTaken, member, {}, false};
+    return seat;
+}
+
+void Buffers::give_back(BufferId id, std::uint8_t element) {
+    if (Buffer* buffer = find(id); buffer != nullptr && element < buffer->elements.size()) {
+        buffer->elements[element] = {Buffer::Element::State::kUsedBefore, {}, {}, false};
+    }
+}
+
+bool Buffers::all_full(BufferKind kind) const {
+    return std::ranges::all_of(buffers_, [&](const auto& entry) {
+        const Buffer& buffer = entry.second;
+        return buffer.kind != kind || buffer.state != Buffer::State::kUsable || buffer.is_full();
+    });
+}
+
+unsigned Buffers::taken(BufferKind kind) const {
+    unsigned n = 0;
+    for (const auto& [id, buffer] : buffers_) {
+        n += buffer.kind == kind ? static_cast<unsigned>(std::ranges::count_if(buffer.elements, is_taken)) : 0;
+    }
+    return n;
+}
+
+unsigned Buffers::unconfirmed() const {
+    unsigned n = 0;
+    for (const auto& [id, buffer] : buffers_) {
+        n += static_cast<unsigned>(std::ranges::count_if(
+            buffer.elements, [](const Buffer::Element& element) { return is_taken(element) && element.unconfirmed; }));
+    }
+    return n;
+}
+
+std::optional<BufferId> Buffers::surplus(BufferKind kind) const {
+    const std::size_t rmbs = count(BufferKind::kRmb, Buffer::State::kUsable);
+    if (kind == BufferKind::kRmb ? rmbs <= 1 : count(kind, Buffer::State::kUsable) <= rmbs) {
+        return std::nullopt;
+    }
+    const auto first_rmb = first(BufferKind::kRmb, Buffer::State::kUsable);
+    for (const auto& [id, buffer] : buffers_) {
+        if (buffer.kind == kind && buffer.state == Buffer::State::kUsable && buffer.is_unused() && id != first_rmb) {
+            return id;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace smc::group

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/llc/confirm_link.h"
+
+namespace smc::llc {
+
+namespace {
+
+void fill_in(ConfirmLink& m, const GroupTerms& group, const LinkTerms& link) {
+    m.cache_size = group.eye_catchers ? 0 : kNoEyeCatcher;
+    m.mac = link.own.mac;
+    m.gid = link.own.gid;
+    m.qpn = link.own.qpn;
+    m.link_id = link.own_id;
+}
+
+}  // namespace
+
+void ConfirmLinkFlow::start(const GroupTerms& group, const LinkTerms& link, const LinkOut& out, TimePoint now) {
+    state_ = State::kAwaited;
+    deadline_ = now + (group.server ? group.reply_timeout : group.reply_timeout * 3 / 2);
+    if (!group.server) {
+        return;
+    }
+    auto request = out.request<ConfirmLink>();
+    fill_in(request, group, link);
+    request.link_number = link.number;
+    request.max_links = group.max_links;
+    request.max_connections = group.version >= 2 ? group.max_connections : 0;
+    out.send(request);
+}
+
+std::string ConfirmLinkFlow::on(const ConfirmLink& m, const GroupTerms& group, const LinkTerms& link,
+                                const LinkOut& out) {
+    if (state_ != State::kAwaited || m.reply != group.server) {
+        return "CONFIRM LINK out of place";
+    }
+    if (m.gid.normalised() != link.peer.gid.normalised() || m.qpn != link.peer.qpn) {
+        return "CONFIRM LINK tells of another link than CLC did";
+    }
+    eye_catchers_ = group.eye_catchers || has_eye_catchers(m);
+    peer_id_ = m.link_id;
+    state_ = State::kConfirmed;
+    deadline_ = kNever;
+    if (!group.server) {
+        ConfirmLink answer = LinkOut::reply(m);
+        fill_in(answer, group, link);
+        out.send(answer);
+    }
+    return {};
+}
+
+}  // namespace smc::llc

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// CONFIRM RKEY: a new RMB of a link group (RFC 7609 section 3.5.5.2.1, A.3.5).
+#include "smc/llc/rkeys.h"
+
+namespace smc::llc {
+
+bool PeerRkeys::know(RKey rkey) {
+    if (rkeys_.size() >= kMaxRmbs && !rkeys_.contains(rkey)) {
+        return false;
+    }
+    rkeys_.insert(rkey);
+    return true;
+}
+
+void PeerRkeys::on_request(const ConfirmRkey& request, const LinkOut& out) {
+    ConfirmRkey answer = LinkOut::reply(request);
+    answer.negative = !know(request.rkey);
+    out.send(answer);
+}
+
+void PeerRkeys::on_request(const ConfirmRkeyContinuation& request, const LinkOut& out) {
+    out.send(LinkOut::reply(request));
+}
+
+std::optional<RkeyConfirmed> RkeyRequests::on_reply(const ConfirmRkey& reply) {
+    if (!is_under_way(false) || waiting_.front().rkey != reply.rkey) {
+        return std::nullopt;  // late
+    }
+    done();
+    return RkeyConfirmed{reply.rkey, !reply.negative};
+}
+
+void RkeyRequests::proceed(const GroupTerms& group, const LinkOut& out, TimePoint now) {
+    if (waiting_.empty() || deadline_ != kNever) {
+        return;
+    }
+    deadline_ = now + 2 * group.reply_timeout;
+    const Request& next = waiting_.front();
+    if (next.deletes) {
+        auto request = out.request<DeleteRkey>();
+        request.rkeys.push_back(next.rkey);
+        request.count = 1;
+        out.send(request);
+        return;
+    }
+    auto request = out.request<ConfirmRkey>();
+    request.rkey = next.rkey;
+    request.address = next.address;
+    out.send(request);
+}
+
+Type RkeyRequests::under_way() const {
+    return is_under_way(true) ? Type::kDeleteRkey : Type::kConfirmRkey;
+}
+
+bool RkeyRequests::is_under_way(bool deletes) const {
+    return deadline_ != kNever && waiting_.front().deletes == deletes;
+}
+
+void RkeyRequests::done() {
+    waiting_.pop_front();
+    deadline_ = kNever;
+}
+
+}  // namespace smc::llc

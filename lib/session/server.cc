@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "smc/session/server.h"
+
+namespace smc::session {
+
+namespace {
+
+void append(Actions& to, Actions from) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
+
+// What the handshake wants, in the session's words.
+Actions Server::translate(clc::Actions from, TimePoint now) {
+    Actions out;
+    for (auto& action : from) {
+        if (auto* send = std::get_if<clc::Send>(&action)) {
+            out.push_back(SendClc{send->message});
+        } else if (auto* create = std::get_if<clc::CreateDmb>(&action)) {
+            out.push_back(RegisterDmb{create->peer});
+        } else if (auto* attach = std::get_if<clc::AttachDmb>(&action)) {
+            out.push_back(AttachDmb{attach->peer});
+        } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
+            // The application first: others of this client wait for the link group.
+            smcr_ = prepare->peer;
+            if (application_) {
+                append(out, application_connected(now));
+            } else {
+                out.push_back(ConnectApplication{});
+            }
+        } else if (auto* await = std::get_if<clc::AwaitLink>(&action)) {
+            out.push_back(AwaitLink{await->peer});
+        } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
+            append(out, negotiated(std::move(finish->outcome), now));
+        }
+    }
+    return out;
+}
+
+Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
+    outcome_ = std::move(outcome);
+    if (outcome_.is_smc()) {
+        state_ = State::kDone;
+        return {Run{outcome_}};
+    }
+    if (outcome_.peer_out_of_sync) {
+        smcd_groups_.drop(group::key_of(outcome_.smcd));
+    }
+    Actions actions{GiveBack{outcome_}};
+    if (outcome_.kind == clc::Outcome::Kind::kTerminate) {
+        return refuse(outcome_.reason, outcome_.detail, std::move(actions));
+    }
+    if (application_) {
+        state_ = State::kDone;
+        actions.push_back(RunOnTcp{outcome_});
+        return actions;
+    }
+    state_ = State::kConnecting;
+    deadline_ = now + node_.step_timeout;
+    actions.push_back(ConnectApplication{});
+    return actions;
+}
+
+Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
+    state_ = State::kDone;
+    actions.push_back(ResetClc{});
+    actions.push_back(Refuse{reason, std::move(detail)});
+    return actions;
+}
+
+Actions Server::clc_message(wire::Bytes message, TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.message(message, now), now) : Actions{};
+}
+
+Actions Server::clc_fault(const Fault& fault, TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
+}
+
+Actions Server::clc_closed(TimePoint now) {
+    clc_closed_ = true;
+    if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
+        return {};  // a short connection may be closed by its peer before the news of its link is here
+    }
+    return translate(handshake_.peer_closed(), now);
+}
+
+// The handshake may have taken that message for its last word.
+Actions Server::clc_not_sent(TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.peer_closed(), now)
+                                         : negotiated({.reason = Reason::kPeerClosed}, now);
+}
+
+Actions Server::dmb_registered(const clc::LocalDmb& own, TimePoint now) {
+    if (state_ != State::kNegotiating) {
+        return {};
+    }
+    dmb_ = own;
+    return application_ ? dmb_ready(now) : Actions{ConnectApplication{}};
+}
+
+Actions Server::dmb_ready(TimePoint now) {
+    const auto* group = smcd_groups_.find(group::key_of(handshake_.smcd_peer()));
+    const clc::LocalDmb own = *std::exchange(dmb_, std::nullopt);
+    return translate(handshake_.dmb_ready(own, group == nullptr, group != nullptr ? group->id : 0, now), now);
+}
+
+Actions Server::dmb_refused(Reason reason, std::string detail, TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.prepare_failed(reason, std::move(detail)), now)
+                                         : Actions{};
+}
+
+Actions Server::dmb_attached(TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.attached(), now) : Actions{};
+}
+
+Actions Server::dmb_not_attached(std::string detail, TimePoint now) {
+    return state_ == State::kNegotiating
+               ? translate(handshake_.attach_failed(Reason::kFabric, std::move(detail)), now)
+               : Actions{};
+}
+
+Actions Server::joined(const clc::LocalRmbe& own, TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.rmbe_ready(own, now), now) : Actions{};
+}
+
+Actions Server::join_refused(group::Refusal refusal, std::string detail, TimePoint now) {
+    return dmb_refused(group::reason_of(refusal), std::move(detail), now);
+}
+
+Actions Server::link_ready(TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.link_ready(), now) : Actions{};
+}
+
+Actions Server::link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now) {
+    if (state_ != State::kNegotiating) {
+        return {};
+    }
+    return translate(before_confirm_link ? handshake_.link_refused(reason, std::move(detail))
+                                         : handshake_.link_failed(reason, std::move(detail)),
+                     now);
+}
+
+Actions Server::application_connected(TimePoint now) {
+    application_ = true;
+    if (state_ == State::kConnecting) {
+        state_ = State::kDone;
+        return {RunOnTcp{outcome_}};
+    }
+    if (state_ != State::kNegotiating) {
+        return {};
+    }
+    Actions out = translate(handshake_.application_ready(now), now);
+    if (dmb_) {
+        append(out, dmb_ready(now));
+    } else if (smcr_) {
+        // A Decline must be there before the client gives up.
+        const TimePoint deadline = handshake_.next_deadline() - node_.step_timeout / 4;
+        out.push_back(JoinGroup{*std::exchange(smcr_, std::nullopt), deadline});
+    }
+    return out;
+}
+
+Actions Server::application_refused(std::string detail, TimePoint now) {
+    if (state_ == State::kConnecting) {
+        return refuse(Reason::kServerRefused, std::move(detail), {});
+    }
+    return state_ == State::kNegotiating ? translate(handshake_.application_refused(std::move(detail)), now)
+                                         : Actions{};
+}
+
+Actions Server::tick(TimePoint now) {
+    if (state_ == State::kConnecting && now >= deadline_) {
+        return refuse(Reason::kServerRefused, "the application does not answer", {});
+    }
+    return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
+}
+
+TimePoint Server::next_deadline() const {
+    return state_ == State::kConnecting     ? deadline_
+           : state_ == State::kNegotiating ? handshake_.next_deadline()
+                                           : kNever;
+}
+
+bool Server::listens() const {
+    using Handshake = clc::ServerHandshake::State;
+    const Handshake state = handshake_.state();
+    return state_ == State::kNegotiating && !clc_closed_ &&
+           (state == Handshake::kAwaitProposal || state == Handshake::kAwaitConfirm || state == Handshake::kLinking);
+}
+
+}  // namespace smc::session

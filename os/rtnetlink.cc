@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "os/rtnetlink.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/if.h>
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <functional>
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+namespace smc {
+
+namespace {
+
+constexpr std::size_t kBuffer = 32768;  // the kernel's own page limit for a dump
+constexpr unsigned kSequence = 1;       // one question at a time
+
+using OnMessage = std::function<void(const nlmsghdr*)>;
+
+int on_message(const nlmsghdr* header, void* data) {
+    (*static_cast<OnMessage*>(data))(header);
+    return MNL_CB_OK;
+}
+
+// Sends the question in `request` and calls `on` for each part of the answer.
+Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
+    request->nlmsg_seq = kSequence;
+    if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0) {
+        return last_error("asking the kernel about the network");
+    }
+    alignas(nlmsghdr) std::array<char, kBuffer> answer;
+    const bool dump = (request->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
+    for (int more = MNL_CB_OK; more > MNL_CB_STOP;) {
+        const ssize_t n = mnl_socket_recvfrom(socket, answer.data(), answer.size());
+        if (n < 0) {
+            return last_error("hearing from the kernel about the network");
+        }
+        more = mnl_cb_run(answer.data(), static_cast<std::size_t>(n), kSequence, mnl_socket_get_portid(socket),
+                          on_message, &on);
+        if (more < 0) {
+            return last_error("asking the kernel about the network");
+        }
+        if (!dump) {
+            break;
+        }
+    }
+    return {};
+}
+
+template <class Body>
+Body* question(std::array<char, kBuffer>& buffer, std::uint16_t type, std::uint16_t flags, nlmsghdr*& header) {
+    header = mnl_nlmsg_put_header(buffer.data());
+    header->nlmsg_type = type;
+    header->nlmsg_flags = static_cast<std::uint16_t>(NLM_F_REQUEST | flags);
+    return static_cast<Body*>(mnl_nlmsg_put_extra_header(header, sizeof(Body)));
+}
+
+// Calls visit(type, attribute) for each attribute behind the header of type Body.
+template <class Body, class Visit>
+void for_each_attribute(const nlmsghdr* header, Visit visit) {
+    const auto visit_one = [](const nlattr* attribute, void* data) {
+        (*static_cast<Visit*>(data))(mnl_attr_get_type(attribute), attribute);
+        return MNL_CB_OK;
+    };
+    mnl_attr_parse(header, sizeof(Body), visit_one, &visit);
+}
+
+Endpoint address_of(const nlattr* attribute, std::uint8_t family) {
+    sockaddr_storage storage{};
+    storage.ss_family = family;
+    const auto* bytes = static_cast<const std::uint8_t*>(mnl_attr_get_payload(attribute));
+    if (family == AF_INET) {
+        std::copy_n(bytes, 4, reinterpret_cast<std::uint8_t*>(&reinterpret_cast<sockaddr_in&>(storage).sin_addr));
+    } else {
+        std::copy_n(bytes, 16, reinterpret_cast<std::uint8_t*>(&reinterpret_cast<sockaddr_in6&>(storage).sin6_addr));
+    }
+    return Endpoint::from_sockaddr(storage);
+}
+
+void put_address(nlmsghdr* header, std::uint16_t type, const Endpoint& address) {
+    const std::size_t skip = address.is_v4() ? 12 : 0;
+    mnl_attr_put(header, type, address.ip.size() - skip, address.ip.data() + skip);
+}
+
+}  // namespace
+
+void Rtnetlink::Close::operator()(mnl_socket* socket) const {
+    mnl_socket_close(socket);
+}
+
+Result<Rtnetlink> Rtnetlink::open(Events events) {
+    const bool watch = events == Events::kLinksAndAddresses;
+    std::unique_ptr<mnl_socket, Close> socket(
+        mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | (watch ? SOCK_NONBLOCK : 0)));
+    const unsigned groups = watch ? RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR : 0;
+    if (!socket || mnl_socket_bind(socket.get(), groups, MNL_SOCKET_AUTOPID) < 0) {
+        return last_error("opening an rtnetlink socket");
+    }
+    return Rtnetlink(std::move(socket));
+}
+
+Result<std::vector<NetDevice>> Rtnetlink::devices() const {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    question<ifinfomsg>(buffer, RTM_GETLINK, NLM_F_DUMP, header)->ifi_family = AF_UNSPEC;
+    std::vector<NetDevice> found;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        const auto* info = static_cast<const ifinfomsg*>(mnl_nlmsg_get_payload(part));
+        NetDevice device;
+        device.index = static_cast<unsigned>(info->ifi_index);
+        device.up = (info->ifi_flags & IFF_UP) != 0;
+        device.loopback = (info->ifi_flags & IFF_LOOPBACK) != 0;
+        for_each_attribute<ifinfomsg>(part, [&](unsigned type, const nlattr* attribute) {
+            if (type == IFLA_IFNAME) {
+                device.name = mnl_attr_get_str(attribute);
+            } else if (type == IFLA_MTU) {
+                device.mtu = mnl_attr_get_u32(attribute);
+            } else if (type == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == device.mac.size()) {
+                std::copy_n(static_cast<const std::uint8_t*>(mnl_attr_get_payload(attribute)), device.mac.size(),
+                            device.mac.begin());
+            }
+        });
+        found.push_back(std::move(device));
+    });
+    return asked ? Result<std::vector<NetDevice>>(std::move(found)) : asked.error();
+}
+
+Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    question<ifaddrmsg>(buffer, RTM_GETADDR, NLM_F_DUMP, header)->ifa_family = AF_UNSPEC;
+    std::vector<NetAddress> found;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        const auto* info = static_cast<const ifaddrmsg*>(mnl_nlmsg_get_payload(part));
+        if (info->ifa_family != AF_INET && info->ifa_family != AF_INET6) {
+            return;
+        }
+        NetAddress entry;
+        entry.prefix_bits = info->ifa_prefixlen;
+        entry.device = info->ifa_index;
+        bool local = false;
+        for_each_attribute<ifaddrmsg>(part, [&](unsigned type, const nlattr* attribute) {
+            // Where both are there, IFA_ADDRESS is the other end's.
+            if (type == IFA_LOCAL || (type == IFA_ADDRESS && !local)) {
+                entry.address = address_of(attribute, info->ifa_family);
+                local |= type == IFA_LOCAL;
+            }
+        });
+        found.push_back(entry);
+    });
+    return asked ? Result<std::vector<NetAddress>>(std::move(found)) : asked.error();
+}
+
+bool Rtnetlink::is_direct(const Endpoint& from, const Endpoint& to) const {
+    if (from.is_v4() != to.is_v4()) {
+        return false;
+    }
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    auto* route = question<rtmsg>(buffer, RTM_GETROUTE, 0, header);
+    route->rtm_family = static_cast<std::uint8_t>(to.family());
+    route->rtm_dst_len = route->rtm_src_len = to.is_v4() ? 32 : 128;
+    put_address(header, RTA_DST, to);
+    put_address(header, RTA_SRC, from);
+    bool direct = false;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        direct = part->nlmsg_type == RTM_NEWROUTE;
+        for_each_attribute<rtmsg>(part, [&](unsigned type, const nlattr*) {
+            direct = direct && type != RTA_GATEWAY && type != RTA_VIA;
+        });
+    });
+    return asked.has_value() && direct;
+}
+
+std::uint64_t Rtnetlink::netns_cookie() const {
+    std::uint64_t cookie = 0;
+    socklen_t length = sizeof cookie;
+    return ::getsockopt(fd(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &length) == 0 ? cookie : 0;
+}
+
+int Rtnetlink::fd() const {
+    return mnl_socket_get_fd(socket_.get());
+}
+
+void Rtnetlink::drain() const {
+    std::array<char, kBuffer> dropped;
+    while (::recv(fd(), dropped.data(), dropped.size(), MSG_DONTWAIT) > 0) {
+    }
+}
+
+}  // namespace smc

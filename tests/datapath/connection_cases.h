@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a connection in the data path does, over any transport: two of them back to back, each in an engine of its own,
+// with real sockets as legs. Include once, after defining SMC_TRANSPORTS as the types to run over (transports.h).
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "datapath/smc_connection.h"
+#include "datapath/socket_leg.h"
+#include "transports.h"
+
+namespace smc::test {
+
+struct SocketPair {
+    UniqueFd a, b;
+};
+
+inline SocketPair tcp_pair() {
+    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length);
+    SocketPair pair;
+    pair.a.reset(::socket(AF_INET, SOCK_STREAM, 0));
+    REQUIRE(::connect(pair.a.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    pair.b.reset(::accept(listener.get(), nullptr, nullptr));
+    const timeval patience{10, 0};
+    ::setsockopt(pair.a.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return pair;
+}
+
+struct Ends {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<ConnectionEnd> ends;
+
+    void add(const ConnectionEnd& end) {
+        const std::lock_guard lock(mutex);
+        ends.push_back(end);
+        changed.notify_all();
+    }
+    Reason wait() {
+        std::unique_lock lock(mutex);
+        REQUIRE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return !ends.empty(); }));
+        return ends.front().reason;
+    }
+    bool none() {
+        const std::lock_guard lock(mutex);
+        return ends.empty();
+    }
+};
+
+// One side: an application's socket, a connection behind it, and how that ended.
+struct ConnectionSide {
+    Ends ends;
+    UniqueFd app;
+    std::unique_ptr<Engine> engine = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); });
+
+    void run(UniqueFd clc, End end, std::chrono::milliseconds close_timeout) {
+        SocketPair leg = tcp_pair();
+        app = std::move(leg.a);
+        if (end.task) {
+            engine->add_task(end.task);
+        }
+        SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(leg.b))),
+                                   std::make_unique<SocketClc>(TcpSocket(std::move(clc))), std::move(end.transport),
+                                   close_timeout};
+        engine->add(std::make_shared<SmcConnection>(1, std::make_shared<ConnectionStats>(), std::move(parts)));
+    }
+};
+
+template <class Transports>
+struct BackToBack {
+    Transports transports;
+    ConnectionSide client, server;
+
+    BackToBack() {
+        SocketPair clc = tcp_pair();
+        client.run(std::move(clc.a), std::move(transports.ends[0]), std::chrono::seconds(10));
+        server.run(std::move(clc.b), std::move(transports.ends[1]), std::chrono::seconds(10));
+    }
+};
+
+// A transport that the test uses itself, on an engine's thread.
+class ByHand final : public Task {
+ public:
+    explicit ByHand(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
+
+    bool start(Poller& poller) override { return transport_->start(poller, source_); }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override {
+        std::vector<std::function<void()>> calls;
+        {
+            const std::lock_guard lock(mutex_);
+            calls.swap(calls_);
+        }
+        for (const auto& call : calls) {
+            call();
+        }
+        return false;
+    }
+    void abort(Reason) override { transport_->stop(); }
+    [[nodiscard]] bool ended() const override { return false; }
+
+    // Calls with the transport there, and waits until that is done.
+    template <class Call>
+    auto on(Engine& engine, const std::shared_ptr<ByHand>& self, Call call) {
+        using Value = decltype(call(*transport_));
+        auto promise = std::make_shared<std::promise<Value>>();
+        auto result = promise->get_future();
+        {
+            const std::lock_guard lock(mutex_);
+            calls_.push_back([this, promise, call] {
+                if constexpr (std::is_void_v<Value>) {
+                    call(*transport_);
+                    promise->set_value();
+                } else {
+                    promise->set_value(call(*transport_));
+                }
+            });
+        }
+        engine.kick(self);
+        REQUIRE(result.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+        return result.get();
+    }
+
+ private:
+    std::unique_ptr<Transport> transport_;
+    Poller::Source source_{this, 0};
+    std::mutex mutex_;
+    std::vector<std::function<void()>> calls_;
+};
+
+// A connection whose peer is the test: what it publishes is what a hostile agent could publish.
+template <class Transports>
+struct Hostile {
+    Transports transports;
+    ConnectionSide victim;
+    std::unique_ptr<Engine> engine = *Engine::start([](const ConnectionEnd&) {});
+    std::shared_ptr<ByHand> hand;
+    UniqueFd clc;
+
+    explicit Hostile(std::chrono::milliseconds close_timeout = std::chrono::seconds(10)) {
+        SocketPair pair = tcp_pair();
+        clc = std::move(pair.a);
+        hand = std::make_shared<ByHand>(std::move(transports.ends[0].transport));
+        if (transports.ends[0].task) {
+            engine->add_task(transports.ends[0].task);
+        }
+        engine->add_task(hand);
+        victim.run(std::move(pair.b), std::move(transports.ends[1]), close_timeout);
+    }
+    // With nothing written where the cursor says that there is something.
+    void publish(const cdc::Producer& producer) {
+        hand->on(*engine, hand, [&](Transport& t) { t.publish(producer, 0); });
+    }
+    // Takes cursor and flags along.
+    void consume(const cdc::Cursor& cursor) {
+        hand->on(*engine, hand, [&](Transport& t) {
+            t.consumed(cursor);
+            t.publish({}, 0);
+        });
+    }
+    flow::PeerState published() {
+        return hand->on(*engine, hand, [](Transport& t) { return t.peer(); });
+    }
+    template <class Condition>
+    void await(Condition condition) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!condition(published().producer)) {
+            REQUIRE(std::chrono::steady_clock::now() < end);
+            std::this_thread::yield();
+        }
+    }
+    std::uint32_t receive_size() {
+        return hand->on(*engine, hand, [](Transport& t) { return t.send_size(); });
+    }
+    std::uint32_t victims_window() {
+        return hand->on(*engine, hand, [](Transport& t) { return t.window(); });
+    }
+};
+
+inline void send_all(int fd, const std::vector<std::uint8_t>& data, std::mt19937& random) {
+    for (std::size_t at = 0; at < data.size();) {
+        const auto step = std::min<std::size_t>(data.size() - at, random() % 50'000 + 1);
+        const ssize_t n = ::send(fd, &data[at], step, MSG_NOSIGNAL);
+        REQUIRE(n > 0);
+        at += static_cast<std::size_t>(n);
+    }
+    ::shutdown(fd, SHUT_WR);
+}
+
+inline std::vector<std::uint8_t> receive_all(int fd, std::mt19937& random) {
+    std::vector<std::uint8_t> data, chunk(60'000);
+    for (;;) {
+        const ssize_t n = ::recv(fd, chunk.data(), random() % chunk.size() + 1, 0);
+        REQUIRE(n >= 0);
+        if (n == 0) {
+            return data;
+        }
+        data.insert(data.end(), chunk.begin(), chunk.begin() + n);
+    }
+}
+
+inline int receive_error(int fd) {
+    char byte = 0;
+    return ::recv(fd, &byte, 1, 0) < 0 ? errno : 0;
+}
+
+}  // namespace smc::test
+
+using namespace smc;
+using namespace smc::test;
+
+#define SMC_CONNECTION_CASE(name) TEMPLATE_TEST_CASE("connection__" name, "[connection]", SMC_TRANSPORTS)
+
+SMC_CONNECTION_CASE("both_directions_at_once_arrive_whole_and_in_order") {
+    const unsigned seed = 20261121;
+    CAPTURE(seed);
+    BackToBack<TestType> c;
+    std::mt19937 random(seed);
+    std::vector<std::uint8_t> up(3'000'000), down(5'000'000);
+    for (auto* data : {&up, &down}) {
+        for (auto& byte : *data) {
+            byte = static_cast<std::uint8_t>(random());
+        }
+    }
+    std::vector<std::uint8_t> got_up, got_down;
+    std::thread threads[] = {
+        std::thread([&, r = std::mt19937(1)]() mutable { send_all(c.client.app.get(), up, r); }),
+        std::thread([&, r = std::mt19937(2)]() mutable { send_all(c.server.app.get(), down, r); }),
+        std::thread([&, r = std::mt19937(3)]() mutable { got_up = receive_all(c.server.app.get(), r); }),
+        std::thread([&, r = std::mt19937(4)]() mutable { got_down = receive_all(c.client.app.get(), r); })};
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    CHECK(got_up == up);
+    CHECK(got_down == down);
+    CHECK(c.client.ends.wait() == Reason::kNone);
+    CHECK(c.server.ends.wait() == Reason::kNone);
+}
+
+SMC_CONNECTION_CASE("an_urgent_byte_keeps_its_mark") {
+    BackToBack<TestType> c;
+    const int one = 1;
+    ::setsockopt(c.server.app.get(), SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
+    for (int round = 0; round < 20; round++) {
+        const std::vector<char> before(3000, 'a'), behind(2000, 'b');
+        REQUIRE(::send(c.client.app.get(), before.data(), before.size(), 0) == 3000);
+        REQUIRE(::send(c.client.app.get(), "!", 1, MSG_OOB) == 1);
+        REQUIRE(::send(c.client.app.get(), behind.data(), behind.size(), 0) == 2000);
+        std::vector<char> got(6000);
+        std::size_t at = 0;
+        while (at < 5001) {  // a read ends at the mark, and the next one begins there
+            const ssize_t n = ::recv(c.server.app.get(), &got[at], got.size() - at, 0);
+            REQUIRE(n > 0);
+            CHECK((at >= 3000 || at + static_cast<std::size_t>(n) <= 3000));
+            at += static_cast<std::size_t>(n);
+        }
+        CHECK(got[2999] == 'a');
+        CHECK(got[3000] == '!');
+        CHECK(got[3001] == 'b');
+        REQUIRE(::send(c.server.app.get(), "x", 1, 0) == 1);  // before the next mark replaces this one
+        char answer = 0;
+        REQUIRE(::recv(c.client.app.get(), &answer, 1, 0) == 1);
+    }
+}
+
+SMC_CONNECTION_CASE("a_reset_reaches_the_other_application") {
+    BackToBack<TestType> c;
+    const linger now{1, 0};
+    ::setsockopt(c.client.app.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    c.client.app.reset();
+    CHECK(receive_error(c.server.app.get()) == ECONNRESET);
+    CHECK(c.client.ends.wait() == Reason::kApplicationReset);
+    const Reason reason = c.server.ends.wait();
+    CHECK((reason == Reason::kPeerAborted || reason == Reason::kWireReset));
+}
+
+SMC_CONNECTION_CASE("a_stopped_engine_resets_and_never_ends_cleanly") {
+    BackToBack<TestType> c;
+    c.client.engine.reset();
+    CHECK(receive_error(c.client.app.get()) == ECONNRESET);
+    CHECK(receive_error(c.server.app.get()) == ECONNRESET);
+}
+
+SMC_CONNECTION_CASE("impossible_cursors_end_the_connection") {
+    const std::uint32_t size = Hostile<TestType>().receive_size();
+    const cdc::Cursor bad[] = {{0, size}, {0, 0xffff0000}, {1, 1}, {2, 0}, {0xffff, 0}};
+    for (const auto& cursor : bad) {
+        Hostile<TestType> h;
+        h.publish({cursor, 0, 0});
+        CHECK(h.victim.ends.wait() == Reason::kBadCursor);
+        CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
+        h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });
+    }
+}
+
+SMC_CONNECTION_CASE("a_consumer_cursor_beyond_what_was_sent_ends_the_connection") {
+    Hostile<TestType> h;
+    h.consume({0, 1});
+    CHECK(h.victim.ends.wait() == Reason::kBadCursor);
+}
+
+SMC_CONNECTION_CASE("a_producer_that_goes_back_ends_the_connection") {
+    Hostile<TestType> h;
+    h.publish({{0, 100}, 0, 0});
+    char data[100];
+    REQUIRE(::recv(h.victim.app.get(), data, sizeof data, MSG_WAITALL) == 100);
+    h.publish({{0, 50}, 0, 0});
+    CHECK(h.victim.ends.wait() == Reason::kBadCursor);
+}
+
+SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation") {
+    Hostile<TestType> h;
+    REQUIRE(::send(h.clc.get(), "x", 1, MSG_NOSIGNAL) == 1);
+    CHECK(h.victim.ends.wait() == Reason::kProtocolError);
+    CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
+}
+
+SMC_CONNECTION_CASE("an_end_of_the_clc_socket_without_the_closed_flag_is_an_error_not_an_end") {
+    Hostile<TestType> h(std::chrono::milliseconds(50));  // the flag goes another way and may be later
+    h.clc.reset();
+    CHECK(h.victim.ends.wait() == Reason::kWireReset);
+    CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
+}
+
+SMC_CONNECTION_CASE("a_peer_that_never_confirms_the_close_times_out") {
+    Hostile<TestType> h(std::chrono::milliseconds(50));
+    ::shutdown(h.victim.app.get(), SHUT_WR);
+    h.publish({{0, 0}, 0, cdc::kSendingDone});
+    CHECK(h.victim.ends.wait() == Reason::kCloseTimeout);
+}
+
+SMC_CONNECTION_CASE("a_peer_that_still_reads_is_given_time_to_close") {
+    Hostile<TestType> h(std::chrono::milliseconds(20));
+    REQUIRE(::send(h.victim.app.get(), "unread", 6, 0) == 6);
+    ::shutdown(h.victim.app.get(), SHUT_WR);
+    h.publish({{0, 0}, 0, cdc::kSendingDone});
+    // Twice the flag that asks how far the peer is: twice the time has passed, and the connection is still there.
+    for (int asked = 0; asked < 2; asked++) {
+        h.await([](const cdc::Producer& p) {
+            return (p.state & cdc::kConnectionClosed) != 0 && (p.flags & cdc::kCursorRequested) != 0;
+        });
+    }
+    CHECK(h.victim.ends.none());
+    h.hand->on(*h.engine, h.hand, [&](Transport& t) {
+        t.consumed({0, 6});
+        t.publish({{0, 0}, 0, cdc::kSendingDone}, 0);
+    });
+    CHECK(h.victim.ends.wait() == Reason::kCloseTimeout);
+}
+
+SMC_CONNECTION_CASE("a_full_ring_says_writer_blocked_and_goes_on_when_read") {
+    Hostile<TestType> h;
+    const std::uint32_t size = h.receive_size(), window = h.victims_window();
+    const std::vector<char> data(window + 1000, 'x');
+    REQUIRE(::send(h.victim.app.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
+    h.await([](const cdc::Producer& p) { return (p.flags & cdc::kWriterBlocked) != 0; });
+    const cdc::Cursor full = cdc::advance({}, window, size);
+    CHECK(h.published().producer.cursor == full);
+    h.consume(full);
+    const cdc::Cursor all = cdc::advance(full, 1000, size);
+    h.await([&](const cdc::Producer& p) { return p.cursor == all && p.flags == 0; });
+}

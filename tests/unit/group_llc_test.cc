@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// LLC of a link group with one link, against RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7, and SMC v2.1.
+#include "smc/llc/group_llc.h"
+
+#include <catch2/catch.hpp>
+
+#include "actions.h"
+
+using namespace smc;
+using namespace smc::llc;
+using namespace std::chrono_literals;
+
+namespace {
+
+const TimePoint kStart{};
+
+QpEnd end(const char* gid, std::uint32_t qpn) {
+    return {*RoceGid::parse(gid), Mac{{2, 0, 0, 0, 0, static_cast<std::uint8_t>(qpn)}}, Qpn{qpn}};
+}
+
+struct Terms {
+    GroupTerms group;
+    LinkTerms link;
+};
+
+Terms terms(bool server, std::uint8_t version = 2, std::uint8_t max_links = 1) {
+    Terms t;
+    t.group.server = server;
+    t.group.version = version;
+    t.group.max_links = max_links;
+    t.group.reply_timeout = 1000ms;
+    t.group.test_interval = 10000ms;
+    t.link.own = end(server ? "10.0.0.1" : "10.0.0.2", server ? 11 : 22);
+    t.link.peer = end(server ? "10.0.0.2" : "10.0.0.1", server ? 22 : 11);
+    t.link.own_id = LinkId{server ? 0x5e : 0xc1U};
+    return t;
+}
+
+// One side, with one link.
+struct Side : GroupLlc {
+    explicit Side(const Terms& t) : GroupLlc(t.group), link(t.link) {}
+
+    Actions start(TimePoint now) { return GroupLlc::start(link, now); }
+    Actions message(Bytes bytes, TimePoint now) { return GroupLlc::message(kFirstLink, bytes, now); }
+    // Nothing happens before the deadline that was told.
+    Actions tick(TimePoint now, std::uint64_t messages) {
+        heard(kFirstLink, messages, now);
+        const bool early = now < next_deadline();
+        Actions actions = GroupLlc::tick(now);
+        CHECK((!early || actions.empty()));
+        return actions;
+    }
+
+    LinkTerms link;
+};
+
+template <class M>
+M sent(const Actions& actions) {
+    const auto* send = find<Send>(actions);
+    REQUIRE(send != nullptr);
+    return std::get<M>(std::get<AnyMessage>(decode(send->message.view())));
+}
+
+Bytes bytes(const Actions& actions) {
+    const auto* send = find<Send>(actions);
+    REQUIRE(send != nullptr);
+    return send->message.view();
+}
+
+template <class M>
+M message(std::uint8_t version = 2) {
+    M m;
+    m.version = version;
+    return m;
+}
+
+Reason over(const Actions& actions) {
+    const auto* end = find<Over>(actions);
+    REQUIRE(end != nullptr);
+    return end->reason;
+}
+
+// A server and a client whose link is confirmed.
+struct Pair {
+    Side server, client;
+
+    explicit Pair(const Terms& s = terms(true), const Terms& c = terms(false)) : server(s), client(c) {
+        const auto request = server.start(kStart);
+        CHECK(client.start(kStart).empty());
+        const auto reply = client.message(bytes(request), kStart);
+        REQUIRE(find<Confirmed>(reply) != nullptr);
+        REQUIRE(find<Confirmed>(server.message(bytes(reply), kStart)) != nullptr);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("group_llc__first_contact_confirms_the_link_on_both_sides") {
+    Side server(terms(true)), client(terms(false));
+    const auto request = server.start(kStart);
+    CHECK(client.start(kStart).empty());
+    const auto r = sent<ConfirmLink>(request);
+    CHECK((r.version == 2 && !r.reply && r.link_number == 1 && r.max_links == 1 && r.max_connections == 255));
+    CHECK((r.gid == server.link.own.gid && r.qpn == Qpn{11} && r.link_id == LinkId{0x5e}));
+    const auto reply = client.message(bytes(request), kStart);
+    const auto a = sent<ConfirmLink>(reply);
+    CHECK((a.reply && a.link_number == 1 && a.qpn == Qpn{22} && a.link_id == LinkId{0xc1}));
+    CHECK(find<Confirmed>(reply)->peer_id == LinkId{0x5e});
+    const auto done = server.message(bytes(reply), kStart);
+    CHECK(find<Confirmed>(done)->peer_id == LinkId{0xc1});
+    CHECK((server.state() == GroupLlc::State::kActive && client.state() == GroupLlc::State::kActive));
+}
+
+TEST_CASE("group_llc__eye_catchers_are_used_unless_neither_side_has_them") {
+    for (const bool of_server : {false, true}) {
+        for (const bool of_client : {false, true}) {
+            Terms s = terms(true), c = terms(false);
+            s.group.eye_catchers = of_server;
+            c.group.eye_catchers = of_client;
+            Side server(s), client(c);
+            const auto request = server.start(kStart);
+            CHECK(client.start(kStart).empty());
+            const auto reply = client.message(bytes(request), kStart);
+            CHECK(find<Confirmed>(reply)->eye_catchers == (of_server || of_client));
+            CHECK(find<Confirmed>(server.message(bytes(reply), kStart))->eye_catchers == (of_server || of_client));
+        }
+    }
+}
+
+TEST_CASE("group_llc__confirm_link_of_another_link_or_none_ends_it") {
+    Terms other = terms(false);
+    other.link.peer.qpn = Qpn{12};
+    Side client(other), server(terms(true));
+    CHECK(client.start(kStart).empty());
+    CHECK(over(client.message(bytes(server.start(kStart)), kStart)) == Reason::kLlcViolation);
+    CHECK(over(server.tick(kStart + 1s, 0)) == Reason::kTimeoutConfirmLink);
+    Side patient(terms(false));  // the server's Decline should reach it first
+    (void)patient.start(kStart);
+    CHECK(patient.tick(kStart + 1499ms, 0).empty());
+    CHECK(over(patient.tick(kStart + 1500ms, 0)) == Reason::kTimeoutConfirmLink);
+    CHECK(server.tick(kStart + 2s, 0).empty());  // M3
+}
+
+TEST_CASE("group_llc__version_1_attempts_a_second_link_and_goes_on_with_one") {
+    Terms s = terms(true, 1, 2);
+    s.group.second = end("10.0.0.1", 13);
+    Side server(s), client(terms(false, 1, 2));
+    CHECK(client.start(kStart).empty());
+    const auto request = server.start(kStart);
+    const auto reply = client.message(bytes(request), kStart);
+    CHECK(find<Confirmed>(reply) == nullptr);  // not before the attempt (section 3.5.1.6)
+    const auto offer = server.message(bytes(reply), kStart);
+    CHECK(find<Confirmed>(offer) == nullptr);
+    const auto add = sent<AddLink>(offer);
+    CHECK((!add.reply && add.qpn == Qpn{13} && add.link_number == 2));
+    const auto refusal = client.message(bytes(offer), kStart);
+    const auto refused = sent<AddLink>(refusal);
+    CHECK((refused.reply && refused.rejected && refused.reason == AddLinkReason::kNoAlternatePath));
+    CHECK(find<Confirmed>(refusal) != nullptr);
+    CHECK(find<Confirmed>(server.message(bytes(refusal), kStart)) != nullptr);
+
+    // A client that never answers, and one that accepts: one link all the same.
+    Side silent(s);
+    (void)silent.start(kStart);
+    (void)silent.message(bytes(reply), kStart);
+    CHECK(find<Confirmed>(silent.tick(kStart + 1s, 0)) != nullptr);
+    Side generous(s);
+    (void)generous.start(kStart);
+    (void)generous.message(bytes(reply), kStart);
+    AddLink accepted = add;
+    accepted.reply = true;
+    const auto taken_back = generous.message(encode(accepted).view(), kStart);
+    CHECK(sent<DeleteLink>(taken_back).link_number == 2);
+    CHECK(find<Confirmed>(taken_back) != nullptr);
+}
+
+TEST_CASE("group_llc__a_later_add_link_is_rejected_and_the_link_stays") {
+    Pair p;
+    AddLink add = message<AddLink>();
+    add.large.emplace();
+    add.qpn = Qpn{99};
+    add.link_number = 2;
+    const auto answer = p.client.message(encode(add).view(), kStart);
+    CHECK((sent<AddLink>(answer).rejected && sent<AddLink>(answer).reason == AddLinkReason::kNoAlternatePath));
+    CHECK(p.client.state() == GroupLlc::State::kActive);
+}
+
+TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
+    Pair p;
+    const auto first = p.client.confirm_rkey(RKey{1}, VirtualAddress{0x1000}, kStart);
+    CHECK(p.client.confirm_rkey(RKey{2}, VirtualAddress{0x2000}, kStart).empty());  // M1
+    const auto answer = p.server.message(bytes(first), kStart);
+    CHECK((sent<ConfirmRkey>(answer).reply && !sent<ConfirmRkey>(answer).negative));
+    CHECK(p.server.knows(RKey{1}));
+    const auto next = p.client.message(bytes(answer), kStart);
+    CHECK(find<RkeyConfirmed>(next)->rkey == RKey{1});
+    CHECK(sent<ConfirmRkey>(next).rkey == RKey{2});
+    // both sides at once is no collision (section 3.5.5.3)
+    CHECK(sent<ConfirmRkey>(p.server.confirm_rkey(RKey{7}, VirtualAddress{}, kStart)).rkey == RKey{7});
+    // M2
+    CHECK(p.client.tick(kStart + 1999ms, 0).empty());
+    CHECK(over(p.client.tick(kStart + 2s, 0)) == Reason::kLinkDown);
+}
+
+TEST_CASE("group_llc__a_refused_rmb_is_told_and_the_link_stays") {
+    Pair p;
+    (void)p.client.confirm_rkey(RKey{1}, VirtualAddress{}, kStart);
+    auto refusal = message<ConfirmRkey>();
+    refusal.reply = refusal.negative = true;
+    refusal.rkey = RKey{1};
+    const auto told = p.client.message(encode(refusal).view(), kStart);
+    REQUIRE(find<RkeyConfirmed>(told) != nullptr);
+    CHECK_FALSE(find<RkeyConfirmed>(told)->accepted);
+    CHECK(p.client.state() == GroupLlc::State::kActive);
+}
+
+TEST_CASE("group_llc__a_peer_may_have_255_rmbs") {
+    Pair p;
+    auto m = message<ConfirmRkey>();
+    for (std::uint32_t i = 1; i <= 256; i++) {
+        m.rkey = RKey{i};
+        const auto answer = p.server.message(encode(m).view(), kStart);
+        CHECK(sent<ConfirmRkey>(answer).negative == (i == 256));
+    }
+    // deleting makes room; what is not known is said
+    auto gone = message<DeleteRkey>();
+    gone.rkeys = {RKey{1}, RKey{5000}};
+    gone.count = 2;
+    const auto answer = sent<DeleteRkey>(p.server.message(encode(gone).view(), kStart));
+    CHECK((answer.reply && answer.negative && answer.count == 2 && answer.invalid_count == 1));
+    REQUIRE(answer.rkeys.size() == 1);
+    CHECK(answer.rkeys[0] == RKey{5000});
+    m.rkey = RKey{256};
+    CHECK_FALSE(sent<ConfirmRkey>(p.server.message(encode(m).view(), kStart)).negative);
+}
+
+TEST_CASE("group_llc__version_1_tells_unknown_rkeys_in_a_mask") {
+    Pair p(terms(true, 1), terms(false, 1));
+    (void)p.server.know(RKey{8});
+    auto gone = message<DeleteRkey>(1);
+    gone.rkeys = {RKey{7}, RKey{8}, RKey{9}};
+    gone.count = 3;
+    const auto answer = sent<DeleteRkey>(p.server.message(encode(gone).view(), kStart));
+    CHECK((answer.negative && answer.error_mask == 0xa0));
+}
+
+TEST_CASE("group_llc__delete_rkey_is_over_when_the_peer_answers") {
+    Pair p;
+    (void)p.server.know(RKey{3});
+    const auto request = p.client.delete_rkey(RKey{3}, kStart);
+    const auto answer = p.server.message(bytes(request), kStart);
+    CHECK_FALSE(sent<DeleteRkey>(answer).negative);
+    CHECK_FALSE(p.server.knows(RKey{3}));
+    CHECK(find<RkeyDeleted>(p.client.message(bytes(answer), kStart))->rkey == RKey{3});
+}
+
+TEST_CASE("group_llc__test_link_is_sent_when_nothing_is_heard_and_must_come_back") {
+    Pair p;
+    CHECK(p.client.tick(kStart + 9s, 0).empty());
+    CHECK(p.client.tick(kStart + 12s, 1).empty());  // something was heard meanwhile
+    const auto test = p.client.tick(kStart + 22s, 1);
+    const auto answer = p.server.message(bytes(test), kStart + 22s);
+    CHECK(sent<TestLink>(answer).user_data == sent<TestLink>(test).user_data);
+    CHECK(p.client.message(bytes(answer), kStart + 22s).empty());
+    CHECK(p.client.tick(kStart + 24s, 1).empty());
+
+    const auto again = p.client.tick(kStart + 40s, 1);
+    auto wrong = sent<TestLink>(again);
+    wrong.reply = true;
+    wrong.user_data[0] ^= 1;
+    CHECK(over(p.client.message(encode(wrong).view(), kStart + 40s)) == Reason::kLlcViolation);
+
+    Pair silent;
+    (void)silent.server.tick(kStart + 10s, 0);
+    CHECK(silent.server.tick(kStart + 11999ms, 0).empty());
+    CHECK(over(silent.server.tick(kStart + 12s, 0)) == Reason::kLinkDown);
+}
+
+TEST_CASE("group_llc__a_server_ends_the_group_at_once_and_a_client_asks") {
+    Pair p;
+    const auto told = p.server.end(DeleteLinkReason::kInactivity, kStart);
+    CHECK((sent<DeleteLink>(told).all && sent<DeleteLink>(told).orderly));
+    CHECK(over(told) == Reason::kNone);
+    const auto heard = p.client.message(bytes(told), kStart);
+    CHECK(over(heard) == Reason::kNone);
+    CHECK(find<Send>(heard) == nullptr);  // all links: no reply (section 3.5.4)
+
+    Pair q;
+    const auto asked = q.client.end(DeleteLinkReason::kOperator, kStart);
+    CHECK(find<Over>(asked) == nullptr);
+    const auto answer = q.server.message(bytes(asked), kStart);
+    CHECK((!sent<DeleteLink>(answer).reply && sent<DeleteLink>(answer).all));  // a request of its own
+    CHECK(over(answer) == Reason::kNone);
+    CHECK(over(q.client.message(bytes(answer), kStart)) == Reason::kNone);
+
+    Pair r;
+    (void)r.client.end(DeleteLinkReason::kOperator, kStart);
+    CHECK(over(r.client.tick(kStart + 1s, 0)) == Reason::kNone);  // and is not answered
+}
+
+TEST_CASE("group_llc__delete_link_of_a_link_that_does_not_exist_is_answered") {
+    Pair p;
+    auto m = message<DeleteLink>();
+    m.link_number = 2;
+    const auto answer = sent<DeleteLink>(p.client.message(encode(m).view(), kStart));
+    CHECK((answer.reply && answer.reason == DeleteLinkReason::kUnknownLink));
+    CHECK(p.client.state() == GroupLlc::State::kActive);
+    m.link_number = 1;  // the only one
+    const auto gone = p.client.message(encode(m).view(), kStart);
+    CHECK(sent<DeleteLink>(gone).reply);
+    CHECK(over(gone) == Reason::kLinkDown);
+}
+
+TEST_CASE("group_llc__answers_have_the_peers_byte_order") {
+    Pair p;
+    auto test = message<TestLink>();
+    test.little_endian = true;
+    const auto answer = p.server.message(encode(test).view(), kStart);
+    CHECK(sent<TestLink>(answer).little_endian);
+    CHECK(sent<ConfirmRkey>(p.server.confirm_rkey(RKey{1}, {}, kStart)).little_endian);
+}
+
+TEST_CASE("group_llc__what_is_malformed_or_out_of_place_ends_the_link") {
+    Pair p;
+    const std::vector<std::uint8_t> nonsense(44, 0x2f);
+    CHECK(over(p.client.message(nonsense, kStart)) == Reason::kLlcViolation);
+    CHECK(p.client.message(nonsense, kStart).empty());
+    CHECK(p.client.end(DeleteLinkReason::kOperator, kStart).empty());
+    CHECK(p.client.down("late").empty());
+    Pair q;
+    auto m = message<ConfirmLink>();
+    CHECK(over(q.client.message(encode(m).view(), kStart)) == Reason::kLlcViolation);
+    Pair r;  // late replies are nobody's fault
+    auto late = message<ConfirmRkey>();
+    late.reply = true;
+    CHECK(r.client.message(encode(late).view(), kStart).empty());
+}
