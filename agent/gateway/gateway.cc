@@ -195,7 +195,7 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
     group::SmcdGroups& groups = p_.session.smcd_groups;
     c.path = Path::kSmcD;
     c.eid = peer.eid;
-    const std::uint32_t group = groups.establish(group::key_of(peer), peer.host_name);
+    const std::uint32_t group = groups.establish(group::key_of(c.role == Role::kServer, peer), peer.host_name);
     groups.connection_began(group);
     c.smcd = SmcdView{peer.gid, exchange->own_token(), peer.token, exchange->own_bytes(), bytes_of(peer.dmb_size),
                       group};

@@ -270,16 +270,17 @@ void SmcrGroup::shrink(Out out) {
     if (const auto send = buffers_.surplus(BufferKind::kSend)) {
         drop_buffer(*send, out);
     }
-    const auto rmb = buffers_.surplus(BufferKind::kRmb);
-    if (!rmb) {
+    if (!buffers_.surplus(BufferKind::kRmb)) {
         surplus_since_ = kNever;
     } else if (surplus_since_ == kNever) {
         surplus_since_ = out.now;
     } else if (out.now - surplus_since_ >= kSurplusTime) {
-        surplus_since_ = out.now;
-        Buffer& buffer = *buffers_.find(*rmb);
-        buffer.state = Buffer::State::kDeleting;
-        carry_out(llc_->delete_rkey(buffer.rkey, out.now), out);
+        surplus_since_ = kNever;
+        while (const auto rmb = buffers_.surplus(BufferKind::kRmb)) {
+            Buffer& buffer = *buffers_.find(*rmb);
+            buffer.state = Buffer::State::kDeleting;
+            carry_out(llc_->delete_rkey(buffer.rkey, out.now), out);
+        }
     }
 }
 

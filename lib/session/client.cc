@@ -69,7 +69,7 @@ Actions Client::negotiated(clc::Outcome outcome, TimePoint now) {
     outcome_ = std::move(outcome);
     if (outcome_.kind == clc::Outcome::Kind::kSmcD) {
         // From the Confirm on the server counts on it, whatever becomes of this connection.
-        smcd_groups_.establish(group::key_of(outcome_.smcd), outcome_.smcd.host_name);
+        smcd_groups_.establish(group::key_of(kServer, outcome_.smcd), outcome_.smcd.host_name);
     }
     if (outcome_.is_smc()) {
         return finish_connect({}, now);
@@ -143,7 +143,7 @@ Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint now) {
     if (state_ != State::kNegotiating) {
         return {};
     }
-    const bool in_sync = smcd_.first_contact || smcd_groups_.find(group::key_of(smcd_)) != nullptr;
+    const bool in_sync = smcd_.first_contact || smcd_groups_.find(group::key_of(kServer, smcd_)) != nullptr;
     return translate(handshake_->attached(own, in_sync), now);
 }
 

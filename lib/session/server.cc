@@ -45,7 +45,7 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
         return {Run{outcome_}};
     }
     if (outcome_.peer_out_of_sync) {
-        smcd_groups_.drop(group::key_of(outcome_.smcd));
+        smcd_groups_.drop(group::key_of(kServer, outcome_.smcd));
     }
     Actions actions{GiveBack{outcome_}};
     if (outcome_.kind == clc::Outcome::Kind::kTerminate) {
@@ -100,7 +100,7 @@ Actions Server::dmb_registered(const clc::LocalDmb& own, TimePoint now) {
 }
 
 Actions Server::dmb_ready(TimePoint now) {
-    const auto* group = smcd_groups_.find(group::key_of(handshake_.smcd_peer()));
+    const auto* group = smcd_groups_.find(group::key_of(kServer, handshake_.smcd_peer()));
     const clc::LocalDmb own = *std::exchange(dmb_, std::nullopt);
     return translate(handshake_.dmb_ready(own, group == nullptr, group != nullptr ? group->id : 0, now), now);
 }

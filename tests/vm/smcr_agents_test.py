@@ -156,7 +156,7 @@ else:
         self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
         line = next(line for line in self.agents[0].log().splitlines() if "device rxe0 is not used" in line)
         self.assertIn("ulimit -l is 64 KiB", line)
-        self.assertIn("a link group takes 5656 KiB", line)
+        self.assertIn("a link group takes 5653 KiB", line)
 
     def test_7_devices_by_name(self):
         self.start({"devices": ["mlx5_0"]})

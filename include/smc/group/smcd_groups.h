@@ -12,14 +12,16 @@
 
 namespace smc::group {
 
+// A node is server in one group and client in another: first contacts in both directions at once do not know of each other.
 struct SmcdKey {
+    bool server = false;  // this node's role
     Gid peer;
     Chid chid{};
     Eid eid{};
     auto operator<=>(const SmcdKey&) const = default;
 };
-inline SmcdKey key_of(const clc::SmcdPeer& peer) {
-    return {peer.gid, peer.chid, peer.eid};
+inline SmcdKey key_of(bool server, const clc::SmcdPeer& peer) {
+    return {server, peer.gid, peer.chid, peer.eid};
 }
 
 struct SmcdGroup {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "attempt.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "node.h"
+
+namespace smc::sim {
+
+namespace {
+
+constexpr std::size_t kSocketBytes = 32 * 1024;
+
+// What may happen to the TCP connection that CLC is spoken on.
+void trouble(World& world, const Socket::Pair& pair) {
+    const auto& victim = world.chance(50) ? pair.first : pair.second;
+    if (world.strikes(Mishap::kClcReset)) {
+        world.after(world.some_time(std::chrono::seconds(10)), [weak = std::weak_ptr(victim)] {
+            if (const auto socket = weak.lock()) {
+                socket->reset();
+                // Who is told of a reset by the network hears it at both ends.
+                socket->descriptor().changed();
+            }
+        });
+    }
+    if (world.strikes(Mishap::kClcSlow)) {
+        const Delay more = world.some_time(std::chrono::seconds(9));
+        world.after(world.some_time(std::chrono::milliseconds(10)), [weak = std::weak_ptr(victim), more] {
+            if (const auto socket = weak.lock()) {
+                socket->delay(more);
+            }
+        });
+    }
+}
+
+}  // namespace
+
+void ClientAttempt::on(const session::Connect& action) {
+    const Delay there = world_.network(), back = world_.network();
+    if (world_.strikes(Mishap::kConnectFails)) {
+        const int error = world_.chance(50) ? ECONNREFUSED : ETIMEDOUT;
+        return after(there + back, [this, error] { feed(session_.connect_failed(error)); });
+    }
+    auto option = session::PeerOption::kAbsent;
+    if (action.offer && !world_.strikes(Mishap::kNoOption)) {
+        option = world_.strikes(Mishap::kEcho) ? session::PeerOption::kEchoed : session::PeerOption::kPresent;
+    }
+    const auto pair = Socket::pair(world_, kSocketBytes, true);
+    trouble(world_, pair);
+    world_.after(there, [&server = server_, &listener = listener_, option, socket = pair.second] {
+        if (option == session::PeerOption::kPresent) {
+            server.accept(socket, listener);
+        } else {
+            listener.accepted(socket);
+        }
+    });
+    after(there + back, [this, option, socket = pair.first] {
+        if (socket->broken()) {
+            return feed(session_.connect_failed(ECONNRESET));
+        }
+        use_clc_socket(socket);
+        feed(session_.connected(option, parts_.roce, world_.now()));
+    });
+}
+
+void ClientAttempt::on(const session::FinishConnect&) {
+    if (world_.strikes(Mishap::kNoLeg)) {
+        if (world_.chance(50)) {
+            after(world_.local(), [this] { feed(session_.leg_refused("simulated")); });
+        }
+        return;
+    }
+    const auto pair = Socket::pair(world_, kSocketBytes, false);
+    world_.after(world_.local(), [&application = application_, socket = pair.first] { application.connected(socket); });
+    leg_ = pair.second;
+    after(world_.local(), [this] { feed(session_.leg_arrived()); });
+}
+
+void ClientAttempt::on(const session::FailConnect& action) {
+    if (action.error != ETIMEDOUT) {
+        application_.refused(std::strerror(action.error));
+    }
+}
+
+void ServerAttempt::on(const session::ConnectApplication&) {
+    if (world_.strikes(Mishap::kServerSilent)) {
+        return;
+    }
+    if (world_.strikes(Mishap::kServerRefuses)) {
+        return after(world_.local(), [this] { feed(session_.application_refused("simulated", world_.now())); });
+    }
+    const auto pair = Socket::pair(world_, kSocketBytes, false);
+    leg_ = pair.second;
+    world_.after(world_.local(), [&listener = listener_, socket = pair.first] { listener.accepted(socket); });
+    after(world_.local(), [this] { feed(session_.application_connected(world_.now())); });
+}
+
+}  // namespace smc::sim

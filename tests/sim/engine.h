@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A data path's engine in simulated time: drives the same tasks as smc::Engine does.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "datapath/task.h"
+#include "world.h"
+
+namespace smc::sim {
+
+class Engine final : public Poller {
+ public:
+    using OnEnd = std::function<void(const ConnectionEnd&)>;
+    Engine(World& world, OnEnd on_end) : world_(world), on_end_(std::move(on_end)) {}
+
+    void add(std::shared_ptr<ConnectionTask> connection);
+    void add_task(std::shared_ptr<Task> task) { enlist(std::move(task), nullptr); }
+    void kick(const std::shared_ptr<Task>& task) { ready(*task); }
+    [[nodiscard]] std::size_t tasks() const { return entries_.size(); }
+
+    bool watch(int fd, std::uint32_t events, Source& source) override;
+    void unwatch(int fd) override;
+    void ready(Task& task) override;
+
+ private:
+    struct Entry {
+        std::shared_ptr<Task> task;
+        const ConnectionTask* connection;
+        Timer deadline;
+        bool queued = false;
+    };
+    void enlist(std::shared_ptr<Task> task, const ConnectionTask* connection);
+    void run(Task& task);
+
+    World& world_;
+    OnEnd on_end_;
+    std::map<Task*, std::unique_ptr<Entry>> entries_;  // looked up only: the order is the heap's
+};
+
+}  // namespace smc::sim

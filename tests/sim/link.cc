@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "link.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+namespace smc::sim {
+
+namespace {
+
+// Until a sender gives up on a peer that does not acknowledge.
+constexpr auto kRetries = std::chrono::milliseconds(500);
+// What is looked at in one go.
+constexpr int kPerPoll = 16;
+
+}  // namespace
+
+std::span<std::uint8_t> SimMemory::range(VirtualAddress from, std::size_t bytes) {
+    const auto begin = static_cast<std::uint64_t>(from), base = static_cast<std::uint64_t>(address_);
+    if (begin < base || bytes > bytes_.size() || begin - base > bytes_.size() - bytes) {
+        return {};
+    }
+    return std::span(bytes_).subspan(begin - base, bytes);
+}
+
+SimLink::SimLink(World& world, const Network& network, Port& port, std::uint32_t capacity)
+    : world_(world),
+      network_(network),
+      port_(port),
+      capacity_(capacity),
+      end_{.gid = port.gid, .mac = {}, .qpn = Qpn{port.next_number++}},
+      descriptor_(world, [this] { return level(); }) {
+    port_.links.emplace(end_.qpn, this);
+}
+
+SimLink::~SimLink() {
+    port_.links.erase(end_.qpn);
+}
+
+std::uint32_t SimLink::level() const {
+    const bool completed = wants_completions_ && done_ > retired_;
+    return !messages_.empty() || completed || wants_poll() ? std::uint32_t{EPOLLIN} : 0U;
+}
+
+SimLink* SimLink::peer() const {
+    if (cut_ || !peer_) {
+        return nullptr;
+    }
+    const auto port = network_.find(peer_->gid.normalised());
+    if (port == network_.end()) {
+        return nullptr;
+    }
+    const auto link = port->second->links.find(peer_->qpn);
+    return link == port->second->links.end() || link->second->cut_ ? nullptr : link->second;
+}
+
+Result<void> SimLink::connect(const QpEnd& peer) {
+    peer_ = peer;
+    if (world_.strikes(Mishap::kLinkCut)) {
+        world_.after(world_.some_time(std::chrono::seconds(5)), [weak = std::weak_ptr(self_)] {
+            if (const auto self = weak.lock()) {
+                (*self)->cut();
+            }
+        });
+    }
+    return {};
+}
+
+SimLink::Posted SimLink::write(std::span<const std::uint8_t> from, std::uint32_t, RKey rkey, VirtualAddress to) {
+    if (failure_ || !peer_) {
+        return Posted::kBroken;
+    }
+    if (room() < 2) {
+        return Posted::kFull;  // Q4
+    }
+    posted_++;
+    writes_.push_back({from, rkey, to});
+    return Posted::kYes;
+}
+
+SimLink::Posted SimLink::send(wire::Bytes message) {
+    if (failure_ || !peer_) {
+        return Posted::kBroken;
+    }
+    if (room() == 0) {
+        return Posted::kFull;
+    }
+    posted_++;
+    Request request{std::exchange(writes_, {}), {message.begin(), message.end()}, posted_};
+    Delay delay = world_.network();
+    if (world_.strikes(Mishap::kLinkSlow)) {
+        delay += world_.some_time(std::chrono::seconds(4));
+    }
+    last_arrival_ = std::max(last_arrival_, world_.now() + delay);  // Q1 and Q2
+    world_.at(last_arrival_, [weak = std::weak_ptr(self_), request = std::move(request)]() mutable {
+        if (const auto self = weak.lock()) {
+            (*self)->arrive(std::move(request));
+        }
+    });
+    return Posted::kYes;
+}
+
+// At the sender's side, because the sender's memory is read now.
+void SimLink::arrive(Request request) {
+    SimLink* there = peer();
+    if (failure_) {
+        return;
+    }
+    if (there == nullptr || there->failure_ || !there->peer_) {
+        world_.after(kRetries, [weak = std::weak_ptr(self_), request = std::move(request)]() mutable {
+            const auto self = weak.lock();
+            SimLink* later = self ? (*self)->peer() : nullptr;
+            if (self && later != nullptr && !later->failure_ && later->peer_) {
+                (*self)->arrive(std::move(request));  // its other end is connected by now
+            } else if (self) {
+                (*self)->fail("the peer does not acknowledge");
+            }
+        });
+        return;
+    }
+    for (const Write& write : request.writes) {
+        const auto it = there->port_.memory.find(write.rkey);
+        const auto memory = it == there->port_.memory.end() ? nullptr : it->second.lock();
+        const auto to = memory ? memory->range(write.to, write.from.size()) : std::span<std::uint8_t>{};
+        if (to.empty()) {
+            world_.violated("RDMA write of " + std::to_string(write.from.size()) + " bytes to " + text(write.to) +
+                            " with " + text(write.rkey) + ", where no memory is registered");
+        }
+        std::ranges::copy(write.from, to.begin());
+    }
+    there->messages_.push_back(std::move(request.message));
+    there->descriptor_.changed();
+    world_.after(world_.network(), [weak = std::weak_ptr(self_), sequence = request.sequence] {
+        if (const auto self = weak.lock()) {
+            (*self)->acknowledged(sequence);
+        }
+    });
+}
+
+void SimLink::acknowledged(std::uint64_t sequence) {
+    done_ = std::max(done_, sequence);
+    descriptor_.changed();
+}
+
+void SimLink::fail(std::string why) {
+    if (!failure_) {
+        failure_ = std::move(why);
+        descriptor_.changed();
+    }
+}
+
+bool SimLink::poll(smcr::LinkHandler& handler, bool) {
+    retired_ = done_;
+    for (int i = 0; i < kPerPoll && !messages_.empty() && !failure_; i++) {
+        const auto message = std::move(messages_.front());
+        messages_.pop_front();
+        handler.on_message(message);
+    }
+    if (failure_ && !broken_) {
+        broken_ = true;
+        handler.on_broken(*failure_);  // Q3
+    }
+    return !broken_ && !messages_.empty();
+}
+
+}  // namespace smc::sim

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Simulated queue pairs and registered memory: what InfiniBand promises, and not more. Memory is read when a write
+// arrives, not when it is posted; a broken end is noticed by whoever sends.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "datapath/smcr/element.h"
+#include "datapath/smcr/link.h"
+#include "smc/group/actions.h"
+#include "world.h"
+
+namespace smc::sim {
+
+class SimLink;
+
+// Registered memory of one node.
+class SimMemory final : public smcr::ElementOwner, public std::enable_shared_from_this<SimMemory> {
+ public:
+    SimMemory(std::size_t element_bytes, std::size_t elements, VirtualAddress address, RKey rkey,
+              std::function<void(std::size_t)> on_returned)
+        : bytes_(element_bytes * elements),
+          element_bytes_(element_bytes),
+          address_(address),
+          rkey_(rkey),
+          on_returned_(std::move(on_returned)) {}
+
+    smcr::Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at), 0}; }
+    [[nodiscard]] std::span<std::uint8_t> bytes_of(std::size_t at) {
+        return std::span(bytes_).subspan(at * element_bytes_, element_bytes_);
+    }
+    [[nodiscard]] VirtualAddress address() const { return address_; }
+    [[nodiscard]] RKey rkey() const { return rkey_; }
+    // Empty: outside of it.
+    [[nodiscard]] std::span<std::uint8_t> range(VirtualAddress from, std::size_t bytes);
+    void returned(std::size_t at) override { on_returned_(at); }
+
+ private:
+    std::vector<std::uint8_t> bytes_;
+    std::size_t element_bytes_;
+    VirtualAddress address_;
+    RKey rkey_;
+    std::function<void(std::size_t)> on_returned_;
+};
+
+// What a node's RoCE port has: who is behind a queue pair number, and behind a key.
+struct Port {
+    RoceGid gid;
+    std::map<Qpn, SimLink*> links;
+    std::map<RKey, std::weak_ptr<SimMemory>> memory;
+    std::uint32_t next_number = 17;
+};
+
+class SimLink final : public smcr::Link {
+ public:
+    // `network`: every port, by GID. `capacity`: requests that may be under way.
+    using Network = std::map<RoceGid, Port*>;
+    SimLink(World& world, const Network& network, Port& port, std::uint32_t capacity);
+    ~SimLink() override;
+
+    [[nodiscard]] const QpEnd& end() const override { return end_; }
+    Result<void> connect(const QpEnd& peer) override;
+    Posted send(wire::Bytes message) override;
+    Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) override;
+    [[nodiscard]] std::uint64_t next_sequence() const override { return posted_; }
+    [[nodiscard]] std::uint64_t retired() const override { return retired_; }
+    [[nodiscard]] std::uint32_t room() const override {
+        return capacity_ - static_cast<std::uint32_t>(posted_ - retired_);
+    }
+    [[nodiscard]] std::uint32_t capacity() const override { return capacity_; }
+    [[nodiscard]] bool broken() const override { return broken_; }
+    void shut(std::string why) override { fail(std::move(why)); }
+    [[nodiscard]] int fd() const override { return descriptor_.fd(); }
+    void want_completions(bool wanted) override { wants_completions_ = wanted; }
+    [[nodiscard]] bool wants_poll() const override { return !broken_ && failure_.has_value(); }
+    bool poll(smcr::LinkHandler& handler, bool readable) override;
+
+    // Nothing that is sent arrives any more.
+    void cut() { cut_ = true; }
+
+ private:
+    struct Write {
+        std::span<const std::uint8_t> from;
+        RKey rkey;
+        VirtualAddress to;
+    };
+    struct Request {
+        std::vector<Write> writes;
+        std::vector<std::uint8_t> message;
+        std::uint64_t sequence = 0;  // everything before is done with it
+    };
+    void arrive(Request request);
+    // What came of a request of this end.
+    void acknowledged(std::uint64_t sequence);
+    void fail(std::string why);
+    [[nodiscard]] std::uint32_t level() const;
+    [[nodiscard]] SimLink* peer() const;
+
+    World& world_;
+    const Network& network_;
+    Port& port_;
+    std::uint32_t capacity_;
+    QpEnd end_;
+    std::optional<QpEnd> peer_;
+    std::vector<Write> writes_;  // that leave with the next message
+    std::deque<std::vector<std::uint8_t>> messages_;
+    std::uint64_t posted_ = 0, done_ = 0, retired_ = 0;
+    std::optional<std::string> failure_;
+    bool broken_ = false, cut_ = false, wants_completions_ = false;
+    TimePoint last_arrival_{};
+    // Events of this link find out by it whether it is still there.
+    std::shared_ptr<SimLink*> self_ = std::make_shared<SimLink*>(this);
+    Descriptor descriptor_;
+};
+
+}  // namespace smc::sim

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Carries out what group::SmcrGroups decides on simulated queue pairs and memory.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "datapath/smcr/link_driver.h"
+#include "datapath/transport.h"
+#include "engine.h"
+#include "link.h"
+#include "smc/group/smcr_groups.h"
+
+namespace smc::sim {
+
+class LinkGroups {
+ public:
+    LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network, Port& port,
+               const group::SmcrTerms& terms);
+
+    // What a member is told.
+    struct Hooks {
+        std::function<void(const group::Joined&)> joined;
+        std::function<void(const group::JoinRefused&)> refused;
+        std::function<void()> link_ready;
+        std::function<void(const group::LinkFailed&)> link_failed;
+    };
+    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks);
+    void await_link(group::MemberId member, const clc::SmcrPeer& peer);
+    std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
+    void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
+    void end_all();
+
+    // The queue pairs of every group that is up: own and peer's.
+    [[nodiscard]] std::map<std::uint32_t, std::uint32_t> active() const;
+    // Nothing is left of any group.
+    void check_all_is_gone() const;
+
+ private:
+    struct Live {
+        std::shared_ptr<smcr::LinkDriver> driver;
+        std::map<group::BufferId, std::shared_ptr<SimMemory>> buffers;
+    };
+
+    void carry_out(group::Actions actions);
+    void on(const group::CreateLink& action);
+    void on(const group::ConnectLink& action);
+    void on(const group::RegisterBuffer& action);
+    void on(const group::DropBuffer& action);
+    void on(const group::SendMessage& action);
+    void on(const group::OpenToken& action);
+    void on(const group::ForgetToken& action);
+    void on(const group::LingerToken& action);
+    void on(const group::EndLink& action);
+    void on(const group::ForgetGroup& action);
+    void on(const group::Joined& action);
+    void on(const group::JoinRefused& action);
+    void on(const group::LinkReady& action);
+    void on(const group::LinkFailed& action);
+    void on(const group::GroupUp& action);
+    void on(const group::GroupOver& action);
+    void tick();
+    [[nodiscard]] Live* live(group::GroupId group);
+    void tell(const std::string& line) const { world_.tell(node_ + ": " + line); }
+
+    World& world_;
+    std::string node_;
+    Engine& engine_;
+    const SimLink::Network& network_;
+    Port& port_;
+    group::SmcrTerms terms_;
+    group::SmcrGroups groups_;
+    std::map<group::GroupId, Live> live_;
+    std::map<group::MemberId, Hooks> hooks_;
+    std::deque<group::Action> pending_;
+    bool carrying_out_ = false;
+    Timer deadline_;
+};
+
+}  // namespace smc::sim

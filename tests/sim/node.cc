@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "node.h"
+
+#include <algorithm>
+
+#include "datapath/smc_connection.h"
+#include "datapath/smcd/dmb_transport.h"
+
+namespace smc::sim {
+
+namespace {
+
+constexpr auto kCloseTimeout = std::chrono::seconds(10);
+// After which an application's own TCP gives up in connect().
+constexpr auto kConnectTimeout = std::chrono::seconds(60);
+
+}  // namespace
+
+Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms& terms)
+    : world_(world),
+      fabric_(fabric),
+      port_{terms.roce_gid, {}, {}, static_cast<std::uint32_t>(world.between(1, 1000))},
+      engine_(
+          world,
+          [this](const ConnectionEnd& end) { world_.after(world_.local(), [this, end] { connection_ended(end); }); }),
+      smcr_groups_(world, terms.name, engine_, network, port_, terms.smcr),
+      parts_{world, terms.name, terms.node, terms.roce, fabric, smcd_groups_, smcr_groups_, terms.dmb_bytes} {
+    network.emplace(port_.gid, &port_);
+}
+
+void Node::connect(Application& application, Node& server, Listener& listener) {
+    const std::uint64_t id = next_id_++;
+    const auto attempt = std::make_shared<ClientAttempt>(
+        parts_, id, application,
+        [this](Attempt<session::Client>& which, AttemptEnd end) {
+            ended(which, std::move(end));
+            clients_.erase(which.id());
+        },
+        server, listener);
+    clients_.emplace(id, attempt);
+    const auto give_up = [this, id, &application] {
+        if (!application.was_connected()) {
+            application.refused("it gave up");
+            if (const auto it = clients_.find(id); it != clients_.end()) {
+                it->second->application_gone();
+            }
+        }
+    };
+    if (world_.strikes(Mishap::kClientGivesUp)) {
+        world_.after(world_.some_time(std::chrono::seconds(5)), give_up);
+    }
+    world_.after(kConnectTimeout, give_up);
+    attempt->start();
+}
+
+void Node::accept(const std::shared_ptr<Socket>& clc, Listener& listener) {
+    const std::uint64_t id = next_id_++;
+    const auto attempt =
+        std::make_shared<ServerAttempt>(parts_, id, listener, [this](Attempt<session::Server>& which, AttemptEnd end) {
+            ended(which, std::move(end));
+            servers_.erase(which.id());
+        });
+    servers_.emplace(id, attempt);
+    attempt->start(clc);
+}
+
+template <class Session>
+void Node::ended(Attempt<Session>& attempt, AttemptEnd end) {
+    const char* path = end.kind == AttemptEnd::Kind::kRefused          ? "refused"
+                       : end.kind == AttemptEnd::Kind::kTcp            ? "tcp"
+                       : end.outcome.kind == clc::Outcome::Kind::kSmcD ? "smcd"
+                                                                       : "smcr";
+    if (!Session::kServer) {
+        paths_[path]++;
+    }
+    world_.tell(parts_.name + " connection " + std::to_string(attempt.id()) +
+                (Session::kServer ? " (server) " : " (client) ") + "runs on " + path + ", reason " +
+                reason_name(end.outcome.reason) + " " + end.outcome.detail);
+    switch (end.kind) {
+        case AttemptEnd::Kind::kSmc:
+            return run_smc(attempt, std::move(end));
+        case AttemptEnd::Kind::kTcp:
+            return Splice::start(end.leg, end.clc);
+        case AttemptEnd::Kind::kRefused:
+            if (end.leg) {
+                end.leg->reset();
+            }
+            attempt.refused();
+    }
+}
+
+template <class Session>
+void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
+    Running running;
+    std::unique_ptr<Transport> transport;
+    if (end.outcome.kind == clc::Outcome::Kind::kSmcD) {
+        running.smcd = true;
+        running.dmb = end.own_dmb->token;
+        running.smcd_group =
+            smcd_groups_.establish(group::key_of(Session::kServer, end.outcome.smcd), end.outcome.smcd.host_name);
+        smcd_groups_.connection_began(running.smcd_group);
+        transport = std::make_unique<smcd::DmbTransport>(end.own_dmb->dmb, std::move(*end.peer_dmb));
+    } else {
+        transport = smcr_groups_.run(group::MemberId{attempt.id()}, end.outcome.smcr.rmbe);
+        if (!transport) {
+            smcr_groups_.leave(group::MemberId{attempt.id()}, {});
+            end.leg->reset();
+            return end.clc->reset();
+        }
+    }
+    running_.emplace(attempt.id(), running);
+    SmcConnection::Parts parts{std::make_unique<SimLeg>(end.leg), std::make_unique<SimClc>(end.clc),
+                               std::move(transport), kCloseTimeout};
+    engine_.add(std::make_shared<SmcConnection>(attempt.id(), std::make_shared<ConnectionStats>(), std::move(parts)));
+}
+
+void Node::connection_ended(const ConnectionEnd& end) {
+    const auto it = running_.find(end.id);
+    world_.require(it != running_.end(), name() + ": connection " + std::to_string(end.id) + " ends twice");
+    world_.tell(name() + " connection " + std::to_string(end.id) + " ended: " + reason_name(end.reason));
+    if (it->second.smcd) {
+        fabric_.deregister(parts_.node.gid, it->second.dmb);
+        smcd_groups_.connection_ended(it->second.smcd_group);
+    } else {
+        smcr_groups_.leave(group::MemberId{end.id}, {});
+    }
+    running_.erase(it);
+}
+
+void Node::check_quiet() const {
+    world_.require(clients_.empty() && servers_.empty(), name() + ": a session never ends");
+    world_.require(running_.empty(), name() + ": a connection never ends");
+    world_.require(
+        std::ranges::all_of(smcd_groups_.all(), [](const auto& entry) { return entry.second.connections == 0; }),
+        name() + ": a link group of SMC-D counts connections that have ended");
+}
+
+}  // namespace smc::sim

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A complete peer: sessions, link groups, a data path. Client and server at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "attempt.h"
+#include "engine.h"
+
+namespace smc::sim {
+
+class Node {
+ public:
+    struct Terms {
+        std::string name;
+        clc::LocalNode node;
+        std::optional<clc::RoceOffer> roce;
+        RoceGid roce_gid;
+        group::SmcrTerms smcr;
+        std::uint32_t dmb_bytes = kSmallestBuffer;
+    };
+    Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms& terms);
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+
+    // An application here connects to one there. Both live as long as the node.
+    void connect(Application& application, Node& server, Listener& listener);
+    // A SYN with the option has come.
+    void accept(const std::shared_ptr<Socket>& clc, Listener& listener);
+    // Something else than the connections happens to it.
+    void end_link_groups() { smcr_groups_.end_all(); }
+    void lose_fabric(const Node& peer) { smcd_groups_.drop_peer(peer.parts_.node.gid); }
+
+    // How connections of this node ran, as clients: by the path's name.
+    [[nodiscard]] const std::map<std::string, unsigned>& paths() const { return paths_; }
+    [[nodiscard]] const std::string& name() const { return parts_.name; }
+    [[nodiscard]] const LinkGroups& smcr_groups() const { return smcr_groups_; }
+    // No session, no connection, and the books are right.
+    void check_quiet() const;
+
+ private:
+    template <class Session>
+    void ended(Attempt<Session>& attempt, AttemptEnd end);
+    template <class Session>
+    void run_smc(Attempt<Session>& attempt, AttemptEnd end);
+    void connection_ended(const ConnectionEnd& end);
+
+    struct Running {
+        bool smcd = false;
+        DmbToken dmb{};
+        std::uint32_t smcd_group = 0;
+    };
+
+    World& world_;
+    Fabric& fabric_;
+    Port port_;
+    Engine engine_;
+    group::SmcdGroups smcd_groups_;
+    LinkGroups smcr_groups_;
+    NodeParts parts_;
+    std::uint64_t next_id_ = 1;
+    std::map<std::uint64_t, std::shared_ptr<ClientAttempt>> clients_;
+    std::map<std::uint64_t, std::shared_ptr<ServerAttempt>> servers_;
+    std::map<std::uint64_t, Running> running_;
+    std::map<std::string, unsigned> paths_;
+};
+
+}  // namespace smc::sim

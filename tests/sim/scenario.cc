@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "scenario.h"
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+
+#include "node.h"
+
+namespace smc::sim {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Mishap kMishaps[] = {
+#define SMC_SIM_LIST(name, text) Mishap::name,
+    SMC_SIM_MISHAPS(SMC_SIM_LIST)
+#undef SMC_SIM_LIST
+};
+
+// In this time every connection has come to its end, whatever happened to it.
+constexpr auto kLongest = 15min;
+// Then whoever has not heard of the end of a link asks for it (TEST LINK), and surplus memory goes.
+constexpr auto kSettle = 2min;
+
+struct Connection {
+    Connection(World& world, const Application::Plan& of_client, const Application::Plan& of_server, Node& client_node,
+               Node& server_node)
+        : client(world, of_client), listener(world, of_server), from(client_node), to(server_node) {}
+    Application client;
+    Listener listener;
+    Node& from;
+    Node& to;
+};
+
+class Scenario {
+ public:
+    Scenario(std::uint64_t seed, bool tell) : world_(seed, tell), fabric_(world_) {}
+
+    Report run() {
+        Report report;
+        try {
+            draw();
+            connect_all();
+            const bool idle = world_.run_until(TimePoint{} + kLongest);
+            world_.tell(idle ? "nothing happens any more" : "the connections have had their time");
+            world_.forbid_all();
+            check_connections();
+            world_.run_until(world_.now() + kSettle);
+            check_quiet();
+            a_->end_link_groups();
+            b_->end_link_groups();
+            world_.run_until(world_.now() + kSettle);
+            a_->smcr_groups().check_all_is_gone();
+            b_->smcr_groups().check_all_is_gone();
+            world_.require(fabric_.registered() == 0, "a DMB is left");
+        } catch (const Violation& violation) {
+            report.violation = violation.what();
+        }
+        report.events = world_.events();
+        for (const Node* node : {a_.get(), b_.get()}) {
+            for (const auto& [path, count] : node->paths()) {
+                report.paths[path] += count;
+            }
+        }
+        for (const Mishap mishap : kMishaps) {
+            if (world_.struck(mishap)) {
+                report.mishaps += (report.mishaps.empty() ? "" : ", ") + std::string(text(mishap));
+            }
+        }
+        return report;
+    }
+
+ private:
+    void draw();
+    void draw_mishaps();
+    Node::Terms draw_node(const std::string& name, std::uint8_t number);
+    void connect_all();
+    void check_connections() const;
+    void check_quiet() const;
+    [[nodiscard]] std::string expected_path() const;
+
+    World world_;
+    Fabric fabric_;
+    SimLink::Network network_;
+    Node::Terms terms_a_, terms_b_;
+    bool tight_ = false;  // little memory: not every connection gets what it asks for
+    std::deque<Connection> connections_;
+    std::unique_ptr<Node> a_, b_;  // before everything that they use
+};
+
+Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
+    Node::Terms terms;
+    terms.name = name;
+    terms.roce_gid = RoceGid::from_ipv4({10, 0, 0, number});
+    terms.node.peer_id = {number, 1, 2, 0, 0, 0, 0, number};
+    terms.node.gid.bytes[0] = number;
+    terms.node.gid.bytes[15] = 0x77;
+    terms.node.host_name = name;
+    terms.node.ueids = {*Eid::parse(world_.chance(90) ? "SIM" : "OTHER-" + std::to_string(number))};
+    terms.node.max_connections = static_cast<std::uint8_t>(world_.between(16, 40));
+    if (world_.chance(90)) {
+        clc::RoceOffer& roce = terms.roce.emplace();
+        roce.gids = {terms.roce_gid};
+        roce.v1 = world_.chance(50);
+        roce.v2 = !roce.v1 || world_.chance(70);
+        roce.own_address = terms.roce_gid;
+        roce.peer_address = RoceGid::from_ipv4({10, 0, 0, static_cast<std::uint8_t>(3 - number)});
+        roce.prefix_bits = 24;
+    }
+    terms.smcr.rmbe_bytes = kSmallestBuffer << world_.below(2);
+    terms.smcr.rmbes_per_rmb = static_cast<std::uint8_t>(world_.between(1, 4));
+    terms.smcr.link_bytes = 4096;
+    terms.smcr.memory_limit = tight_ ? std::size_t{256} << 10 : std::size_t{64} << 20;
+    terms.smcr.eye_catchers = world_.chance(30);
+    terms.smcr.test_interval = std::chrono::milliseconds(world_.between(5000, 30000));
+    terms.dmb_bytes = kSmallestBuffer << world_.below(2);
+    return terms;
+}
+
+void Scenario::draw_mishaps() {
+    if (world_.chance(20)) {
+        return;
+    }
+    const unsigned percents[] = {5, 20, 60};
+    for (std::uint64_t n = world_.between(1, 4); n > 0; n--) {
+        const Mishap mishap = kMishaps[world_.below(std::size(kMishaps))];
+        const bool often_asked = mishap == Mishap::kLinkSlow || mishap == Mishap::kApplicationStalls;
+        world_.allow(mishap, often_asked ? 1 : percents[world_.below(std::size(percents))]);
+    }
+}
+
+void Scenario::draw() {
+    tight_ = world_.chance(5);
+    terms_a_ = draw_node("a", 1);
+    terms_b_ = draw_node("b", 2);
+    terms_a_.node.chid = kChidEmulatedFirst;
+    terms_b_.node.chid = world_.chance(35) ? kChidEmulatedFirst : Chid{0xff01};
+    a_ = std::make_unique<Node>(world_, network_, fabric_, terms_a_);
+    b_ = std::make_unique<Node>(world_, network_, fabric_, terms_b_);
+    draw_mishaps();
+    for (Node* node : {a_.get(), b_.get()}) {
+        Node* other = node == a_.get() ? b_.get() : a_.get();
+        if (world_.strikes(Mishap::kGroupsEnd)) {
+            world_.after(world_.some_time(10s), [node] { node->end_link_groups(); });
+        }
+        if (world_.strikes(Mishap::kFabricLost)) {
+            world_.after(world_.some_time(10s), [node, other] { node->lose_fabric(*other); });
+        }
+    }
+    world_.tell("expected: " + expected_path());
+}
+
+// What these two agree on when nothing is in the way.
+std::string Scenario::expected_path() const {
+    const bool common_eid = terms_a_.node.ueids == terms_b_.node.ueids;
+    if (common_eid && terms_a_.node.chid == terms_b_.node.chid) {
+        return "smcd";
+    }
+    const auto& a = terms_a_.roce;
+    const auto& b = terms_b_.roce;
+    const bool v2 = a && b && a->v2 && b->v2 && common_eid, v1 = a && b && a->v1 && b->v1;
+    return v2 || v1 ? "smcr" : "tcp";
+}
+
+void Scenario::connect_all() {
+    const std::uint64_t count = world_.chance(10) ? world_.between(10, 45) : world_.between(1, 6);
+    const std::uint64_t most = count > 6 ? 5000 : world_.chance(20) ? 150000 : 20000;
+    for (std::uint64_t i = 0; i < count; i++) {
+        const bool forward = world_.chance(70);
+        const auto plan = [&](const char* role, std::uint64_t out, std::uint64_t in) {
+            Application::Plan p;
+            p.name = "application " + std::to_string(i) + " (" + role + ")";
+            p.out = out;
+            p.in = in;
+            p.bytes = world_.chance(10) ? 0 : world_.below(most);
+            if (world_.strikes(Mishap::kApplicationResets)) {
+                p.resets_at = world_.now() + world_.some_time(10s);
+            }
+            return p;
+        };
+        Application::Plan client = plan("client", 2 * i, 2 * i + 1), server = plan("server", 2 * i + 1, 2 * i);
+        client.urgent = server.urgent = world_.chance(20);
+        (world_.chance(50) ? client : server).waits_for_end = world_.chance(20);
+        connections_.emplace_back(world_, client, server, forward ? *a_ : *b_, forward ? *b_ : *a_);
+    }
+    for (Connection& c : connections_) {
+        world_.after(world_.chance(50) ? world_.network() : world_.some_time(20s),
+                     [&c] { c.from.connect(c.client, c.to, c.listener); });
+    }
+}
+
+void Scenario::check_connections() const {
+    for (const Connection& c : connections_) {
+        const auto& served = c.listener.served();
+        world_.require(c.client.over(), "stuck: " + c.client.state());
+        for (const Application& server : served) {
+            world_.require(server.over(), "stuck: " + server.state() + "; " + c.client.state());
+            world_.require(server.has_read_from(c.client),
+                           "read an end that was none: " + server.state() + "; " + c.client.state());
+        }
+        world_.require(
+            (c.client.read() == 0 && c.client.end() != Application::End::kOrderly) ||
+                std::ranges::any_of(served, [&](const Application& server) { return c.client.has_read_from(server); }),
+            "read an end that was none: " + c.client.state());
+        if (!world_.anything_struck()) {
+            world_.require(served.size() == 1 && served.front().end() == Application::End::kOrderly &&
+                               c.client.end() == Application::End::kOrderly,
+                           "nothing went wrong, and it ended with an error: " + c.client.state());
+        }
+    }
+    if (!world_.anything_struck() && !tight_) {
+        for (const Node* node : {a_.get(), b_.get()}) {
+            for (const auto& [path, count] : node->paths()) {
+                world_.require(path == expected_path(), "nothing went wrong, and " + std::to_string(count) +
+                                                            " connections ran on " + path + ", not on " +
+                                                            expected_path());
+            }
+        }
+    }
+}
+
+// Both sides have the same link groups, and nothing in them.
+void Scenario::check_quiet() const {
+    a_->check_quiet();
+    b_->check_quiet();
+    const auto of_a = a_->smcr_groups().active(), of_b = b_->smcr_groups().active();
+    std::map<std::uint32_t, std::uint32_t> mirrored;
+    for (const auto& [own, peer] : of_b) {
+        mirrored.emplace(peer, own);
+    }
+    world_.require(of_a == mirrored, "the peers disagree about their link groups: a has " +
+                                         std::to_string(of_a.size()) + ", b " + std::to_string(of_b.size()));
+}
+
+}  // namespace
+
+Report run(std::uint64_t seed, bool tell) {
+    return Scenario(seed, tell).run();
+}
+
+}  // namespace smc::sim

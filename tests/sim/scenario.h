@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// One run: two complete peers, connections between them, and what goes wrong, all drawn from a seed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace smc::sim {
+
+struct Report {
+    std::string violation;                  // empty: every invariant held
+    std::map<std::string, unsigned> paths;  // how the clients' connections ran
+    std::string mishaps;                    // that happened
+    std::uint64_t events = 0;
+};
+
+// `tell`: print the story.
+Report run(std::uint64_t seed, bool tell);
+
+}  // namespace smc::sim
