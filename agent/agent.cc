@@ -144,7 +144,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     const SessionParts session{io_, config_, node_, *fabric_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_});
     introspection_ = std::make_unique<Introspection>(
-        Introspection::Parts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
+        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
                              smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "agent/agent.h"
+#include "agent/config/schema.h"
 #include "smc_version.h"
 
 namespace {
@@ -42,11 +43,13 @@ int main(int argc, char** argv) {
     CLI::App app{"Shared Memory Communications for unmodified TCP programs", "smc-agent"};
     std::string path;
     bool check = false;
-    bool print = false;
+    bool print = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     app.add_flag("--print-default-config", print, "Print the built-in default configuration");
+    app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");
+    app.add_flag("--print-config-reference", print_reference, "Print every key, its default and its meaning (Markdown)");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -54,6 +57,14 @@ int main(int argc, char** argv) {
     }
     if (print) {
         std::cout << smc::print_config({}) << "\n";
+        return 0;
+    }
+    if (print_schema) {
+        std::cout << smc::print_config_schema() << "\n";
+        return 0;
+    }
+    if (print_reference) {
+        std::cout << smc::print_config_reference();
         return 0;
     }
     const auto config = read_config(path);

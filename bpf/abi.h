@@ -2,19 +2,17 @@
 /*
  * The layouts that the BPF programs and the agent share: map keys and values, ring buffer events.
  *
- * Compiled as BPF C (after vmlinux.h) and as C++. Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d, in
+ * Compiled as BPF C and as C++. Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d, in
  * network order, so that `bpftool map dump` shows the dotted quad as the last four numbers. Ports and
  * everything else are in host order. Enumerations keep their names in BTF, so bpftool prints the names.
  */
 #ifndef SMC_ABI_H
 #define SMC_ABI_H
 
-#ifndef __bpf__
 #include <linux/types.h>
-#endif
 
 /* Bump when any layout below changes: an agent discards pinned maps of another version. */
-#define SMC_ABI_VERSION 1u
+#define SMC_ABI_VERSION 2u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
@@ -69,33 +67,37 @@ struct smc_sock {
 	struct smc_addr local;  /* what getsockname() tells; port 0: nothing to correct */
 };
 
-/* Every decision has a counter of its name (map smc_counters). */
+/* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
 enum smc_decision {
 	SMC_OUT_STEERED,
-	SMC_OUT_NOT_ENROLLED,  /* cgroup matches no rule, or is not known yet */
-	SMC_OUT_DENIED,        /* a rule (or the default) says deny */
-	SMC_OUT_AGENT_STALE,   /* heartbeat too old */
-	SMC_OUT_AGENT_FULL,    /* the agent takes no more connections */
-	SMC_OUT_AGENT_GONE,    /* no listener of the agent in this namespace */
-	SMC_OUT_NETNS_UNKNOWN, /* namespace not prepared yet; the agent was told */
-	SMC_OUT_BOUND_PORT,    /* the application chose the local port */
+	SMC_OUT_NOT_ENROLLED,
+	SMC_OUT_SPECIAL,
+	SMC_OUT_DENIED,
+	SMC_OUT_AGENT_STALE,
+	SMC_OUT_AGENT_FULL,
+	SMC_OUT_NETNS_UNKNOWN,
+	SMC_OUT_BOUND_PORT,
 	SMC_OUT_BOUND_DEVICE,
 	SMC_OUT_MPTCP,
+	SMC_OUT_TCP_SIGNED,
 	SMC_OUT_IPSEC,
-	SMC_OUT_TCP_SIGNED, /* TCP-MD5 or TCP-AO */
-	SMC_OUT_INCAPABLE,  /* destination in the negative cache */
+	SMC_OUT_INCAPABLE,
+	SMC_OUT_AGENT_GONE,
 	SMC_OUT_TABLE_FULL,
 	SMC_SYN_HELD,
 	SMC_SYN_HELD_AGAIN, /* retransmission of a held SYN */
 	SMC_SYN_EVENT_LOST, /* ring buffer full: the next retransmission tries again */
 	SMC_IN_STEERED,
+	SMC_IN_AGENT_STALE,
+	SMC_IN_AGENT_FULL,
+	SMC_IN_MPTCP,
 	SMC_IN_NO_LISTENER,
+	SMC_IN_BOUND_DEVICE,
+	SMC_IN_NOT_ENROLLED,
+	SMC_IN_SPECIAL,
 	SMC_IN_DENIED,
-	SMC_IN_AGENT_STALE,  /* or full */
-	SMC_IN_BOUND_DEVICE, /* the listener is not reachable over loopback */
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
-	SMC_IN_MPTCP,
 	SMC_OPTION_SYN, /* option 254 written into a SYN */
 	SMC_OPTION_SYN_FAILED,
 	SMC_OPTION_SYNACK, /* ... into a SYN-ACK */
@@ -221,7 +223,23 @@ struct smc_event {
 	__u8 syn[SMC_SYN_BYTES]; /* IP header onwards, TCP checksum incomplete */
 };
 
+/* What program smc_explain is asked, and answers. */
+struct smc_query {
+	__u64 cgroup;
+	__u64 netns; /* cookie */
+	struct smc_addr remote;
+	__u16 port; /* the server's */
+	__u8 any_cgroup; /* 1: one that every rule's globs match */
+	__u8 direction;  /* enum smc_direction, but not both */
+	__s32 rule;      /* the index in smc_rules that decides; -1: the default */
+	__u32 pad;
+	__u64 in_the_way; /* bit n: decision n */
+	__u64 open;       /* bit n: only the socket could tell */
+};
+
 #ifdef __cplusplus
+static_assert(SMC_DECISIONS <= 64, "bits of smc_query");
+static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_rule) == 40);
 static_assert(sizeof(smc_dest) == 32);

@@ -1,17 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What all program families need: constants vmlinux.h lacks, counters, addresses, heartbeat, policy. */
+/* What all program families need: counters, addresses, heartbeat, policy. */
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
-
-#define AF_INET 2
-#define AF_INET6 10
-#define SOCK_STREAM 1
-#define ETH_P_IP 0x0800
-#define ETH_P_IPV6 0x86dd
-#define SMC_TCP_SYN 0x02
-#define SMC_TCP_ACK 0x10
-#define XFRM_POLICY_IN_DIR 0
-#define XFRM_POLICY_OUT_DIR 1
 
 static __always_inline void smc_count(enum smc_decision decision)
 {
@@ -74,16 +64,17 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 	return beat->steer ? SMC_AGENT_SERVES : SMC_AGENT_FULL;
 }
 
-/* First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. */
+/*
+ * First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. *matched is the rule's
+ * index, -1 for the default.
+ */
 static __always_inline bool smc_allowed(const struct smc_config *config, __u64 rules, const struct smc_addr *remote,
-					__u16 port, enum smc_direction direction)
+					__u16 port, enum smc_direction direction, __s32 *matched)
 {
 	const __u32 *ip = (const __u32 *)remote->ip;
-
 	bool v4 = smc_is_v4(remote->ip);
 
-	if (smc_is_special(remote->ip))
-		return false;
+	*matched = -1;
 	for (__u32 i = 0; i < SMC_MAX_RULES; i++) {
 		__u32 key = i;
 		const struct smc_rule *rule;
@@ -103,23 +94,18 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 		if (((ip[0] ^ prefix[0]) & mask[0]) | ((ip[1] ^ prefix[1]) & mask[1]) |
 		    ((ip[2] ^ prefix[2]) & mask[2]) | ((ip[3] ^ prefix[3]) & mask[3]))
 			continue;
+		*matched = i;
 		return rule->allow;
 	}
 	return config->default_allow;
 }
 
-/* TCP-AO exists only in kernels built with it; the field is looked up at load time. */
-struct tcp_sock___ao {
-	void *ao_info;
-} __attribute__((preserve_access_index));
-
+/* Either exists only in kernels built with it. */
 static __always_inline bool smc_is_signed(struct tcp_sock *tcp)
 {
-	struct tcp_sock___ao *ao = (void *)tcp;
-
 	if (bpf_core_field_exists(tcp->md5sig_info) && BPF_CORE_READ(tcp, md5sig_info))
 		return true;
-	return bpf_core_field_exists(ao->ao_info) && BPF_CORE_READ(ao, ao_info);
+	return bpf_core_field_exists(tcp->ao_info) && BPF_CORE_READ(tcp, ao_info);
 }
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /* The programs that exist once per agent. Table of hooks, maps and counters: bpf/README.md */
-#include "vmlinux.h"
+#include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -8,8 +8,10 @@
 #include "bpf/abi.h"
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
+#include "bpf/smc_questions.h"
 #include "bpf/smc_steer.h"
 #include "bpf/smc_names.h"
 #include "bpf/smc_option.h"
+#include "bpf/smc_explain.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

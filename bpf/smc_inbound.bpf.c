@@ -3,7 +3,7 @@
  * Server side, one instance per network namespace: tc ingress recognises SYNs that carry option 254 and
  * have a real listener behind them, sk_lookup hands exactly those to the agent's listener for CLC sockets.
  */
-#include "vmlinux.h"
+#include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -11,11 +11,11 @@
 #include "bpf/abi.h"
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
+#include "bpf/smc_questions.h"
 
 #define TCPOPT_END 0
 #define TCPOPT_NOP 1
 #define TCPOPT_MPTCP 30
-#define TC_ACT_UNSPEC (-1)
 
 /* sk_lookup cannot ask in which namespace it runs */
 const volatile __u32 smc_slot;
@@ -84,22 +84,30 @@ static __always_inline void smc_parse_options(struct __sk_buff *skb, __u32 offse
 	}
 }
 
-/* A SYN that nobody would answer must get its RST from the kernel, so look before steering. */
-static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const struct smc_syn *syn)
+static __always_inline enum smc_decision smc_decide_inbound(struct smc_subject *subject)
 {
-	const struct smc_config *config = smc_get_config();
-	enum smc_decision decision = SMC_IN_NO_LISTENER;
-	const struct smc_cgroup *cgroup;
+	SMC_INBOUND_QUESTIONS(SMC_ASK)
+	return SMC_IN_STEERED;
+}
+
+/* A SYN that nobody would answer must get its RST from the kernel, so the listener is looked up before steering. */
+static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_syn *syn)
+{
+	struct smc_subject subject = {};
 	struct bpf_sock_tuple tuple = {};
-	struct smc_addr remote = {};
+	enum smc_decision decision;
 	struct bpf_sock *skc, *sk;
 	struct tcp_sock *tcp;
 	__u64 cgroup_id;
 
-	if (!config || smc_agent(config) != SMC_AGENT_SERVES)
+	subject.config = smc_get_config();
+	if (!subject.config)
 		return SMC_IN_AGENT_STALE;
-	if (syn->mptcp)
-		return SMC_IN_MPTCP;
+	__builtin_memcpy(subject.remote.ip, syn->tuple.remote_ip, 16);
+	subject.remote.port = syn->tuple.remote_port;
+	subject.port = syn->tuple.local_port;
+	subject.direction = SMC_INBOUND;
+	subject.mptcp = syn->mptcp;
 	/* no remote address: only the listener is wanted, not what TIME_WAIT keeps of a port used before */
 	if (syn->v6) {
 		__builtin_memcpy(tuple.ipv6.daddr, syn->tuple.local_ip, 16);
@@ -110,29 +118,19 @@ static __always_inline enum smc_decision smc_judge(struct __sk_buff *skb, const 
 		tuple.ipv4.dport = bpf_htons(syn->tuple.local_port);
 		skc = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 	}
-	if (!skc)
-		return SMC_IN_NO_LISTENER;
-	sk = bpf_sk_fullsock(skc);
-	if (!sk || sk->state != BPF_TCP_LISTEN)
-		goto out;
-	decision = SMC_IN_BOUND_DEVICE;
-	if (sk->bound_dev_if)
-		goto out;
-	tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp)
-		goto out;
-	/* the helper for this is not open to tc programs */
-	cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
-	cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
-	__builtin_memcpy(remote.ip, syn->tuple.remote_ip, 16);
-	remote.port = syn->tuple.remote_port;
-	decision = SMC_IN_DENIED;
-	if (!cgroup || !cgroup->enrolled ||
-	    !smc_allowed(config, cgroup->rules, &remote, syn->tuple.local_port, SMC_INBOUND))
-		goto out;
-	decision = smc_is_signed(tcp) ? SMC_IN_TCP_SIGNED : smc_has_ipsec(tcp) ? SMC_IN_IPSEC : SMC_IN_STEERED;
-out:
-	bpf_sk_release(skc);
+	sk = skc ? bpf_sk_fullsock(skc) : 0;
+	tcp = sk && sk->state == BPF_TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : 0;
+	if (tcp) {
+		subject.tcp = tcp;
+		subject.listener = true;
+		subject.bound_device = sk->bound_dev_if;
+		/* the helper for this is not open to tc programs */
+		cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	}
+	decision = smc_decide_inbound(&subject);
+	if (skc)
+		bpf_sk_release(skc);
 	return decision;
 }
 
@@ -157,7 +155,7 @@ int smc_ingress(struct __sk_buff *skb)
 	bpf_map_delete_elem(&smc_inbound, &syn.tuple);
 	if (!syn.smc)
 		return TC_ACT_UNSPEC;
-	decision = smc_judge(skb, &syn);
+	decision = smc_decide_syn(skb, &syn);
 	smc_count(decision);
 	if (decision == SMC_IN_STEERED) {
 		now = bpf_ktime_get_ns();

@@ -3,109 +3,40 @@
 #ifndef SMC_STEER_H
 #define SMC_STEER_H
 
-/* An agent that was killed left its heartbeat behind; its listener is gone at once. */
-static __always_inline bool smc_listener_there(struct bpf_sock_addr *ctx, __u16 port, bool v6)
+static __always_inline enum smc_decision smc_decide_outbound(struct smc_subject *subject)
 {
-	struct bpf_sock_tuple tuple = {};
-	struct bpf_sock *sk;
-	bool there;
-
-	if (v6) {
-		tuple.ipv6.daddr[3] = bpf_htonl(1);
-		tuple.ipv6.dport = bpf_htons(port);
-		sk = bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		tuple.ipv4.daddr = bpf_htonl(0x7f000001);
-		tuple.ipv4.dport = bpf_htons(port);
-		sk = bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
-	if (!sk)
-		return false;
-	there = sk->state == BPF_TCP_LISTEN;
-	bpf_sk_release(sk);
-	return there;
+	SMC_OUTBOUND_QUESTIONS(SMC_ASK)
+	return SMC_OUT_STEERED;
 }
 
-/* Returns the decision; SMC_OUT_STEERED leaves the listener's port in *port. */
-static __always_inline enum smc_decision smc_decide(struct bpf_sock_addr *ctx, const struct smc_addr *remote,
-						    __u16 *port)
+/* What the agent has not heard of yet it should look at; the next connection may be steered. */
+static __always_inline void smc_tell_unknown(const struct smc_subject *subject, enum smc_decision decision,
+					     __u64 cgroup_id)
 {
-	bool v6 = !smc_is_v4(remote->ip);
-	const struct smc_config *config;
-	const struct smc_incapable *incapable;
-	const struct smc_cgroup *cgroup;
-	const struct smc_netns *netns;
-	enum smc_agent_state agent;
-	struct smc_dest dest = {};
 	struct smc_event *event;
-	struct tcp_sock *tcp;
-	__u64 cgroup_id, cookie;
 
-	cgroup_id = bpf_get_current_cgroup_id();
-	cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
-	if (!cgroup) {
+	if (decision == SMC_OUT_NOT_ENROLLED && !subject->cgroup)
 		event = smc_event_new(SMC_EVENT_CGROUP_WANTED);
-		if (event) {
-			event->cgroup = cgroup_id;
-			event->pid = bpf_get_current_pid_tgid() >> 32;
-			bpf_ringbuf_submit(event, 0);
-		}
-		return SMC_OUT_NOT_ENROLLED;
-	}
-	config = smc_get_config();
-	if (!config || !cgroup->enrolled)
-		return SMC_OUT_NOT_ENROLLED;
-	if (!smc_allowed(config, cgroup->rules, remote, remote->port, SMC_OUTBOUND))
-		return SMC_OUT_DENIED;
-	agent = smc_agent(config);
-	if (agent != SMC_AGENT_SERVES)
-		return agent == SMC_AGENT_FULL ? SMC_OUT_AGENT_FULL : SMC_OUT_AGENT_STALE;
-
-	cookie = bpf_get_netns_cookie(ctx);
-	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
-	if (!netns) {
+	else if (decision == SMC_OUT_NETNS_UNKNOWN && !subject->netns)
 		event = smc_event_new(SMC_EVENT_NETNS_WANTED);
-		if (event) {
-			event->netns = cookie;
-			event->pid = bpf_get_current_pid_tgid() >> 32;
-			bpf_ringbuf_submit(event, 0);
-		}
-		return SMC_OUT_NETNS_UNKNOWN;
-	}
-	*port = v6 ? netns->leg6_port : netns->leg4_port;
-	if (!*port)
-		return SMC_OUT_NETNS_UNKNOWN;
-
-	if (!ctx->sk)
-		return SMC_OUT_DENIED;
-	if (ctx->sk->src_port)
-		return SMC_OUT_BOUND_PORT;
-	if (ctx->sk->bound_dev_if)
-		return SMC_OUT_BOUND_DEVICE;
-	tcp = bpf_skc_to_tcp_sock(ctx->sk);
-	if (!tcp || (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ_BITFIELD_PROBED(tcp, is_mptcp)))
-		return SMC_OUT_MPTCP;
-	if (smc_is_signed(tcp))
-		return SMC_OUT_TCP_SIGNED;
-	if (smc_has_ipsec(tcp))
-		return SMC_OUT_IPSEC;
-
-	dest.netns = cookie;
-	dest.remote = *remote;
-	incapable = bpf_map_lookup_elem(&smc_incapable, &dest);
-	if (incapable && incapable->expires_ns > bpf_ktime_get_ns())
-		return SMC_OUT_INCAPABLE;
-	return smc_listener_there(ctx, *port, v6) ? SMC_OUT_STEERED : SMC_OUT_AGENT_GONE;
+	else
+		return;
+	if (!event)
+		return;
+	event->cgroup = cgroup_id;
+	event->netns = subject->netns_cookie;
+	event->pid = bpf_get_current_pid_tgid() >> 32;
+	bpf_ringbuf_submit(event, 0);
 }
 
 /* Returns the port of the agent's listener to rewrite to, 0 to leave the connection alone. */
 static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct smc_addr *remote)
 {
+	struct smc_subject subject = {};
 	enum smc_decision decision;
 	struct smc_sock *state;
 	struct smc_flow flow = {};
-	__u64 cookie, owner;
-	__u16 port = 0;
+	__u64 cookie, cgroup_id, owner;
 
 	if (ctx->type != SOCK_STREAM || ctx->protocol != IPPROTO_TCP || !ctx->sk)
 		return 0;
@@ -118,8 +49,22 @@ static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct s
 		bpf_map_delete_elem(&smc_flows, &cookie);
 		bpf_sk_storage_delete(&smc_socks, ctx->sk);
 	}
-	decision = smc_decide(ctx, remote, &port);
+	cgroup_id = bpf_get_current_cgroup_id();
+	subject.config = smc_get_config();
+	if (!subject.config)
+		return 0;
+	subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	subject.netns_cookie = bpf_get_netns_cookie(ctx);
+	subject.remote = *remote;
+	subject.port = remote->port;
+	subject.direction = SMC_OUTBOUND;
+	subject.connect = ctx;
+	subject.bound_port = ctx->sk->src_port;
+	subject.bound_device = ctx->sk->bound_dev_if;
+	subject.tcp = bpf_skc_to_tcp_sock(ctx->sk);
+	decision = smc_decide_outbound(&subject);
 	if (decision != SMC_OUT_STEERED) {
+		smc_tell_unknown(&subject, decision, cgroup_id);
 		smc_count(decision);
 		return 0;
 	}
@@ -129,8 +74,8 @@ static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct s
 	flow.uid = owner;
 	flow.gid = owner >> 32;
 	flow.since_ns = bpf_ktime_get_ns();
-	flow.netns = bpf_get_netns_cookie(ctx);
-	flow.cgroup = bpf_get_current_cgroup_id();
+	flow.netns = subject.netns_cookie;
+	flow.cgroup = cgroup_id;
 	flow.remote = *remote;
 	state = bpf_sk_storage_get(&smc_socks, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!state || bpf_map_update_elem(&smc_flows, &cookie, &flow, BPF_ANY)) {
@@ -141,7 +86,9 @@ static __always_inline __u16 smc_steer(struct bpf_sock_addr *ctx, const struct s
 	state->role = SMC_ROLE_APP_CLIENT;
 	state->remote = *remote;
 	smc_count(SMC_OUT_STEERED);
-	return port;
+	if (!subject.netns)
+		return 0; /* for the verifier: netns_unknown() was asked */
+	return smc_is_v4(remote->ip) ? subject.netns->leg4_port : subject.netns->leg6_port;
 }
 
 SEC("cgroup/connect4")

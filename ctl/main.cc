@@ -9,6 +9,7 @@
 #include "ctl/client.h"
 #include "ctl/decode.h"
 #include "ctl/print.h"
+#include "os/paths.h"
 #include "smc_version.h"
 
 namespace {
@@ -41,7 +42,7 @@ int main(int argc, char** argv) {
     CLI::App app{"Looks at a running smc-agent, and at SMC in captures", "smcctl"};
     app.require_subcommand(1);
     app.fallthrough();
-    std::string socket = "/run/smc-agent/control.sock";
+    std::string socket = smc::kControlSocket;
     bool as_json = false;
     app.set_version_flag("-v,--version", std::string("smcctl ") + smc::kVersion);
     app.add_option("--socket", socket, "The agent's control socket")->capture_default_str();

@@ -119,6 +119,11 @@ void print_explanation(std::ostream& out, const json& e) {
     for (const auto& obstacle : e["obstacles"]) {
         out << "  in the way: " << word(obstacle) << "\n";
     }
+    if (steered) {
+        for (const auto& exception : e["unless"]) {
+            out << "  unless " << word(exception) << "\n";
+        }
+    }
     if (!e["recent"].empty()) {
         out << "Connections to it that the agent remembers\n";
         print_connections(out, e["recent"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The agent's configuration, typed and valid. Defaults are the members' initial values; the JSON form is
-// described by deploy/smc-agent.schema.json, which is also what checks it.
+// The agent's configuration, typed and valid. Defaults are the members' initial values; what each is called in JSON,
+// may be and means is a row of keys.cc.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bpf/abi.h"
+#include "os/paths.h"
 #include "smc/wire/ids.h"
 
 namespace smc {
@@ -38,7 +39,7 @@ struct Config {
     std::string cgroup_root;  // empty: the cgroup2 mount
     std::string pin_path = "/sys/fs/bpf/smc-agent";
     std::string tc = "auto";
-    std::string control_socket = "/run/smc-agent/control.sock";
+    std::string control_socket = kControlSocket;
 
     bool default_allow = false;
     std::vector<Rule> rules{{"private-networks",

@@ -10,7 +10,7 @@
 #include <valijson/validation_results.hpp>
 #include <valijson/validator.hpp>
 
-#include "smc_agent_schema.h"  // generated: kSchemaText
+#include "agent/config/keys.h"
 
 namespace smc {
 
@@ -123,8 +123,44 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
 
 }  // namespace
 
+std::string print_config_schema() {
+    using nlohmann::ordered_json;
+    ordered_json sections = {
+        {"$schema", {{"type", "string"}, {"description", "Ignored; lets editors find this file."}}}};
+    for (const ConfigKey& key : config_keys()) {
+        ordered_json& section = sections[key.section];
+        if (section.is_null()) {
+            section = {{"type", "object"}, {"additionalProperties", false}, {"properties", ordered_json::object()}};
+        }
+        ordered_json& property = section["properties"][key.name];
+        property = key.schema;
+        property["description"] = key.meaning;
+    }
+    const ordered_json schema = {
+        {"$schema", "http://json-schema.org/draft-07/schema#"},
+        {"$id", "smc-agent.schema.json"},
+        {"title", "smc-agent configuration"},
+        {"description", "Every key is optional; smc-agent --print-default-config shows the defaults."},
+        {"type", "object"},
+        {"additionalProperties", false},
+        {"properties", sections}};
+    return schema.dump(2);
+}
+
+std::string print_config_reference() {
+    std::string out = "| key | default | meaning |\n|---|---|---|\n";
+    for (const ConfigKey& key : config_keys()) {
+        const auto value = key.get({});
+        const bool is_objects = value.is_array() && !value.empty() && value.front().is_object();
+        out += "| `" + key.section + "." + key.name + "` | " +
+               (is_objects ? "`" + value.front()["name"].get<std::string>() + "`" : "`" + value.dump() + "`") + " | " +
+               key.meaning + " |\n";
+    }
+    return out;
+}
+
 std::optional<ConfigProblem> check_schema(const json& document) {
-    const json schema_text = json::parse(kSchemaText);
+    const json schema_text = json::parse(print_config_schema());
     valijson::Schema schema;
     valijson::SchemaParser parser;
     parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_text), schema);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Checks a document against the published JSON Schema, which is compiled into the program.
+// The configuration's JSON Schema, made from its keys, and the check against it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +8,11 @@
 #include "agent/config/config.h"
 
 namespace smc {
+
+// As deploy/smc-agent.schema.json has it.
+std::string print_config_schema();
+// The table of docs/configuration.md.
+std::string print_config_reference();
 
 // The deepest thing that is wrong, with what stands there and what the schema allows.
 std::optional<ConfigProblem> check_schema(const nlohmann::json& document);

@@ -99,8 +99,7 @@ Result<void> ControlServer::start() {
         return last_error("creating " + path_ + ".lock");
     }
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return Error{errno == EWOULDBLOCK ? EBUSY : errno,
-                     "taking " + path_ + ".lock (another smc-agent holds it?)"};
+        return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path_ + ".lock (another smc-agent holds it?)"};
     }
     lock_ = std::move(lock);
     ::unlink(path_.c_str());  // ours by the lock

@@ -9,23 +9,24 @@
 
 namespace smc {
 
+struct IntrospectionParts {
+    const Config& config;
+    const clc::LocalNode& node;
+    const Policy& policy;
+    const bpf::Programs& programs;
+    const Cgroups& cgroups;
+    const Namespaces& namespaces;
+    const smcd::Fabric& fabric;
+    const Connections& connections;
+    const group::SmcdGroups& smcd_groups;
+    const Gateway& gateway;
+    const smcr::Devices& roce_devices;
+    const smcr::LinkGroups& smcr_groups;
+};
+
 class Introspection {
  public:
-    struct Parts {
-        const Config& config;
-        const clc::LocalNode& node;
-        const Policy& policy;
-        const bpf::Programs& programs;
-        const Cgroups& cgroups;
-        const Namespaces& namespaces;
-        const smcd::Fabric& fabric;
-        const Connections& connections;
-        const group::SmcdGroups& smcd_groups;
-        const Gateway& gateway;
-        const smcr::Devices& roce_devices;
-        const smcr::LinkGroups& smcr_groups;
-    };
-    explicit Introspection(Parts parts) : p_(parts) {}
+    explicit Introspection(const IntrospectionParts& parts) : p_(parts) {}
 
     // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
@@ -33,11 +34,10 @@ class Introspection {
  private:
     [[nodiscard]] nlohmann::json status() const;
     [[nodiscard]] nlohmann::json connections(bool ended) const;
-    [[nodiscard]] nlohmann::json explain(const nlohmann::json& request) const;
     [[nodiscard]] nlohmann::json link_groups() const;
     [[nodiscard]] nlohmann::json devices() const;
 
-    Parts p_;
+    IntrospectionParts p_;
     std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 

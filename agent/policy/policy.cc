@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "os/endpoint.h"
+
 namespace smc {
 
 namespace {
@@ -22,18 +24,6 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     out.group = static_cast<__u8>(group);
     out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;
-}
-
-bool covers(const smc_rule& rule, const Endpoint& remote) {
-    if (remote.is_v4() != (rule.v4 != 0)) {
-        return false;
-    }
-    for (std::size_t i = 0; i < 16; i++) {
-        if (((remote.ip[i] ^ rule.prefix[i]) & rule.mask[i]) != 0) {
-            return false;
-        }
-    }
-    return true;
 }
 
 }  // namespace
@@ -60,15 +50,8 @@ std::uint64_t Policy::rules_for_cgroup(const std::string& path) const {
     return matched;
 }
 
-Policy::Decision Policy::decide(std::uint64_t cgroup_rules, const Endpoint& remote, std::uint16_t port,
-                                smc_direction direction) const {
-    for (const smc_rule& rule : table_) {
-        if ((rule.directions & direction) != 0 && (cgroup_rules >> rule.group & 1) != 0 && port >= rule.port_first &&
-            port <= rule.port_last && covers(rule, remote)) {
-            return {rule.allow != 0, rules_[rule.group].name};
-        }
-    }
-    return {default_allow_, "default"};
+std::string Policy::rule_name(int row) const {
+    return row < 0 ? "default" : rules_[table_[static_cast<std::size_t>(row)].group].name;
 }
 
 }  // namespace smc

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which connections are eligible. The BPF programs evaluate the same table (bpf/smc_common.h); this class
-// makes it, and answers the same question for `smcctl explain`.
+// The policy as a table that the BPF programs evaluate (bpf/smc_common.h). Nothing else evaluates it: `smcctl explain` asks the
+// programs.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "agent/config/config.h"
-#include "os/endpoint.h"
 
 namespace smc {
 
@@ -19,15 +18,9 @@ class Policy {
     // Bit n: rule n's globs match this path below cgroup.root ("/apps/web", "/" for the root itself).
     [[nodiscard]] std::uint64_t rules_for_cgroup(const std::string& path) const;
 
-    struct Decision {
-        bool allow = false;
-        std::string rule;  // its name, or "default"
-    };
-    // `port` is the server's: the remote's own outbound, the local one inbound.
-    [[nodiscard]] Decision decide(std::uint64_t cgroup_rules, const Endpoint& remote, std::uint16_t port,
-                                  smc_direction direction) const;
-
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
+    // Of the rule that a row of the table comes from; "default" for -1.
+    [[nodiscard]] std::string rule_name(int row) const;
     [[nodiscard]] bool default_allow() const { return default_allow_; }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/steer/programs.h"
 
+#include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/mount.h>
@@ -267,6 +268,17 @@ void Programs::remember_incapable(std::uint64_t cookie, const Endpoint& remote, 
     const auto duration = std::chrono::nanoseconds(how_long).count();
     const smc_incapable value{ktime_ns() + static_cast<std::uint64_t>(duration), static_cast<__u32>(reason), 0};
     [[maybe_unused]] const auto put = Map<smc_dest, smc_incapable>(map_fd("smc_incapable")).put(destination, value);
+}
+
+Result<smc_query> Programs::explain(smc_query query) const {
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.ctx_in = &query;
+    options.ctx_size_in = sizeof query;
+    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_explain), &options) != 0) {
+        return last_error("running smc_explain");
+    }
+    return query;
 }
 
 std::optional<smc_incapable> Programs::incapable(std::uint64_t cookie, const Endpoint& remote) const {

@@ -53,6 +53,8 @@ class Programs {
     void sweep_flows() const;
     void remember_incapable(std::uint64_t netns, const Endpoint& remote, Reason reason,
                             std::chrono::seconds how_long) const;
+    // Fills in the answers to everything that needs no socket. Changes nothing.
+    [[nodiscard]] Result<smc_query> explain(smc_query query) const;
     [[nodiscard]] std::optional<smc_incapable> incapable(std::uint64_t netns, const Endpoint& remote) const;
     // Sum over the CPUs.
     [[nodiscard]] std::uint64_t counter(smc_decision decision) const;

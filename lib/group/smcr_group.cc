@@ -154,9 +154,6 @@ void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out
     }
     if (members_.empty()) {
         idle_since_ = out.now;
-        if (!llc_ && state_ != State::kOver) {
-            end(llc::DeleteLinkReason::kNone, out);  // nobody is left to connect it
-        }
     }
     shrink(out);
 }

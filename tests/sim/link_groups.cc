@@ -54,6 +54,10 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
 }
 
 void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
+    const group::SmcrGroup& group = *groups_.group_of(member);
+    world_.require(peer.first_contact || group.state() == group::SmcrGroup::State::kOver || group.knows(peer.rmbe.rkey),
+                   node_ + ": the peer names an RMB that it never had confirmed (G2)");
+    awaiting_.emplace(member, group.id());
     carry_out(groups_.await_link(member, peer, world_.now()));
 }
 
@@ -76,6 +80,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
 
 void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving& how) {
     hooks_.erase(member);
+    awaiting_.erase(member);
     carry_out(groups_.leave(member, how, world_.now()));
 }
 
@@ -118,7 +123,17 @@ void LinkGroups::carry_out(group::Actions actions) {
         std::visit([this](const auto& a) { on(a); }, action);
     }
     carrying_out_ = false;
+    check();
     deadline_.set(groups_.next_deadline());
+}
+
+// G4: whoever waits for the link of a group that is over was told.
+void LinkGroups::check() const {
+    for (const auto& [member, id] : awaiting_) {
+        const group::SmcrGroup* group = groups_.find(id);
+        world_.require(group != nullptr && group->state() != group::SmcrGroup::State::kOver,
+                       node_ + ": a connection waits for the link of a group that is over (G4)");
+    }
 }
 
 void LinkGroups::on(const group::CreateLink& action) {
@@ -126,7 +141,9 @@ void LinkGroups::on(const group::CreateLink& action) {
     if (world_.strikes(Mishap::kLinkRefused)) {
         return carry_out(groups_.link_refused(id, Refusal::kDeviceFailed, "simulated", world_.now()));
     }
-    auto link = std::make_unique<SimLink>(world_, network_, port_, static_cast<std::uint32_t>(world_.between(6, 64)));
+    auto link = std::make_unique<SimLink>(
+        world_, network_, port_,
+        static_cast<std::uint32_t>(world_.chance(50) ? world_.between(6, 8) : world_.between(9, 64)));
     std::optional<QpEnd> spare;
     if (action.spare) {
         spare = link->end();
@@ -252,6 +269,9 @@ void LinkGroups::on(const group::Joined& action) {
 }
 
 void LinkGroups::on(const group::JoinRefused& action) {
+    world_.require(action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) ||
+                       world_.struck(Mishap::kLinkCut) || world_.struck(Mishap::kClcSlow),
+                   node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto refused = it->second.refused;
         hooks_.erase(it);
@@ -260,6 +280,7 @@ void LinkGroups::on(const group::JoinRefused& action) {
 }
 
 void LinkGroups::on(const group::LinkReady& action) {
+    awaiting_.erase(action.member);
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto ready = it->second.link_ready;
         ready();
@@ -267,6 +288,7 @@ void LinkGroups::on(const group::LinkReady& action) {
 }
 
 void LinkGroups::on(const group::LinkFailed& action) {
+    awaiting_.erase(action.member);
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto failed = it->second.link_failed;
         failed(action);

@@ -62,6 +62,7 @@ class LinkGroups {
     void on(const group::GroupUp& action);
     void on(const group::GroupOver& action);
     void tick();
+    void check() const;
     [[nodiscard]] Live* live(group::GroupId group);
     void tell(const std::string& line) const { world_.tell(node_ + ": " + line); }
 
@@ -74,6 +75,7 @@ class LinkGroups {
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     std::map<group::MemberId, Hooks> hooks_;
+    std::map<group::MemberId, group::GroupId> awaiting_;  // their link
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;
     Timer deadline_;

@@ -165,7 +165,7 @@ std::string Scenario::expected_path() const {
 }
 
 void Scenario::connect_all() {
-    const std::uint64_t count = world_.chance(10) ? world_.between(10, 45) : world_.between(1, 6);
+    const std::uint64_t count = world_.chance(20) ? world_.between(7, 45) : world_.between(1, 6);
     const std::uint64_t most = count > 6 ? 5000 : world_.chance(20) ? 150000 : 20000;
     for (std::uint64_t i = 0; i < count; i++) {
         const bool forward = world_.chance(70);
@@ -186,7 +186,7 @@ void Scenario::connect_all() {
         connections_.emplace_back(world_, client, server, forward ? *a_ : *b_, forward ? *b_ : *a_);
     }
     for (Connection& c : connections_) {
-        world_.after(world_.chance(50) ? world_.network() : world_.some_time(20s),
+        world_.after(world_.chance(70) ? world_.network() : world_.some_time(20s),
                      [&c] { c.from.connect(c.client, c.to, c.listener); });
     }
 }

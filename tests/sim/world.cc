@@ -6,6 +6,13 @@
 
 namespace smc::sim {
 
+namespace {
+
+// So many events at one time are an endless loop.
+constexpr std::uint64_t kMostAtOnce = 100'000;
+
+}  // namespace
+
 const char* text(Mishap mishap) {
     switch (mishap) {
 #define SMC_SIM_TEXT(name, text) \
@@ -25,6 +32,8 @@ bool World::run_until(TimePoint limit) {
     while (!queue_.empty() && queue_.top().when <= limit) {
         const Event event = queue_.top();
         queue_.pop();
+        same_time_ = event.when == now_ ? same_time_ + 1 : 0;
+        require(same_time_ < kMostAtOnce, "time stands still");
         now_ = event.when;
         event.what();
     }

@@ -123,7 +123,7 @@ class World {
     };
 
     TimePoint now_{};
-    std::uint64_t events_ = 0;
+    std::uint64_t events_ = 0, same_time_ = 0;
     std::priority_queue<Event> queue_;
     std::mt19937_64 random_;
     std::map<Mishap, unsigned> allowed_;

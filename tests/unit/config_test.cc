@@ -2,8 +2,10 @@
 #include "agent/config/config.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <sstream>
 
-#include "agent/policy/policy.h"
+#include "agent/config/schema.h"
 
 using namespace smc;
 
@@ -13,16 +15,6 @@ std::string problem(const std::string& json) {
     const auto parsed = parse_config(json);
     const auto* p = std::get_if<ConfigProblem>(&parsed);
     return p != nullptr ? p->pointer + ": " + p->text : "";
-}
-
-Config config(const std::string& json) {
-    return std::get<Config>(parse_config(json));
-}
-
-Policy::Decision decide(const Policy& policy, const char* cgroup, const char* remote,
-                        smc_direction direction = SMC_OUTBOUND) {
-    const auto e = *Endpoint::parse(remote);
-    return policy.decide(policy.rules_for_cgroup(cgroup), e, e.port, direction);
 }
 
 }  // namespace
@@ -72,35 +64,21 @@ TEST_CASE("cidr__families_and_host_bits") {
     CHECK_FALSE(parse_cidr("300.0.0.1"));
 }
 
-TEST_CASE("policy__first_match_decides") {
-    const Policy policy(config(R"({"policy": {"default": "deny", "rules": [
-        {"name": "no-dns", "action": "deny", "ports": ["53"]},
-        {"name": "web", "action": "allow", "cgroups": ["/web*"], "remotes": ["10.0.0.0/8"], "ports": ["80", "8000-8999"]},
-        {"name": "v6", "action": "allow", "remotes": ["fd00::/8"], "direction": "outbound"}]}})"));
-    CHECK(decide(policy, "/web/1", "10.1.1.1:80").rule == "web");
-    CHECK(decide(policy, "/web/1", "10.1.1.1:8500").allow);
-    CHECK(decide(policy, "/web/1", "10.1.1.1:53").rule == "no-dns");
-    CHECK_FALSE(decide(policy, "/web/1", "10.1.1.1:53").allow);
-    CHECK(decide(policy, "/db", "10.1.1.1:80").rule == "default");
-    CHECK(decide(policy, "/db", "[fd01::1]:80").allow);
-    CHECK_FALSE(decide(policy, "/db", "[fd01::1]:80", SMC_INBOUND).allow);
-    CHECK_FALSE(decide(policy, "/web/1", "11.0.0.1:80").allow);
+namespace {
+
+std::string file(const std::string& name) {
+    std::ifstream in(SMC_SOURCE_DIR + name);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
 }
 
-TEST_CASE("policy__a_cidr_is_of_its_own_family_only") {
-    const Policy policy(config(R"({"policy": {"rules": [
-        {"name": "no-v6", "action": "deny", "remotes": ["::/0"]},
-        {"name": "v4", "action": "allow", "remotes": ["0.0.0.0/0"]}]}})"));
-    CHECK(decide(policy, "/a", "10.0.0.1:80").rule == "v4");
-    CHECK(decide(policy, "/a", "[fd00::1]:80").rule == "no-v6");
-}
+}  // namespace
 
-TEST_CASE("policy__the_default_configuration_takes_private_networks") {
-    const Policy policy{Config{}};
-    for (const char* remote : {"10.0.0.1:1", "172.31.0.1:80", "192.168.1.1:65535", "[fd00::1]:443"}) {
-        CHECK(decide(policy, "/any", remote).allow);
-    }
-    for (const char* remote : {"127.0.0.1:80", "8.8.8.8:53", "172.32.0.1:80", "[::1]:80", "[2001:db8::1]:80"}) {
-        CHECK_FALSE(decide(policy, "/any", remote).allow);
-    }
+// scripts/generate writes both anew.
+TEST_CASE("published__schema_and_documentation_are_what_the_keys_say") {
+    CHECK(file("/deploy/smc-agent.schema.json") == print_config_schema() + "\n");
+    const std::string reference = print_config_reference();
+    const std::string page = file("/docs/configuration.md");
+    CHECK(page.find("\n\n" + reference + "\n") != std::string::npos);
 }

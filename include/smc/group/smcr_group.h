@@ -100,6 +100,7 @@ class SmcrGroup {
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     // RMBs of the peer that CLC told of. False: it has more than a group may have.
     bool know(RKey rkey) { return llc_ && llc_->know(rkey); }
+    [[nodiscard]] bool knows(RKey rkey) const { return llc_ && llc_->knows(rkey); }
     // Ends it in the protocol's way, if it got that far.
     void end(llc::DeleteLinkReason reason, Out out);
     // The link is gone, or shall be.

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/config/keys.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace smc {
+
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// --- values
+// -----------------------------------------------------------------------------------------------------------
+
+template <class T>
+struct IsDuration : std::false_type {};
+template <class Rep, class Period>
+struct IsDuration<std::chrono::duration<Rep, Period>> : std::true_type {};
+
+template <class T>
+void from_json(const json& value, T& to) {
+    if constexpr (IsDuration<T>::value) {
+        to = T(value.get<typename T::rep>());
+    } else {
+        value.get_to(to);
+    }
+}
+
+template <class T>
+ordered_json to_json(const T& value) {
+    if constexpr (IsDuration<T>::value) {
+        return value.count();
+    } else {
+        return value;
+    }
+}
+
+// `member`: of either a Config or a const one.
+template <class Member>
+ConfigKey key(const char* section, const char* name, Member member, ordered_json schema, const char* meaning) {
+    return {section,
+            name,
+            std::move(schema),
+            meaning,
+            [member](Config& c, const json& value) { from_json(value, member(c)); },
+            [member](const Config& c) { return to_json(member(c)); }};
+}
+
+// A path that may be written with slashes behind it.
+template <class Member>
+ConfigKey directory(const char* section, const char* name, Member member, ordered_json schema, const char* meaning) {
+    ConfigKey row = key(section, name, member, std::move(schema), meaning);
+    row.set = [member](Config& c, const json& value) {
+        std::string path = value.get<std::string>();
+        while (path.size() > 1 && path.back() == '/') {
+            path.pop_back();
+        }
+        member(c) = path;
+    };
+    return row;
+}
+
+// --- what a value may be
+// ----------------------------------------------------------------------------------------------
+
+ordered_json boolean() {
+    return {{"type", "boolean"}};
+}
+ordered_json integer(std::int64_t from, std::int64_t to) {
+    return {{"type", "integer"}, {"minimum", from}, {"maximum", to}};
+}
+ordered_json string(const char* pattern, int longest = 0) {
+    ordered_json out = {{"type", "string"}, {"pattern", pattern}};
+    if (longest > 0) {
+        out["maxLength"] = longest;
+    }
+    return out;
+}
+ordered_json one_of(ordered_json values) {
+    return {{"enum", std::move(values)}};
+}
+ordered_json list(ordered_json items, int fewest, int most) {
+    return {{"type", "array"}, {"minItems", fewest}, {"maxItems", most}, {"items", std::move(items)}};
+}
+ordered_json power_of_two_kib() {
+    return one_of({16, 32, 64, 128, 256, 512, 1024, 2048, 4096});
+}
+
+constexpr const char* kEid = "[A-Z0-9][A-Z0-9.-]{0,31}";
+constexpr const char* kAbsolutePath = "^/.+";
+
+// --- rules
+// ------------------------------------------------------------------------------------------------------------
+
+ordered_json rules_schema() {
+    const auto described = [](ordered_json schema, const char* meaning) {
+        schema["description"] = meaning;
+        return schema;
+    };
+    return list(
+        {{"type", "object"},
+         {"additionalProperties", false},
+         {"required", {"name", "action"}},
+         {"properties",
+          {{"name", {{"type", "string"}, {"minLength", 1}, {"maxLength", 64}}},
+           {"action", one_of({"allow", "deny"})},
+           {"direction", described(one_of({"outbound", "inbound", "both"}),
+                                   "outbound: connect(); inbound: connections to a listener.")},
+           {"cgroups", described(list(string("^[/*]", 256), 1, 64),
+                                 "Globs over the path below cgroup.root, as in /apps/web*; * also matches slashes.")},
+           {"remotes", described(list(string("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"), 1, 64),
+                                 "IPv4 or IPv6 addresses or CIDRs of the other end.")},
+           {"ports",
+            described(list(string("^[0-9]{1,5}(-[0-9]{1,5})?$"), 1, 64), "Ports of the server's end, or ranges.")}}}},
+        0, SMC_MAX_RULE_GROUPS);
+}
+
+ordered_json rules_of(const Config& c) {
+    ordered_json out = ordered_json::array();
+    for (const Rule& rule : c.rules) {
+        out.push_back({{"name", rule.name},
+                       {"action", rule.allow ? "allow" : "deny"},
+                       {"direction", rule.directions == SMC_OUTBOUND  ? "outbound"
+                                     : rule.directions == SMC_INBOUND ? "inbound"
+                                                                      : "both"},
+                       {"cgroups", rule.cgroups},
+                       {"remotes", rule.remotes},
+                       {"ports", rule.ports}});
+    }
+    return out;
+}
+
+// --- the rows
+// ---------------------------------------------------------------------------------------------------------
+
+#define SMC_MEMBER(name) [](auto& c) -> auto& { return c.name; }
+
+std::vector<ConfigKey> make_keys() {
+    std::vector<ConfigKey> keys{
+        key("node", "host_name", SMC_MEMBER(host_name), string("^[A-Za-z0-9.-]*$", 32),
+            "Name told to peers in the First Contact Extension. Empty: the system's host name."),
+        directory("cgroup", "root", SMC_MEMBER(cgroup_root), string("^(/.*)?$"),
+                  "cgroup v2 directory below which applications are served. Empty: the whole mount."),
+        directory("bpf", "pin_path", SMC_MEMBER(pin_path), string("^/.+/[^/.]+/*$"),
+                  "Directory of its own on a bpf file system where the maps are pinned, to be read with bpftool."),
+        key("bpf", "tc", SMC_MEMBER(tc), one_of({"auto", "tcx", "clsact"}),
+            "How the ingress program attaches. auto: tcx where the kernel has it (6.6), else clsact."),
+        key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 100),
+            "UNIX socket that smcctl talks to; a .lock file beside it keeps a second agent out."),
+        {"policy", "default", one_of({"allow", "deny"}), "What happens to a connection that no rule matches.",
+         [](Config& c, const json& value) { c.default_allow = value == "allow"; },
+         [](const Config& c) { return c.default_allow ? "allow" : "deny"; }},
+        {"policy", "rules", rules_schema(), "Rules, tried in order; the first match decides.",
+         [](Config& c, const json& value) {
+             c.rules.clear();
+             std::ranges::transform(value, std::back_inserter(c.rules), rule_from);
+         },
+         rules_of},
+        key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),
+            "User-defined EIDs, in order of preference. Peers need one in common."),
+        key("smc", "seid", SMC_MEMBER(seid), string(("^(" + std::string(kEid) + ")?$").c_str()),
+            "System EID. Empty: none is offered."),
+        key("smc", "step_timeout_ms", SMC_MEMBER(step_timeout), integer(100, 60000),
+            "How long each step of the CLC handshake may take."),
+        key("smc", "close_timeout_ms", SMC_MEMBER(close_timeout), integer(100, 600000),
+            "How long a peer that has read everything may take to confirm the close."),
+        key("smc", "keepalive_s", SMC_MEMBER(keepalive), integer(0, 86400),
+            "TCP keepalive on the idle CLC socket; 0: off."),
+        key("ism", "directory", SMC_MEMBER(ism_directory), string(kAbsolutePath, 60),
+            "Rendezvous directory of the `local` provider, common to all agents of one fabric."),
+        key("ism", "chid", SMC_MEMBER(chid), string("^0x[fF][fF][0-9a-fA-F]{2}$"),
+            "Emulated-ISM CHID of the fabric, equal at both ends: 0xff00 to 0xfffe, or 0xffff when both are one agent."),
+        key("ism", "dmb_kib", SMC_MEMBER(dmb_kib), power_of_two_kib(),
+            "Size of the DMB that receives for one connection; memory is taken as it is used."),
+        key("roce", "enabled", SMC_MEMBER(roce.enabled), boolean(),
+            "SMC-R over the RoCE devices of this node, if it has any."),
+        key("roce", "devices", SMC_MEMBER(roce.devices),
+            list({{"type", "string"}, {"minLength", 1}, {"maxLength", 63}}, 0, 64),
+            "RDMA devices to use, as `rdma link` names them: \"mlx5_0\". Empty: all."),
+        key(
+            "roce", "versions", SMC_MEMBER(roce.versions),
+            [] {
+                ordered_json versions = list(one_of({1, 2}), 1, 2);
+                versions["uniqueItems"] = true;
+                return versions;
+            }(),
+            "SMC versions to offer and to accept. 1 is RFC 7609's, within one IP subnet."),
+        key("roce", "rmbe_kib", SMC_MEMBER(roce.rmbe_kib), power_of_two_kib(),
+            "Size of the RMBE that receives for one connection, and of the memory that it sends from."),
+        key("roce", "rmbes_per_rmb", SMC_MEMBER(roce.rmbes_per_rmb), integer(1, 255),
+            "RMBEs in one RMB, which is what is registered with the device and told to the peer at once."),
+        key("roce", "max_connections", SMC_MEMBER(roce.max_connections), integer(16, 255),
+            "Connections of a link group; the peer may want fewer. One more begins another link group."),
+        key("roce", "memory_mib", SMC_MEMBER(roce.memory_mib), integer(1, 1048576),
+            "Memory registered with RDMA devices, in all. What would need more is declined."),
+        key("roce", "group_idle_s", SMC_MEMBER(roce.group_idle), integer(1, 86400),
+            "How long a link group without connections is kept."),
+        key("roce", "llc_timeout_ms", SMC_MEMBER(roce.llc_timeout), integer(100, 60000),
+            "How long LLC may take at first contact, as Linux has it; requests on an established link have twice as long."),
+        key("roce", "test_link_s", SMC_MEMBER(roce.test_link), integer(1, 86400),
+            "TEST LINK is sent when nothing was heard from the peer for so long."),
+        key("roce", "sends", SMC_MEMBER(roce.sends), integer(16, 8192), "Requests of a link that may be under way."),
+        key("roce", "receives", SMC_MEMBER(roce.receives), integer(16, 8192),
+            "Messages that may arrive on a link before the agent takes them."),
+        key("roce", "timeout", SMC_MEMBER(roce.timeout), integer(8, 24),
+            "InfiniBand's local ACK timeout: 4.096 us times 2 to this power; 17 is 0.54 s. With `retries`, how long the "
+            "network may be gone."),
+        key("roce", "retries", SMC_MEMBER(roce.retries), integer(0, 7), "Retransmissions before a link breaks."),
+        key("roce", "busy_poll_us", SMC_MEMBER(roce.busy_poll), integer(0, 1000000),
+            "How long the data path looks for the next message before it sleeps. Costs a core while there is traffic."),
+        key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
+            "RMBEs begin with an eye catcher, as in RFC 7609 section 4.4.1. Linux declines such peers."),
+        key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),
+            "Destinations remembered as not capable of SMC; the least recently used one goes first."),
+        key("fallback", "cache_s", SMC_MEMBER(cache_time), integer(1, 86400),
+            "How long such a destination is left alone."),
+        key("limits", "connections", SMC_MEMBER(max_connections), integer(1, 1000000),
+            "Connections in the agent, handshakes included; beyond it new ones are plain TCP. Lowered at start if the "
+            "system allows too few file descriptors (six each)."),
+        key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),
+            "`debug` has a line for every connection."),
+    };
+    return keys;
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+    static const std::vector<ConfigKey> keys = make_keys();
+    return keys;
+}
+
+Rule rule_from(const json& from) {
+    Rule rule;
+    from.at("name").get_to(rule.name);
+    rule.allow = from.at("action") == "allow";
+    const std::string direction = from.value("direction", "both");
+    rule.directions = direction == "outbound" ? SMC_OUTBOUND : direction == "inbound" ? SMC_INBOUND : SMC_BOTH;
+    rule.cgroups = from.value("cgroups", rule.cgroups);
+    rule.remotes = from.value("remotes", rule.remotes);
+    rule.ports = from.value("ports", rule.ports);
+    return rule;
+}
+
+}  // namespace smc

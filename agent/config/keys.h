@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Every key of the configuration, one row each: its place, what it may be, what it means, and where it goes. The
+// schema, the parser, the printer and the documentation's table are made from the rows.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "agent/config/config.h"
+
+namespace smc {
+
+struct ConfigKey {
+    std::string section, name;
+    nlohmann::ordered_json schema;  // JSON Schema, without the description
+    std::string meaning;
+    std::function<void(Config&, const nlohmann::json&)> set;  // a value that the schema allows
+    std::function<nlohmann::ordered_json(const Config&)> get;
+};
+
+// In the order of the documents, keys of one section together.
+const std::vector<ConfigKey>& config_keys();
+
+// A rule of the policy.
+Rule rule_from(const nlohmann::json& from);
+
+}  // namespace smc

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Reasons and connections as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "agent/connections/connections.h"
+
+namespace smc {
+
+nlohmann::json describe(Reason reason);
+nlohmann::json describe(const Connection& connection);
+
+}  // namespace smc

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The programs' questions (bpf/eligibility.h) for people.
+#pragma once
+
+#include <array>
+
+#include "bpf/abi.h"
+#include "bpf/eligibility.h"
+
+namespace smc::bpf {
+
+struct Question {
+    smc_decision decision;
+    bool of_socket;    // only the socket can tell
+    const char* text;  // what is in the way
+};
+
+inline constexpr bool NODE = false, SOCKET = true;
+#define SMC_QUESTION(decision, whom, function, text) Question{decision, whom, text},
+inline constexpr auto kOutboundQuestions = std::to_array<Question>({SMC_OUTBOUND_QUESTIONS(SMC_QUESTION)});
+inline constexpr auto kInboundQuestions = std::to_array<Question>({SMC_INBOUND_QUESTIONS(SMC_QUESTION)});
+#undef SMC_QUESTION
+
+}  // namespace smc::bpf

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What the programs read of the kernel's own structures. Only names and types count: libbpf finds out at load time where the
+ * running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything else comes from the
+ * kernel's user space headers.
+ */
+#ifndef SMC_KERNEL_TYPES_H
+#define SMC_KERNEL_TYPES_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+
+#include <linux/bpf.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	__u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+struct netns_xfrm {
+	unsigned int policy_count[6];
+};
+struct net {
+	struct netns_xfrm xfrm;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+struct sock_common {
+	possible_net_t skc_net;
+};
+struct xfrm_policy;
+struct sock {
+	struct sock_common __sk_common;
+	struct xfrm_policy *sk_policy[2];
+	struct sock_cgroup_data sk_cgrp_data;
+};
+struct tcp_md5sig_info;
+struct tcp_ao_info;
+struct tcp_sock {
+	struct tcp_md5sig_info *md5sig_info;
+	struct tcp_ao_info *ao_info;
+	_Bool is_mptcp;
+};
+
+#pragma clang attribute pop
+
+#define AF_INET 2
+#define AF_INET6 10
+#define SOCK_STREAM 1
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+#define SMC_TCP_SYN 0x02
+#define SMC_TCP_ACK 0x10
+#define XFRM_POLICY_IN_DIR 0
+#define XFRM_POLICY_OUT_DIR 1
+
+#endif

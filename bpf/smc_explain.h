@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Answers every question that does not need a socket: user space runs it (BPF_PROG_TEST_RUN) for `smcctl explain`. */
+#ifndef SMC_EXPLAIN_H
+#define SMC_EXPLAIN_H
+
+#define SMC_OF_NODE(decision, function)         \
+	if (smc_q_##function(&subject))         \
+		answer.in_the_way |= 1ULL << decision;
+#define SMC_OF_SOCKET(decision, function) answer.open |= 1ULL << decision;
+#define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
+
+SEC("syscall")
+int smc_explain(struct smc_query *query)
+{
+	struct smc_cgroup any = { .rules = ~0ULL, .enrolled = 1 };
+	struct smc_subject subject = {};
+	struct smc_query answer = *query;
+
+	subject.config = smc_get_config();
+	if (!subject.config)
+		return 1;
+	subject.cgroup = answer.any_cgroup ? &any : bpf_map_lookup_elem(&smc_cgroups, &answer.cgroup);
+	subject.netns_cookie = answer.netns;
+	subject.remote = answer.remote;
+	subject.port = answer.port;
+	subject.direction = answer.direction;
+	subject.rule = -1;
+	answer.in_the_way = 0;
+	answer.open = 0;
+	if (answer.direction == SMC_OUTBOUND) {
+		SMC_OUTBOUND_QUESTIONS(SMC_EXPLAIN)
+	} else {
+		SMC_INBOUND_QUESTIONS(SMC_EXPLAIN)
+	}
+	query->in_the_way = answer.in_the_way;
+	query->open = answer.open;
+	query->rule = subject.rule;
+	return 0;
+}
+
+#endif

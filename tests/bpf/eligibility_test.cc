@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The real programs, asked by BPF_PROG_TEST_RUN, against an oracle that knows only the configuration's text. Needs
+// root.
+#include <arpa/inet.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "agent/steer/addresses.h"
+#include "agent/steer/eligibility.h"
+#include "agent/steer/programs.h"
+#include "smc_inbound.skel.h"
+
+using namespace smc;
+using nlohmann::json;
+
+namespace {
+
+Config config_of(const json& policy) {
+    const json config = {{"policy", policy},
+                         {"bpf", {{"pin_path", "/sys/fs/bpf/smc-test-" + std::to_string(::getpid())}}}};
+    auto parsed = parse_config(config.dump());
+    REQUIRE(std::holds_alternative<Config>(parsed));
+    return std::get<Config>(parsed);
+}
+
+// The programs with their maps, and a query to ask.
+struct Loaded {
+    explicit Loaded(const json& policy_text)
+        : config(config_of(policy_text)), policy(config), programs(*bpf::Programs::load(config, policy)) {
+        programs->beat(true);
+        query.direction = SMC_OUTBOUND;
+        query.netns = 1;
+        REQUIRE(programs->netns.put(1, {1, 1000, 1000, 1}));
+    }
+    smc_query ask(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
+        const std::uint64_t rules = policy.rules_for_cgroup(cgroup);
+        REQUIRE(programs->cgroups.put(7, {rules, rules != 0 || policy.default_allow() ? 1U : 0U, 0}));
+        const auto remote = *Endpoint::parse(address);
+        query.cgroup = 7;
+        query.remote = to_abi(remote);
+        query.port = remote.port;
+        query.direction = static_cast<__u8>(direction);
+        const auto answer = programs->explain(query);
+        REQUIRE(answer);
+        return *answer;
+    }
+    std::string rule(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
+        return policy.rule_name(ask(cgroup, address, direction).rule);
+    }
+    bool denied(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
+        const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_DENIED : SMC_IN_DENIED;
+        return (ask(cgroup, address, direction).in_the_way >> decision & 1) != 0;
+    }
+
+    Config config;
+    Policy policy;
+    std::unique_ptr<bpf::Programs> programs;
+    smc_query query{};
+};
+
+}  // namespace
+
+TEST_CASE("policy__first_match_decides") {
+    Loaded p(json::parse(R"({"default": "deny", "rules": [
+        {"name": "no-dns", "action": "deny", "ports": ["53"]},
+        {"name": "web", "action": "allow", "cgroups": ["/web*"], "remotes": ["10.0.0.0/8"], "ports": ["80", "8000-8999"]},
+        {"name": "v6", "action": "allow", "remotes": ["fd00::/8"], "direction": "outbound"}]})"));
+    CHECK(p.rule("/web/1", "10.1.1.1:80") == "web");
+    CHECK_FALSE(p.denied("/web/1", "10.1.1.1:8500"));
+    CHECK(p.rule("/web/1", "10.1.1.1:53") == "no-dns");
+    CHECK(p.denied("/web/1", "10.1.1.1:53"));
+    CHECK(p.rule("/db", "10.1.1.1:80") == "default");
+    CHECK_FALSE(p.denied("/db", "[fd01::1]:80"));
+    CHECK(p.denied("/db", "[fd01::1]:80", SMC_INBOUND));
+    CHECK(p.denied("/web/1", "11.0.0.1:80"));
+}
+
+TEST_CASE("policy__a_cidr_is_of_its_own_family_only") {
+    Loaded p(json::parse(R"({"rules": [{"name": "no-v6", "action": "deny", "remotes": ["::/0"]},
+                                       {"name": "v4", "action": "allow", "remotes": ["0.0.0.0/0"]}]})"));
+    CHECK(p.rule("/a", "10.0.0.1:80") == "v4");
+    CHECK(p.rule("/a", "[fd00::1]:80") == "no-v6");
+}
+
+TEST_CASE("policy__the_default_configuration_takes_private_networks") {
+    Loaded p(json::parse(print_config({}))["policy"]);
+    for (const char* remote : {"10.0.0.1:1", "172.31.0.1:80", "192.168.1.1:65535", "[fd00::1]:443"}) {
+        CHECK_FALSE(p.denied("/any", remote));
+    }
+    for (const char* remote : {"127.0.0.1:80", "8.8.8.8:53", "172.32.0.1:80", "[::1]:80", "[2001:db8::1]:80"}) {
+        CHECK(p.denied("/any", remote));
+    }
+}
+
+TEST_CASE("explain__every_question_is_answered_or_open") {
+    Loaded p(json::parse(R"({"default": "allow"})"));
+    const auto bit = [](const smc_query& answer, smc_decision decision) {
+        return (answer.in_the_way >> decision & 1) != 0;
+    };
+    for (const bpf::Question& question : bpf::kOutboundQuestions) {
+        CHECK(((p.ask("/a", "10.0.0.1:80").open >> question.decision & 1) != 0) == question.of_socket);
+    }
+    CHECK(p.ask("/a", "10.0.0.1:80").in_the_way == 0);
+    CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
+    CHECK(bit(p.ask("/a", "[::]:80"), SMC_OUT_SPECIAL));
+    CHECK(bit(p.ask("/a", "0.0.0.0:80"), SMC_OUT_SPECIAL));
+    p.programs->remember_incapable(1, *Endpoint::parse("10.0.0.1:80"), Reason::kPeerNoSmc, std::chrono::seconds(60));
+    CHECK(bit(p.ask("/a", "10.0.0.1:80"), SMC_OUT_INCAPABLE));
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_INCAPABLE));
+    p.query.netns = 2;
+    CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
+    p.query.netns = 1;
+    REQUIRE(p.programs->netns.put(1, {1, 1000, 0, 1}));
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
+    CHECK(bit(p.ask("/a", "[fd00::1]:81"), SMC_OUT_NETNS_UNKNOWN));
+    p.programs->beat(false);
+    CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_FULL));
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
+}
+
+// --- the property ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A rule as somebody might write it.
+struct Written {
+    std::string name;
+    bool allow = false;
+    std::string direction;
+    std::vector<std::string> cgroups, remotes, ports;
+};
+
+// In words of the documentation, with nothing of the implementation: text against text.
+bool address_matches(const std::string& cidr, const std::string& address) {
+    const auto slash = cidr.find('/');
+    const std::string prefix = cidr.substr(0, slash);
+    const bool v6 = prefix.find(':') != std::string::npos;
+    if (v6 != (address.find(':') != std::string::npos)) {
+        return false;
+    }
+    std::uint8_t a[16] = {}, b[16] = {};
+    ::inet_pton(v6 ? AF_INET6 : AF_INET, prefix.c_str(), a);
+    ::inet_pton(v6 ? AF_INET6 : AF_INET, address.c_str(), b);
+    const int bits = slash == std::string::npos ? (v6 ? 128 : 32) : std::stoi(cidr.substr(slash + 1));
+    for (int i = 0; i < bits; i++) {
+        if (((a[i / 8] ^ b[i / 8]) & (128 >> i % 8)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool port_matches(const std::string& range, int port) {
+    const auto dash = range.find('-');
+    return dash == std::string::npos ? std::stoi(range) == port
+                                     : std::stoi(range) <= port && port <= std::stoi(range.substr(dash + 1));
+}
+
+template <class Match>
+bool any(const std::vector<std::string>& list, Match match) {
+    return list.empty() || std::ranges::any_of(list, match);
+}
+
+// Only whole components here: "/web" or "/web/*"; "*" stands for all.
+bool cgroup_matches(const std::string& glob, const std::string& path) {
+    return glob == "*" || glob == path || (glob.ends_with("/*") && path.starts_with(glob.substr(0, glob.size() - 1)));
+}
+
+std::string oracle(const std::vector<Written>& rules, const std::string& cgroup, const std::string& address, int port,
+                   const std::string& direction) {
+    for (const Written& rule : rules) {
+        if (any(rule.cgroups, [&](const auto& glob) { return cgroup_matches(glob, cgroup); }) &&
+            any(rule.remotes, [&](const auto& cidr) { return address_matches(cidr, address); }) &&
+            any(rule.ports, [&](const auto& range) { return port_matches(range, port); }) &&
+            (rule.direction == "both" || rule.direction == direction)) {
+            return rule.name;
+        }
+    }
+    return "default";
+}
+
+class Draw {
+ public:
+    explicit Draw(unsigned seed) : random_(seed) {}
+    unsigned below(unsigned n) { return static_cast<unsigned>(random_()) % n; }
+    // Close to each other, so that rules and questions meet.
+    std::string address() {
+        const std::string last = std::to_string(below(4));
+        return below(2) == 0 ? "10." + std::to_string(below(3)) + ".0." + last
+                             : "fd0" + std::to_string(below(3)) + "::" + last;
+    }
+    std::string cidr() {
+        const std::string base = address();
+        const unsigned longest = base.find(':') != std::string::npos ? 128 : 32;
+        const unsigned lengths[] = {0, 8, 12, 15, 16, longest - 1, longest};
+        return below(4) == 0 ? base : base + "/" + std::to_string(lengths[below(7)]);
+    }
+    std::string ports() {
+        const unsigned first = 1 + below(6);
+        return below(2) == 0 ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(first + below(3));
+    }
+    std::string cgroup() {
+        const char* paths[] = {"/web", "/web/a", "/web/b", "/db", "/"};
+        return paths[below(5)];
+    }
+    std::string glob() {
+        const char* globs[] = {"/web", "/web/*", "/db", "*"};
+        return globs[below(4)];
+    }
+    std::string direction() {
+        const char* directions[] = {"both", "outbound", "inbound"};
+        return directions[below(3)];
+    }
+    template <class Make>
+    std::vector<std::string> list(Make make) {
+        std::vector<std::string> out;
+        for (unsigned n = below(3); n > 0; n--) {
+            out.push_back(make());
+        }
+        return out;
+    }
+    std::vector<Written> rules() {
+        std::vector<Written> out;
+        for (unsigned n = below(9); n > 0; n--) {
+            out.push_back({"r" + std::to_string(out.size()), below(2) == 0, direction(), list([&] { return glob(); }),
+                           list([&] { return cidr(); }), list([&] { return ports(); })});
+        }
+        return out;
+    }
+
+ private:
+    std::mt19937 random_;
+};
+
+json as_json(const std::vector<Written>& rules, bool default_allow) {
+    json list = json::array();
+    for (const Written& rule : rules) {
+        json r = {{"name", rule.name}, {"action", rule.allow ? "allow" : "deny"}, {"direction", rule.direction}};
+        for (const auto& [key, values] :
+             {std::pair("cgroups", rule.cgroups), {"remotes", rule.remotes}, {"ports", rule.ports}}) {
+            if (!values.empty()) {
+                r[key] = values;
+            }
+        }
+        list.push_back(r);
+    }
+    return {{"default", default_allow ? "allow" : "deny"}, {"rules", list}};
+}
+
+// What decides, and what it decides.
+struct Expected {
+    std::string rule;
+    bool allow = false;
+};
+
+Expected expected_of(const std::vector<Written>& rules, bool default_allow, const std::string& rule) {
+    const auto it = std::ranges::find(rules, rule, &Written::name);
+    return {rule, it == rules.end() ? default_allow : it->allow};
+}
+
+std::string with_port(const std::string& address, unsigned port) {
+    return (address.find(':') != std::string::npos ? "[" + address + "]" : address) + ":" + std::to_string(port);
+}
+
+}  // namespace
+
+TEST_CASE("property__the_programs_decide_what_the_configuration_says") {
+    for (unsigned seed = 1; seed <= 25; seed++) {
+        Draw draw(seed);
+        const auto rules = draw.rules();
+        const bool default_allow = draw.below(2) == 0;
+        Loaded p(as_json(rules, default_allow));
+        CAPTURE(seed, as_json(rules, default_allow).dump());
+        for (int i = 0; i < 400; i++) {
+            const std::string cgroup = draw.cgroup(), address = draw.address();
+            const unsigned port = 1 + draw.below(8);
+            const bool outbound = draw.below(2) == 0;
+            CAPTURE(cgroup, address, port, outbound);
+            const auto expected =
+                expected_of(rules, default_allow,
+                            oracle(rules, cgroup, address, static_cast<int>(port), outbound ? "outbound" : "inbound"));
+            const auto answer =
+                p.ask(cgroup.c_str(), with_port(address, port).c_str(), outbound ? SMC_OUTBOUND : SMC_INBOUND);
+            const bool enrolled =
+                (answer.in_the_way >> (outbound ? SMC_OUT_NOT_ENROLLED : SMC_IN_NOT_ENROLLED) & 1) == 0;
+            const bool denied = (answer.in_the_way >> (outbound ? SMC_OUT_DENIED : SMC_IN_DENIED) & 1) != 0;
+            REQUIRE(p.policy.rule_name(answer.rule) == expected.rule);
+            REQUIRE(denied == !expected.allow);
+            REQUIRE((enrolled || !expected.allow || default_allow));
+        }
+    }
+}
+
+// --- tc: the decision itself ----------------------------------------------------------------------------------------
+
+namespace {
+
+// Ethernet, IPv4 or IPv6, TCP with option 254.
+std::vector<std::uint8_t> syn(const std::string& from, const std::string& to, unsigned port, bool smc, bool mptcp) {
+    std::vector<std::uint8_t> options;
+    const auto add = [&](std::initializer_list<int> bytes) {
+        for (const int byte : bytes) {
+            options.push_back(static_cast<std::uint8_t>(byte));
+        }
+    };
+    add({2, 4, 5, 180, 1});
+    if (mptcp) {
+        add({30, 4, 0, 0});
+    }
+    if (smc) {
+        add({254, 6, 0xe2, 0xd4, 0xc3, 0xd9});
+    }
+    while (options.size() % 4 != 0) {
+        options.push_back(0);
+    }
+    const bool v6 = from.find(':') != std::string::npos;
+    const std::size_t tcp_bytes = 20 + options.size();
+    std::vector<std::uint8_t> packet(14);
+    packet[12] = v6 ? 0x86 : 0x08;
+    packet[13] = v6 ? 0xdd : 0x00;
+    if (v6) {
+        std::uint8_t ip[40] = {0x60, 0, 0, 0, 0, static_cast<std::uint8_t>(tcp_bytes), 6, 64};
+        ::inet_pton(AF_INET6, from.c_str(), ip + 8);
+        ::inet_pton(AF_INET6, to.c_str(), ip + 24);
+        packet.insert(packet.end(), ip, ip + 40);
+    } else {
+        std::uint8_t ip[20] = {0x45, 0, 0, static_cast<std::uint8_t>(20 + tcp_bytes), 0, 0, 0, 0, 64, 6};
+        ::inet_pton(AF_INET, from.c_str(), ip + 12);
+        ::inet_pton(AF_INET, to.c_str(), ip + 16);
+        packet.insert(packet.end(), ip, ip + 20);
+    }
+    std::uint8_t tcp[20] = {0x9c, 0x40, static_cast<std::uint8_t>(port >> 8), static_cast<std::uint8_t>(port)};
+    tcp[12] = static_cast<std::uint8_t>(tcp_bytes / 4 << 4);
+    tcp[13] = 2;
+    packet.insert(packet.end(), tcp, tcp + 20);
+    packet.insert(packet.end(), options.begin(), options.end());
+    return packet;
+}
+
+UniqueFd listener(bool v6, unsigned port, const char* device) {
+    UniqueFd fd(::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM, 0));
+    const int one = 1;
+    if (v6) {
+        ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+    }
+    if (device != nullptr) {
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_BINDTODEVICE, device, static_cast<socklen_t>(std::strlen(device)));
+    }
+    sockaddr_storage address{};
+    const socklen_t length =
+        Endpoint::parse(with_port(v6 ? "::" : "0.0.0.0", port))->to_sockaddr(address, v6 ? AF_INET6 : AF_INET);
+    REQUIRE(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::listen(fd.get(), 8) == 0);
+    return fd;
+}
+
+std::uint64_t own_cgroup() {
+    std::ifstream file("/proc/self/cgroup");
+    for (std::string line; std::getline(file, line);) {
+        struct stat status {};
+        for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+            if (line.starts_with("0::") && ::stat((mount + line.substr(3) + "/cgroup.procs").c_str(), &status) == 0 &&
+                ::stat((mount + line.substr(3)).c_str(), &status) == 0) {
+                return status.st_ino;
+            }
+        }
+    }
+    return 0;
+}
+
+}  // namespace
+
+TEST_CASE("property__tc_decides_what_the_configuration_says") {
+    REQUIRE(::unshare(CLONE_NEWNET) == 0);  // the listeners are seen by nobody
+    REQUIRE(::system("ip link set lo up") == 0);
+    const std::uint64_t cgroup = own_cgroup();
+    REQUIRE(cgroup != 0);
+    // Ports 1 to 3: listeners; 4: one that is bound to a device; others: none.
+    std::vector<UniqueFd> listeners;
+    for (const bool v6 : {false, true}) {
+        for (unsigned port = 1; port <= 4; port++) {
+            listeners.push_back(listener(v6, port, port == 4 ? "lo" : nullptr));
+        }
+    }
+    for (unsigned seed = 100; seed <= 120; seed++) {
+        Draw draw(seed);
+        const auto rules = draw.rules();
+        const bool default_allow = draw.below(2) == 0;
+        Loaded p(as_json(rules, default_allow));
+        const std::string path = draw.cgroup();
+        const std::uint64_t matched = p.policy.rules_for_cgroup(path);
+        const bool enrolled = draw.below(8) != 0, known = draw.below(8) != 0, serves = draw.below(8) != 0;
+        if (known) {
+            REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
+        }
+        p.programs->beat(serves);
+        smc_inbound* inbound = smc_inbound__open();
+        REQUIRE(inbound != nullptr);
+        bpf_map* map = nullptr;
+        bpf_object__for_each_map(map, inbound->obj) {
+            if (const int fd = p.programs->map_fd(bpf_map__name(map)); fd >= 0) {
+                REQUIRE(bpf_map__reuse_fd(map, fd) == 0);
+            }
+        }
+        REQUIRE(smc_inbound__load(inbound) == 0);
+        for (int i = 0; i < 200; i++) {
+            const std::string from = draw.address();
+            const bool v6 = from.find(':') != std::string::npos;
+            const unsigned port = 1 + draw.below(6);
+            const bool smc = draw.below(10) != 0, mptcp = draw.below(10) == 0;
+            CAPTURE(seed, as_json(rules, default_allow).dump(), path, from, port, smc, mptcp, known, enrolled, serves);
+            smc_decision expected = SMC_IN_STEERED;
+            const auto rule = oracle(rules, path, from, static_cast<int>(port), "inbound");
+            if (!serves) {
+                expected = SMC_IN_AGENT_FULL;
+            } else if (mptcp) {
+                expected = SMC_IN_MPTCP;
+            } else if (port > 4) {
+                expected = SMC_IN_NO_LISTENER;
+            } else if (port == 4) {
+                expected = SMC_IN_BOUND_DEVICE;
+            } else if (!known || !enrolled) {
+                expected = SMC_IN_NOT_ENROLLED;
+            } else if (!expected_of(rules, default_allow, rule).allow) {
+                expected = SMC_IN_DENIED;
+            }
+            const auto packet = syn(from, v6 ? "::1" : "127.0.0.1", port, smc, mptcp);
+            std::vector<std::uint64_t> before;
+            for (int d = 0; d < SMC_DECISIONS; d++) {
+                before.push_back(p.programs->counter(static_cast<smc_decision>(d)));
+            }
+            bpf_test_run_opts options{};
+            options.sz = sizeof options;
+            options.data_in = packet.data();
+            options.data_size_in = static_cast<__u32>(packet.size());
+            REQUIRE(bpf_prog_test_run_opts(bpf_program__fd(inbound->progs.smc_ingress), &options) == 0);
+            for (int d = 0; d < SMC_DECISIONS; d++) {
+                const auto decision = static_cast<smc_decision>(d);
+                CAPTURE(bpf::Programs::decision_name(decision), bpf::Programs::decision_name(expected));
+                REQUIRE(p.programs->counter(decision) - before[static_cast<std::size_t>(d)] ==
+                        (smc && decision == expected ? 1 : 0));
+            }
+        }
+        smc_inbound__destroy(inbound);
+    }
+}
