@@ -90,7 +90,8 @@ void Application::act() {
         socket_->close();
         return finish(End::kOrderly, "is done");
     }
-    const bool more = socket_->readable() > 0 || (!ended_writing_ && socket_->room() > 0);
+    const bool may_write = !ended_writing_ && (saw_end_ || !plan_.waits_for_end);
+    const bool more = socket_->readable() > 0 || (may_write && socket_->room() > 0);
     if (more) {
         again(std::chrono::microseconds(100));
     } else if (plan_.resets_at != kNever) {

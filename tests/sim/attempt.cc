@@ -24,6 +24,13 @@ void trouble(World& world, const Socket::Pair& pair) {
             }
         });
     }
+    if (world.strikes(Mishap::kClcLost)) {
+        world.after(world.some_time(std::chrono::seconds(1)), [weak = std::weak_ptr(victim)] {
+            if (const auto socket = weak.lock()) {
+                socket->lose();
+            }
+        });
+    }
     if (world.strikes(Mishap::kClcSlow)) {
         const Delay more = world.some_time(std::chrono::seconds(9));
         world.after(world.some_time(std::chrono::milliseconds(10)), [weak = std::weak_ptr(victim), more] {

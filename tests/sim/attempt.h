@@ -50,7 +50,8 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
           id_(id),
           session_(std::move(session)),
           timer_(parts.world, [this] { feed(session_.tick(world_.now())); }),
-          on_end_(std::move(on_end)) {}
+          on_end_(std::move(on_end)),
+          since_(parts.world.now()) {}
     virtual ~Attempt() = default;
     Attempt(const Attempt&) = delete;
     Attempt& operator=(const Attempt&) = delete;
@@ -100,6 +101,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
         });
     }
     void end(AttemptEnd::Kind kind, const clc::Outcome& outcome) {
+        world_.require(now() - since_ < kLongest, name() + ": took longer than its deadlines allow (H3)");
         ended_ = true;
         timer_.set(kNever);
         for (const auto& socket : {clc_, leg_}) {
@@ -128,6 +130,8 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
  private:
     [[nodiscard]] group::MemberId member() const { return group::MemberId{id_}; }
     [[nodiscard]] TimePoint now() const { return world_.now(); }
+    // Every step of a handshake, a second TCP connection, the leg.
+    static constexpr auto kLongest = std::chrono::seconds(40);
 
     void read_clc() {
         while (clc_ && !ended_ && session_.listens()) {
@@ -223,6 +227,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
     clc::Framer framer_;
     Timer timer_;
     OnEnd on_end_;
+    TimePoint since_;
     std::deque<session::Action> pending_;
     bool in_group_ = false, feeding_ = false, ended_ = false;
 };

@@ -270,7 +270,8 @@ void LinkGroups::on(const group::Joined& action) {
 
 void LinkGroups::on(const group::JoinRefused& action) {
     world_.require(action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) ||
-                       world_.struck(Mishap::kLinkCut) || world_.struck(Mishap::kClcSlow),
+                       world_.struck(Mishap::kLinkCut) || world_.struck(Mishap::kClcSlow) ||
+                       world_.struck(Mishap::kClcLost),
                    node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto refused = it->second.refused;

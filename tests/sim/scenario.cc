@@ -133,6 +133,9 @@ void Scenario::draw_mishaps() {
 
 void Scenario::draw() {
     tight_ = world_.chance(5);
+    if (world_.chance(20)) {
+        world_.slow_network();
+    }
     terms_a_ = draw_node("a", 1);
     terms_b_ = draw_node("b", 2);
     terms_a_.node.chid = kChidEmulatedFirst;
@@ -174,7 +177,7 @@ void Scenario::connect_all() {
             p.name = "application " + std::to_string(i) + " (" + role + ")";
             p.out = out;
             p.in = in;
-            p.bytes = world_.chance(10) ? 0 : world_.below(most);
+            p.bytes = world_.chance(10) ? 0 : world_.below(world_.chance(30) ? 300 : most);
             if (world_.strikes(Mishap::kApplicationResets)) {
                 p.resets_at = world_.now() + world_.some_time(10s);
             }

@@ -115,6 +115,22 @@ void Socket::reset() {
     descriptor_.changed();
 }
 
+void Socket::lose() {
+    constexpr auto kRetransmissions = std::chrono::seconds(60);
+    const auto both = {weak_from_this(), peer_};
+    for (const auto& weak : both) {
+        if (const auto end = weak.lock()) {
+            end->extra_ = 2 * kRetransmissions;
+            world_.after(kRetransmissions, [weak] {
+                if (const auto socket = weak.lock()) {
+                    socket->broken_ = true;
+                    socket->descriptor_.changed();
+                }
+            });
+        }
+    }
+}
+
 // --- ports ----------------------------------------------------------------------------------------------------------
 
 bool SimLeg::start(Poller& poller, Poller::Source& source) {

@@ -37,6 +37,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
     // A close(): with something unread it is a reset.
     void close();
     void reset();
+    // The network loses everything; both ends give up after a while, as TCP does.
+    void lose();
     // Segments that are sent from now on take so much longer.
     void delay(Delay more) { extra_ = more; }
 

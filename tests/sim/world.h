@@ -26,6 +26,7 @@ namespace smc::sim {
     X(kConnectFails, "the server cannot be reached")                     \
     X(kClcReset, "the TCP connection of CLC is reset")                   \
     X(kClcSlow, "CLC takes its time")                                    \
+    X(kClcLost, "nothing more comes over the TCP connection of CLC")     \
     X(kServerRefuses, "the server application refuses")                  \
     X(kServerSilent, "the server application does not answer")           \
     X(kClientGivesUp, "the client application gives up")                 \
@@ -83,7 +84,10 @@ class World {
     // From one microsecond to `longest`, each order of magnitude as likely as the others.
     Delay some_time(Delay longest);
     // What a message takes between two hosts, and a call within one.
-    Delay network() { return some_time(std::chrono::microseconds(300)); }
+    Delay network() {
+        return some_time(slow_network_ ? std::chrono::milliseconds(10) : std::chrono::microseconds(300));
+    }
+    void slow_network() { slow_network_ = true; }
     Delay local() { return Delay(between(200, 20000)); }
 
     // --- mishaps
@@ -130,7 +134,7 @@ class World {
     std::set<Mishap> struck_;
     std::map<int, Descriptor*> descriptors_;
     int next_fd_ = 1000;  // no descriptor of the process
-    bool tell_;
+    bool tell_, slow_network_ = false;
 };
 
 // What an epoll could watch: an edge now and then, and a level to begin with.
