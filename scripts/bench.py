@@ -11,16 +11,15 @@ server has none), smcd.
 """
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
-from lab import BUILD, Lab, wait_for  # noqa: E402
+from lab.basics import test_program, wait_for
+from lab.nodes import Lab
 
-PEER = os.path.join(BUILD, "tests", "smc-bench-peer")
-CODEC = os.path.join(BUILD, "tests", "smc-bench-codec")
+PEER = test_program("smc-bench-peer")
+CODEC = test_program("smc-bench-codec")
 PORT, FRESH = 7000, 8000  # FRESH: ports that are used once, for connections that must not be cached
 # name, peer's arguments, unit, higher is better
 CASES = [
@@ -41,7 +40,10 @@ class Bench:
         self.fresh = FRESH
         quiet = {"log": {"level": "warn"}}
         if path == "plain":
-            rules = [{"name": "not-the-bench", "action": "deny", "ports": [str(PORT)]}, {"name": "all", "action": "allow"}]
+            rules = [
+                {"name": "not-the-bench", "action": "deny", "ports": [str(PORT)]},
+                {"name": "all", "action": "allow"},
+            ]
             self.a.start_agent(policy={"rules": rules}, **quiet)
             self.b.start_agent(policy={"rules": rules}, **quiet)
         else:
@@ -60,8 +62,9 @@ class Bench:
             server = self.b.popen([PEER, "serve", str(port), str(count)])
             wait_for("fresh ports", lambda: f":{port + count - 1} " in self.b.run(["ss", "-Hltn"]).stdout)
             size = count if what == "connect" else size
-        done = self.a.run([PEER, what, self.b.ip4, str(port), str(size), str(self.seconds)],
-                          cgroup=None if ours else self.lab.cgroup)
+        done = self.a.run(
+            [PEER, what, self.b.ip4, str(port), str(size), str(self.seconds)], cgroup=None if ours else self.lab.cgroup
+        )
         if port != PORT:
             server.kill()
             server.wait()
@@ -70,7 +73,7 @@ class Bench:
         return float(done.stdout)
 
     def check_path(self):
-        totals = self.a.totals()
+        totals = self.a.agent.totals()
         wanted = {"plain": set(), "fallback": {"fallback"}, "smcd": {"smcd"}}[self.path]
         if {path for path, _ in totals} != wanted:
             raise RuntimeError(f"connections took another path: {totals}")
@@ -84,12 +87,24 @@ def measure(path, rounds, seconds):
             pairs = [(bench.once(arguments, True), bench.once(arguments, False)) for _ in range(rounds)]
             ratios = sorted(o / b if higher else b / o for o, b in pairs)
             ours, base = (statistics.median(side) for side in zip(*pairs))
-            results.append({"path": path, "case": name, "unit": unit, "ours": round(ours, 3), "baseline": round(base, 3),
-                            "ratio": round(statistics.median(ratios), 3), "lowest": round(ratios[0], 3),
-                            "highest": round(ratios[-1], 3)})
+            results.append(
+                {
+                    "path": path,
+                    "case": name,
+                    "unit": unit,
+                    "ours": round(ours, 3),
+                    "baseline": round(base, 3),
+                    "ratio": round(statistics.median(ratios), 3),
+                    "lowest": round(ratios[0], 3),
+                    "highest": round(ratios[-1], 3),
+                }
+            )
             r = results[-1]
-            print(f"{path:9} {name:17} {r['ours']:>12,.2f} {r['baseline']:>12,.2f} {unit:5} {r['ratio']:>6.2f}x "
-                  f"({r['lowest']:.2f} to {r['highest']:.2f})", flush=True)
+            print(
+                f"{path:9} {name:17} {r['ours']:>12,.2f} {r['baseline']:>12,.2f} {unit:5} {r['ratio']:>6.2f}x "
+                f"({r['lowest']:.2f} to {r['highest']:.2f})",
+                flush=True,
+            )
         bench.check_path()
     return results
 
@@ -99,8 +114,9 @@ def measure_codec():
     print(f"{'case':25} {'ns':>8} {'allocations':>12}")
     for line in subprocess.run([CODEC], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
         case, nanoseconds, allocations = line.split("\t")
-        results.append({"path": "codec", "case": case, "unit": "ns", "ours": float(nanoseconds),
-                        "allocations": int(allocations)})
+        results.append(
+            {"path": "codec", "case": case, "unit": "ns", "ours": float(nanoseconds), "allocations": int(allocations)}
+        )
         print(f"{case:25} {nanoseconds:>8} {allocations:>12}")
     return results
 
@@ -121,7 +137,10 @@ def main():
 
 
 def measure_paths(options):
-    print(f"{'path':9} {'case':17} {'ours':>12} {'plain TCP':>12} {'unit':5} {'ratio':>7} (lowest to highest of {options.rounds})")
+    print(
+        f"{'path':9} {'case':17} {'ours':>12} {'plain TCP':>12} {'unit':5} {'ratio':>7} "
+        f"(lowest to highest of {options.rounds})"
+    )
     results = []
     for path in [options.path] if options.path else ["plain", "fallback", "smcd"]:
         results += measure(path, options.rounds, options.seconds)

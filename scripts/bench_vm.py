@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""SMC-R in two virtual machines, measured alternately in one run: agents (ordinary sockets), the kernel's net/smc (AF_SMC
-sockets), and TCP, all over the same emulated Ethernet and soft-RoCE. Median, and the ratio of agents to kernel with its
-range; above 1 is better than the kernel.
+"""SMC-R in two virtual machines, measured alternately in one run: agents (ordinary sockets), the kernel's net/smc
+(AF_SMC sockets), and TCP, all over the same emulated Ethernet and soft-RoCE. Median, and the ratio of agents to
+kernel with its range; above 1 is better than the kernel.
 
 QEMU without KVM: the figures say how much work something is, not how fast hardware would do it.
 """
 import argparse
 import json
-import os
 import statistics
 import sys
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-os.environ.setdefault("SMC_BUILD", os.path.abspath(os.path.join(ROOT, "build")))
-sys.path.insert(0, os.path.join(ROOT, "tests", "vm"))
-from agent import BUILD, Agent, kernel_counters, kernel_peer  # noqa: E402
-from vm import VmLab, wait_for  # noqa: E402
+from lab import netsmc
+from lab.basics import test_program, wait_for
+from lab.machines import VmLab
 
-PEER = os.path.join(BUILD, "tests", "smc-bench-peer")
+PEER = test_program("smc-bench-peer")
 KERNEL = "6.12"
 # way: port, how the program is started
 WAYS = {"agents": (7000, [PEER]), "kernel": (7001, [PEER, "--smc"]), "tcp": (7002, [PEER])}
 # name, the program's arguments, unit, higher is better
-CASES = [("stream, 64 KiB writes", ("stream", 65536), "MB/s", True, 1000.0),
-         ("64 B round trip", ("roundtrip", 64), "us", False, 1.0)]
+CASES = [
+    ("stream, 64 KiB writes", ("stream", 65536), "MB/s", True, 1000.0),
+    ("64 B round trip", ("roundtrip", 64), "us", False, 1.0),
+]
 DENY = {"default": "deny", "rules": [{"name": "the-agents", "action": "allow", "ports": [str(WAYS["agents"][0])]}]}
 
 
@@ -33,11 +32,11 @@ class Bench:
         self.a, self.b = lab.machine("a", KERNEL), lab.machine("b", KERNEL)
         lab.boot()
         for machine in (self.a, self.b):
-            kernel_peer(machine)
+            netsmc.make_ready(machine)
         config = {"log": {"level": "info"}, "policy": DENY, "roce": {"rmbe_kib": options.rmbe_kib}}
-        self.agents = [Agent(machine, config) for machine in (self.a, self.b)]
+        self.agents = [machine.start_agent(config) for machine in (self.a, self.b)]
         for way, (port, program) in WAYS.items():
-            self.b.start_program([*program, "serve", port, 1], f"serve-{way}.log")
+            self.b.start([*program, "serve", port, 1], f"serve-{way}.log")
             wait_for("the server", lambda: f":{port:04X} " in self.b.sh("cat /proc/net/tcp"))
 
     def once(self, way, what, size, seconds):
@@ -50,7 +49,7 @@ class Bench:
             machine.run(["rdma", "link", "delete", "rxe0"], timeout=30)
             machine.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
         for agent in self.agents:
-            wait_for("the device", lambda: agent.ctl("device")["smcr"] and not agent.ctl("linkgroup")["smcr"])
+            wait_for("the device", lambda: agent.smcr_devices() and not agent.smcr_groups())
 
     def contacts(self):
         """Milliseconds of first and of subsequent contacts, by way."""
@@ -63,8 +62,8 @@ class Bench:
         return first, later
 
     def check(self):
-        totals = {t["path"] for t in self.agents[0].ctl("status")["totals"]}
-        kernel = kernel_counters(self.a)
+        totals = {t["path"] for t in self.agents[0].status()["totals"]}
+        kernel = netsmc.counters(self.a)
         if totals != {"smcr"} or kernel["fallbacks"] or not kernel["client"]:
             raise RuntimeError(f"connections took another path: {totals}, {kernel}")
 
@@ -72,10 +71,18 @@ class Bench:
 def report(name, unit, values, higher):
     ratios = sorted(a / k if higher else k / a for a, k in zip(values["agents"], values["kernel"]))
     row = {way: round(statistics.median(values[way]), 2) for way in WAYS}
-    row |= {"case": name, "unit": unit, "ratio": round(statistics.median(ratios), 3), "lowest": round(ratios[0], 3),
-            "highest": round(ratios[-1], 3)}
-    print(f"{name:22} {row['agents']:>10} {row['kernel']:>10} {row['tcp']:>10} {unit:5} {row['ratio']:>6.2f}x "
-          f"({row['lowest']:.2f} to {row['highest']:.2f})", flush=True)
+    row |= {
+        "case": name,
+        "unit": unit,
+        "ratio": round(statistics.median(ratios), 3),
+        "lowest": round(ratios[0], 3),
+        "highest": round(ratios[-1], 3),
+    }
+    print(
+        f"{name:22} {row['agents']:>10} {row['kernel']:>10} {row['tcp']:>10} {unit:5} {row['ratio']:>6.2f}x "
+        f"({row['lowest']:.2f} to {row['highest']:.2f})",
+        flush=True,
+    )
     return row
 
 
@@ -83,11 +90,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="of measurements (default 5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each (default 3)")
-    parser.add_argument("--rmbe-kib", type=int, default=256, help="the agents' RMBEs; the kernel's are its own (default 256)")
+    parser.add_argument(
+        "--rmbe-kib", type=int, default=256, help="the agents' RMBEs; the kernel's are its own (default 256)"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     options = parser.parse_args()
     results = []
-    print(f"{'case':22} {'agents':>10} {'kernel':>10} {'TCP':>10} {'unit':5} {'agents/kernel':>7} (of {options.rounds})")
+    print(
+        f"{'case':22} {'agents':>10} {'kernel':>10} {'TCP':>10} {'unit':5} {'agents/kernel':>7} (of {options.rounds})"
+    )
     with VmLab("bench") as lab:
         bench = Bench(lab, options)
         for name, (what, size), unit, higher, scale in CASES:

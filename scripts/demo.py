@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
-from lab import Lab, wait_for  # noqa: E402
+from lab.basics import wait_for
+from lab.nodes import Lab
 
 FILE_BYTES = 1 << 30
 IPERF_SECONDS = 3
@@ -49,20 +49,41 @@ class Demo:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         conf = f"{self.scratch}/nginx-{self.server.name}.conf"
         with open(conf, "w") as file:
-            file.write(f"daemon off; pid {conf}.pid; error_log /dev/null; worker_processes 1; user root;\n"
-                       f"events {{ worker_connections 512; }}\nhttp {{ access_log off; sendfile on; client_body_temp_path {self.scratch}/t;\n"
-                       f"server {{ listen 0.0.0.0:8080; root {self.scratch}/www; }} }}\n")
+            file.write(
+                f"daemon off; pid {conf}.pid; error_log /dev/null; worker_processes 1; user root;\n"
+                f"events {{ worker_connections 512; }}\n"
+                f"http {{ access_log off; sendfile on; client_body_temp_path {self.scratch}/t;\n"
+                f"server {{ listen 0.0.0.0:8080; root {self.scratch}/www; }} }}\n"
+            )
         self.server.popen(["nginx", "-c", conf], **quiet)
-        self.server.popen(["redis-server", "--port", "6379", "--save", "", "--appendonly", "no", "--protected-mode", "no",
-                           "--dir", self.scratch], **quiet)
+        self.server.popen(
+            [
+                "redis-server",
+                "--port",
+                "6379",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--protected-mode",
+                "no",
+                "--dir",
+                self.scratch,
+            ],
+            **quiet,
+        )
         self.server.popen(["iperf3", "-s", "-p", "5201"], **quiet)
         for port in (8080, 6379, 5201):
             wait_for(f"port {port}", lambda p=port: f":{p} " in self.server.run(["ss", "-Hltn"]).stdout)
 
     # --- the workloads: each returns {metric value, mismatches, bytes} ------------------------------------
     def redis(self, steered):
-        out = self.call(["redis-benchmark", "-h", self.server.ip4, "-n", "60000", "-c", "20", "-t", "set,get", "--csv"], steered)
-        rates = [float(line.split(",")[1].strip('"')) for line in out.splitlines() if line.startswith(('"SET"', '"GET"'))]
+        out = self.call(
+            ["redis-benchmark", "-h", self.server.ip4, "-n", "60000", "-c", "20", "-t", "set,get", "--csv"], steered
+        )
+        rates = [
+            float(line.split(",")[1].strip('"')) for line in out.splitlines() if line.startswith(('"SET"', '"GET"'))
+        ]
         wrong = int(self.call(["/usr/bin/python3", "-c", REDIS_CHECK, self.server.ip4], steered))
         return {"value": sum(rates) / len(rates), "mismatches": wrong}
 
@@ -73,39 +94,51 @@ class Demo:
         return {"value": speed / 1e9, "mismatches": int(got != self.file_hash)}
 
     def iperf(self, steered, *reverse):
-        out = json.loads(self.call(["iperf3", "-J", "-c", self.server.ip4, "-t", str(IPERF_SECONDS), *reverse], steered))
+        out = json.loads(
+            self.call(["iperf3", "-J", "-c", self.server.ip4, "-t", str(IPERF_SECONDS), *reverse], steered)
+        )
         end = out["end"]
         short = end["sum_sent"]["bytes"] < end["sum_received"]["bytes"]
         return {"value": end["sum_received"]["bits_per_second"] / 8e9, "mismatches": int(short)}
 
     def workloads(self):
-        return [("redis set+get", "requests", "req/s", self.redis),
-                ("nginx 1 GiB file", "throughput", "GB/s", self.nginx),
-                ("iperf3 client sends", "throughput", "GB/s", lambda s: self.iperf(s)),
-                ("iperf3 server sends", "throughput", "GB/s", lambda s: self.iperf(s, "-R"))]
+        return [
+            ("redis set+get", "requests", "req/s", self.redis),
+            ("nginx 1 GiB file", "throughput", "GB/s", self.nginx),
+            ("iperf3 client sends", "throughput", "GB/s", lambda s: self.iperf(s)),
+            ("iperf3 server sends", "throughput", "GB/s", lambda s: self.iperf(s, "-R")),
+        ]
 
     # --- what the agent says about it ---------------------------------------------------------------------
     def snapshot(self):
-        totals, decisions = self.client.totals(), self.client.decisions()
-        seen = {c["id"]: c for c in self.client.connections(ended=True) + self.client.connections()}
+        totals, decisions = self.client.agent.totals(), self.client.agent.decisions()
+        seen = {c["id"]: c for c in self.client.agent.connections(ended=True) + self.client.agent.connections()}
         return totals, decisions, seen
 
     def measure(self, name, metric, unit, work, expected):
         totals0, decisions0, seen0 = self.snapshot()
         accelerated = work(True)
-        wait_for("connections to end", lambda: not self.client.connections())
+        wait_for("connections to end", lambda: not self.client.agent.connections())
         totals1, decisions1, seen1 = self.snapshot()
         plain = work(False)
-        new = {path: sum(n for (p, _), n in totals1.items() if p == path) - sum(n for (p, _), n in totals0.items() if p == path)
-               for path in ("smcd", "fallback", "refused")}
+        new = {
+            path: sum(n for (p, _), n in totals1.items() if p == path)
+            - sum(n for (p, _), n in totals0.items() if p == path)
+            for path in ("smcd", "fallback", "refused")
+        }
         new["plain"] = decisions1["SMC_OUT_INCAPABLE"] - decisions0["SMC_OUT_INCAPABLE"]
         paths = [path for path, count in new.items() if count > 0]
         fresh = [c for i, c in seen1.items() if i not in seen0 and c["path"] == paths[0]]
         row = {
-            "name": name, "path": "+".join(paths) or "none", "connections": sum(new.values()),
+            "name": name,
+            "path": "+".join(paths) or "none",
+            "connections": sum(new.values()),
             "bytes": sum(c["bytes_sent"] + c["bytes_received"] for c in fresh),
-            "mismatches": accelerated["mismatches"] + plain["mismatches"], "metric": metric, "unit": unit,
-            "accelerated": round(accelerated["value"], 3), "tcp": round(plain["value"], 3),
+            "mismatches": accelerated["mismatches"] + plain["mismatches"],
+            "metric": metric,
+            "unit": unit,
+            "accelerated": round(accelerated["value"], 3),
+            "tcp": round(plain["value"], 3),
             "ratio": round(accelerated["value"] / plain["value"], 3),
         }
         row["ok"] = row["path"] == expected and row["mismatches"] == 0
@@ -122,12 +155,28 @@ def human(n):
 def print_rows(title, rows, left, right):
     print(f"\n{title}")
     head = ["workload", "path", "conns", "payload", "wrong", left, right, "ratio", ""]
-    table = [head] + [[r["name"], r["path"], str(r["connections"]), human(r["bytes"]) if r["bytes"] else "-", str(r["mismatches"]),
-                       f"{r['accelerated']:,.6g} {r['unit']}", f"{r['tcp']:,.6g} {r['unit']}", f"{r['ratio']:.2f}x",
-                       "ok" if r["ok"] else "WRONG"] for r in rows]
+    table = [head] + [
+        [
+            r["name"],
+            r["path"],
+            str(r["connections"]),
+            human(r["bytes"]) if r["bytes"] else "-",
+            str(r["mismatches"]),
+            f"{r['accelerated']:,.6g} {r['unit']}",
+            f"{r['tcp']:,.6g} {r['unit']}",
+            f"{r['ratio']:.2f}x",
+            "ok" if r["ok"] else "WRONG",
+        ]
+        for r in rows
+    ]
     widths = [max(len(row[i]) for row in table) for i in range(len(head))]
     for i, row in enumerate(table):
-        print("  " + "  ".join(cell.ljust(w) if j < 2 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths))).rstrip())
+        print(
+            "  "
+            + "  ".join(
+                cell.ljust(w) if j < 2 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths))
+            ).rstrip()
+        )
         if i == 0:
             print("  " + "  ".join("-" * w for w in widths[:-1]))
 
@@ -163,14 +212,14 @@ def run(lab, scratch):
                 for port in (6379, 8080, 5201):
                     a.python(f"import socket; socket.create_connection(('{c.ip4}', {port}))")
                 name += ", no agent there"
-                wait_for("the first connections to end", lambda: not a.connections())
+                wait_for("the first connections to end", lambda: not a.agent.connections())
             rows.append(demo.measure(name, metric, unit, work, "smcd" if server is b else "plain"))
             print(f"  {rows[-1]['name']}: {'ok' if rows[-1]['ok'] else 'WRONG'}", file=sys.stderr, flush=True)
         both.append(rows)
     print_rows("Both nodes run smc-agent: the payload travels by SMC-Dv2.1", both[0], "SMC-D", "plain TCP")
     print_rows("The server's node has no agent: connections stay plain TCP", both[1], "enrolled", "not enrolled")
     print("\nThe client node's agent, in its own words (smcctl status)\n")
-    print("\n".join("  " + line for line in a.ctl("status").stdout.split("\nConnections now")[0].splitlines()))
+    print("\n".join("  " + line for line in a.agent.ctl("status").stdout.split("\nConnections now")[0].splitlines()))
     return both[0] + both[1]
 
 

@@ -85,8 +85,10 @@ def run(name, attach):
     keep = attach(member0, member1)
     before = kernel_memory()
     sent = push(sender)
-    print(f"{name:9} {sent / 2**20:8.1f} MiB accepted while the reader read nothing, "
-          f"{(before - kernel_memory()) / 1024:8.1f} MiB less memory free")
+    print(
+        f"{name:9} {sent / 2**20:8.1f} MiB accepted while the reader read nothing, "
+        f"{(before - kernel_memory()) / 1024:8.1f} MiB less memory free"
+    )
     for sock in (sender, member0, member1, reader):
         sock.close()
     return keep
@@ -96,15 +98,42 @@ def main():
     run("splice", lambda a, b: threading.Thread(target=splice_forever, args=(a, b), daemon=True).start())
     work = f"{BUILD}/experiment"
     os.makedirs(work, exist_ok=True)
-    subprocess.run(["clang-14", "-O2", "-g", "-target", "bpf", f"-I{BUILD}/bpf", "-c",
-                    f"{os.path.dirname(os.path.abspath(__file__))}/sockmap_splice.bpf.c", "-o", f"{work}/s.o"], check=True)
+    subprocess.run(
+        [
+            "clang-14",
+            "-O2",
+            "-g",
+            "-target",
+            "bpf",
+            f"-I{BUILD}/bpf",
+            "-c",
+            f"{os.path.dirname(os.path.abspath(__file__))}/sockmap_splice.bpf.c",
+            "-o",
+            f"{work}/s.o",
+        ],
+        check=True,
+    )
     shutil.rmtree(PINS, ignore_errors=True)
     try:
         os.makedirs(PINS)
-        subprocess.run(["bpftool", "prog", "loadall", f"{work}/s.o", f"{PINS}/progs", "pinmaps", f"{PINS}/maps"], check=True,
-                       stderr=subprocess.DEVNULL)
-        subprocess.run(["bpftool", "prog", "attach", "pinned", f"{PINS}/progs/verdict", "stream_verdict", "pinned",
-                        f"{PINS}/maps/pair"], check=True)
+        subprocess.run(
+            ["bpftool", "prog", "loadall", f"{work}/s.o", f"{PINS}/progs", "pinmaps", f"{PINS}/maps"],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        subprocess.run(
+            [
+                "bpftool",
+                "prog",
+                "attach",
+                "pinned",
+                f"{PINS}/progs/verdict",
+                "stream_verdict",
+                "pinned",
+                f"{PINS}/maps/pair",
+            ],
+            check=True,
+        )
         run("sockmap", join)
     finally:
         shutil.rmtree(PINS, ignore_errors=True)

@@ -3,8 +3,7 @@
 """Fuzzes one decoder for SMC_FUZZ_SECONDS (default 5), starting from the kept corpus.
 
 An input that breaks something is left in build/fuzz/artifacts. --merge adds to the kept corpus what a longer run found,
-as far as it reaches new code.
-"""
+as far as it reaches new code."""
 import argparse
 import os
 import shutil
@@ -28,14 +27,23 @@ def main():
     os.makedirs(artifacts, exist_ok=True)
     limits = ["-max_len=" + ("65536" if options.target == "capture" else "8300"), "-rss_limit_mb=2048", "-timeout=10"]
     with tempfile.TemporaryDirectory(prefix="smc-fuzz-") as found:
-        command = [program, *limits, f"-max_total_time={seconds}", "-print_final_stats=1",
-                   f"-artifact_prefix={artifacts}/{options.target}-", found, kept]
+        command = [
+            program,
+            *limits,
+            f"-max_total_time={seconds}",
+            "-print_final_stats=1",
+            f"-artifact_prefix={artifacts}/{options.target}-",
+            found,
+            kept,
+        ]
         run = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", timeout=seconds + 120)
         lines = run.stderr.splitlines()
         print("\n".join(lines[-60:] if run.returncode else [l for l in lines if l.startswith(("stat::", "Done"))]))
         if run.returncode == 0 and options.merge:
             with tempfile.TemporaryDirectory(prefix="smc-fuzz-") as merged:
-                subprocess.run([program, *limits, "-merge=1", merged, kept, found], check=True, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    [program, *limits, "-merge=1", merged, kept, found], check=True, stderr=subprocess.DEVNULL
+                )
                 shutil.rmtree(kept)
                 shutil.copytree(merged, kept)
             print(f"kept corpus: {len(os.listdir(kept))} inputs")

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What the namespace tests share: two linked nodes per test class, small servers and clients."""
 import json
-import os
 import sys
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SUPPORT = os.path.join(HERE, "..", "support")
-sys.path.insert(0, SUPPORT)
-import lab as laboratory  # noqa: E402
-from lab import Lab, sh, wait_for  # noqa: E402,F401
+from lab import rawtcp
+from lab.nodes import Lab
 
 ECHO = """
 import socket, sys, threading
@@ -64,7 +60,7 @@ class TwoNodes(unittest.TestCase):
         outcome = self._outcome.result
         if any(test is self for test, _ in outcome.failures + outcome.errors):
             for node in self.lab.nodes.values():
-                print(f"--- agent {node.name}\n{node.log_text()[-5000:]}", file=sys.stderr)
+                print(f"--- agent {node.name}\n{node.agent_log()[-5000:]}", file=sys.stderr)
 
     def start_agents(self, **overrides):
         self.a.start_agent(**overrides)
@@ -84,7 +80,7 @@ class TwoNodes(unittest.TestCase):
 
     def raw(self, node, own_ip, *arguments):
         """A hand-made TCP peer in `node`; returns the running process."""
-        command = ["/usr/bin/python3", "-B", os.path.join(SUPPORT, "rawtcp.py"), node.device, own_ip, *map(str, arguments)]
+        command = ["/usr/bin/python3", "-B", rawtcp.__file__, node.device, own_ip, *map(str, arguments)]
         process = node.popen(command, stdout=-1, text=True)
         self.addCleanup(process.stdout.close)
         return process
@@ -94,4 +90,4 @@ class TwoNodes(unittest.TestCase):
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
     def assertPath(self, node, path, reason="none", at_least=1):
-        self.assertGreaterEqual(node.totals().get((path, reason), 0), at_least, node.totals())
+        self.assertGreaterEqual(node.agent.totals().get((path, reason), 0), at_least, node.agent.totals())

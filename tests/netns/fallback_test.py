@@ -3,10 +3,11 @@
 import json
 import unittest
 
-from base import TwoNodes, sh, wait_for
+from base import TwoNodes
+from lab.basics import sh, wait_for
+from lab.rawtcp import SMC_OPTION
 
 RAW_IP = "10.77.0.50"
-SMC_OPTION = "fe06e2d4c3d9"
 
 
 class Fallback(TwoNodes):
@@ -16,28 +17,40 @@ class Fallback(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "fallback", "peer_no_smc")
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.decisions()["SMC_OUT_INCAPABLE"], 1)
-        self.assertEqual(self.a.totals(), {("fallback", "peer_no_smc"): 1})
-        self.assertIn("negative cache", self.a.ctl("explain", f"{self.b.ip4}:5000").stdout)
-        wait_for("the entry to age", lambda: "negative cache" not in self.a.ctl("explain", f"{self.b.ip4}:5000").stdout)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_INCAPABLE"], 1)
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 1})
+        self.assertIn("negative cache", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
+        wait_for(
+            "the entry to age", lambda: "negative cache" not in self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout
+        )
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.totals(), {("fallback", "peer_no_smc"): 2})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 2})
 
     def test_the_cache_is_bounded(self):
         self.a.start_agent(fallback={"cache_entries": 16})
-        server = self.b.popen(["/usr/bin/python3", "-c", """
+        server = self.b.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                """
 import select, socket
 socks = [socket.create_server(('0.0.0.0', 5000 + i)) for i in range(60)]
 print('ready', flush=True)
 while True:
-    for s in select.select(socks, [], [])[0]: s.accept()[0].close()"""], stdout=-1, text=True)
+    for s in select.select(socks, [], [])[0]: s.accept()[0].close()""",
+            ],
+            stdout=-1,
+            text=True,
+        )
         self.addCleanup(server.stdout.close)
         self.assertEqual(server.stdout.readline(), "ready\n")
-        done = self.a.python(f"""
+        done = self.a.python(
+            f"""
 import socket
-for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)""")
+for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)"""
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.a.totals(), {("fallback", "peer_no_smc"): 60})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 60})
         entries = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_incapable"))
         self.assertTrue(0 < len(entries) <= 16, len(entries))
 
@@ -48,10 +61,10 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "fallback", "peer_declined")
         self.assertPath(self.b, "fallback", "no_ueid")
-        ended = self.a.connections(ended=True)[0]
+        ended = self.a.agent.connections(ended=True)[0]
         self.assertIn("no_ueid", ended["detail"])
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.totals(), {("fallback", "peer_declined"): 1})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 1})
 
     def test_decline_on_another_fabric(self):
         self.a.start_agent()
@@ -69,19 +82,25 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
     def peer(self, options, send=(), seconds=8):
         """A server on RAW_IP that answers SYNs with these options and then says what it is told."""
         script = '{"options": "%s", "send": [%s], "listen_s": %d}' % (
-            options, ", ".join(f'"{s}"' for s in send), seconds)
+            options,
+            ", ".join(f'"{s}"' for s in send),
+            seconds,
+        )
         process = self.raw(self.b, RAW_IP, "server", 6000, script)
         self.assertEqual(process.stdout.readline(), "listening\n")
         return process
 
     def talk(self):
         """Connects to the raw peer, sends one line; what the application saw."""
-        return self.a.python(f"""
+        return self.a.python(
+            f"""
 import socket
 c = socket.create_connection(('{RAW_IP}', 6000), 12); c.sendall(b'GET /'); c.settimeout(1)
 try: print('got', c.recv(100))
 except OSError as e: print('got', type(e).__name__)
-""", timeout=30)
+""",
+            timeout=30,
+        )
 
     def test_a_peer_that_echoes_unknown_options_gets_plain_tcp(self):
         self.a.start_agent()
@@ -110,7 +129,9 @@ except OSError as e: print('got', type(e).__name__)
 
     def test_a_path_that_drops_syns_with_unknown_options(self):
         self.a.start_agent()
-        process = self.raw(self.b, RAW_IP, "server", 6000, '{"options": "", "deaf_to": "%s", "listen_s": 9}' % SMC_OPTION)
+        process = self.raw(
+            self.b, RAW_IP, "server", 6000, '{"options": "", "deaf_to": "%s", "listen_s": 9}' % SMC_OPTION
+        )
         self.assertEqual(process.stdout.readline(), "listening\n")
         self.assertEqual(self.talk().stdout, "got TimeoutError\n")
         self.assertPath(self.a, "fallback", "peer_no_smc")

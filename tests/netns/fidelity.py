@@ -15,11 +15,9 @@ import sys
 import time
 import traceback
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import lab as laboratory  # noqa: E402
-import socket_cases  # noqa: E402
-from lab import Lab, sh  # noqa: E402
+import socket_cases
+from lab.basics import sh
+from lab.nodes import Lab, enter_netns
 
 # (mode, family or None, case): why. Anything else that differs fails the test; so does one that no longer does.
 KNOWN = {
@@ -35,7 +33,7 @@ FAMILIES = {"4": socket.AF_INET, "6": socket.AF_INET6}
 def enter(node):
     with open(f"{node.apps}/cgroup.procs", "w") as procs:
         procs.write(str(os.getpid()))
-    laboratory.enter_netns(node.netns)
+    enter_netns(node.netns)
 
 
 def serve_listeners(node, channel):
@@ -105,8 +103,12 @@ def run_cases(client, server, listen, family_name, first_port, only):
         if only and case.__name__ != only:
             continue
         address = (target, port, 0, 0) if family == socket.AF_INET6 else (target, port)
-        bench = socket_cases.Bench(listen(family, ("::" if family == socket.AF_INET6 else "0.0.0.0", port)), address,
-                                   family, places(family, listen, own))
+        bench = socket_cases.Bench(
+            listen(family, ("::" if family == socket.AF_INET6 else "0.0.0.0", port)),
+            address,
+            family,
+            places(family, listen, own),
+        )
         lines = outcome.setdefault(case.__name__, [])
         if os.environ.get("TRACE"):
             print(f"{time.monotonic():.1f} {case.__name__}", file=sys.stderr, flush=True)
@@ -151,7 +153,10 @@ def compare(mode, family, plain, other, show):
     for case, lines in plain.items():
         differs = other[case] != lines
         known = KNOWN.get((mode, family, case)) or KNOWN.get((mode, None, case))
-        print(f"{'differs' if differs else 'same':8} {mode} IPv{family} {case}{'  (known: ' + known + ')' if known else ''}")
+        print(
+            f"{'differs' if differs else 'same':8} {mode} IPv{family} {case}"
+            f"{'  (known: ' + known + ')' if known else ''}"
+        )
         if differs != bool(known):
             wrong.append(f"{mode} IPv{family} {case}")
         if bool(known) != differs and not differs:
@@ -165,7 +170,7 @@ def compare(mode, family, plain, other, show):
 
 def check_path(client, wanted, options, families):
     """The comparison means something only if the connections really went that way."""
-    totals, decisions = client.totals(), client.decisions()
+    totals, decisions = client.agent.totals(), client.agent.decisions()
     print("paths of the client's agent:", totals)
     print("its decisions:", {name: count for name, count in decisions.items() if count})
     taken = totals.get(wanted, 0)
@@ -210,7 +215,7 @@ def main():
             check_path(client, ("fallback", "peer_no_smc"), options, families)
             for family in families:
                 wrong += compare("fallback", family, plain[family], fallback[family], options.show)
-            client.stop_agent()
+            client.agent.stop()
         if "smcd" in modes:
             client.start_agent(**short)
             server.start_agent(**short)
@@ -219,8 +224,10 @@ def main():
             for family in families:
                 wrong += compare("smcd", family, plain[family], smcd[family], options.show)
         listen.channel.close()
-    print(f"{len(plain[families[0]])} cases, {len(families)} families, {len(modes)} paths: "
-          f"{len(wrong)} unexpected outcomes")
+    print(
+        f"{len(plain[families[0]])} cases, {len(families)} families, {len(modes)} paths: "
+        f"{len(wrong)} unexpected outcomes"
+    )
     for line in wrong:
         print("  unexpected:", line)
     return 1 if wrong else 0

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Peers that are broken or worse. Afterwards the agent works, and nothing has leaked."""
+import json
 import os
 import random
 import unittest
 
-from base import TwoNodes, laboratory, wait_for
+from base import TwoNodes
+from lab.basics import wait_for
 
 RAW_IP = "10.77.0.50"
 EYE_R, EYE_D = "e2d4c3d9", "e2d4c3c4"
@@ -14,9 +16,31 @@ def proposal(length=None, **patch):
     """A Proposal for SMC-Dv2.1 that is good but for the patch {offset: byte}."""
     eid = b"SMC-AGENT.DEFAULT".ljust(32).hex()
     body = bytearray.fromhex(
-        EYE_R + "01" + "0000" + "26" + "01" * 8 + "00" * 34 + "001c" + "00" * 28   # base, 80 bytes
-        + "01" + "02" + "00" + "10" + "0000" + "0040" + "00" * 18 + "0001" + "00" * 12 + eid   # V2 extension
-        + "00" * 48 + "11" * 8 + "ff00" + "22" * 8 + "ff00" + EYE_R)
+        EYE_R
+        + "01"
+        + "0000"
+        + "26"
+        + "01" * 8
+        + "00" * 34
+        + "001c"
+        + "00" * 28  # base, 80 bytes
+        + "01"
+        + "02"
+        + "00"
+        + "10"
+        + "0000"
+        + "0040"
+        + "00" * 18
+        + "0001"
+        + "00" * 12
+        + eid  # V2 extension
+        + "00" * 48
+        + "11" * 8
+        + "ff00"
+        + "22" * 8
+        + "ff00"
+        + EYE_R
+    )
     body[5:7] = (length or len(body)).to_bytes(2, "big")
     for offset, value in patch.items():
         body[int(offset[1:])] = value
@@ -34,19 +58,23 @@ class Hostile(TwoNodes):
         pid = self.b.agent.pid
         with open(f"/proc/{pid}/maps") as maps:
             dmbs = sum("smc-dmb" in line for line in maps)
-        status = self.b.status()
-        return {"fds": len(os.listdir(f"/proc/{pid}/fd")), "dmbs": dmbs, "registered": status["ism"]["dmbs"],
-                "connections": len(status["connections"])}
+        status = self.b.agent.status()
+        return {
+            "fds": len(os.listdir(f"/proc/{pid}/fd")),
+            "dmbs": dmbs,
+            "registered": status["ism"]["dmbs"],
+            "connections": len(status["connections"]),
+        }
 
     def attack(self, expect, reason, count=1, timeout=60, **script):
         before = self.resources()
-        text = laboratory.json.dumps({"count": count, "listen_s": 15, **script})
+        text = json.dumps({"count": count, "listen_s": 15, **script})
         results = self.raw_results(self.raw(self.a, RAW_IP, "client", self.b.ip4, 5000, text), timeout)
         self.assertEqual({r["ended"] for r in results}, {expect}, results[:3])
         self.assertEqual(len(results), count)
         wait_for("everything to be given back", lambda: self.resources() == before, 15)
         self.assertPath(self.b, "refused", reason, count)
-        self.assertIn(f"reason {reason}", self.b.log_text())
+        self.assertIn(f"reason {reason}", self.b.agent_log())
         return results
 
     def still_works(self):
@@ -68,7 +96,7 @@ class Hostile(TwoNodes):
             "an Accept instead": proposal(_4=2),
             "length 0": proposal(length=0)[:10] + "0000" + proposal()[14:],
             "length beyond every message": proposal(length=60000),
-            "offset outside": proposal(_51=0xff),
+            "offset outside": proposal(_51=0xFF),
             "nine EIDs": proposal(_80=9),
             "reserved CHID not repeated": proposal(_219=0x01),
         }
@@ -91,8 +119,16 @@ class Hostile(TwoNodes):
         self.attack("rst", "peer_closed", close="rst")
 
     def test_a_gid_that_is_not_on_the_fabric_is_declined(self):
-        results = self.raw_results(self.raw(self.a, RAW_IP, "client", self.b.ip4, 5000, laboratory.json.dumps(
-            {"send": [proposal() + b"hello".hex()], "listen_s": 3})))
+        results = self.raw_results(
+            self.raw(
+                self.a,
+                RAW_IP,
+                "client",
+                self.b.ip4,
+                5000,
+                json.dumps({"send": [proposal() + b"hello".hex()], "listen_s": 3}),
+            )
+        )
         received = bytes.fromhex(results[0]["received"])
         self.assertEqual(received[:8].hex(), EYE_R + "04002c20")
         self.assertEqual(received[16:20].hex(), "03030007")
@@ -101,18 +137,20 @@ class Hostile(TwoNodes):
 
     def test_two_thousand_silent_connections(self):
         self.attack("rst", "handshake_timeout", count=2000, timeout=90)
-        self.assertLess(self.b.log_text().count("reason handshake_timeout"), 200)  # the log is not flooded
+        self.assertLess(self.b.agent_log().count("reason handshake_timeout"), 200)  # the log is not flooded
         self.still_works()
 
     def test_two_thousand_connections_at_once(self):
         self.a.start_agent()
         before = self.resources()
-        done = self.a.python(f"""
+        done = self.a.python(
+            f"""
 import resource, select, socket
 resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
 poller, socks = select.epoll(), {{}}
 for i in range(2000):
-    s = socket.socket(); s.setblocking(False); s.connect_ex(('{self.b.ip4}', 5000)); socks[s.fileno()] = (s, b'%04d' % i)
+    s = socket.socket(); s.setblocking(False); s.connect_ex(('{self.b.ip4}', 5000))
+    socks[s.fileno()] = (s, b'%04d' % i)
     poller.register(s.fileno(), select.EPOLLOUT)
 good = 0
 while socks:
@@ -128,15 +166,23 @@ while socks:
         except OSError as e:
             print(e); poller.unregister(fd); del socks[fd]
 print(good)
-""", timeout=120)
-        self.assertEqual(done.stdout, "2000\n", f"{done.stderr} client {self.a.totals()} server {self.b.totals()}")
+""",
+            timeout=120,
+        )
+        self.assertEqual(
+            done.stdout, "2000\n", f"{done.stderr} client {self.a.agent.totals()} server {self.b.agent.totals()}"
+        )
         # a full request queue of the fabric is waited for, not taken for its failure
         for node in (self.a, self.b):
-            self.assertFalse([key for key in node.totals() if key[1] == "fabric"], node.totals())
-        self.assertGreater(self.b.totals()[("smcd", "none")], 1000)
+            self.assertFalse([key for key in node.agent.totals() if key[1] == "fabric"], node.agent.totals())
+        self.assertGreater(self.b.agent.totals()[("smcd", "none")], 1000)
         # what stays is the one fabric connection each way
-        wait_for("everything to be given back",
-                 lambda: {**self.resources(), "fds": 0} == {**before, "fds": 0} and self.resources()["fds"] <= before["fds"] + 4, 20)
+        wait_for(
+            "everything to be given back",
+            lambda: {**self.resources(), "fds": 0} == {**before, "fds": 0}
+            and self.resources()["fds"] <= before["fds"] + 4,
+            20,
+        )
 
 
 if __name__ == "__main__":

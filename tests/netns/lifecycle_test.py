@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Start, stop, kill, hang, restart: applications must not notice more than they have to."""
+import glob
 import json
 import os
 import signal
@@ -8,7 +9,9 @@ import tempfile
 import time
 import unittest
 
-from base import TwoNodes, laboratory, sh, wait_for
+from base import TwoNodes
+from lab.basics import AGENT, CTL, sh, wait_for
+from lab.nodes import Lab, cgroup_mount
 
 # Downloads until the end and says how it ended.
 DOWNLOAD = """
@@ -30,38 +33,43 @@ class Lifecycle(TwoNodes):
         found = []
         if os.path.exists(node.pins):
             found.append(node.pins)
-        found += laboratory.glob.glob(f"{self.lab.run}/{node.name}.sock*")
+        found += glob.glob(f"{self.lab.run}/{node.name}.sock*")
         if os.path.exists(f"{node.cgroup}/smc-agent"):
             found.append(f"{node.cgroup}/smc-agent")
         found += [line for line in sh("bpftool", "cgroup", "show", node.cgroup).splitlines() if "smc_" in line]
-        found += [line for line in sh("nsenter", f"--net=/run/netns/{node.netns}", "bpftool", "net", "show").splitlines()
-                  if "smc_" in line]
-        found += [line for line in sh("ip", "netns", "exec", node.netns, "ss", "-Hltnp").splitlines() if "smc-agent" in line]
+        found += [
+            line
+            for line in sh("nsenter", f"--net=/run/netns/{node.netns}", "bpftool", "net", "show").splitlines()
+            if "smc_" in line
+        ]
+        found += [
+            line for line in sh("ip", "netns", "exec", node.netns, "ss", "-Hltnp").splitlines() if "smc-agent" in line
+        ]
         return found
 
     def test_sigterm_leaves_nothing_behind(self):
         self.start_agents()
         self.serve()
         self.assertTrue(self.connect()["ok"])
-        gid = self.a.status()["ism"]["gid"]
+        gid = self.a.agent.status()["ism"]["gid"]
         self.assertTrue(os.path.exists(f"{self.lab.run}/ism/{gid}.ism"))
         self.assertNotEqual(self.leftovers(self.a), [])
-        self.assertEqual(self.a.stop_agent(), 0)
+        self.assertEqual(self.a.agent.stop(), 0)
         self.assertEqual(self.leftovers(self.a), [])
         self.assertFalse(os.path.exists(f"{self.lab.run}/ism/{gid}.ism"))
         self.assertTrue(self.connect()["ok"])
 
     def test_sigint_is_a_stop_too(self):
         self.a.start_agent()
-        self.assertEqual(self.a.stop_agent(signal.SIGINT), 0)
+        self.assertEqual(self.a.agent.stop(signal.SIGINT), 0)
         self.assertEqual(self.leftovers(self.a), [])
 
     def test_kill_then_plain_at_once_then_a_restart_that_cleans_up(self):
         self.start_agents(bpf={"tc": "clsact"})
         self.serve()
         self.assertTrue(self.connect()["ok"])
-        self.a.stop_agent(signal.SIGKILL)
-        self.b.stop_agent(signal.SIGKILL)
+        self.a.agent.stop(signal.SIGKILL)
+        self.b.agent.stop(signal.SIGKILL)
         for _ in range(3):
             seen = self.connect(timeout=1)
             self.assertTrue(seen["ok"], seen)
@@ -69,9 +77,9 @@ class Lifecycle(TwoNodes):
         self.b.start_agent()
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
-        self.assertEqual(len(laboratory.glob.glob(f"{self.lab.run}/ism/*.ism")), 2)
+        self.assertEqual(len(glob.glob(f"{self.lab.run}/ism/*.ism")), 2)
         for node in (self.a, self.b):
-            self.assertEqual(node.stop_agent(), 0)
+            self.assertEqual(node.agent.stop(), 0)
             self.assertEqual(self.leftovers(node), [])
 
     def test_a_hung_agent_is_left_alone_within_a_second(self):
@@ -85,12 +93,16 @@ class Lifecycle(TwoNodes):
         self.assertTrue(seen["ok"], seen)
         for node in (self.a, self.b):
             node.agent.send_signal(signal.SIGCONT)
-        wait_for("the agents to serve again", lambda: self.a.status() and self.b.status())
-        before = self.a.totals()[("smcd", "none")]
-        wait_for("steering to go on", lambda: self.connect()["ok"] and self.a.totals()[("smcd", "none")] > before)
+        wait_for("the agents to serve again", lambda: self.a.agent.status() and self.b.agent.status())
+        before = self.a.agent.totals()[("smcd", "none")]
+        wait_for("steering to go on", lambda: self.connect()["ok"] and self.a.agent.totals()[("smcd", "none")] > before)
 
     def streaming_server(self):
-        process = self.b.popen(["/usr/bin/python3", "-c", """
+        process = self.b.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                """
 import socket, time
 s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
 while True:
@@ -99,7 +111,11 @@ while True:
         c.recv(5); c.sendall(b'begin')
         while True: c.sendall(b'x' * 1000); time.sleep(0.001)
     except OSError as e: print('server', type(e).__name__, flush=True)
-"""], stdout=-1, text=True)
+""",
+            ],
+            stdout=-1,
+            text=True,
+        )
         self.addCleanup(process.stdout.close)
         self.assertEqual(process.stdout.readline(), "ready\n")
         return process
@@ -109,8 +125,8 @@ while True:
         server = self.streaming_server()
         client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
         self.assertEqual(client.stdout.readline(), "up\n")
-        wait_for("bytes to flow", lambda: any(c["bytes_received"] > 20000 for c in self.a.connections()))
-        getattr(self, victim).stop_agent(how)
+        wait_for("bytes to flow", lambda: any(c["bytes_received"] > 20000 for c in self.a.agent.connections()))
+        getattr(self, victim).agent.stop(how)
         self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")
         self.assertIn(server.stdout.readline(), ("server ConnectionResetError\n", "server BrokenPipeError\n"))
 
@@ -129,15 +145,15 @@ while True:
         client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
         self.assertEqual(client.stdout.readline(), "up\n")
         self.assertPath(self.a, "fallback", "peer_no_smc")
-        self.a.stop_agent(signal.SIGKILL)
+        self.a.agent.stop(signal.SIGKILL)
         self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")
 
     def test_a_restarted_peer_is_a_first_contact_again(self):
         self.start_agents()
         self.serve()
         self.assertTrue(self.connect()["ok"])
-        self.b.stop_agent(signal.SIGKILL)
-        wait_for("the link group to go", lambda: not self.a.status()["groups"]["smcd"])
+        self.b.agent.stop(signal.SIGKILL)
+        wait_for("the link group to go", lambda: not self.a.agent.status()["groups"]["smcd"])
         self.b.start_agent()
         self.assertTrue(self.connect()["ok"])
         self.assertTrue(self.connect()["ok"])
@@ -145,49 +161,59 @@ while True:
 
     def test_a_second_agent_is_kept_out(self):
         self.a.start_agent()
-        second = subprocess.run([laboratory.AGENT, "--config", f"{self.lab.run}/a.json"], capture_output=True, text=True,
-                                timeout=20)
+        second = subprocess.run(
+            [AGENT, "--config", f"{self.a.dir}/agent.json"], capture_output=True, text=True, timeout=20
+        )
         self.assertEqual(second.returncode, 1)
         self.assertIn("another smc-agent", second.stderr)
-        self.assertTrue(self.a.status()["agent"]["serving"])
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
     def test_a_full_agent_lets_connections_be_plain(self):
         self.start_agents(limits={"connections": 2})
         self.serve()
-        hold = self.a.popen(["/usr/bin/python3", "-c", f"""
+        hold = self.a.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                f"""
 import socket, time
 held = []
 for _ in range(2):
     c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); held.append(c)
-print('held', flush=True); time.sleep(60)"""], stdout=-1, text=True)
+print('held', flush=True); time.sleep(60)""",
+            ],
+            stdout=-1,
+            text=True,
+        )
         self.addCleanup(hold.stdout.close)
         self.assertEqual(hold.stdout.readline(), "held\n")
-        wait_for("the agent to be full", lambda: not self.a.status()["agent"]["serving"])
+        wait_for("the agent to be full", lambda: not self.a.agent.status()["agent"]["serving"])
         for _ in range(3):
             self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.decisions()["SMC_OUT_AGENT_FULL"], 3)
-        self.assertEqual(self.a.totals(), {("smcd", "none"): 2})
-        self.assertIn("FULL", self.a.ctl("status").stdout)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_AGENT_FULL"], 3)
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
+        self.assertIn("FULL", self.a.agent.ctl("status").stdout)
 
 
 class BuiltInDefault(unittest.TestCase):
     def test_it_runs_and_leaves_nothing(self):
         """In cgroup, mount and network namespaces of its own, whose cgroup root is one of our sub-cgroups."""
-        with laboratory.Lab("default") as lab:
+        with Lab("default") as lab:
             node = lab.node("a")
             script = f"""
                 set -e
                 mount --make-rprivate /
-                umount -l {laboratory.cgroup_mount()}
-                mount -t cgroup2 none {laboratory.cgroup_mount()}
+                umount -l {cgroup_mount()}
+                mount -t cgroup2 none {cgroup_mount()}
                 mount -t tmpfs none /run
                 mount -t bpf none /sys/fs/bpf
-                {laboratory.AGENT} 2>/run/log & pid=$!
-                for i in $(seq 100); do {laboratory.CTL} status --json >/run/status 2>/dev/null && break; sleep 0.1; done
+                {AGENT} 2>/run/log & pid=$!
+                for i in $(seq 100); do {CTL} status --json >/run/status 2>/dev/null && break; sleep 0.1; done
                 ls /sys/fs/bpf/smc-agent >/run/pins
                 kill $pid; wait $pid
                 cat /run/status
-                echo "left: $(ls -d /sys/fs/bpf/smc-agent /run/smc-agent/control* {laboratory.cgroup_mount()}/smc-agent 2>/dev/null)"
+                cd /
+                echo "left: $(ls -d sys/fs/bpf/smc-agent run/smc-agent/control* .{cgroup_mount()}/smc-agent 2>/dev/null)"
             """
             done = node.run(["unshare", "--mount", "--cgroup", "sh", "-c", script], timeout=40)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -200,7 +226,7 @@ class BuiltInDefault(unittest.TestCase):
 
 class CommandLine(unittest.TestCase):
     def agent(self, *arguments):
-        return subprocess.run([laboratory.AGENT, *arguments], capture_output=True, text=True, timeout=20)
+        return subprocess.run([AGENT, *arguments], capture_output=True, text=True, timeout=20)
 
     def with_config(self, text, *arguments):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -216,8 +242,12 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
     def test_a_bad_configuration_is_one_line_and_exit_2(self):
-        for text, words in ((' {"limits": {"connections": "many"}}', "/limits/connections: found \"many\", allowed: integer"),
-                            ('{"nonsense": 1}', "/nonsense: found an unknown key"), ("{", "not JSON"), ("[]", "allowed: object")):
+        for text, words in (
+            (' {"limits": {"connections": "many"}}', '/limits/connections: found "many", allowed: integer'),
+            ('{"nonsense": 1}', "/nonsense: found an unknown key"),
+            ("{", "not JSON"),
+            ("[]", "allowed: object"),
+        ):
             done = self.with_config(text)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
@@ -229,7 +259,7 @@ class CommandLine(unittest.TestCase):
     def test_version_and_usage(self):
         self.assertRegex(self.agent("--version").stdout, r"smc-agent \d")
         self.assertEqual(self.agent("--nonsense").returncode, 2)
-        ctl = subprocess.run([laboratory.CTL, "--socket", "/does/not/exist", "status"], capture_output=True, text=True)
+        ctl = subprocess.run([CTL, "--socket", "/does/not/exist", "status"], capture_output=True, text=True)
         self.assertEqual(ctl.returncode, 3)
         self.assertIn("is smc-agent running?", ctl.stderr)
 

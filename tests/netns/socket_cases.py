@@ -430,7 +430,9 @@ def half_close_both_in_flight(b):
     results = {}
 
     def side(name, sock, seed):
-        sender = threading.Thread(target=lambda: (sock.sendall(pattern(5_000_000, seed)), sock.shutdown(socket.SHUT_WR)))
+        sender = threading.Thread(
+            target=lambda: (sock.sendall(pattern(5_000_000, seed)), sock.shutdown(socket.SHUT_WR))
+        )
         sender.start()
         results[name] = read_all(sock)
         sender.join()
@@ -642,15 +644,19 @@ def duplex_with_checksums(b):
         data, at = pattern(size, seed), 0
         step = 1
         while at < size:
-            at += sock.send(data[at:at + step])
+            at += sock.send(data[at : at + step])
             step = step * 7 % 200_003 + 1
         sock.shutdown(socket.SHUT_WR)
 
     def read(name, sock):
         results[name] = read_all(sock)
 
-    threads = [threading.Thread(target=write, args=(c, 6)), threading.Thread(target=write, args=(s, 7)),
-               threading.Thread(target=read, args=("c", c)), threading.Thread(target=read, args=("s", s))]
+    threads = [
+        threading.Thread(target=write, args=(c, 6)),
+        threading.Thread(target=write, args=(s, 7)),
+        threading.Thread(target=read, args=("c", c)),
+        threading.Thread(target=read, args=("s", s)),
+    ]
     [t.start() for t in threads]
     [t.join() for t in threads]
     yield sorted(results.items())
@@ -718,8 +724,9 @@ def zerocopy(b):
     s.recv(1)
     yield until(lambda: poll(c, 0, 0) & select.POLLERR, "completion")
     message = c.recvmsg(0, 256, socket.MSG_ERRQUEUE)
-    yield "origin, range", [struct.unpack("IBBBBII", d[:16])[2] for _, _, d in message[1]], \
-        [struct.unpack("IBBBBII", d[:16])[5:] for _, _, d in message[1]]
+    yield "origin, range", [struct.unpack("IBBBBII", d[:16])[2] for _, _, d in message[1]], [
+        struct.unpack("IBBBBII", d[:16])[5:] for _, _, d in message[1]
+    ]
 
 
 @case
@@ -767,11 +774,17 @@ def dup_keeps_open(b):
 @case
 def options_stick(b):
     c, s = b.pair()
-    for level, option, value in ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-                                 (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 7), (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)):
+    for level, option, value in (
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 7),
+        (socket.SOL_SOCKET, socket.SO_OOBINLINE, 1),
+    ):
         c.setsockopt(level, option, value)
         yield c.getsockopt(level, option)
-    yield "SO_TYPE", c.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE), "SO_ERROR", c.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    yield "SO_TYPE", c.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE), "SO_ERROR", c.getsockopt(
+        socket.SOL_SOCKET, socket.SO_ERROR
+    )
     yield "TCP_INFO state", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     yield "TCP_MAXSEG", c.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) < 2000
 

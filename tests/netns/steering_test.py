@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Who is steered, who is not, and what everybody gets to see of it."""
+import glob
 import json
+import os
 import socket
 import struct
-import time
 import unittest
 
-from base import TwoNodes, laboratory, sh, wait_for
+from base import TwoNodes
+from lab.basics import sh, test_program, wait_for
+from lab.nodes import cgroup_mount
 
 TCP_MD5SIG = 14
 
@@ -42,39 +45,42 @@ class Steering(TwoNodes):
         self.start_agents()
         self.assertEqual(self.connect()["error"], "ECONNREFUSED")
         self.assertEqual(self.connect(self.b.ip6)["error"], "ECONNREFUSED")
-        self.assertGreater(self.b.decisions()["SMC_IN_NO_LISTENER"], 0)
-        self.assertEqual(self.b.totals(), {})
+        self.assertGreater(self.b.agent.decisions()["SMC_IN_NO_LISTENER"], 0)
+        self.assertEqual(self.b.agent.totals(), {})
 
     def test_rules_decide_in_order(self):
-        rules = [{"name": "not-5001", "action": "deny", "ports": ["5001"]},
-                 {"name": "apps", "action": "allow", "cgroups": ["/apps"], "remotes": ["10.77.0.0/24"]}]
+        rules = [
+            {"name": "not-5001", "action": "deny", "ports": ["5001"]},
+            {"name": "apps", "action": "allow", "cgroups": ["/apps"], "remotes": ["10.77.0.0/24"]},
+        ]
         self.start_agents(policy={"default": "deny", "rules": rules})
         for port in (5000, 5001):
             self.serve(port=port)
             self.assertTrue(self.connect(port=port)["ok"])
-        self.assertEqual(self.a.totals(), {("smcd", "none"): 1})
-        self.assertEqual(self.a.decisions()["SMC_OUT_DENIED"], 1)
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_DENIED"], 1)
 
-        explained = json.loads(self.a.ctl("explain", f"{self.b.ip4}:5001", "--json").stdout)
+        explained = json.loads(self.a.agent.ctl("explain", f"{self.b.ip4}:5001", "--json").stdout)
         self.assertEqual((explained["rule"], explained["steered"]), ("not-5001", False))
         pid = self.a.popen(["sleep", "60"]).pid
-        text = self.a.ctl("explain", f"{self.b.ip4}:5000", "--pid", str(pid)).stdout
+        text = self.a.agent.ctl("explain", f"{self.b.ip4}:5000", "--pid", str(pid)).stdout
         self.assertIn('rule "apps": allow', text)
         self.assertIn("is offered SMC", text)
-        text = self.a.ctl("explain", "10.88.0.1:80", "--pid", str(pid)).stdout
+        text = self.a.agent.ctl("explain", "10.88.0.1:80", "--pid", str(pid)).stdout
         self.assertIn("no rule matches", text)
-        outside = self.a.ctl("explain", f"{self.b.ip4}:5000", "--pid", str(laboratory.os.getpid())).stdout
+        outside = self.a.agent.ctl("explain", f"{self.b.ip4}:5000", "--pid", str(os.getpid())).stdout
         self.assertIn("is plain TCP", outside)
-        self.assertEqual(self.a.ctl("explain", "nonsense").returncode, 1)
-        self.assertEqual(self.a.ctl("explain").returncode, 2)
+        self.assertEqual(self.a.agent.ctl("explain", "nonsense").returncode, 1)
+        self.assertEqual(self.a.agent.ctl("explain").returncode, 2)
 
     def test_inbound_rules(self):
         self.a.start_agent()
-        self.b.start_agent(policy={"default": "deny", "rules": [
-            {"name": "out-only", "action": "allow", "direction": "outbound"}]})
+        self.b.start_agent(
+            policy={"default": "deny", "rules": [{"name": "out-only", "action": "allow", "direction": "outbound"}]}
+        )
         self.serve()
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.b.decisions()["SMC_IN_DENIED"], 1)
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_DENIED"], 1)
         self.assertPath(self.a, "fallback", "peer_no_smc")
 
     def test_sockets_that_are_never_eligible(self):
@@ -82,54 +88,81 @@ class Steering(TwoNodes):
         self.serve()
         bound = [[socket.SOL_SOCKET, socket.SO_BINDTODEVICE, (self.a.device + "\0").encode().hex()]]
         self.assertTrue(self.connect(options=bound)["ok"])
-        self.assertEqual(self.a.decisions()["SMC_OUT_BOUND_DEVICE"], 1)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_BOUND_DEVICE"], 1)
 
         address = struct.pack("!HH4s8x", 0, 0, socket.inet_aton(self.b.ip4))
         address = struct.pack("H", socket.AF_INET) + address[2:] + bytes(112)
         md5 = address + struct.pack("BBHI80s", 0, 0, 3, 0, b"key")
         self.connect(timeout=0.5, options=[[socket.IPPROTO_TCP, TCP_MD5SIG, md5.hex()]])  # the server has no key
-        self.assertEqual(self.a.decisions()["SMC_OUT_TCP_SIGNED"], 1)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_TCP_SIGNED"], 1)
 
-        mptcp = self.a.python(f"import socket; c=socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); "
-                              f"c.connect(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1))")
+        mptcp = self.a.python(
+            f"import socket; c=socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); "
+            f"c.connect(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1))"
+        )
         if mptcp.returncode == 0:
             self.assertEqual(mptcp.stdout, "b'x'\n")
-        self.assertEqual(self.a.totals(), {})
+        self.assertEqual(self.a.agent.totals(), {})
 
     def test_ipsec_policy_keeps_tcp(self):
         self.start_agents()
         self.serve()
-        self.a.run(["ip", "xfrm", "policy", "add", "src", "10.99.0.0/16", "dst", "10.98.0.0/16", "dir", "out",
-                    "tmpl", "proto", "esp", "mode", "transport"])
+        self.a.run(
+            [
+                "ip",
+                "xfrm",
+                "policy",
+                "add",
+                "src",
+                "10.99.0.0/16",
+                "dst",
+                "10.98.0.0/16",
+                "dir",
+                "out",
+                "tmpl",
+                "proto",
+                "esp",
+                "mode",
+                "transport",
+            ]
+        )
         count = self.a.run(["ip", "xfrm", "policy", "count"]).stdout
         if "OUT 1" not in count.replace("Out", "OUT"):
             self.skipTest(f"this kernel keeps no xfrm policies: {count.strip()}")
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.decisions()["SMC_OUT_IPSEC"], 1)
-        self.assertEqual(self.a.totals(), {})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_IPSEC"], 1)
+        self.assertEqual(self.a.agent.totals(), {})
 
     def test_the_agents_own_sockets_and_foreign_cgroups_are_left_alone(self):
         self.start_agents()
         self.serve()
-        done = self.a.popen(["/usr/bin/python3", "-c", f"""
+        done = self.a.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                f"""
 import socket
-c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1), flush=True)"""],
-                            cgroup=laboratory.cgroup_mount() + "/" + self.lab.tag, stdout=-1, text=True)
+c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1), flush=True)""",
+            ],
+            cgroup=cgroup_mount() + "/" + self.lab.tag,
+            stdout=-1,
+            text=True,
+        )
         self.assertEqual(done.communicate(timeout=20)[0], "b'x'\n")
-        self.assertEqual(self.a.totals(), {})
+        self.assertEqual(self.a.agent.totals(), {})
 
     def test_a_cgroup_and_a_namespace_that_appear_later(self):
         self.start_agents()
         pod = self.lab.node("pod")  # a namespace of its own, cgroup below node a
         self.lab.link(pod, self.b)
         pod.apps = f"{self.a.cgroup}/pods/pod1"
-        laboratory.os.makedirs(pod.apps)
+        os.makedirs(pod.apps)
         pod.popen(["sleep", "60"])
-        wait_for("the pod's namespace", lambda: len(self.a.status()["namespaces"]) == 2)
+        wait_for("the pod's namespace", lambda: len(self.a.agent.status()["namespaces"]) == 2)
         self.serve()
         self.assertTrue(self.connect(self.b.ip4, node=pod)["ok"])
         self.assertPath(self.a, "smcd")
-        self.assertEqual([c["client"].split(":")[0] for c in self.a.connections(ended=True)], [pod.ip4])
+        self.assertEqual([c["client"].split(":")[0] for c in self.a.agent.connections(ended=True)], [pod.ip4])
 
         # and the other way: a server in the pod
         self.serve(node=pod, port=5005)
@@ -140,52 +173,60 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
             process.kill()
             process.wait()
         self.lab._kill_cgroup(pod.apps)
-        wait_for("the namespace to be let go", lambda: len(self.a.status()["namespaces"]) == 1)
+        wait_for("the namespace to be let go", lambda: len(self.a.agent.status()["namespaces"]) == 1)
         self.assertNotIn("smc_", sh("nsenter", f"--net=/run/netns/{pod.netns}", "bpftool", "net", "show"))
         self.assertNotIn("smc-agent", sh("nsenter", f"--net=/run/netns/{pod.netns}", "ss", "-Hltnp"))
 
     def test_a_static_binary(self):
         self.start_agents()
-        peer = f"{laboratory.BUILD}/tests/smc-bench-peer"
+        peer = test_program("smc-bench-peer")
         self.assertNotIn("INTERP", sh("readelf", "-lW", peer))  # no dynamic loader, nothing to preload into
         self.b.popen([peer, "serve", "7000", "1"])
         wait_for("the server", lambda: ":7000 " in self.b.run(["ss", "-Hltn"]).stdout)
         done = self.a.run([peer, "roundtrip", self.b.ip4, "7000", "64", "0.1"])
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.a.totals(), {("smcd", "none"): 1})
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
 
     def test_status_names_the_programs(self):
         self.a.start_agent()
-        programs = self.a.status()["programs"]
+        programs = self.a.agent.status()["programs"]
         shown = sh("bpftool", "cgroup", "show", self.a.cgroup)
         self.assertIn("smc_connect4", programs)
         self.assertEqual([p for p in programs if p not in shown and p != "smc_clc_ops"], [])
-        self.assertIn("smc_hold_syn", self.a.ctl("status").stdout)
+        self.assertIn("smc_hold_syn", self.a.agent.ctl("status").stdout)
 
     def test_a_loopback_device_that_comes_up_late(self):
         sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
         self.start_agents()
         self.serve()
-        self.assertFalse(self.a.status()["namespaces"][0]["ipv4"])
+        self.assertFalse(self.a.agent.status()["namespaces"][0]["ipv4"])
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.totals(), {})
+        self.assertEqual(self.a.agent.totals(), {})
         sh("ip", "-n", self.a.netns, "link", "set", "lo", "up")
-        wait_for("the listeners", lambda: self.a.status()["namespaces"][0]["ipv4"])
+        wait_for("the listeners", lambda: self.a.agent.status()["namespaces"][0]["ipv4"])
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
-        wait_for("it to be noticed", lambda: not self.a.status()["namespaces"][0]["ipv4"])
+        wait_for("it to be noticed", lambda: not self.a.agent.status()["namespaces"][0]["ipv4"])
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.totals(), {("smcd", "none"): 1})
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
 
     def test_the_wire_socket_belongs_to_the_applications_user(self):
         self.start_agents()
         self.serve()
-        client = self.a.popen(["/usr/bin/python3", "-c", f"""
+        client = self.a.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                f"""
 import os, socket, time
 os.setgid(1235); os.setuid(1234)
-c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True); time.sleep(60)"""],
-                              stdout=-1, text=True)
+c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
+print('up', flush=True); time.sleep(60)""",
+            ],
+            stdout=-1,
+            text=True,
+        )
         self.addCleanup(client.stdout.close)
         self.assertEqual(client.stdout.readline(), "up\n")
         self.assertPath(self.a, "smcd")
@@ -195,7 +236,7 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
     def test_a_device_that_appears_later(self):
         self.start_agents()
         self.lab.link(self.a, self.b)
-        wait_for("the new device", lambda: self.b.device in self.b.status()["namespaces"][0]["devices"])
+        wait_for("the new device", lambda: self.b.device in self.b.agent.status()["namespaces"][0]["devices"])
         self.serve()
         self.assertTrue(self.connect(self.b.ip4)["ok"])
         self.assertPath(self.b, "smcd")
@@ -207,16 +248,24 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.b, "smcd")
         self.assertIn("smc_ingress", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, "ingress"))
-        self.assertEqual(self.b.stop_agent(), 0)
+        self.assertEqual(self.b.agent.stop(), 0)
         self.assertNotIn("smc_ingress", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, "ingress"))
 
     def test_maps_can_be_read_by_a_person(self):
         self.start_agents()
         self.serve()
-        keep = self.a.popen(["/usr/bin/python3", "-c", f"""
+        keep = self.a.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                f"""
 import socket, time
-c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True); time.sleep(60)"""],
-                            stdout=-1, text=True)
+c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
+print('up', flush=True); time.sleep(60)""",
+            ],
+            stdout=-1,
+            text=True,
+        )
         self.addCleanup(keep.stdout.close)
         self.assertEqual(keep.stdout.readline(), "up\n")
         flows = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_flows"))
@@ -227,9 +276,22 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
         self.assertEqual(value["pid"], keep.pid)
         counters = sh("bpftool", "map", "dump", "pinned", f"{self.a.pins}/smc_counters")
         self.assertIn("SMC_OUT_STEERED", counters)
-        names = {laboratory.os.path.basename(p) for p in laboratory.glob.glob(self.a.pins + "/*")}
-        self.assertLessEqual({"smc_config", "smc_rules", "smc_cgroups", "smc_netns", "smc_flows", "smc_incapable",
-                              "smc_peernames", "smc_inbound", "smc_counters", "smc_heartbeat"}, names)
+        names = {os.path.basename(p) for p in glob.glob(self.a.pins + "/*")}
+        self.assertLessEqual(
+            {
+                "smc_config",
+                "smc_rules",
+                "smc_cgroups",
+                "smc_netns",
+                "smc_flows",
+                "smc_incapable",
+                "smc_peernames",
+                "smc_inbound",
+                "smc_counters",
+                "smc_heartbeat",
+            },
+            names,
+        )
 
 
 if __name__ == "__main__":

@@ -118,6 +118,8 @@ void Node::connection_ended(const ConnectionEnd& end) {
     const auto it = running_.find(end.id);
     world_.require(it != running_.end(), name() + ": connection " + std::to_string(end.id) + " ends twice");
     world_.tell(name() + " connection " + std::to_string(end.id) + " ended: " + reason_name(end.reason));
+    world_.require(end.reason == Reason::kNone || world_.anything_struck(),
+                   name() + ": nothing went wrong, and a connection ends with " + reason_name(end.reason));
     if (it->second.smcd) {
         fabric_.deregister(parts_.node.gid, it->second.dmb);
         smcd_groups_.connection_ended(it->second.smcd_group);

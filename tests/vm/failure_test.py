@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What breaks under SMC-R connections, and what applications, the other connections and the agents make of it. Agents on both
-sides, on a kernel as our users have it. Cases run in the order of their names: each leaves the machines whole, but for the last.
-"""
+"""What breaks under SMC-R connections, and what applications, the other connections and the agents make of it. Agents
+on both sides, on a kernel as our users have it. Cases run in the order of their names: each leaves the machines
+whole, but for the last."""
 import os
 import time
 import unittest
 
-from agent import TCP, Agent, start_server
-from vm import VmLab, wait_for
+from lab.basics import wait_for
+from lab.machines import VmLab
+from programs import TCP
 
 RESET = "ECONNRESET"
 
@@ -19,7 +20,7 @@ class Failures(unittest.TestCase):
         cls.a, cls.b = (cls.lab.machine(name, os.environ.get("SMC_VM_KERNEL", "7")) for name in "ab")
         cls.lab.boot()
         roce = {"roce": {"test_link_s": 3}}
-        cls.agent_a, cls.agent_b = Agent(cls.a, roce), Agent(cls.b, roce)
+        cls.agent_a, cls.agent_b = cls.a.start_agent(roce), cls.b.start_agent(roce)
         cls.port = 7100
 
     def setUp(self):
@@ -27,49 +28,52 @@ class Failures(unittest.TestCase):
 
     def start(self, server_steps, client_steps):
         """A connection that has become SMC-R; its two programs."""
-        server = start_server(self.b, [*TCP, "steps", "serve", self.port, *server_steps], f"server{self.port}.log")
-        client = self.a.start_program([*TCP, "steps", self.b.ip4, self.port, *client_steps], f"client{self.port}.log")
+        server = self.b.start_server([*TCP, "steps", "serve", self.port, *server_steps], f"server{self.port}.log")
+        client = self.a.start([*TCP, "steps", self.b.ip4, self.port, *client_steps], f"client{self.port}.log")
         for agent in (self.agent_a, self.agent_b):
             wait_for("an SMC-R connection", lambda: [c for c in agent.connections(self.port) if c["path"] == "smcr"])
         return server, client
 
     def smcr_again(self):
         """New connections are SMC-R, and nothing of the old ones is left."""
+
         def one():
             type(self).port += 1
-            server = start_server(self.b, [*TCP, "serve", self.port, 1], f"again{self.port}.log")
+            server = self.b.start_server([*TCP, "serve", self.port, 1], f"again{self.port}.log")
             self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
             self.assertEqual(server.wait(), 0)
             return self.agent_a.ended(self.port)[0]["path"] == "smcr"
 
         wait_for("SMC-R again", one)
         for agent in (self.agent_a, self.agent_b):
-            wait_for("one link group without connections",
-                     lambda: [g["connections"] for g in agent.ctl("linkgroup")["smcr"]] == [0])
+            wait_for(
+                "one link group without connections", lambda: [g["connections"] for g in agent.smcr_groups()] == [0]
+            )
             # One queue pair; an RMB, memory to send from, and the link's two. Of the groups before nothing is left.
             for kind, count in (("qp", 1), ("mr", 4), ("pd", 1)):
-                wait_for(f"{count} {kind} to be left", lambda: agent.machine.run(["rdma", "resource", "show", kind]).stdout.count(
-                    "comm smc-agent") == count)
+                wait_for(
+                    f"{count} {kind} to be left",
+                    lambda: agent.host.run(["rdma", "resource", "show", kind]).stdout.count("comm smc-agent") == count,
+                )
 
     def reasons(self, agent, port):
         return {c["reason"]["name"] for c in agent.ended(port)}
 
     def test_1_the_cable_is_out_for_two_seconds(self):
-        """The queue pair retries for longer than that. But rxe fails a request that it has to send while its own port is down, and
-        then the link is gone: every byte, or an error on both sides, and nothing between.
-        """
+        """The queue pair retries for longer than that. But rxe fails a request that it has to send while its own port
+        is down, and then the link is gone: every byte, or an error on both sides, and nothing between."""
         size = 25_000_000
-        server = start_server(self.b, [*TCP, "duplex", "serve", self.port, size], "cut-server.log")
-        client = self.a.start_program([*TCP, "duplex", self.b.ip4, self.port, size], "cut-client.log")
+        server = self.b.start_server([*TCP, "duplex", "serve", self.port, size], "cut-server.log")
+        client = self.a.start([*TCP, "duplex", self.b.ip4, self.port, size], "cut-client.log")
         wait_for("data", lambda: [c for c in self.agent_a.connections(self.port) if c["bytes_sent"] > 1_000_000])
         began = time.monotonic()
         self.a.set_link(False)
         try:
-            wait_for("the port to be down", lambda: self.agent_a.ctl("device")["smcr"][0]["state"] == "INACTIVE")
+            wait_for("the port to be down", lambda: self.agent_a.smcr_devices()[0]["state"] == "INACTIVE")
             time.sleep(max(0.0, began + 2 - time.monotonic()))
         finally:
             self.a.set_link(True)
-        wait_for("the port to be up", lambda: self.agent_a.ctl("device")["smcr"][0]["state"] == "ACTIVE")
+        wait_for("the port to be up", lambda: self.agent_a.smcr_devices()[0]["state"] == "ACTIVE")
         self.assertIn("roce: device rxe0: port error", self.agent_a.log())
         codes = (client.wait(60), server.wait(60))
         if self.reasons(self.agent_a, self.port) == {"none"}:
@@ -92,7 +96,7 @@ class Failures(unittest.TestCase):
             for program in (*busy, *idle):
                 self.assertEqual(program.wait(50), 0)
                 self.assertIn(RESET, program.text())
-            wait_for("the groups to go", lambda: not self.agent_a.ctl("linkgroup")["smcr"])
+            wait_for("the groups to go", lambda: not self.agent_a.smcr_groups())
             time.sleep(max(0.0, 60 - (time.monotonic() - began)))
         finally:
             self.a.set_link(True)
@@ -107,11 +111,11 @@ class Failures(unittest.TestCase):
         for program in busy:
             self.assertEqual(program.wait(30), 0)
             self.assertIn(RESET, program.text())
-        wait_for("the device to be let go of", lambda: self.agent_b.ctl("device")["smcr"] == [])
-        wait_for("its memory", lambda: self.agent_b.ctl("status")["roce"]["registered_bytes"] == 0)
+        wait_for("the device to be let go of", lambda: self.agent_b.smcr_devices() == [])
+        wait_for("its memory", lambda: self.agent_b.status()["roce"]["registered_bytes"] == 0)
         # without a device it is TCP
         type(self).port += 1
-        server = start_server(self.b, [*TCP, "serve", self.port, 1], "plain.log")
+        server = self.b.start_server([*TCP, "serve", self.port, 1], "plain.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
         self.assertEqual(server.wait(), 0)
         self.assertEqual(self.agent_b.ended(self.port)[0]["path"], "fallback")
@@ -124,7 +128,7 @@ class Failures(unittest.TestCase):
         for program in busy:
             self.assertEqual(program.wait(30), 0)
             self.assertIn(RESET, program.text())
-        type(self).agent_b = Agent(self.b, {"roce": {"test_link_s": 3}}, "agent2.log")
+        type(self).agent_b = self.b.start_agent({"roce": {"test_link_s": 3}}, "agent2")
         self.smcr_again()
 
     def test_5_the_peer_machine_dies(self):
@@ -132,8 +136,8 @@ class Failures(unittest.TestCase):
         self.b.kill()
         self.assertEqual(client.wait(60), 0)
         self.assertIn(RESET, client.text())
-        wait_for("everything to be given back", lambda: self.agent_a.ctl("status")["roce"]["registered_bytes"] == 0)
-        self.assertEqual(self.agent_a.ctl("linkgroup")["smcr"], [])
+        wait_for("everything to be given back", lambda: self.agent_a.status()["roce"]["registered_bytes"] == 0)
+        self.assertEqual(self.agent_a.smcr_groups(), [])
         self.assertEqual(self.agent_a.stop(), 0, self.agent_a.log()[-2000:])
 
 

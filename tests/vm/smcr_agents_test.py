@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agent to agent over SMC-R, on a kernel without net/smc: both versions, both address families, what link groups do in the
-course of time, limits, and peers that break the rules.
-"""
+"""Agent to agent over SMC-R, on a kernel without net/smc: both versions, both address families, what link groups do in
+the course of time, limits, and peers that break the rules."""
 import os
 import unittest
 
-from agent import BUILD, HERE, TCP, Agent, start_server
-import captures
-from vm import VmLab, wait_for
+from lab import captures
+from lab.basics import test_program, wait_for
+from lab.machines import VmLab
+from programs import HERE, TCP
 
 KERNEL = os.environ.get("SMC_VM_KERNEL", "7")
-HOSTILE = os.path.join(BUILD, "tests", "smc-hostile-peer")
+HOSTILE = test_program("smc-hostile-peer")
 
 
 class Agents(unittest.TestCase):
@@ -26,7 +26,9 @@ class Agents(unittest.TestCase):
         if self.config != (roce, command):
             self.stop()
             type(self).config = (roce, command)
-            type(self).agents = [Agent(m, {"roce": roce or {}}, f"agent{self.port}.log", command) for m in (self.a, self.b)]
+            type(self).agents = [
+                m.start_agent({"roce": roce or {}}, f"agent{self.port}", command) for m in (self.a, self.b)
+            ]
         return self.agents
 
     def stop(self):
@@ -36,7 +38,9 @@ class Agents(unittest.TestCase):
 
     def serve(self, *arguments):
         type(self).port += 1
-        return start_server(self.b, [*TCP, *[str(x).replace("PORT", str(self.port)) for x in arguments]], f"serve{self.port}.log")
+        return self.b.start_server(
+            [*TCP, *[str(x).replace("PORT", str(self.port)) for x in arguments]], f"serve{self.port}.log"
+        )
 
     def exchange(self, size, count=1, address=None):
         server = self.serve("serve", "PORT", count)
@@ -46,10 +50,10 @@ class Agents(unittest.TestCase):
         return self.agents[0].ended(self.port, count)
 
     def groups(self):
-        return [agent.ctl("linkgroup")["smcr"] for agent in self.agents]
+        return [agent.smcr_groups() for agent in self.agents]
 
     def stories(self, kind):
-        return [s for s in captures.stories(self.a.capture) if s["kind"] == kind]
+        return [s for s in captures.histories(self.a.capture) if s["kind"] == kind]
 
     def test_1_both_families_share_nothing_but_the_device(self):
         self.start()
@@ -57,11 +61,15 @@ class Agents(unittest.TestCase):
             for size, count in ((1, 1), (1_000_000, 1), (3000, 40)):
                 with self.subTest(address=address, size=size):
                     ended = self.exchange(size, count, address)
-                    self.assertEqual({(c["path"], c["reason"]["name"], c["bytes_received"]) for c in ended}, {("smcr", "none", size)})
+                    self.assertEqual(
+                        {(c["path"], c["reason"]["name"], c["bytes_received"]) for c in ended}, {("smcr", "none", size)}
+                    )
         for ours, theirs in zip(*self.groups()):
             self.assertEqual((ours["role"], theirs["role"]), ("CLNT", "SERV"))
-            self.assertEqual((ours["links"][0]["link_uid"], ours["links"][0]["peer_uid"]),
-                             (theirs["links"][0]["peer_uid"], theirs["links"][0]["link_uid"]))
+            self.assertEqual(
+                (ours["links"][0]["link_uid"], ours["links"][0]["peer_uid"]),
+                (theirs["links"][0]["peer_uid"], theirs["links"][0]["link_uid"]),
+            )
             self.assertTrue(ours["direct"])
             self.assertEqual(theirs["eid"], "SMC-AGENT.DEFAULT")
         self.assertEqual(len(self.groups()[0]), 2)
@@ -100,12 +108,15 @@ else:
             a.write(script)
             b.write(script)
         type(self).port += 1
-        server = start_server(self.b, ["python3", "/job/oob.py", "server", self.port], "oob-server.log")
+        server = self.b.start_server(["python3", "/job/oob.py", "server", self.port], "oob-server.log")
         client = self.a.run(["python3", "/job/oob.py", self.b.ip4, self.port])
         self.assertEqual((client.stdout, server.wait()), ("done\n", 0), server.text())
         self.assertEqual(server.text().count("mark 6000"), 3, server.text())
         self.assertEqual(self.agents[0].ended(self.port)[0]["path"], "smcr")
-        for mine, theirs, told in ((["send:9", "abort"], ["error"], "error ECONNRESET"), (["send:9", "shut", "eof"], ["recv:9", "eof"], "eof")):
+        for mine, theirs, told in (
+            (["send:9", "abort"], ["error"], "error ECONNRESET"),
+            (["send:9", "shut", "eof"], ["recv:9", "eof"], "eof"),
+        ):
             server = self.serve("steps", "serve", "PORT", *theirs)
             self.a.run([*TCP, "steps", self.b.ip4, self.port, *mine])
             self.assertEqual(server.wait(), 0)
@@ -119,7 +130,7 @@ else:
         wait_for("DELETE RKEY", lambda: [g[0]["rmbs"] for g in self.groups() if g] == [1, 1], 60)
         wait_for("the idle link groups to end", lambda: self.groups() == [[], []], 30)
         for agent in self.agents:
-            self.assertEqual(agent.ctl("status")["roce"]["registered_bytes"], 0)
+            self.assertEqual(agent.status()["roce"]["registered_bytes"], 0)
         types = [m["type"] for m in captures.decode(self.a.capture) if m["layer"] == "LLC"]
         for kind in ("CONFIRM RKEY", "DELETE RKEY", "TEST LINK", "DELETE LINK"):
             self.assertIn(kind, types)
@@ -127,7 +138,14 @@ else:
 
     def test_4_version_1_and_eye_catchers(self):
         for eye_catchers in (False, True):
-            self.start({"versions": [1], "eye_catchers": eye_catchers, "rmbe_kib": 16, "busy_poll_us": 100 if eye_catchers else 0})
+            self.start(
+                {
+                    "versions": [1],
+                    "eye_catchers": eye_catchers,
+                    "rmbe_kib": 16,
+                    "busy_poll_us": 100 if eye_catchers else 0,
+                }
+            )
             for address in (self.b.ip4, self.b.ip6):
                 with self.subTest(eye_catchers=eye_catchers, address=address):
                     for size in (1, 500_000):
@@ -140,7 +158,9 @@ else:
         self.assertEqual(captures.faults(self.a.capture), [])
 
     def test_5_limits_are_met_by_tcp(self):
-        self.start({"memory_mib": 5, "max_connections": 16, "rmbe_kib": 64})  # 1 MiB an RMB with its send buffer, 1.6 a link
+        self.start(
+            {"memory_mib": 5, "max_connections": 16, "rmbe_kib": 64}
+        )  # 1 MiB an RMB with its send buffer, 1.6 a link
         server = self.serve("serve", "PORT", 60)
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 1000, 60]).stdout, "60000 bytes\n")
         self.assertEqual(server.wait(), 0)
@@ -148,7 +168,7 @@ else:
         self.assertEqual({c["path"] for c in ended}, {"smcr", "fallback"})
         reasons = {c["reason"]["name"] for c in ended if c["path"] == "fallback"}
         self.assertLessEqual(reasons, {"peer_declined", "out_of_memory"})
-        self.assertLessEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], 5 << 20)
+        self.assertLessEqual(self.agents[1].status()["roce"]["registered_bytes"], 5 << 20)
         self.assertLessEqual(max(g["max_connections"] for g in self.groups()[0]), 16)
 
     def test_6_too_little_locked_memory_is_said_at_the_start(self):
@@ -161,29 +181,46 @@ else:
     def test_7_devices_by_name(self):
         self.start({"devices": ["mlx5_0"]})
         self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
-        self.assertEqual(self.agents[0].ctl("device"), {**self.agents[0].ctl("device"), "smcr": [],
-                                                        "refused": {"mlx5_0": "there is no such device"}})
+        self.assertEqual(
+            self.agents[0].ask("device"),
+            {**self.agents[0].ask("device"), "smcr": [], "refused": {"mlx5_0": "there is no such device"}},
+        )
         self.assertEqual(self.agents[0].log().count("roce.devices names mlx5_0"), 1)
         self.start({"devices": ["rxe0"], "versions": [1, 2]})  # and both versions: the server takes the second
         self.assertEqual([(c["path"], c["smcr"]["version"]) for c in self.exchange(1000)], [("smcr", 2)])
 
     def attack(self, name, number, steps):
         """What the hostile peer saw; the application that it met; the link group that it made, if that is still there."""
-        before = max(g["id"] for g in self.agents[1].ctl("linkgroup")["smcr"])
+        before = max(g["id"] for g in self.agents[1].smcr_groups())
         server = self.serve("steps", "serve", "PORT", *steps, "error")
-        hostile = self.a.run(["python3", os.path.join(HERE, "hostile_peer.py"), HOSTILE, "eth0", f"10.99.0.{100 + number}",
-                              self.a.ip4, self.b.ip4, self.port, name], timeout=40)
-        group = [g for g in self.agents[1].ctl("linkgroup")["smcr"] if g["id"] > before]
+        hostile = self.a.run(
+            [
+                "python3",
+                os.path.join(HERE, "hostile_peer.py"),
+                HOSTILE,
+                "eth0",
+                f"10.99.0.{100 + number}",
+                self.a.ip4,
+                self.b.ip4,
+                self.port,
+                name,
+            ],
+            timeout=40,
+        )
+        group = [g for g in self.agents[1].smcr_groups() if g["id"] > before]
         return hostile.stdout, server, group[0] if group else None
 
     def test_8_hostile_peers_harm_nobody_else(self):
         self.start({"llc_timeout_ms": 1000, "test_link_s": 3})
         honest = self.serve("steps", "serve", "PORT", "recv:10", "send:10", "eof")
         honest_port = self.port
-        honest_client = self.a.start_program([*TCP, "steps", self.b.ip4, self.port, "wait:/run/attacks-over", "send:10", "recv:10"],
-                                             "honest.log")
-        wait_for("the honest connection", lambda: [c for c in self.agents[1].connections(honest_port) if c["path"] == "smcr"])
-        one_group = self.agents[1].ctl("status")["roce"]["registered_bytes"]
+        honest_client = self.a.start(
+            [*TCP, "steps", self.b.ip4, self.port, "wait:/run/attacks-over", "send:10", "recv:10"], "honest.log"
+        )
+        wait_for(
+            "the honest connection", lambda: [c for c in self.agents[1].connections(honest_port) if c["path"] == "smcr"]
+        )
+        one_group = self.agents[1].status()["roce"]["registered_bytes"]
         # what breaks the link, and what only its connection
         link = ["llc-type", "llc-length", "llc-confirm-link-again", "cdc-length", "foreign-rkey", "outside-rmb"]
         connection = ["cursor-beyond", "cursor-lap", "cursor-back", "consumer-beyond"]
@@ -193,7 +230,9 @@ else:
                 self.assertEqual(server.wait(), 0)
                 self.assertIn("error ECONNRESET", server.text())
                 ended = self.agents[1].ended(self.port)[0]
-                self.assertEqual((ended["path"], ended["reason"]["name"]), ("smcr", "link_down" if name in link else "bad_cursor"))
+                self.assertEqual(
+                    (ended["path"], ended["reason"]["name"]), ("smcr", "link_down" if name in link else "bad_cursor")
+                )
                 self.assertEqual(group is None, name in link)
         for number, name in enumerate(["unknown-token", "rkey-flood"], 20):
             with self.subTest(name):  # nothing happens to it: it goes on
@@ -204,7 +243,7 @@ else:
                 self.assertEqual(server.wait(), 0)
                 self.assertEqual(self.agents[1].ended(self.port)[0]["bytes_received"], 10)
         with self.subTest("one of two connections on a link"):
-            other = start_server(self.b, [*TCP, "steps", "serve", self.port + 2, "recv:5", "recv:5", "error"], "two.log")
+            other = self.b.start_server([*TCP, "steps", "serve", self.port + 2, "recv:5", "recv:5", "error"], "two.log")
             seen, server, group = self.attack("one-of-two", 28, ["recv:5"])
             self.assertEqual(seen, "rst open\n")
             self.assertEqual(server.wait(), 0)
@@ -226,8 +265,8 @@ else:
         self.assertEqual((honest.wait(), honest_client.wait()), (0, 0), honest.text() + honest_client.text())
         self.assertIn("eof", honest.text())
         self.assertEqual(self.agents[1].ended(honest_port)[0]["reason"]["name"], "none")
-        wait_for("the strangers' link groups to end", lambda: len(self.agents[1].ctl("linkgroup")["smcr"]) == 1)
-        self.assertEqual(self.agents[1].ctl("status")["roce"]["registered_bytes"], one_group)
+        wait_for("the strangers' link groups to end", lambda: len(self.agents[1].smcr_groups()) == 1)
+        self.assertEqual(self.agents[1].status()["roce"]["registered_bytes"], one_group)
         ends = [line for line in self.agents[1].log().splitlines() if "link group" in line and " ended" in line]
         self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group
 

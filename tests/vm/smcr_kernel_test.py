@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agents and the Linux kernel's own net/smc over SMC-Rv2.1: ordinary programs on the agent's side, AF_SMC programs on the
-kernel's, each direction and each role. The agent runs on a kernel as our users have it, without net/smc.
-"""
+"""Agents and the Linux kernel's own net/smc over SMC-Rv2.1: ordinary programs on the agent's side, AF_SMC programs on
+the kernel's, each direction and each role. The agent runs on a kernel as our users have it, without net/smc."""
 import json
 import os
 import unittest
 
-from agent import BUILD, NATIVE, NETLINK, PRELOAD, TCP, UEID, Agent, kernel_counters, kernel_peer, start_server
-import captures
-from vm import VmLab, wait_for
+from lab import captures, netsmc
+from lab.basics import wait_for
+from lab.machines import VmLab
+from lab.netsmc import UEID
+from programs import NATIVE, PRELOAD, TCP
 
 
 class Case(unittest.TestCase):
@@ -17,10 +18,12 @@ class Case(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.lab = cls.enterClassContext(VmLab("smcr"))
-        cls.linux, cls.node = cls.lab.machine("linux", "6.12"), cls.lab.machine("node", os.environ.get("SMC_VM_KERNEL", "7"))
+        cls.linux, cls.node = cls.lab.machine("linux", "6.12"), cls.lab.machine(
+            "node", os.environ.get("SMC_VM_KERNEL", "7")
+        )
         cls.lab.boot()
-        kernel_peer(cls.linux)
-        cls.agent = Agent(cls.node, cls.config)
+        netsmc.make_ready(cls.linux)
+        cls.agent = cls.node.start_agent(cls.config)
         cls.port = 7000
 
     def setUp(self):
@@ -32,8 +35,9 @@ class Case(unittest.TestCase):
     def serve(self, side, *arguments):
         machine, program = side
         type(self).port += 1
-        return start_server(machine, [*program, *[str(a).replace("PORT", str(self.port)) for a in arguments]],
-                            f"{self.port}.log")
+        return machine.start_server(
+            [*program, *[str(a).replace("PORT", str(self.port)) for a in arguments]], f"{self.port}.log"
+        )
 
     def assert_smcr(self, count=1):
         """The agent's connections to this port were SMC-R, and ended in order."""
@@ -44,7 +48,7 @@ class Case(unittest.TestCase):
 
 class Together(Case):
     def test_1_every_byte_in_either_role(self):
-        before = kernel_counters(self.linux)
+        before = netsmc.counters(self.linux)
         for what, (client, server) in self.roles.items():
             for size in (1, 100_000, 3_000_000):
                 with self.subTest(what, size=size):
@@ -54,12 +58,12 @@ class Together(Case):
                     self.assertEqual(echo.wait(), 0)
                     connection = self.assert_smcr()[0]
                     self.assertEqual((connection["bytes_sent"], connection["bytes_received"]), (size, size))
-        after = kernel_counters(self.linux)
+        after = netsmc.counters(self.linux)
         self.assertEqual((after["server"] - before["server"], after["client"] - before["client"]), (3, 3))
         self.assertEqual(after["fallbacks"], before["fallbacks"])
-        roles = [g["role"] for g in self.agent.ctl("linkgroup")["smcr"]]
+        roles = [g["role"] for g in self.agent.smcr_groups()]
         self.assertEqual(roles, ["CLNT", "SERV"])  # one link group for each role
-        story = [s for s in captures.stories(self.linux.capture) if s["kind"] == "connection"]
+        story = [s for s in captures.histories(self.linux.capture) if s["kind"] == "connection"]
         self.assertIn("ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact", story[0]["answered"])
         self.assertIn("subsequent contact", story[1]["answered"])
         self.assertEqual(story[2]["bytes_client_to_server"], 3_000_000)
@@ -78,13 +82,15 @@ class Together(Case):
     def test_3_more_connections_than_a_link_group_takes(self):
         for what, (client, server) in self.roles.items():
             with self.subTest(what):
-                before = {g["id"] for g in self.agent.ctl("linkgroup")["smcr"]}
+                before = {g["id"] for g in self.agent.smcr_groups()}
                 echo = self.serve(server, "serve", "PORT", 256)
-                busy = client[0].start_program([*client[1], "client", server[0].ip4, self.port, 2000, 256], f"many{self.port}.log")
+                busy = client[0].start(
+                    [*client[1], "client", server[0].ip4, self.port, 2000, 256], f"many{self.port}.log"
+                )
                 role = "CLNT" if what == "agent connects" else "SERV"
 
                 def groups():
-                    return [g for g in self.agent.ctl("linkgroup")["smcr"] if g["role"] == role]
+                    return [g for g in self.agent.smcr_groups() if g["role"] == role]
 
                 wait_for("a second link group", lambda: len(groups()) == 2, 60)
                 self.assertLessEqual(max(g["connections"] for g in groups()), 255)
@@ -99,8 +105,20 @@ class Together(Case):
         order = "none"
         # steps on the agent's side and on the kernel's, what each prints, and how the agent calls the end
         cases = [
-            (["send:1000", "shut", "recv:500", "eof", "close"], ["recv:1000", "eof", "send:500", "close"], "eof", "eof", order),
-            (["recv:1000", "eof", "send:500", "close"], ["send:1000", "shut", "recv:500", "eof", "close"], "eof", "eof", order),
+            (
+                ["send:1000", "shut", "recv:500", "eof", "close"],
+                ["recv:1000", "eof", "send:500", "close"],
+                "eof",
+                "eof",
+                order,
+            ),
+            (
+                ["recv:1000", "eof", "send:500", "close"],
+                ["send:1000", "shut", "recv:500", "eof", "close"],
+                "eof",
+                "eof",
+                order,
+            ),
             (["send:1000", "close"], ["recv:1000", "eof", "close"], "done", "eof", order),
             (["recv:1000", "eof", "close"], ["send:1000", "close"], "eof", "done", order),
             (["recv:70000", "eof", "close"], ["send:70000", "close"], "eof", "done", order),
@@ -121,8 +139,9 @@ class Together(Case):
                     if not kernel_connects:
                         server, client = client, server
                     waiting = self.serve(server[:2], "steps", "serve", "PORT", *server[2])
-                    calling = client[0].start_program([*client[1], "steps", server[0].ip4, self.port, *client[2]],
-                                                      f"client{self.port}.log")
+                    calling = client[0].start(
+                        [*client[1], "steps", server[0].ip4, self.port, *client[2]], f"client{self.port}.log"
+                    )
                     agents, kernels = (waiting, calling) if kernel_connects else (calling, waiting)
                     if "fill" in ours + theirs:  # goes on when the other side has closed
                         (kernels if "fill" in ours else agents).wait()
@@ -143,7 +162,9 @@ class Together(Case):
             for mine, theirs in ((send, read), (read, send)):
                 with self.subTest(what, client=mine[0]):
                     other = self.serve(server, "steps", "serve", "PORT", *theirs, "shut", "eof")
-                    done = client[0].run([*client[1], "steps", server[0].ip4, self.port, *mine, "shut", "eof"], timeout=40)
+                    done = client[0].run(
+                        [*client[1], "steps", server[0].ip4, self.port, *mine, "shut", "eof"], timeout=40
+                    )
                     self.assertEqual(other.wait(), 0, other.text())
                     self.assertEqual((done.stdout + other.text()).count("mark at 6000"), 3, done.stdout + other.text())
                     self.assertIn("eof", done.stdout)
@@ -152,17 +173,24 @@ class Together(Case):
     def test_5_programs_of_debian(self):
         """The kernel's side runs them over AF_SMC, the agent's side as they are."""
         native = ["env", f"LD_PRELOAD={PRELOAD}"]
-        before = kernel_counters(self.linux)
-        self.node.sh("mkdir -p /run/www /run/empty; head -c 3000000 /dev/urandom > /run/www/file; cp /run/www/file /job/file")
-        conf = ("daemon off; pid /run/nginx.pid; error_log /dev/stderr; events {} http { access_log off; "
-                "server { listen 8080; root /run/www; } }")
+        before = netsmc.counters(self.linux)
+        self.node.sh(
+            "mkdir -p /run/www /run/empty; head -c 3000000 /dev/urandom > /run/www/file; cp /run/www/file /job/file"
+        )
+        conf = (
+            "daemon off; pid /run/nginx.pid; error_log /dev/stderr; events {} http { access_log off; "
+            "server { listen 8080; root /run/www; } }"
+        )
         self.node.sh(f"echo '{conf}' > /run/nginx.conf")
-        programs = [self.node.start_program(["nginx", "-c", "/run/nginx.conf"], "nginx.log"),
-                    self.node.start_program(["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"], "redis.log"),
-                    self.node.start_program(["iperf3", "-s", "-p", "5201"], "iperf.log"),
-                    self.linux.start_program([*native, "iperf3", "-s", "-4", "-p", "5201"], "iperf.log"),
-                    self.linux.start_program([*native, "redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"],
-                                             "redis.log")]
+        programs = [
+            self.node.start(["nginx", "-c", "/run/nginx.conf"], "nginx.log"),
+            self.node.start(["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"], "redis.log"),
+            self.node.start(["iperf3", "-s", "-p", "5201"], "iperf.log"),
+            self.linux.start([*native, "iperf3", "-s", "-4", "-p", "5201"], "iperf.log"),
+            self.linux.start(
+                [*native, "redis-server", "--port", "6379", "--save", "", "--protected-mode", "no"], "redis.log"
+            ),
+        ]
         for machine, ports in ((self.node, (8080, 6379, 5201)), (self.linux, (6379, 5201))):
             for port in ports:
                 wait_for(f"port {port}", lambda: f":{port:04X} " in machine.sh("cat /proc/net/tcp /proc/net/tcp6"))
@@ -184,44 +212,57 @@ class Together(Case):
         self.assertGreaterEqual(moved["end"]["sum_received"]["bytes"], 5_000_000)
         for program in programs:
             program.send_signal(15)
-        after = kernel_counters(self.linux)
+        after = netsmc.counters(self.linux)
         self.assertGreaterEqual(after["client"] - before["client"], 5)
         self.assertGreaterEqual(after["server"] - before["server"], 4)
         self.assertEqual(after["fallbacks"], before["fallbacks"])
 
     def test_6_what_smcctl_shows(self):
         other = self.serve((self.linux, NATIVE), "steps", "serve", "PORT", "recv:1", "eof")
-        held = self.node.start_program([*TCP, "steps", self.linux.ip4, self.port, "send:1", "wait:/run/shown"], "held.log")
+        held = self.node.start([*TCP, "steps", self.linux.ip4, self.port, "send:1", "wait:/run/shown"], "held.log")
         wait_for("the connection", lambda: [c for c in self.agent.connections(self.port) if c["path"] == "smcr"])
-        sockets = self.agent.text("ss", "--smcr").splitlines()
-        self.assertEqual(sockets[0].split(), "State UID Inode Local Address Peer Address Intf Mode Role IB-device Port Linkid GID "
-                                             "Peer-GID".split())
+        sockets = self.agent.ctl("ss", "--smcr").stdout.splitlines()
+        self.assertEqual(
+            sockets[0].split(),
+            "State UID Inode Local Address Peer Address Intf Mode Role IB-device Port Linkid GID " "Peer-GID".split(),
+        )
         row = sockets[1].split()
-        self.assertEqual([row[0], row[1], row[4], row[5], row[6], row[7], row[8]],
-                         ["ACTIVE", "0", f"{self.linux.ip4}:{self.port}", "eth0", "SMCR", "CLNT", "rxe0"])
-        links = self.agent.text("linkgroup", "link-show", "-dd", "--smcr").splitlines()
-        self.assertEqual(links[1].split(), "LG-ID LG-Role LG-Type Net-Dev Link-State #Conns Link-UID Peer-UID IB-Dev IB-P "
-                                           "Local-GID Peer-GID".split())
+        self.assertEqual(
+            [row[0], row[1], row[4], row[5], row[6], row[7], row[8]],
+            ["ACTIVE", "0", f"{self.linux.ip4}:{self.port}", "eth0", "SMCR", "CLNT", "rxe0"],
+        )
+        links = self.agent.ctl("linkgroup", "link-show", "-dd", "--smcr").stdout.splitlines()
+        self.assertEqual(
+            links[1].split(),
+            "LG-ID LG-Role LG-Type Net-Dev Link-State #Conns Link-UID Peer-UID IB-Dev IB-P "
+            "Local-GID Peer-GID".split(),
+        )
         self.assertIn("LINK_ACTIVE", links[2])
         # the kernel's link user ID is what the kernel itself says
-        shown = json.loads(self.linux.run(["python3", NETLINK, "show"]).stdout)
-        for group in self.agent.ctl("linkgroup")["smcr"]:
+        shown = netsmc.ask(self.linux, "show")
+        for group in self.agent.smcr_groups():
             uid = int(group["links"][0]["peer_uid"], 16)
-            self.assertTrue(any(uid.to_bytes(4, order).hex() in json.dumps(shown["links"]) for order in ("big", "little")), shown)
-        for arguments, head in ((["linkgroup"], "LG-ID     LG-Role  LG-Type  VLAN  #Conns  PNET-ID"),
-                                (["linkgroup", "-d"], "LG-Role    : CLNT"), (["ss", "-d"], "rxprod-Cursor  rxcons-Cursor  rxFlags"),
-                                (["ss", "-D"], "Peer-GID  Peer-Token  Linkid"), (["device", "-d"], "FID  PCI-ID  PCHID")):
-            self.assertIn(head, self.agent.text(*arguments))
-        self.assertEqual(self.node.run([os.path.join(BUILD, "smcctl"), "linkgroup", "link-show", "-D"], check=False).returncode, 2)
-        devices = self.agent.text("device").splitlines()
+            self.assertTrue(
+                any(uid.to_bytes(4, order).hex() in json.dumps(shown["links"]) for order in ("big", "little")), shown
+            )
+        for arguments, head in (
+            (["linkgroup"], "LG-ID     LG-Role  LG-Type  VLAN  #Conns  PNET-ID"),
+            (["linkgroup", "-d"], "LG-Role    : CLNT"),
+            (["ss", "-d"], "rxprod-Cursor  rxcons-Cursor  rxFlags"),
+            (["ss", "-D"], "Peer-GID  Peer-Token  Linkid"),
+            (["device", "-d"], "FID  PCI-ID  PCHID"),
+        ):
+            self.assertIn(head, self.agent.ctl(*arguments).stdout)
+        self.assertEqual(self.agent.ctl("linkgroup", "link-show", "-D").returncode, 2)
+        devices = self.agent.ctl("device").stdout.splitlines()
         self.assertEqual(devices[1].split(), "Net-Dev IB-Dev IB-P IB-State Type Crit #Links PNET-ID".split())
         self.assertEqual(devices[2].split()[:6], ["eth0", "rxe0", "1", "ACTIVE", "RoCEv2", "Yes"])
         self.node.sh("touch /run/shown")
         self.assertEqual((held.wait(), other.wait()), (0, 0), held.text() + other.text())
 
     def test_7_declines_keep_the_connection(self):
-        self.linux.run(["python3", NETLINK, "flush"])
-        self.linux.run(["python3", NETLINK, "ueid", "ANOTHER.EID"])
+        netsmc.ask(self.linux, "flush")
+        netsmc.ask(self.linux, "ueid", "ANOTHER.EID")
         try:
             for what, (client, server) in self.roles.items():
                 with self.subTest(what):
@@ -231,22 +272,27 @@ class Together(Case):
                     self.assertEqual(echo.wait(), 0)
                     connection = self.agent.ended(self.port)[0]
                     self.assertEqual(connection["path"], "fallback")
-                    self.assertEqual(connection["reason"]["name"], "peer_declined" if what == "agent connects" else "no_ueid")
+                    self.assertEqual(
+                        connection["reason"]["name"], "peer_declined" if what == "agent connects" else "no_ueid"
+                    )
         finally:
-            self.linux.run(["python3", NETLINK, "flush"])
-            self.linux.run(["python3", NETLINK, "ueid", UEID])
+            netsmc.ask(self.linux, "flush")
+            netsmc.ask(self.linux, "ueid", UEID)
 
     def test_8_indirect_links(self):
-        """Each side reaches the other's address by a gateway, which is the other itself; the addresses they share are gone."""
+        """Each side reaches the other's address by a gateway, which is the other itself; the addresses they share are
+        gone."""
         far = {self.linux: "10.97.0.1", self.node: "10.98.0.1"}
         for machine, other in ((self.linux, self.node), (self.node, self.linux)):
             network = f"{far[other].rsplit('.', 1)[0]}.0/24"
-            machine.sh(f"""ip addr add {far[machine]}/24 dev eth0
+            machine.sh(
+                f"""ip addr add {far[machine]}/24 dev eth0
                            ip addr del {machine.ip4}/24 dev eth0
                            ip route add 192.0.2.{other.index}/32 dev eth0
                            ip route add {network} via 192.0.2.{other.index} src {far[machine]}
-                           ip neigh add 192.0.2.{other.index} lladdr {other.mac} dev eth0""")
-        wait_for("the GID", lambda: f"::ffff:{far[self.node]}" in self.agent.ctl("device")["smcr"][0]["gids"])
+                           ip neigh add 192.0.2.{other.index} lladdr {other.mac} dev eth0"""
+            )
+        wait_for("the GID", lambda: f"::ffff:{far[self.node]}" in self.agent.smcr_devices()[0]["gids"])
         for what, (client, server) in self.roles.items():
             with self.subTest(what):
                 echo = self.serve(server, "serve", "PORT", 1)
@@ -254,7 +300,7 @@ class Together(Case):
                 self.assertEqual((done.stdout, echo.wait()), ("300000 bytes\n", 0))
                 connection = self.assert_smcr()[0]
                 self.assertEqual(connection["smcr"]["gid"], f"::ffff:{far[self.node]}")
-                group = next(g for g in self.agent.ctl("linkgroup")["smcr"] if g["id"] == connection["smcr"]["group"])
+                group = next(g for g in self.agent.smcr_groups() if g["id"] == connection["smcr"]["group"])
                 self.assertFalse(group["direct"])
         for machine in far:
             machine.sh(f"ip addr add {machine.ip4}/24 dev eth0; ip addr del {far[machine]}/24 dev eth0")
@@ -264,8 +310,10 @@ class Together(Case):
 
     def test_9_z_the_agent_leaves_nothing(self):
         self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
-        wait_for("the kernel to have seen the end of the link groups",
-                 lambda: not json.loads(self.linux.run(["python3", NETLINK, "show"]).stdout)["link_groups"])
+        wait_for(
+            "the kernel to have seen the end of the link groups",
+            lambda: not netsmc.ask(self.linux, "show")["link_groups"],
+        )
         self.assertEqual(self.node.run(["rdma", "resource", "show", "qp", "link", "rxe0/1"]).stdout.count("type RC"), 0)
 
 

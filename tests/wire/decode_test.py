@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""smcctl decode as a user runs it: captures of Linux 6.12, captures made here, broken ones; tshark as the second opinion."""
+"""smcctl decode as a user runs it: captures of Linux 6.12, captures made here, broken ones; tshark as the second
+opinion."""
 import collections
 import json
 import os
@@ -8,47 +9,59 @@ import tempfile
 import unittest
 
 import tshark
-from packets import ACK, Capture, Connection, FIN, ethernet, roce_send
+from lab import captures
+from lab.basics import CTL, test_program
+from packets import Capture, Connection, ethernet, roce_send
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.environ["SMC_BUILD"]
 CAPTURES = os.path.join(HERE, "..", "captures")
 CONTACT = os.path.join(CAPTURES, "linux612-smcrv2-first-and-subsequent-contact.pcap")
 DECLINE = os.path.join(CAPTURES, "linux612-decline-no-common-eid.pcap")
 
 
-def decode(*arguments, data=None):
-    return subprocess.run([os.path.join(BUILD, "smcctl"), "decode", *arguments], input=data, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=60)
+decode = captures.run
 
 
 def messages(*arguments, data=None):
-    done = decode("--json", *arguments, data=data)
-    if done.returncode != 0:
-        raise AssertionError(done.stderr.decode())
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return captures.decode(*arguments, data=data, strict=True)
 
 
 def sample(layer, kind=None, seed=1, count=400):
-    out = subprocess.run([os.path.join(BUILD, "tests", "smc-wire-samples"), str(seed), str(count)], check=True,
-                         stdout=subprocess.PIPE, text=True).stdout
-    return [bytes.fromhex(line.split()[1]) for line in out.splitlines() if line.startswith(layer)
-            and (kind is None or bytes.fromhex(line.split()[1])[4] == kind)]
+    out = subprocess.run(
+        [test_program("smc-wire-samples"), str(seed), str(count)], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    return [
+        bytes.fromhex(line.split()[1])
+        for line in out.splitlines()
+        if line.startswith(layer) and (kind is None or bytes.fromhex(line.split()[1])[4] == kind)
+    ]
 
 
 class Linux(unittest.TestCase):
     def test_every_message_is_found(self):
         found = collections.Counter((m["layer"], m["type"]) for m in messages(CONTACT))
-        self.assertEqual(found, {("CLC", "PROPOSAL"): 3, ("CLC", "ACCEPT"): 3, ("CLC", "CONFIRM"): 3, ("CDC", "CDC"): 36,
-                                 ("LLC", "CONFIRM LINK"): 2, ("LLC", "ADD LINK"): 2, ("LLC", "CONFIRM RKEY"): 8,
-                                 ("LLC", "DELETE RKEY"): 12, ("LLC", "DELETE LINK"): 3})
+        self.assertEqual(
+            found,
+            {
+                ("CLC", "PROPOSAL"): 3,
+                ("CLC", "ACCEPT"): 3,
+                ("CLC", "CONFIRM"): 3,
+                ("CDC", "CDC"): 36,
+                ("LLC", "CONFIRM LINK"): 2,
+                ("LLC", "ADD LINK"): 2,
+                ("LLC", "CONFIRM RKEY"): 8,
+                ("LLC", "DELETE RKEY"): 12,
+                ("LLC", "DELETE LINK"): 3,
+            },
+        )
         self.assertFalse([m for m in messages(CONTACT) if "fault" in m])
 
     def test_an_object_has_the_promised_keys(self):
         first = messages(CONTACT)[0]
         self.assertEqual(list(first), ["frame", "time", "from", "to", "layer", "type", "version", "fields"])
-        self.assertEqual((first["frame"], first["from"], first["to"], first["version"]),
-                         (12, "10.9.0.2:36732", "10.9.0.1:5000", 2))
+        self.assertEqual(
+            (first["frame"], first["from"], first["to"], first["version"]), (12, "10.9.0.2:36732", "10.9.0.1:5000", 2)
+        )
         self.assertAlmostEqual(first["time"], 1795220217.928408, places=5)
 
     def test_tshark_says_the_same(self):
@@ -61,8 +74,10 @@ class Linux(unittest.TestCase):
                 self.assertEqual(different, [])
                 seen[message["type"]] += compared
             self.assertGreater(min(seen.values()), 3, seen)
-            self.assertEqual({f for f, v in frames.items() if "smc.clc_msg" in v},
-                             {m["frame"] for m in messages(path) if m["layer"] == "CLC"})
+            self.assertEqual(
+                {f for f, v in frames.items() if "smc.clc_msg" in v},
+                {m["frame"] for m in messages(path) if m["layer"] == "CLC"},
+            )
 
     def test_summary_tells_the_story(self):
         text = decode("--summary", CONTACT).stdout.decode()
@@ -82,6 +97,7 @@ class Linux(unittest.TestCase):
 
 class Generated(unittest.TestCase):
     """Messages that this library wrote, read by tshark: version 1, SMC-D, everything that no capture here has."""
+
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory(prefix="smc-wire-")
         self.addCleanup(self.dir.cleanup)
@@ -126,10 +142,10 @@ class Generated(unittest.TestCase):
         self.link(capture)
         sent, psn = [], 0
         for message in sample("llc", count=150) + sample("cdc", count=50):
-            pieces = [message[i:i + 1024] for i in range(0, len(message), 1024)]
+            pieces = [message[i : i + 1024] for i in range(0, len(message), 1024)]
             for i, piece in enumerate(pieces):
                 opcode = 4 if len(pieces) == 1 else 0 if i == 0 else 2 if i == len(pieces) - 1 else 1
-                frame = ethernet("10.0.0.1", "10.0.0.2", 17, roce_send(0x22, psn, piece, opcode))
+                frame = ethernet("10.0.0.1", "10.0.0.2", roce_send(0x22, psn, piece, opcode))
                 capture.add(frame)
                 if psn % 7 == 0:
                     capture.add(frame)  # seen twice
@@ -148,7 +164,7 @@ class Generated(unittest.TestCase):
         capture = Capture()
         self.link(capture)
         for psn, message in enumerate(sample("cdc", count=200)):
-            capture.add(ethernet("10.0.0.1", "10.0.0.2", 17, roce_send(0x22, psn, message)))
+            capture.add(ethernet("10.0.0.1", "10.0.0.2", roce_send(0x22, psn, message)))
         capture.write(self.path)
         theirs, total = tshark.dissect(self.path), 0
         for message in (m for m in messages(self.path) if m["layer"] == "CDC"):
@@ -167,7 +183,7 @@ class Generated(unittest.TestCase):
             order = [2, 0, 1, 1, 0] + list(range(3, len(whole) // 20 + 1))
             for i in order:
                 connection.next[0] = start + i * 20
-                connection.client(whole[i * 20:i * 20 + 25])  # overlaps the next
+                connection.client(whole[i * 20 : i * 20 + 25])  # overlaps the next
             capture.write(self.path)
             self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL"])
 
@@ -194,7 +210,7 @@ class Generated(unittest.TestCase):
         connection.client(proposal)
         connection.server(bytes.fromhex("e2d4c3d904001c10" "0000000000000001" "03010000" "00000000" "e2d4c3d9"))
         connection.client(proposal)
-        connection.client(b"", FIN | ACK)
+        connection.client(b"", "FA")
         capture.write(self.path)
         self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL", "DECLINE"])
 
@@ -212,7 +228,7 @@ class Broken(unittest.TestCase):
         for cut in range(0, len(data), 997):
             done = decode("--json", data=data[:cut])
             lines = [json.loads(line) for line in done.stdout.splitlines()]
-            self.assertEqual(lines, whole[:len(lines)])
+            self.assertEqual(lines, whole[: len(lines)])
             if done.returncode == 0:
                 continue  # cut between two frames
             self.assert_fails(done, "standard input: ")
@@ -236,8 +252,10 @@ class Broken(unittest.TestCase):
         wrong = decode("--hex", "--json", data=decline.replace("1c", "1d").encode())
         self.assertEqual(wrong.returncode, 1)
         fault = json.loads(wrong.stdout)["fault"]
-        self.assertEqual((fault["field"], fault["offset"], fault["found"], fault["verdict"]),
-                         ("clc_message_length", 5, 29, "treat as data"))
+        self.assertEqual(
+            (fault["field"], fault["offset"], fault["found"], fault["verdict"]),
+            ("clc_message_length", 5, 29, "treat as data"),
+        )
 
     def test_usage(self):
         for arguments in (["--hex", "--summary"], ["one", "two"], ["--nonsense"]):
@@ -245,7 +263,7 @@ class Broken(unittest.TestCase):
 
     def test_output_that_cannot_be_written(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([os.path.join(BUILD, "smcctl"), "decode", CONTACT], stdout=full, stderr=subprocess.PIPE)
+            done = subprocess.run([CTL, "decode", CONTACT], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"cannot write", done.stderr)
 
@@ -269,8 +287,13 @@ class Broken(unittest.TestCase):
         self.assertIn(b"OPTION 254", done.stdout)
 
     def test_a_reader_that_goes_away(self):
-        done = subprocess.run(f"'{BUILD}/smcctl' decode '{CONTACT}' | head -n 1", shell=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=20)
+        done = subprocess.run(
+            f"'{CTL}' decode '{CONTACT}' | head -n 1",
+            shell=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
         self.assertTrue(done.stdout.startswith(b"frame 12"))
         self.assertEqual(done.stderr, b"")
 

@@ -41,8 +41,10 @@ FIELDS = {
         "smcv1_ip_subnet_extension_offset": ("smc.proposal.smcv1_subnet_ext_offset", number),
         "smc_version_2_extension_offset": ("smc.proposal.smcv2_ext_offset", number),
         "ip_subnet_extension.subnet_mask": ("smc.outgoing.interface.subnet.mask", same_text),
-        "ip_subnet_extension.number_of_significant_bits":
-            ("smc.outgoing.interface.subnet.mask.number.of.significant.bits", number),
+        "ip_subnet_extension.number_of_significant_bits": (
+            "smc.outgoing.interface.subnet.mask.number.of.significant.bits",
+            number,
+        ),
         "ip_subnet_extension.number_of_ipv6_prefixes": ("smc.proposal.ipv6.prefix.count", number),
         "v2_extension.eid_number": ("smc.proposal.eid.count", number),
         "v2_extension.ismv2_gid_number": ("smc.proposal.ismv2_gid_count", number),
@@ -82,8 +84,10 @@ FIELDS = {
         "smc_version": ("smc.decline.smc.version", number),
         "out_of_sync": ("smc.decline.osync", number),
         "sender_peer_id": ("smc.sender.peer.id", number),
-        "sender_diagnosis_information smcdv2_reason_code smcdv1_reason_code smcrv2_reason_code smcrv1_reason_code":
-            ("smc.peer.diag.info", number),
+        "sender_diagnosis_information smcdv2_reason_code smcdv1_reason_code smcrv2_reason_code smcrv1_reason_code": (
+            "smc.peer.diag.info",
+            number,
+        ),
     },
     "CDC": {
         "sequence_number": ("smc.rmbe.ctrl.seqno", number),
@@ -101,24 +105,35 @@ FIELDS = {
     },
 }
 FIELDS["CONFIRM"] = {
-    ours: (theirs.replace("smc.accept", "smc.confirm").replace("server.preferred.mac", "client.mac")
-           .replace(".server", ".client"), how)
+    ours: (
+        theirs.replace("smc.accept", "smc.confirm")
+        .replace("server.preferred.mac", "client.mac")
+        .replace(".server", ".client"),
+        how,
+    )
     for ours, (theirs, how) in FIELDS["ACCEPT"].items()
 }
-FIELDS["CONFIRM"].update({
-    "gid": ("smc.client.gid", same_text),
-    "rmbe_alert_token": ("smc.client.rmb.element.alert.token", number),
-    "rmb_virtual_address": ("smc.client.rmb.virtual.address", number),
-    "psn": ("smc.initial.psn", number),
-    "client_rocev2_gid_list.gid_list_no_of_entries": ("smc.confirm.gid.list.entry_count", number),
-    "client_rocev2_gid_list.gid_list_array_area": ("smc.confirm.gid.list.entry", same_text),
-})
+FIELDS["CONFIRM"].update(
+    {
+        "gid": ("smc.client.gid", same_text),
+        "rmbe_alert_token": ("smc.client.rmb.element.alert.token", number),
+        "rmb_virtual_address": ("smc.client.rmb.virtual.address", number),
+        "psn": ("smc.initial.psn", number),
+        "client_rocev2_gid_list.gid_list_no_of_entries": ("smc.confirm.gid.list.entry_count", number),
+        "client_rocev2_gid_list.gid_list_array_area": ("smc.confirm.gid.list.entry", same_text),
+    }
+)
 
 
 def dissect(path):
     """frame -> tshark's field -> its values, for the frames in which tshark sees SMC."""
-    done = subprocess.run(["tshark", "-r", path, "-Y", "smc", "-T", "json", "--no-duplicate-keys"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    done = subprocess.run(
+        ["tshark", "-r", path, "-Y", "smc", "-T", "json", "--no-duplicate-keys"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
     frames = {}
     for packet in json.loads(done.stdout or "[]"):
         layers = packet["_source"]["layers"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""An initramfs that mounts the host's root read-only by 9p, puts a writable layer over it, and starts guest.py there."""
+"""An initramfs that mounts the host's root read-only by 9p, puts a writable layer over it, and starts guest.py there.
+"""
 import hashlib
 import lzma
 import os
@@ -38,8 +39,12 @@ def module_files(kernel, names):
     """Paths of the modules in the order in which they load; what is built in has none."""
     files = []
     for name in names:
-        shown = subprocess.run(["modprobe", "-d", kernel.modules, "-S", kernel.version, "--show-depends", name],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        shown = subprocess.run(
+            ["modprobe", "-d", kernel.modules, "-S", kernel.version, "--show-depends", name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if shown.returncode != 0:
             raise RuntimeError(f"kernel {kernel.version} has no module {name}: {shown.stderr.strip()}")
         for line in shown.stdout.splitlines():
@@ -64,8 +69,9 @@ def build(kernel, guest):
         order = []
         for file in module_files(kernel, BOOT_MODULES):
             name = os.path.basename(file).removesuffix(".xz")
-            with (lzma.open(file) if file.endswith(".xz") else open(file, "rb")) as source, \
-                 open(os.path.join(root, "modules", name), "wb") as target:
+            with lzma.open(file) if file.endswith(".xz") else open(file, "rb") as source, open(
+                os.path.join(root, "modules", name), "wb"
+            ) as target:
                 shutil.copyfileobj(source, target)
             order.append(name)
         with open(os.path.join(root, "modules", "order"), "w") as file:

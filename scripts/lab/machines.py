@@ -6,9 +6,8 @@
         lab.boot()
         a.run(["ping", "-c", "1", b.ip4])
 
-QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children of
-this process and die with it. The network is a UNIX socket; what crosses it is also written to <machine>.pcap.
-"""
+QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children
+of this process and die with it. The network is a UNIX socket; what crosses it is also written to <machine>.pcap."""
 import atexit
 import ctypes
 import glob
@@ -23,28 +22,15 @@ import tempfile
 import threading
 import time
 
-import initramfs
-import kernels
+from lab import initramfs, kernels
+from lab.agent import Agent
+from lab.basics import Timeout, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOOT_TIMEOUT = 120
 START_TIMEOUT = 30
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
-
-
-class Timeout(Exception):
-    pass
-
-
-def wait_for(what, condition, timeout=30.0):
-    """Polls until condition() is true; the value it returned."""
-    end = time.monotonic() + timeout
-    while not (value := condition()):
-        if time.monotonic() > end:
-            raise Timeout(f"waited {timeout} s for {what}")
-        time.sleep(0.05)
-    return value
 
 
 class Done:
@@ -57,6 +43,9 @@ class Process:
 
     def __init__(self, machine, pid, log):
         self.machine, self.pid, self.log = machine, pid, log
+
+    def poll(self):
+        return self.machine.request({"op": "wait", "pid": self.pid, "timeout": 0})["code"]
 
     def send_signal(self, number):
         self.machine.request({"op": "signal", "pid": self.pid, "signal": int(number)})
@@ -84,27 +73,61 @@ class Machine:
         self._replies, self._next, self._changed = {}, 1, threading.Condition()
         self._dead = self._channel = self.qemu = None
 
-    def start(self, netdev):
+    def boot(self, netdev):
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(control)
         listener.listen(1)
         command = [
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1024", "-nodefaults",
-            "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.job}/console.log",
-            "-kernel", self.kernel.image, "-initrd", initramfs.build(self.kernel, f"{HERE}/guest.py"),
-            "-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
-            "-qmp", f"unix:{qmp},server=on,wait=off",
-            "-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
-            "-virtfs", f"local,path={self.job},mount_tag=job,security_model=none",
-            "-device", "virtio-serial-pci", "-chardev", f"socket,id=control,path={control}",
-            "-device", "virtserialport,chardev=control,name=smc.control",
-            "-netdev", netdev, "-device", f"virtio-net-pci,netdev=n0,mac={self.mac}",
-            "-object", f"filter-dump,id=dump,netdev=n0,file={self.capture}",
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+            "-smp",
+            "1",
+            "-m",
+            "1024",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-serial",
+            f"file:{self.job}/console.log",
+            "-kernel",
+            self.kernel.image,
+            "-initrd",
+            initramfs.build(self.kernel, os.path.join(HERE, "guest.py")),
+            "-append",
+            "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
+            "-qmp",
+            f"unix:{qmp},server=on,wait=off",
+            "-virtfs",
+            "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
+            "-virtfs",
+            f"local,path={self.job},mount_tag=job,security_model=none",
+            "-device",
+            "virtio-serial-pci",
+            "-chardev",
+            f"socket,id=control,path={control}",
+            "-device",
+            "virtserialport,chardev=control,name=smc.control",
+            "-netdev",
+            netdev,
+            "-device",
+            f"virtio-net-pci,netdev=n0,mac={self.mac}",
+            "-object",
+            f"filter-dump,id=dump,netdev=n0,file={self.capture}",
         ]
         with open(os.path.join(self.job, "qemu.log"), "w") as log:
-            self.qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                         preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+            self.qemu = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+            )
         listener.settimeout(0.5)
         end = time.monotonic() + START_TIMEOUT
         with listener:
@@ -165,29 +188,51 @@ class Machine:
     def run(self, argv, timeout=60, check=True):
         done = Done(self.request({"op": "run", "argv": [str(a) for a in argv], "timeout": timeout}, timeout + 30))
         if done.returncode is None:
-            raise Timeout(f"machine {self.name}: {argv} took over {timeout} s: {done.stdout[-500:]}{done.stderr[-500:]}")
+            raise Timeout(
+                f"machine {self.name}: {argv} took over {timeout} s: {done.stdout[-500:]}{done.stderr[-500:]}"
+            )
         if check and done.returncode != 0:
             self.lab.failed = True
-            raise RuntimeError(f"machine {self.name}: {argv}: {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}")
+            raise RuntimeError(
+                f"machine {self.name}: {argv}: {done.returncode}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+            )
         return done
 
     def sh(self, script, **kwargs):
         return self.run(["sh", "-ec", script], **kwargs).stdout
 
-    def start_program(self, argv, log):
+    def start(self, argv, log):
         reply = self.request({"op": "start", "argv": [str(a) for a in argv], "log": f"/job/{log}"})
         return Process(self, reply["pid"], os.path.join(self.job, log))
+
+    def write(self, name, text):
+        with open(os.path.join(self.job, name), "w") as file:
+            file.write(text)
+        return f"/job/{name}"
+
+    def start_server(self, argv, log):
+        """A program that says so when it listens."""
+        server = self.start(argv, log)
+        wait_for("the server to listen", lambda: "listening" in server.text())
+        return server
+
+    def start_agent(self, config=None, name="agent", command=()):
+        self.modprobe("sch_ingress", "cls_bpf")
+        agent = Agent(self, {"log": {"level": "debug"}, "fallback": {"cache_s": 1}, **(config or {})}, name, command)
+        return agent.wait_serving()
 
     def modprobe(self, *names):
         self.run(["modprobe", "-d", self.kernel.modules, "-S", self.kernel.version, "-a", *names])
 
     # --- network -------------------------------------------------------------------------------------
     def network(self):
-        self.sh(f"""ip link set lo up
+        self.sh(
+            f"""ip link set lo up
                     ip link set dev $(ls /sys/class/net | grep -v lo | head -n 1) name eth0
                     ip addr add {self.ip4}/24 dev eth0
                     ip addr add {self.ip6}/64 dev eth0 nodad
-                    ip link set eth0 up""")
+                    ip link set eth0 up"""
+        )
 
     def soft_roce(self):
         with open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")) as file:
@@ -201,8 +246,10 @@ class Machine:
         with socket.socket(socket.AF_UNIX) as qmp:
             qmp.connect(os.path.join(self.job, "qmp"))
             stream = qmp.makefile("rw")
-            for command in ({"execute": "qmp_capabilities"},
-                            {"execute": "set_link", "arguments": {"name": "n0", "up": up}}):
+            for command in (
+                {"execute": "qmp_capabilities"},
+                {"execute": "set_link", "arguments": {"name": "n0", "up": up}},
+            ):
                 stream.write(json.dumps(command) + "\n")
                 stream.flush()
             for _ in range(3):  # greeting and two answers
@@ -265,7 +312,7 @@ class VmLab:
         wire = os.path.join(self.dir, "ethernet")
         for i, machine in enumerate(self.machines):
             server = "on" if i == 0 else "off"
-            machine.start(f"stream,id=n0,server={server},addr.type=unix,addr.path={wire}")
+            machine.boot(f"stream,id=n0,server={server},addr.type=unix,addr.path={wire}")
             # The other end connects once, when it starts; a cable has two ends.
             wait_for("the Ethernet", lambda: os.path.exists(wire))
         for machine in self.machines:

@@ -15,8 +15,13 @@ import subprocess
 import threading
 import traceback
 
-ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
-               "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+}
 started = {}
 
 
@@ -31,8 +36,14 @@ def port():
 def carry_out(request):
     op = request["op"]
     if op == "run":
-        process = subprocess.Popen(request["argv"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env=ENVIRONMENT, start_new_session=True)
+        process = subprocess.Popen(
+            request["argv"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
         try:
             out, err = process.communicate(timeout=request["timeout"])
             code = process.returncode
@@ -43,8 +54,9 @@ def carry_out(request):
         return {"code": code, "out": out.decode(errors="replace"), "err": err.decode(errors="replace")}
     if op == "start":
         log = open(request["log"], "ab")
-        process = subprocess.Popen(request["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT,
-                                   start_new_session=True)
+        process = subprocess.Popen(
+            request["argv"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True
+        )
         log.close()
         started[process.pid] = process
         return {"pid": process.pid}
@@ -64,6 +76,7 @@ def main():
     os.environ.update(ENVIRONMENT)
     lock = threading.Lock()
     with open(port(), "r+b", buffering=0) as channel:
+
         def answer(request):
             try:
                 reply = carry_out(request)
@@ -72,7 +85,7 @@ def main():
             line = memoryview((json.dumps({"id": request["id"], **reply}) + "\n").encode())
             with lock:
                 while line:  # the port takes 32 KiB at a time
-                    line = line[channel.write(line):]
+                    line = line[channel.write(line) :]
 
         channel.write(b'{"id": 0}\n')
         pending = b""
@@ -92,4 +105,4 @@ except BaseException:
     traceback.print_exc()
 finally:
     os.sync()
-    ctypes.CDLL(None).reboot(0x4321fedc)  # power off
+    ctypes.CDLL(None).reboot(0x4321FEDC)  # power off

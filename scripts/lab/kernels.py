@@ -4,9 +4,9 @@
     kernel = fetch("6.12")     # .version, .image, .modules (a directory for modprobe -d)
     kernels.py 6.1 7           # as a program: fetches these
 
-"7" is the newest 7.x. The machine's own package sources are not touched: apt runs with a list and a state of its own.
-What was fetched once is used from then on, without a network; remove build/vm/kernels for newer ones.
-"""
+"7" is the newest 7.x. Packages come from where this machine's apt has Debian from, with the suites below; its own
+sources are not touched: apt runs with a list and a state of its own. What was fetched once is used from then on,
+without a network; remove build/vm/kernels for newer ones."""
 import fcntl
 import glob
 import os
@@ -16,14 +16,13 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("SMC_BUILD", os.path.join(ROOT, "build"))
+from lab.basics import BUILD
+
 CACHE = os.path.join(BUILD, "vm")
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MIRROR = "http://deb.debian.org/debian"
-SUITES = [(MIRROR, "bookworm"), (MIRROR + "-security", "bookworm-security"), (MIRROR, "bookworm-backports"),
-          (MIRROR, "trixie-backports")]
+# Of Debian's own archive, beside the suite that this machine runs.
+MORE_SUITES = ["bookworm", "bookworm-backports", "trixie-backports"]
 # what the package of a series is called; the second since Debian splits modules off
 IMAGES = [r"linux-image-({})(?!\d)[^ ]*-amd64-unsigned", r"linux-binary-unsigned-({})(?!\d)[^ ]*-amd64"]
 FLAVOURS = re.compile(r"-(rt|cloud|dbg)-")
@@ -31,16 +30,26 @@ FLAVOURS = re.compile(r"-(rt|cloud|dbg)-")
 
 @dataclass
 class Kernel:
-    version: str   # "6.12.117+deb12-amd64"
+    version: str  # "6.12.117+deb12-amd64"
     image: str
-    modules: str   # contains lib/modules/<version>
+    modules: str  # contains lib/modules/<version>
 
 
 def _apt(program, *arguments, **kwargs):
     state = os.path.join(CACHE, "apt")
-    options = [f"Dir::Etc::sourcelist={state}/sources.list", "Dir::Etc::sourceparts=-", f"Dir::State::lists={state}/lists",
-               f"Dir::Cache={state}/cache", "Dir::State::status=/dev/null", "APT::Architecture=amd64",
-               "Acquire::Languages=none", "APT::Update::Error-Mode=any", "Acquire::Retries=3", "Acquire::http::Timeout=20", "APT::Sandbox::User=root"]
+    options = [
+        f"Dir::Etc::sourcelist={state}/sources.list",
+        "Dir::Etc::sourceparts=-",
+        f"Dir::State::lists={state}/lists",
+        f"Dir::Cache={state}/cache",
+        "Dir::State::status=/dev/null",
+        "APT::Architecture=amd64",
+        "Acquire::Languages=none",
+        "APT::Update::Error-Mode=any",
+        "Acquire::Retries=3",
+        "Acquire::http::Timeout=20",
+        "APT::Sandbox::User=root",
+    ]
     command = [program] + [part for option in options for part in ("-o", option)] + list(arguments)
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=600, **kwargs)
     if done.returncode != 0:
@@ -48,13 +57,37 @@ def _apt(program, *arguments, **kwargs):
     return done.stdout
 
 
+def _sources():
+    """(URI, suite) of Debian's archives as this machine's apt knows them, and of the other suites beside them."""
+    shown = subprocess.run(
+        [
+            "apt-get",
+            "indextargets",
+            "--format",
+            "$(REPO_URI) $(CODENAME) $(LABEL)",
+            "Created-By: Packages",
+            "Origin: Debian",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    known = sorted({tuple(line.split()[:3]) for line in shown.stdout.splitlines()})
+    found = [(uri, suite) for uri, suite, _ in known]
+    archives = sorted({uri for uri, _, label in known if label == "Debian"})
+    if not archives:
+        raise RuntimeError("this machine's apt knows no archive of Debian to take kernels from (apt-get indextargets)")
+    return found + [(archives[0], suite) for suite in MORE_SUITES if (archives[0], suite) not in found]
+
+
 def _update():
     state = os.path.join(CACHE, "apt")
     for part in ("lists/partial", "cache/archives/partial"):
         os.makedirs(os.path.join(state, part), exist_ok=True)
     with open(os.path.join(state, "sources.list"), "w") as file:
-        for url, suite in SUITES:
-            file.write(f"deb [signed-by={KEYRING}] {url} {suite} main\n")
+        for uri, suite in _sources():
+            file.write(f"deb [signed-by={KEYRING}] {uri} {suite} main\n")
     _apt("apt-get", "-q", "update")
 
 
@@ -83,17 +116,35 @@ def _newest(series):
 def _unpack(package, target):
     reader = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
     with reader.stdout:
-        subprocess.run(["tar", "-x", "-C", target, "--exclude=./usr/share", "--exclude=*/drivers/gpu", "--exclude=*/drivers/media",
-                        "--exclude=*/sound", "--exclude=*/drivers/scsi", "--exclude=*/drivers/staging",
-                        "--exclude=*/drivers/net/wireless", "--exclude=*/drivers/iio", "--exclude=*/drivers/hwmon"],
-                       stdin=reader.stdout, check=True)
+        subprocess.run(
+            [
+                "tar",
+                "-x",
+                "-C",
+                target,
+                "--exclude=./usr/share",
+                "--exclude=*/drivers/gpu",
+                "--exclude=*/drivers/media",
+                "--exclude=*/sound",
+                "--exclude=*/drivers/scsi",
+                "--exclude=*/drivers/staging",
+                "--exclude=*/drivers/net/wireless",
+                "--exclude=*/drivers/iio",
+                "--exclude=*/drivers/hwmon",
+            ],
+            stdin=reader.stdout,
+            check=True,
+        )
     if reader.wait() != 0:
         raise RuntimeError(f"cannot unpack {package}")
 
 
 def _kept(series):
-    kept = [p for p in glob.glob(os.path.join(CACHE, "kernels", series + "*"))
-            if re.match(re.escape(series) + r"(?!\d)", os.path.basename(p)) and os.path.exists(os.path.join(p, "complete"))]
+    kept = [
+        p
+        for p in glob.glob(os.path.join(CACHE, "kernels", series + "*"))
+        if re.match(re.escape(series) + r"(?!\d)", os.path.basename(p)) and os.path.exists(os.path.join(p, "complete"))
+    ]
     return max(kept, key=lambda p: _key(os.path.basename(p)), default=None)
 
 
@@ -121,7 +172,9 @@ def fetch(series):
         fcntl.flock(lock, fcntl.LOCK_EX)
         path = _kept(series) or _install(series)
     version = os.path.basename(path)
-    image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(os.path.join(path, "usr/lib/modules/*/vmlinuz*"))
+    image = glob.glob(os.path.join(path, "boot", "vmlinuz*")) + glob.glob(
+        os.path.join(path, "usr/lib/modules/*/vmlinuz*")
+    )
     return Kernel(version, image[0], path)
 
 

@@ -4,7 +4,7 @@
     with Lab("name") as lab:
         a, b = lab.node("a"), lab.node("b")
         lab.link(a, b)
-        a.start_agent(); b.start_agent()
+        a.start_agent(); b.start_agent()      # a.agent, b.agent
         server = b.popen(["redis-server", ...])
 
 Everything is named after the lab and removed at the end, also after a failure; what an earlier, killed run
@@ -14,27 +14,17 @@ root. Traffic stays in the namespaces.
 import ctypes
 import glob
 import hashlib
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("SMC_BUILD", os.path.join(ROOT, "build"))
-AGENT = os.path.join(BUILD, "smc-agent")
-CTL = os.path.join(BUILD, "smcctl")
+from lab.agent import Agent
+from lab.basics import Timeout, sh, wait_for
+
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-def sh(*command, check=True):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if check and done.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)}: {done.stdout.strip()}")
-    return done.stdout
 
 
 def cgroup_mount():
@@ -43,18 +33,6 @@ def cgroup_mount():
             if line.split()[2] == "cgroup2":
                 return line.split()[1]
     raise RuntimeError("no cgroup v2 mount")
-
-
-def wait_for(what, condition, timeout=10.0):
-    """Polls until condition() is true; the value it returned. A time-out is a failure that says what."""
-    end = time.monotonic() + timeout
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {timeout} s for {what}")
-        time.sleep(0.01)
 
 
 def enter_netns(name):
@@ -66,18 +44,32 @@ def enter_netns(name):
         os.close(fd)
 
 
+class Process(subprocess.Popen):
+    """A program whose output goes to a log."""
+
+    def __init__(self, argv, log, enter):
+        self.log = log
+        with open(log, "a") as file:
+            super().__init__(argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, preexec_fn=enter)
+
+    def text(self):
+        with open(self.log, errors="replace") as file:
+            return file.read()
+
+
 class Node:
-    def __init__(self, lab, name, index):
-        self.lab, self.name, self.index = lab, name, index
+    def __init__(self, lab, name):
+        self.lab, self.name = lab, name
         self.netns = f"{lab.tag}-{name}"
         self.cgroup = f"{lab.cgroup}/{name}"
         self.apps = f"{self.cgroup}/apps"
+        self.dir = f"{lab.run}/{name}"
         self.control = f"{lab.run}/{name}.sock"
         self.pins = f"/sys/fs/bpf/{lab.tag}-{name}"
-        self.log = f"{lab.run}/{name}.log"
         self.agent = None
         self.ip4 = self.ip6 = None
         os.makedirs(self.apps)
+        os.makedirs(self.dir)
         sh("ip", "netns", "add", self.netns)
         sh("ip", "-n", self.netns, "link", "set", "lo", "up")
 
@@ -92,22 +84,36 @@ class Node:
             enter_netns(self.netns)
 
         kwargs.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen(command, preexec_fn=enter, **kwargs)
+        process = subprocess.Popen([str(word) for word in command], preexec_fn=enter, **kwargs)
         self.lab.processes.append(process)
         return process
 
-    def run(self, command, timeout=60, **kwargs):
+    def run(self, command, timeout=60, check=False, **kwargs):
         process = self.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
-            raise TimeoutError(f"{command[0]} took over {timeout} s; it said: {out[-500:]} {err[-500:]}")
+            raise Timeout(f"{command[0]} took over {timeout} s; it said: {out[-500:]} {err[-500:]}")
+        if check and process.returncode != 0:
+            raise RuntimeError(f"{command}: {process.returncode}: {out[-1000:]}{err[-1000:]}")
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def python(self, script, *arguments, **kwargs):
-        return self.run(["/usr/bin/python3", "-c", script, *map(str, arguments)], **kwargs)
+        return self.run(["/usr/bin/python3", "-c", script, *arguments], **kwargs)
+
+    def start(self, argv, log):
+        """What is no application: in the node's namespace, in nobody's cgroup."""
+        process = Process(argv, os.path.join(self.dir, log), lambda: enter_netns(self.netns))
+        self.lab.processes.append(process)
+        return process
+
+    def write(self, name, text):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
 
     # --- agent ---------------------------------------------------------------------------------------
     def config(self, **overrides):
@@ -123,58 +129,19 @@ class Node:
             config.setdefault(section, {}).update(values)
         return config
 
-    def start_agent(self, wait=True, **overrides):
-        path = f"{self.lab.run}/{self.name}.json"
-        with open(path, "w") as file:
-            json.dump(self.config(**overrides), file)
-        with open(self.log, "a") as log:
-            self.agent = subprocess.Popen([AGENT, "--config", path], stdout=log, stderr=log,
-                                          stdin=subprocess.DEVNULL,
-                                          preexec_fn=lambda: enter_netns(self.netns))
-        self.lab.processes.append(self.agent)
+    def start_agent(self, **overrides):
+        self.agent = Agent(self, self.config(**overrides))
         # A process in the cgroup makes the agent serve the namespace before the first connection.
         self.popen(["sleep", "3600"])
-        if wait:
-            wait_for(f"agent {self.name} to serve its namespace", self.serving)
-        return self.agent
+        return self.agent.wait_serving()
 
-    def serving(self):
-        if self.agent.poll() is not None:
-            raise RuntimeError(f"agent {self.name} ended with {self.agent.returncode}: {self.log_text()[-2000:]}")
-        status = self.status()
-        return status and status["namespaces"]
-
-    def stop_agent(self, how=signal.SIGTERM, timeout=10):
-        self.agent.send_signal(how)
-        code = self.agent.wait(timeout)
-        self.agent = None
-        return code
-
-    def ctl(self, *arguments):
-        return subprocess.run([CTL, "--socket", self.control, *arguments], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=20)
-
-    def status(self):
-        done = self.ctl("status", "--json")
-        return json.loads(done.stdout) if done.returncode == 0 else None
-
-    def connections(self, ended=False):
-        done = self.ctl("connections", "--json", *(["--ended"] if ended else []))
-        return json.loads(done.stdout)
-
-    def decisions(self):
-        return self.status()["decisions"]
-
-    def totals(self):
-        """{(path, reason): count}"""
-        return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"]}
-
-    def log_text(self):
-        try:
-            with open(self.log, errors="replace") as file:
-                return file.read()
-        except FileNotFoundError:
+    def agent_log(self):
+        """Of every agent that this node has had."""
+        path = os.path.join(self.dir, "agent.log")
+        if not os.path.exists(path):
             return ""
+        with open(path, errors="replace") as file:
+            return file.read()
 
 
 class Lab:
@@ -195,13 +162,13 @@ class Lab:
     def __exit__(self, kind, *rest):
         if kind is not None:
             for node in self.nodes.values():
-                text = node.log_text()
+                text = node.agent_log()
                 if text:
                     print(f"--- log of agent {node.name}\n{text[-6000:]}", file=sys.stderr)
         self.close()
 
     def node(self, name):
-        node = Node(self, name, len(self.nodes))
+        node = Node(self, name)
         self.nodes[name] = node
         return node
 
@@ -258,5 +225,5 @@ class Lab:
                 pass
         try:
             wait_for("killed processes to go", lambda: not pids(), 5)
-        except TimeoutError:
+        except Timeout:
             pass

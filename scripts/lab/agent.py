@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""An smc-agent on a host, which is a Node or a Machine: what both can do is all that is used here.
+
+    host.write(name, text)           a file in the host's own directory; its path there
+    host.start(argv, log)            a program: .pid, .send_signal(), .wait(timeout), .poll(), .text() of its log
+    host.run(argv, timeout, check)   .returncode, .stdout, .stderr
+"""
+import json
+import signal
+
+from lab.basics import AGENT, CTL, wait_for
+
+DEFAULT_SOCKET = "/run/smc-agent/control.sock"
+
+
+class Agent:
+    def __init__(self, host, config, name="agent", command=()):
+        """`command`: what runs the agent, with its arguments. Back when it serves its own network namespace."""
+        self.host, self.config = host, config
+        self.socket = config.get("control", {}).get("socket", DEFAULT_SOCKET)
+        path = host.write(f"{name}.json", json.dumps(config))
+        self.process = host.start([*command, AGENT, "--config", path], f"{name}.log")
+
+    def wait_serving(self):
+        def serving():
+            code = self.process.poll()
+            if code is not None:
+                raise RuntimeError(f"the agent ended with {code}: {self.log()[-2000:]}")
+            return (self.ask("status") or {}).get("namespaces")
+
+        wait_for("the agent to serve its namespace", serving)
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        return self.process.text()
+
+    def send_signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self, how=signal.SIGTERM, timeout=10):
+        """Its exit code."""
+        self.send_signal(how)
+        return self.process.wait(timeout)
+
+    # --- what it says of itself --------------------------------------------------------------------------
+    def ctl(self, *arguments):
+        return self.host.run([CTL, "--socket", self.socket, *arguments], timeout=20, check=False)
+
+    def ask(self, *arguments):
+        """The answer as an object; None if there is none."""
+        done = self.ctl(*arguments, "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def status(self):
+        return self.ask("status")
+
+    def connections(self, port=None, ended=False):
+        """Those to this port of the server, or all."""
+        found = self.ask("connections", *(["--ended"] if ended else [])) or []
+        return [c for c in found if port is None or c["server"].endswith(f":{port}")]
+
+    def ended(self, port, count=1):
+        """The connections to this port that ended, once there are `count`."""
+
+        def enough():
+            found = self.connections(port, ended=True)
+            return found if len(found) >= count else None
+
+        return wait_for(f"{count} connections to port {port} to end", enough)
+
+    def decisions(self):
+        return self.status()["decisions"]
+
+    def totals(self):
+        """{(path, reason): count}"""
+        return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"]}
+
+    def smcr_groups(self):
+        return self.ask("linkgroup")["smcr"]
+
+    def smcr_devices(self):
+        return self.ask("device")["smcr"]

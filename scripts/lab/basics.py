@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Where things are, waiting for something, and commands."""
+import os
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("SMC_BUILD", os.path.join(ROOT, "build"))
+AGENT = os.path.join(BUILD, "smc-agent")
+CTL = os.path.join(BUILD, "smcctl")
+
+
+def test_program(name):
+    return os.path.join(BUILD, "tests", name)
+
+
+class Timeout(Exception):
+    """Something took longer than it may. Says what."""
+
+
+def wait_for(what, condition, timeout=30.0):
+    """Polls until condition() is true; the value it returned."""
+    end = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise Timeout(f"waited {timeout} s for {what}")
+        time.sleep(0.02)
+    return value
+
+
+def sh(*command, check=True):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout.strip()}")
+    return done.stdout
