@@ -102,9 +102,8 @@ Result<void> Agent::start() {
     if (auto started = fabric_->start(); !started) {
         return started;
     }
-    auto engine = Engine::start([this](const ConnectionEnd& end) {
-        asio::post(io_, [this, end] { gateway_->connection_ended(end); });
-    });
+    auto engine = Engine::start(
+        [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); });
     if (!engine) {
         return engine.error();
     }
@@ -145,7 +144,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     gateway_ = std::make_unique<Gateway>(Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_});
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
-                             smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
+                           smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }

@@ -49,7 +49,8 @@ int main(int argc, char** argv) {
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     app.add_flag("--print-default-config", print, "Print the built-in default configuration");
     app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");
-    app.add_flag("--print-config-reference", print_reference, "Print every key, its default and its meaning (Markdown)");
+    app.add_flag("--print-config-reference", print_reference,
+                 "Print every key, its default and its meaning (Markdown)");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -48,7 +48,7 @@ enum smc_role {
 	SMC_ROLE_APP_CLIENT,  /* an application's socket that connect() steered */
 	SMC_ROLE_APP_SERVER,  /* an application's accepted socket behind the agent */
 	SMC_ROLE_AGENT_LEG,   /* agent: local leg, never steered */
-	SMC_ROLE_AGENT_CLC,  /* agent: CLC socket that offers option 254 */
+	SMC_ROLE_AGENT_CLC,   /* agent: CLC socket that offers option 254 */
 	SMC_ROLE_AGENT_PLAIN, /* agent: CLC socket that does not */
 };
 
@@ -228,7 +228,7 @@ struct smc_query {
 	__u64 cgroup;
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
-	__u16 port; /* the server's */
+	__u16 port;      /* the server's */
 	__u8 any_cgroup; /* 1: one that every rule's globs match */
 	__u8 direction;  /* enum smc_direction, but not both */
 	__s32 rule;      /* the index in smc_rules that decides; -1: the default */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The questions that decide whether a connection is accelerated, in the order in which they are asked. The programs stop at the
- * first that is answered yes, and count it under its name (map smc_counters); program smc_explain asks them all, for
- * `smcctl explain`. There is no other list: who adds a question adds a row here and its function in smc_questions.h.
+ * The questions that decide whether a connection is accelerated, in the order in which they are asked. The programs
+ * stop at the first that is answered yes, and count it under its name (map smc_counters); program smc_explain asks them
+ * all, for `smcctl explain`. There is no other list: who adds a question adds a row here and its function in
+ * smc_questions.h.
  *
  *	X(decision, whom it is asked of, function, what is in the way)
  *
@@ -11,31 +12,31 @@
 #ifndef SMC_ELIGIBILITY_H
 #define SMC_ELIGIBILITY_H
 
-#define SMC_OUTBOUND_QUESTIONS(X)                                                                      \
-	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet") \
-	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated") \
-	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it") \
-	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old") \
-	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections") \
-	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not served (yet)") \
-	X(SMC_OUT_BOUND_PORT, SOCKET, bound_port, "the application chose the local port") \
-	X(SMC_OUT_BOUND_DEVICE, SOCKET, bound_device, "the socket is bound to a device") \
-	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the socket is one of MPTCP") \
-	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)") \
-	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies") \
-	X(SMC_OUT_INCAPABLE, NODE, incapable, "the destination is in the negative cache") \
+#define SMC_OUTBOUND_QUESTIONS(X)                                                                                      \
+	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
+	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
+	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
+	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                  \
+	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \
+	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not served (yet)")                     \
+	X(SMC_OUT_BOUND_PORT, SOCKET, bound_port, "the application chose the local port")                              \
+	X(SMC_OUT_BOUND_DEVICE, SOCKET, bound_device, "the socket is bound to a device")                               \
+	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the socket is one of MPTCP")                                                  \
+	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
+	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
+	X(SMC_OUT_INCAPABLE, NODE, incapable, "the destination is in the negative cache")                              \
 	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")
 
-#define SMC_INBOUND_QUESTIONS(X)                                                                       \
-	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old") \
-	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections") \
-	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP") \
-	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port") \
-	X(SMC_IN_BOUND_DEVICE, SOCKET, bound_device, "the listener is bound to a device") \
-	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet") \
-	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated") \
-	X(SMC_IN_DENIED, NODE, denied, "the policy denies it") \
-	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)") \
+#define SMC_INBOUND_QUESTIONS(X)                                                                                       \
+	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
+	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
+	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                      \
+	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
+	X(SMC_IN_BOUND_DEVICE, SOCKET, bound_device, "the listener is bound to a device")                              \
+	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \
+	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
+	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
+	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")
 
 #endif

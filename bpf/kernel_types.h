@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the programs read of the kernel's own structures. Only names and types count: libbpf finds out at load time where the
- * running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything else comes from the
- * kernel's user space headers.
+ * What the programs read of the kernel's own structures. Only names and types count: libbpf finds out at load time
+ * where the running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything else
+ * comes from the kernel's user space headers.
  */
 #ifndef SMC_KERNEL_TYPES_H
 #define SMC_KERNEL_TYPES_H

@@ -65,8 +65,8 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 }
 
 /*
- * First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. *matched is the rule's
- * index, -1 for the default.
+ * First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. *matched is the
+ * rule's index, -1 for the default.
  */
 static __always_inline bool smc_allowed(const struct smc_config *config, __u64 rules, const struct smc_addr *remote,
 					__u16 port, enum smc_direction direction, __s32 *matched)

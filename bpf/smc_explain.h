@@ -3,8 +3,8 @@
 #ifndef SMC_EXPLAIN_H
 #define SMC_EXPLAIN_H
 
-#define SMC_OF_NODE(decision, function)         \
-	if (smc_q_##function(&subject))         \
+#define SMC_OF_NODE(decision, function)                                                                                \
+	if (smc_q_##function(&subject))                                                                                \
 		answer.in_the_way |= 1ULL << decision;
 #define SMC_OF_SOCKET(decision, function) answer.open |= 1ULL << decision;
 #define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
@@ -12,7 +12,7 @@
 SEC("syscall")
 int smc_explain(struct smc_query *query)
 {
-	struct smc_cgroup any = { .rules = ~0ULL, .enrolled = 1 };
+	struct smc_cgroup any = {.rules = ~0ULL, .enrolled = 1};
 	struct smc_subject subject = {};
 	struct smc_query answer = *query;
 

@@ -6,8 +6,8 @@
 #include "bpf/eligibility.h"
 
 /*
- * The connection that is asked about. What costs a lookup is looked up by the question that needs it, because most connections
- * of a node are none of ours and leave at the first one.
+ * The connection that is asked about. What costs a lookup is looked up by the question that needs it, because most
+ * connections of a node are none of ours and leave at the first one.
  */
 struct smc_subject {
 	const struct smc_config *config;
@@ -38,8 +38,7 @@ static __always_inline bool smc_q_special(struct smc_subject *s)
 
 static __always_inline bool smc_q_denied(struct smc_subject *s)
 {
-	return !s->cgroup ||
-	       !smc_allowed(s->config, s->cgroup->rules, &s->remote, s->port, s->direction, &s->rule);
+	return !s->cgroup || !smc_allowed(s->config, s->cgroup->rules, &s->remote, s->port, s->direction, &s->rule);
 }
 
 static __always_inline bool smc_q_agent_stale(struct smc_subject *s)
@@ -128,8 +127,8 @@ static __always_inline bool smc_q_no_listener(struct smc_subject *s)
 	return !s->listener;
 }
 
-#define SMC_ASK(decision, whom, function, text) \
-	if (smc_q_##function(subject))          \
+#define SMC_ASK(decision, whom, function, text)                                                                        \
+	if (smc_q_##function(subject))                                                                                 \
 		return decision;
 
 #endif

@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
     std::string socket = smc::kControlSocket;
     bool as_json = false;
     app.set_version_flag("-v,--version", std::string("smcctl ") + smc::kVersion);
+    app.set_help_all_flag("--help-all", "Print this and every subcommand's options, and exit");
     app.add_option("--socket", socket, "The agent's control socket")->capture_default_str();
     app.add_flag("-j,--json", as_json, "Print JSON");
 

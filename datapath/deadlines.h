@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One deadline for each of many tasks, in a heap. A deadline that was moved leaves its old entry behind, which is skipped when
-// it comes up, and the heap is made anew when most of it is such entries.
+// One deadline for each of many tasks, in a heap. A deadline that was moved leaves its old entry behind, which is
+// skipped when it comes up, and the heap is made anew when most of it is such entries.
 #pragma once
 
 #include <algorithm>

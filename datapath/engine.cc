@@ -170,7 +170,8 @@ void Engine::loop() {
         }
         deadlines_.take_expired(now, [&](std::uint64_t order) { touched_.push_back(tasks_.at(order).task.get()); });
         run_all(touched_, now);
-        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next turn.
+        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next
+        // turn.
         touched_.clear();
         touched_.swap(called_);
         run_all(touched_, now);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A thread of the data path: one epoll loop that drives tasks. There may be several; a task lives and dies in one. add(),
-// add_task() and kick() may be called from any thread.
+// A thread of the data path: one epoll loop that drives tasks. There may be several; a task lives and dies in one.
+// add(), add_task() and kick() may be called from any thread.
 //
-// Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run in the
-// order of their coming whatever woke them, one epoll_wait() serves all, and nothing is allocated for an event. Asio's reactor
-// posts a handler for each readiness, and has no place for "run again, after the others".
+// Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run
+// in the order of their coming whatever woke them, one epoll_wait() serves all, and nothing is allocated for an event.
+// Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
 #pragma once
 
 #include <functional>

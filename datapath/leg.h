@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Ports: the two streams of a connection that are not SMC. The leg is the application's; the CLC socket is the TCP connection
-// that CLC was spoken on and that stays idle from then on (RFC 7609 section 4.8). Both tell their events as EPOLL bits to the
-// task's source. In the agent both are TCP sockets (socket_leg.h); in tests they may be something else.
+// Ports: the two streams of a connection that are not SMC. The leg is the application's; the CLC socket is the TCP
+// connection that CLC was spoken on and that stays idle from then on (RFC 7609 section 4.8). Both tell their events as
+// EPOLL bits to the task's source. In the agent both are TCP sockets (socket_leg.h); in tests they may be something
+// else.
 #pragma once
 
 #include <cstdint>

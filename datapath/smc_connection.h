@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An SMC connection as a task: does what flow::Flow says, on a leg, a CLC socket and a transport. The decisions and their
-// invariants are the flow's (smc/flow/flow.h).
+// An SMC connection as a task: does what flow::Flow says, on a leg, a CLC socket and a transport. The decisions and
+// their invariants are the flow's (smc/flow/flow.h).
 #pragma once
 
 #include <memory>

@@ -12,7 +12,9 @@ namespace smc {
 namespace {
 
 Leg::Outcome outcome_of(int error) {
-    return error == EAGAIN ? Leg::Outcome::kNothing : error == EINTR ? Leg::Outcome::kInterrupted : Leg::Outcome::kError;
+    return error == EAGAIN  ? Leg::Outcome::kNothing
+           : error == EINTR ? Leg::Outcome::kInterrupted
+                            : Leg::Outcome::kError;
 }
 
 // The first `bytes` of them.
@@ -36,8 +38,8 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
 }
 
 Leg::Read SocketLeg::read(Pieces to) {
-    // What is readable is asked before where the mark is: urgent data that arrives in between lies beyond, and a read that
-    // begins at the mark would run across it. Nothing readable: one byte shows why.
+    // What is readable is asked before where the mark is: urgent data that arrives in between lies beyond, and a read
+    // that begins at the mark would run across it. Nothing readable: one byte shows why.
     const std::uint32_t queued = socket_.readable();
     const bool urgent = socket_.at_mark();
     to = shortened(to, urgent ? 1 : std::max(queued, 1U));

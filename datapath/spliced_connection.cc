@@ -17,7 +17,8 @@ constexpr int kStepsPerRun = 8;
 constexpr std::size_t kPipeBytes = 64 * 1024;
 }  // namespace
 
-SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server)
+SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg,
+                                     TcpSocket server)
     : ConnectionTask(id, std::move(counters)), leg_(std::move(leg)), server_(std::move(server)) {
     directions_[0].from = directions_[1].to = &leg_;
     directions_[0].to = directions_[1].from = &server_;

@@ -65,8 +65,8 @@ struct ConnectionStats {
     std::atomic<std::uint64_t> blocked{0};         // times the peer's buffer was full
     std::atomic<const char*> state{"ACTIVE"};      // names of RFC 7609 section 4.8, as smcss has them
 
-    // Cursors, flags and connection state as cdc::pack() has them: what the peer wrote here and what was delivered of it, what
-    // was sent and what the peer took of it.
+    // Cursors, flags and connection state as cdc::pack() has them: what the peer wrote here and what was delivered of
+    // it, what was sent and what the peer took of it.
     std::atomic<std::uint64_t> rx_producer{0}, rx_consumer{0}, tx_producer{0}, tx_consumer{0};
 };
 

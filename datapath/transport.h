@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: the two rings of an SMC connection as the data path sees them, the peer's, into which it sends, and the own one, from
-// which it delivers. What is between the peers (shared memory, queue pairs) is behind it. Queries change nothing; what sends
-// says so.
+// Port: the two rings of an SMC connection as the data path sees them, the peer's, into which it sends, and the own
+// one, from which it delivers. What is between the peers (shared memory, queue pairs) is behind it. Queries change
+// nothing; what sends says so.
 #pragma once
 
 #include <sys/uio.h>
@@ -30,8 +30,8 @@ class Transport {
  public:
     virtual ~Transport() = default;
 
-    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that there is
-    // room. False: out of memory or watches.
+    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that
+    // there is room. False: out of memory or watches.
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
     // Nothing more is heard. What was published is still on its way; of more there will be none.
     virtual void stop() = 0;
@@ -51,7 +51,8 @@ class Transport {
     virtual void want_room() = 0;
     // Where to put up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
     [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) const = 0;
-    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state changed.
+    // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state
+    // changed.
     virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
     // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Result<T>: a value, or what the environment refused (a system call, libbpf, a device). What a peer refuses is not an Error
-// but a value of the protocol library.
+// Result<T>: a value, or what the environment refused (a system call, libbpf, a device). What a peer refuses is not an
+// Error but a value of the protocol library.
 #pragma once
 
 #include <cerrno>
@@ -23,7 +23,8 @@ struct Error {
     return Error{errno, std::move(doing)};
 }
 
-// A class of our own only for two things that an alias cannot have: `return error;`, and a warning where a Result is dropped.
+// A class of our own only for two things that an alias cannot have: `return error;`, and a warning where a Result is
+// dropped.
 template <class T>
 class [[nodiscard]] Result : public tl::expected<T, Error> {
  public:

@@ -171,9 +171,8 @@ bool Rtnetlink::is_direct(const Endpoint& from, const Endpoint& to) const {
     bool direct = false;
     const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
         direct = part->nlmsg_type == RTM_NEWROUTE;
-        for_each_attribute<rtmsg>(part, [&](unsigned type, const nlattr*) {
-            direct = direct && type != RTA_GATEWAY && type != RTA_VIA;
-        });
+        for_each_attribute<rtmsg>(
+            part, [&](unsigned type, const nlattr*) { direct = direct && type != RTA_GATEWAY && type != RTA_VIA; });
     });
     return asked.has_value() && direct;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the kernel knows about the network of one namespace: its devices, addresses and routes, asked over rtnetlink. The socket
-// belongs to the namespace in which it was opened, wherever the asking thread is.
+// What the kernel knows about the network of one namespace: its devices, addresses and routes, asked over rtnetlink.
+// The socket belongs to the namespace in which it was opened, wherever the asking thread is.
 #pragma once
 
 #include <array>
@@ -26,25 +26,25 @@ struct NetDevice {
 };
 
 struct NetAddress {
-    Endpoint address;               // port 0
-    std::uint8_t prefix_bits = 0;   // in its own family
-    unsigned device = 0;            // index
+    Endpoint address;              // port 0
+    std::uint8_t prefix_bits = 0;  // in its own family
+    unsigned device = 0;           // index
 };
 
 class Rtnetlink {
  public:
     enum class Events : bool { kNone, kLinksAndAddresses };
 
-    // In the calling thread's network namespace. With events, fd() tells of changes; questions should then be asked over
-    // another one.
+    // In the calling thread's network namespace. With events, fd() tells of changes; questions should then be asked
+    // over another one.
     static Result<Rtnetlink> open(Events events = Events::kNone);
     Rtnetlink(Rtnetlink&&) noexcept = default;
     Rtnetlink& operator=(Rtnetlink&&) noexcept = default;
 
     [[nodiscard]] Result<std::vector<NetDevice>> devices() const;
     [[nodiscard]] Result<std::vector<NetAddress>> addresses() const;
-    // Whether the way from one address to the other has no router, as the routing table sees it. False also when there is no
-    // way. Both of one family; ports do not matter.
+    // Whether the way from one address to the other has no router, as the routing table sees it. False also when there
+    // is no way. Both of one family; ports do not matter.
     [[nodiscard]] bool is_direct(const Endpoint& from, const Endpoint& to) const;
     // The cookie of the network namespace; 0 if the kernel has none.
     [[nodiscard]] std::uint64_t netns_cookie() const;

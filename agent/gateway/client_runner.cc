@@ -114,8 +114,7 @@ void ClientRunner::on(const session::FailConnect& action) {
 }
 
 void ClientRunner::on(const session::RememberIncapable& action) {
-    programs_.remember_incapable(wanted_.event.netns, connection_->server, action.reason,
-                                 parts_.config.cache_time);
+    programs_.remember_incapable(wanted_.event.netns, connection_->server, action.reason, parts_.config.cache_time);
 }
 
 void ClientRunner::on(const session::Run& action) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Brings connections from "steered" to "moving bytes": one runner per connection, on the control thread. Client side: a held
-// SYN; server side: an accepted socket whose SYN carried option 254. Decisions are the sessions' (smc/session), bytes are the
-// engine's (datapath/).
+// Brings connections from "steered" to "moving bytes": one runner per connection, on the control thread. Client side: a
+// held SYN; server side: an accepted socket whose SYN carried option 254. Decisions are the sessions' (smc/session),
+// bytes are the engine's (datapath/).
 #pragma once
 
 #include <map>

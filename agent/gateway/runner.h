@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out what a session (smc/session) wants, as far as both sides have it in common: CLC messages, SMC-D, SMC-R and time.
-// What belongs to one side is in client_runner.h and server_runner.h. Control thread only.
+// Carries out what a session (smc/session) wants, as far as both sides have it in common: CLC messages, SMC-D, SMC-R
+// and time. What belongs to one side is in client_runner.h and server_runner.h. Control thread only.
 #pragma once
 
 #include <deque>
@@ -87,7 +87,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         while (!pending_.empty() && !ended_) {
             const session::Action action = std::move(pending_.front());
             pending_.pop_front();
-            std::visit([this](const auto& a) { on(a); }, action);
+            std::visit([this](const auto& a) { this->on(a); }, action);
         }
         feeding_ = false;
         if (ended_) {
@@ -142,7 +142,8 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         }
     }
     void on(const session::RegisterDmb& action) {
-        // Whoever cannot be reached on the fabric must be declined now; behind Accept it is too late for that (RFC 7609 C.3).
+        // Whoever cannot be reached on the fabric must be declined now; behind Accept it is too late for that (RFC 7609
+        // C.3).
         if (const auto reached = parts_.fabric.reach(action.peer); !reached) {
             return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), loop::now()));
         }
@@ -176,8 +177,8 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     void leave_group(const clc::Outcome& outcome) {
         if (std::exchange(in_group_, false)) {
-            parts_.smcr_groups.leave(
-                member(), {outcome.kind == clc::Outcome::Kind::kFallBack, outcome.peer_out_of_sync});
+            parts_.smcr_groups.leave(member(),
+                                     {outcome.kind == clc::Outcome::Kind::kFallBack, outcome.peer_out_of_sync});
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The server's side of a connection whose SYN carried option 254: it was accepted in the application's stead. Carries out
-// session::Server.
+// The server's side of a connection whose SYN carried option 254: it was accepted in the application's stead. Carries
+// out session::Server.
 #pragma once
 
 #include "agent/gateway/runner.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Waiting on the control thread. Whoever waits owns what he waits with: when that goes, nothing is told any more. Deadlines are
-// the state machines' own; nothing here has a time-out of its own.
+// Waiting on the control thread. Whoever waits owns what he waits with: when that goes, nothing is told any more.
+// Deadlines are the state machines' own; nothing here has a time-out of its own.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -40,12 +40,13 @@ class FdWatch {
     using Descriptor = asio::posix::stream_descriptor;
 
     void wait(Descriptor::wait_type what, std::function<void()> then) {
-        descriptor_->async_wait(what, [weak = std::weak_ptr(descriptor_), then = std::move(then)](std::error_code error) {
-            // The answer may be on its way already when the owner goes.
-            if (!error && !weak.expired()) {
-                then();
-            }
-        });
+        descriptor_->async_wait(what,
+                                [weak = std::weak_ptr(descriptor_), then = std::move(then)](std::error_code error) {
+                                    // The answer may be on its way already when the owner goes.
+                                    if (!error && !weak.expired()) {
+                                        then();
+                                    }
+                                });
     }
     void close() { descriptor_.reset(); }
 

@@ -154,7 +154,8 @@ Result<void> Namespace::listen(Listener which) {
         limit_segments(fd.get(), family);
     }
     if (clc) {
-        if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
+        if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
+            !put) {
             return put;
         }
     }

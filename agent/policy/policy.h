@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The policy as a table that the BPF programs evaluate (bpf/smc_common.h). Nothing else evaluates it: `smcctl explain` asks the
-// programs.
+// The policy as a table that the BPF programs evaluate (bpf/smc_common.h). Nothing else evaluates it: `smcctl explain`
+// asks the programs.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What one connection holds of SMC-D: its own DMB, registered for the peer, and the peer's, attached. Control thread only.
+// What one connection holds of SMC-D: its own DMB, registered for the peer, and the peer's, attached. Control thread
+// only.
 #pragma once
 
 #include <chrono>

@@ -21,8 +21,8 @@ std::optional<std::uint8_t> prefix_of(const RoceGid& own) {
         log()->warn("roce: {}", addresses.error().text());
         return std::nullopt;
     }
-    const auto it = std::ranges::find_if(
-        *addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == own; });
+    const auto it =
+        std::ranges::find_if(*addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == own; });
     return it == addresses->end() ? std::nullopt : std::optional(it->prefix_bits);
 }
 
@@ -43,7 +43,8 @@ Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config
     if (!rmb) {
         return rmb.error();
     }
-    const auto rest = roce::RegisteredMemory::allocate(*pd, group_bytes(config) - rmb_bytes, roce::Memory::Access::kLocal);
+    const auto rest =
+        roce::RegisteredMemory::allocate(*pd, group_bytes(config) - rmb_bytes, roce::Memory::Access::kLocal);
     return rest ? Result<void>() : Result<void>(rest.error());
 }
 

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "agent/config/config.h"
-#include "datapath/roce/rc_link.h"
 #include "datapath/roce/ports.h"
+#include "datapath/roce/rc_link.h"
 #include "os/endpoint.h"
 #include "smc/clc/node.h"
 

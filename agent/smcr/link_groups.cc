@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/smcr/link_groups.h"
 
-#include <asio/post.hpp>
 #include <algorithm>
+#include <asio/post.hpp>
 
 #include "agent/log.h"
 #include "datapath/smcr/rmbe_transport.h"
@@ -30,10 +30,10 @@ group::SmcrTerms terms_of(const Config::Roce& config) {
 }
 
 Refusal refusal_of(const Error& error) {
-    return error.code == ENOMEM                                       ? Refusal::kOutOfMemory
+    return error.code == ENOMEM                                      ? Refusal::kOutOfMemory
            : error.code == EHOSTUNREACH || error.code == ENETUNREACH ? Refusal::kUnreachable
-           : error.code == ENODEV                                     ? Refusal::kNoDevice
-                                                                      : Refusal::kDeviceFailed;
+           : error.code == ENODEV                                    ? Refusal::kNoDevice
+                                                                     : Refusal::kDeviceFailed;
 }
 
 Endpoint endpoint_of(const RoceGid& gid) {
@@ -63,12 +63,9 @@ RemoteRmbe remote_of(const clc::Rmbe& rmbe) {
 }  // namespace
 
 LinkGroups::LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices)
-    : io_(io),
-      engine_(engine),
-      config_(config),
-      devices_(devices),
-      groups_(terms_of(config)),
-      deadline_(io, [this] { tick(); }) {}
+    : io_(io), engine_(engine), config_(config), devices_(devices), groups_(terms_of(config)), deadline_(io, [this] {
+          tick();
+      }) {}
 
 LinkGroups::~LinkGroups() {
     blocking_.stop();
@@ -99,9 +96,11 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
         return hooks.refused({member, Refusal::kNoDevice, "no RoCE port"});
     }
     hooks_.insert_or_assign(member, std::move(hooks));
-    group::SmcrGroups::Join join{
-        member,   peer, {device->context->name(), device->port.number, device->gid.gid}, deadline,
-        random_id<AlertToken>()};
+    group::SmcrGroups::Join join{member,
+                                 peer,
+                                 {device->context->name(), device->port.number, device->gid.gid},
+                                 deadline,
+                                 random_id<AlertToken>()};
     const TimePoint now = loop::now();
     carry_out(server ? groups_.join_as_server(std::move(join), now) : groups_.join_as_client(std::move(join), now));
 }
@@ -159,8 +158,7 @@ void LinkGroups::carry_out(group::Actions actions) {
 
 void LinkGroups::on(const group::CreateLink& action) {
     if (const auto created = create_link(action); !created) {
-        carry_out(groups_.link_refused(action.group, refusal_of(created.error()), created.error().text(),
-                                       loop::now()));
+        carry_out(groups_.link_refused(action.group, refusal_of(created.error()), created.error().text(), loop::now()));
     }
 }
 
@@ -257,19 +255,18 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
     }
     const GroupId id = action.group;
     const group::BufferId buffer = action.buffer;
-    auto allocated = Buffer::allocate(
-        there->pd, action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
-        [&io = io_, weak = std::weak_ptr(self_), id, buffer](std::size_t element) {
-            asio::post(io, [weak, id, buffer, element] {
-                if (const auto self = weak.lock()) {
-                    (*self)->carry_out((*self)->groups_.element_returned(
-                        id, buffer, static_cast<std::uint8_t>(element), loop::now()));
-                }
-            });
-        });
+    auto allocated = Buffer::allocate(there->pd, action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
+                                      [&io = io_, weak = std::weak_ptr(self_), id, buffer](std::size_t element) {
+                                          asio::post(io, [weak, id, buffer, element] {
+                                              if (const auto self = weak.lock()) {
+                                                  (*self)->carry_out((*self)->groups_.element_returned(
+                                                      id, buffer, static_cast<std::uint8_t>(element), loop::now()));
+                                              }
+                                          });
+                                      });
     if (!allocated) {
-        carry_out(groups_.buffer_refused(id, buffer, refusal_of(allocated.error()), allocated.error().text(),
-                                         loop::now()));
+        carry_out(
+            groups_.buffer_refused(id, buffer, refusal_of(allocated.error()), allocated.error().text(), loop::now()));
         return;
     }
     const auto& memory = there->buffers.emplace(buffer, std::move(*allocated)).first->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out what group::SmcrGroups decides: queue pairs, registered memory, links in the engine, messages on them. Control
-// thread only; the links themselves are driven by the engine.
+// Carries out what group::SmcrGroups decides: queue pairs, registered memory, links in the engine, messages on them.
+// Control thread only; the links themselves are driven by the engine.
 #pragma once
 
 #include <asio/io_context.hpp>

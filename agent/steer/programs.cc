@@ -299,12 +299,13 @@ std::uint64_t Programs::counter(smc_decision decision) const {
 }
 
 std::string Programs::decision_name(smc_decision decision) {
-    static const btf* types = [] {
+    static const auto kObject = [] {
         std::size_t size = 0;
         const void* elf = smc_gateway__elf_bytes(&size);
-        bpf_object* object = bpf_object__open_mem(elf, size, nullptr);
-        return object != nullptr ? bpf_object__btf(object) : nullptr;  // lives as long as the process
+        return std::unique_ptr<bpf_object, decltype(&bpf_object__close)>(bpf_object__open_mem(elf, size, nullptr),
+                                                                         &bpf_object__close);
     }();
+    const btf* types = kObject ? bpf_object__btf(kObject.get()) : nullptr;
     const int id = types != nullptr ? btf__find_by_name_kind(types, "smc_decision", BTF_KIND_ENUM) : -1;
     if (id < 0) {
         return std::to_string(decision);

@@ -136,21 +136,20 @@ void Attachments::send_waiting(const std::shared_ptr<Peer>& peer) {
 }
 
 void Attachments::listen(const std::shared_ptr<Peer>& peer) {
-    peer->socket.async_wait(asio::posix::stream_descriptor::wait_read,
-                            [this, weak = std::weak_ptr(peer)](std::error_code error) {
-                                const auto strong = weak.lock();
-                                if (!strong || error) {
-                                    return;
-                                }
-                                if (strong->take_reply()) {
-                                    listen(strong);
-                                } else if (const auto it = peers_.find(strong->gid);
-                                           it != peers_.end() && it->second == strong) {
-                                    const Gid gid = strong->gid;  // unless a newer connection took its place
-                                    drop(gid);
-                                    lost_(gid);
-                                }
-                            });
+    peer->socket.async_wait(
+        asio::posix::stream_descriptor::wait_read, [this, weak = std::weak_ptr(peer)](std::error_code error) {
+            const auto strong = weak.lock();
+            if (!strong || error) {
+                return;
+            }
+            if (strong->take_reply()) {
+                listen(strong);
+            } else if (const auto it = peers_.find(strong->gid); it != peers_.end() && it->second == strong) {
+                const Gid gid = strong->gid;  // unless a newer connection took its place
+                drop(gid);
+                lost_(gid);
+            }
+        });
 }
 
 void Attachments::drop(const Gid& gid) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The `local` fabric's asking side: a socket to each peer whose DMBs are wanted, and the requests that wait for an answer.
+// The `local` fabric's asking side: a socket to each peer whose DMBs are wanted, and the requests that wait for an
+// answer.
 #pragma once
 
 #include <asio/io_context.hpp>

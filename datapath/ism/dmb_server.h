@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The `local` fabric's answering side: the DMBs that are registered here, and the sockets on which peers ask for them. A DMB is
-// handed out once, and only to the GID that it was registered for (one DMB, one user).
+// The `local` fabric's answering side: the DMBs that are registered here, and the sockets on which peers ask for them.
+// A DMB is handed out once, and only to the GID that it was registered for (one DMB, one user).
 #pragma once
 
 #include <asio/io_context.hpp>

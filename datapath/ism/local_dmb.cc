@@ -79,8 +79,7 @@ Result<CreatedDmb> create_dmb(std::uint32_t bytes) {
 
 Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uint32_t bytes) {
     struct stat status {};
-    if (::fstat(memory.get(), &status) != 0 ||
-        static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
+    if (::fstat(memory.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
         return Error{EPROTO, "attaching a DMB that is shorter than announced"};
     }
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);

@@ -4,7 +4,8 @@
 //   page 0            the provider's: the doorbell word, not part of SMC
 //   page 1 ...        the DMB
 //
-// The memfd is sealed against every change of size before it leaves its owner, and the one who attaches checks the seals (D2).
+// The memfd is sealed against every change of size before it leaves its owner, and the one who attaches checks the
+// seals (D2).
 #pragma once
 
 #include "datapath/smcd/dmb.h"
@@ -20,7 +21,8 @@ struct CreatedDmb {
 
 // A new DMB of `bytes`.
 Result<CreatedDmb> create_dmb(std::uint32_t bytes);
-// A peer's DMB from its descriptors; refuses memory that is not sealed or shorter than `bytes`, and a doorbell that could block.
+// A peer's DMB from its descriptors; refuses memory that is not sealed or shorter than `bytes`, and a doorbell that
+// could block.
 Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uint32_t bytes);
 
 }  // namespace smc::ism

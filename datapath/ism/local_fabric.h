@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The `local` Emulated-ISM provider: agents of one host meet in a directory.
 //
-// Every agent listens on DIRECTORY/<GID>.ism (SOCK_SEQPACKET; a path crosses network namespaces). To attach a DMB one asks its
-// owner, who hands out the memfd and the doorbell with SCM_RIGHTS. The connection stays open for the next request; its end
-// tells that the peer is gone.
+// Every agent listens on DIRECTORY/<GID>.ism (SOCK_SEQPACKET; a path crosses network namespaces). To attach a DMB one
+// asks its owner, who hands out the memfd and the doorbell with SCM_RIGHTS. The connection stays open for the next
+// request; its end tells that the peer is gone.
 #pragma once
 
 #include <asio/io_context.hpp>

@@ -18,8 +18,8 @@ Result<const MemoryRegion*> Memory::register_with(const std::shared_ptr<Protecti
     if (known != regions_.end()) {
         return known->get();
     }
-    const int flags = IBV_ACCESS_LOCAL_WRITE | (access == Access::kRemoteWrite ? IBV_ACCESS_REMOTE_WRITE : 0);
-    auto region = MemoryRegion::create(pd, bytes(), flags);
+    const unsigned remote = access == Access::kRemoteWrite ? unsigned{IBV_ACCESS_REMOTE_WRITE} : 0;
+    auto region = MemoryRegion::create(pd, bytes(), IBV_ACCESS_LOCAL_WRITE | remote);
     if (!region) {
         return region.error();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that RDMA devices may use. One piece of memory can be registered with several protection domains: an RMB is reached
-// over every link of its group (RFC 7609 section 4.2).
+// Memory that RDMA devices may use. One piece of memory can be registered with several protection domains: an RMB is
+// reached over every link of its group (RFC 7609 section 4.2).
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link over a reliable connected queue pair of a RoCE device (port: datapath/smcr/link.h, with its invariants). Every message
-// is signalled, writes are not: a write is retired by the message that tells of it (Q1).
+// A link over a reliable connected queue pair of a RoCE device (port: datapath/smcr/link.h, with its invariants). Every
+// message is signalled, writes are not: a write is retired by the message that tells of it (Q1).
 #pragma once
 
 #include <memory>

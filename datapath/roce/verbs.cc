@@ -117,7 +117,7 @@ Result<void> CompletionQueue::arm() {
 }
 
 Result<std::unique_ptr<MemoryRegion>> MemoryRegion::create(std::shared_ptr<ProtectionDomain> pd,
-                                                           std::span<std::uint8_t> memory, int flags) {
+                                                           std::span<std::uint8_t> memory, unsigned flags) {
     ibv_mr* mr = ::ibv_reg_mr(pd->get(), memory.data(), memory.size(), flags);
     if (mr == nullptr) {
         // ENOMEM here is RLIMIT_MEMLOCK far more often than memory

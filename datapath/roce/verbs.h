@@ -108,7 +108,7 @@ class MemoryRegion {
  public:
     // `flags`: IBV_ACCESS_...
     static Result<std::unique_ptr<MemoryRegion>> create(std::shared_ptr<ProtectionDomain> pd,
-                                                        std::span<std::uint8_t> memory, int flags);
+                                                        std::span<std::uint8_t> memory, unsigned flags);
     ~MemoryRegion();
     MemoryRegion(const MemoryRegion&) = delete;
     MemoryRegion& operator=(const MemoryRegion&) = delete;

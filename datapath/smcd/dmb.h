@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Either end's view of a Direct Memory Buffer: 32 bytes of CDC that the peer writes, then the data ring (smc/wire/cdc.h).
-// Whose memory it is, and how its owner is woken, is the ISM provider's (fabric.h).
+// Either end's view of a Direct Memory Buffer: 32 bytes of CDC that the peer writes, then the data ring
+// (smc/wire/cdc.h). Whose memory it is, and how its owner is woken, is the ISM provider's (fabric.h).
 //
 // Invariants:
 //   D1  Only the peer writes into the DMB; its owner reads.
-//   D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees to it.
+// D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees to
+// it.
 //   D3  Everything read from it is validated before use: it is memory that another process writes.
 #pragma once
 
@@ -19,8 +20,8 @@ namespace smc::smcd {
 
 // Port: how the owner of a DMB learns that its peer has published something.
 //
-// The owner arms it before it sleeps and looks at the CDC once more; the peer rings after it has stored its cursors. Both must
-// be sequentially consistent, so that one of the two always sees the other. Ringing never blocks.
+// The owner arms it before it sleeps and looks at the CDC once more; the peer rings after it has stored its cursors.
+// Both must be sequentially consistent, so that one of the two always sees the other. Ringing never blocks.
 class Doorbell {
  public:
     virtual ~Doorbell() = default;
@@ -34,7 +35,8 @@ class Doorbell {
 class Dmb {
  public:
     // `memory` holds `bytes` from `start` on, aligned to 8, for as long as this object lives.
-    Dmb(std::shared_ptr<const void> memory, std::uint8_t* start, std::uint32_t bytes, std::unique_ptr<Doorbell> doorbell)
+    Dmb(std::shared_ptr<const void> memory, std::uint8_t* start, std::uint32_t bytes,
+        std::unique_ptr<Doorbell> doorbell)
         : memory_(std::move(memory)), start_(start), bytes_(bytes), doorbell_(std::move(doorbell)) {}
 
     // CDC included.

@@ -36,8 +36,8 @@ void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
 
 void DmbTransport::consumed(cdc::Cursor cursor) {
     peer_.store_consumer(cdc::pack(cursor));
-    // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The flags
-    // are read after the store: a writer that blocks sets B first, then looks at our cursor.
+    // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The
+    // flags are read after the store: a writer that blocks sets B first, then looks at our cursor.
     const auto flags = cdc::unpack_producer(own_->load_producer()).flags;
     if ((flags & (cdc::kWriterBlocked | cdc::kUrgentPresent | cdc::kCursorRequested)) != 0) {
         peer_.doorbell().ring();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: what an ISM provider does for SMC-D. A fabric has one CHID, and this node has one GID on it. Control thread only.
+// Port: what an ISM provider does for SMC-D. A fabric has one CHID, and this node has one GID on it. Control thread
+// only.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,8 @@ class Fabric {
 
     // Whether the peer can be reached now. Later it may still fail, but not for a reason that could have been known.
     [[nodiscard]] virtual Result<void> reach(const Gid& peer) = 0;
-    // The peer's DMB, of which CLC said that it has `bytes`. Calls back exactly once, within `timeout`, perhaps at once.
+    // The peer's DMB, of which CLC said that it has `bytes`. Calls back exactly once, within `timeout`, perhaps at
+    // once.
     using OnAttached = std::function<void(Result<Dmb>)>;
     virtual void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                         OnAttached on_attached) = 0;

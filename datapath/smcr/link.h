@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: what a reliable connected queue pair does for a link: it carries messages and RDMA writes and keeps the account of what
-// is under way. Knows neither LLC nor CDC.
+// Port: what a reliable connected queue pair does for a link: it carries messages and RDMA writes and keeps the account
+// of what is under way. Knows neither LLC nor CDC.
 //
 // Invariants, which every implementation upholds:
-//   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it. Nobody is
+// Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it. Nobody
+// is
 //       woken for a completed send unless it was asked for.
-//   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in order),
+// Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
+// order),
 //       so a CDC message that arrives describes data that is there.
-//   Q3  After the first failure the link is broken for good: the handler hears it once, from poll(), and hears nothing else
+// Q3  After the first failure the link is broken for good: the handler hears it once, from poll(), and hears nothing
+// else
 //       any more.
 //   Q4  The last free place in the queue is for a message: writes alone would never be retired.
 #pragma once
@@ -42,8 +45,8 @@ class Link {
 
     // kFull: until room() grows. kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
     virtual Posted send(wire::Bytes message) = 0;
-    // Leaves with the next send(). `from` is registered with this link's device under `lkey`, and stays as it is until a later
-    // message is retired.
+    // Leaves with the next send(). `from` is registered with this link's device under `lkey`, and stays as it is until
+    // a later message is retired.
     virtual Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) = 0;
     // What the next send() or write() is called in retired().
     [[nodiscard]] virtual std::uint64_t next_sequence() const = 0;
@@ -62,8 +65,8 @@ class Link {
     virtual void want_completions(bool wanted) = 0;
     // poll() must be called although fd() is not readable.
     [[nodiscard]] virtual bool wants_poll() const = 0;
-    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd() tells of
-    // the next.
+    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd()
+    // tells of the next.
     virtual bool poll(LinkHandler& handler, bool readable) = 0;
 };
 

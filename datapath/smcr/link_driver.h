@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link as a task of the engine. CDC messages that arrive go to the inbox of the connection that their alert token names, LLC
-// messages to whoever manages the link; what cannot be sent at once waits for room.
+// A link as a task of the engine. CDC messages that arrive go to the inbox of the connection that their alert token
+// names, LLC messages to whoever manages the link; what cannot be sent at once waits for room.
 //
 // Invariants:
-//   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive before the
+// C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive before
+// the
 //       CLC Confirm (RFC 7609 section 3.5.2.4).
 //   C2  An RMBE is given back only when its peer said that it is done with it, or with the link (section 4.4.2).
 //   C3  When the link breaks every connection on it ends with kLinkDown, and `down` is called once.
@@ -47,15 +48,16 @@ class LinkDriver final : public Task, private LinkHandler {
     // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
     LinkDriver(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll);
 
-    // --- any thread ----------------------------------------------------------------------------------------------------
-    // C1. False: the token is in use.
+    // --- any thread
+    // ---------------------------------------------------------------------------------------------------- C1. False:
+    // the token is in use.
     bool open(AlertToken token);
     // A connection that never ran, and that its peer was never told of.
     void forget(AlertToken token);
     // The same, but its peer may write already: the RMBE stays until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
-    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the peer does
-    // not take what it is sent.
+    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the
+    // peer does not take what it is sent.
     bool send_soon(std::vector<std::uint8_t> message);
     // One LLC message less that `llc` was told of and nobody has dealt with.
     void llc_done() { llc_pending_--; }
@@ -65,7 +67,8 @@ class LinkDriver final : public Task, private LinkHandler {
     // Its end never changes; the rest only until the driver is in an engine.
     [[nodiscard]] Link& link() { return *link_; }
 
-    // --- Task ----------------------------------------------------------------------------------------------------------
+    // --- Task
+    // ----------------------------------------------------------------------------------------------------------
     bool start(Poller& poller) override;
     void on_event(int, std::uint32_t) override { readable_ = true; }
     bool run(TimePoint now) override;
@@ -73,8 +76,9 @@ class LinkDriver final : public Task, private LinkHandler {
     [[nodiscard]] bool ended() const override { return ended_; }
     [[nodiscard]] TimePoint deadline() const override { return deadline_; }
 
-    // --- for transports, on the engine's thread ------------------------------------------------------------------------
-    // nullptr: the link is down, or nobody opened this token.
+    // --- for transports, on the engine's thread
+    // ------------------------------------------------------------------------ nullptr: the link is down, or nobody
+    // opened this token.
     Receiver* attach(AlertToken token, Task& task);
     // The connection is gone; the RMBE lingers, and what it sent from stays until all of it has left.
     void detach(AlertToken token, Receiver& receiver, Element rmbe, Element send);

@@ -203,11 +203,11 @@ Actions ServerHandshake::accept_if_prepared(TimePoint now) {
 }
 
 Actions ServerHandshake::confirm(const AcceptD& c) {
-    const char* wrong = join(c.gid, c.gid_part2) != smcd_.gid     ? "GID"
-                        : c.chid != smcd_.chid                    ? "CHID"
-                        : c.eid != smcd_.eid                      ? "EID"
-                        : c.first_contact != smcd_.first_contact  ? "first contact flag"
-                        : c.dmbe_index != 0                       ? "DMBE index"
+    const char* wrong = join(c.gid, c.gid_part2) != smcd_.gid      ? "GID"
+                        : c.chid != smcd_.chid                     ? "CHID"
+                        : c.eid != smcd_.eid                       ? "EID"
+                        : c.first_contact != smcd_.first_contact   ? "first contact flag"
+                        : c.dmbe_index != 0                        ? "DMBE index"
                         : c.fce && c.fce->release != smcd_.release ? "release"
                                                                    : nullptr;
     if (wrong != nullptr) {

@@ -85,7 +85,7 @@ std::optional<Seat> Buffers::take(MemberId member, AlertToken token) {
         token = AlertToken{static_cast<std::uint32_t>(token) + 1};
     }
     auto& own = buffers_.at(rmbe->first).elements[rmbe->second];
-    const Seat seat{token,       rmbe->first,  rmbe->second, own.state == Buffer::Element::State::kUsedBefore,
+    const Seat seat{token,       rmbe->first, rmbe->second, own.state == Buffer::Element::State::kUsedBefore,
                     send->first, send->second};
     own = {Buffer::Element::State::kTaken, member, token, false};
     buffers_.at(send->first).elements[send->second] = {Buffer::Element::State::kTaken, member, {}, false};

@@ -257,8 +257,8 @@ void SmcrGroup::rkey_deleted(const llc::RkeyDeleted& done, Out out) {
     }
 }
 
-// Memory that nobody uses goes: what is only sent from at once, an RMB after a while, because the next burst would register it
-// again.
+// Memory that nobody uses goes: what is only sent from at once, an RMB after a while, because the next burst would
+// register it again.
 void SmcrGroup::shrink(Out out) {
     if (!active() || growing()) {
         surplus_since_ = kNever;

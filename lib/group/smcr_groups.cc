@@ -202,8 +202,7 @@ bool SmcrGroups::await(Member& member, Out out) {
     } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {
         const llc::Over& over = group.why_over();
         const bool before_confirm_link =
-            member.server && member.first_contact &&
-            (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
+            member.server && member.first_contact && (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
         const Reason reason = over.reason != Reason::kNone ? over.reason
                               : before_confirm_link        ? Reason::kLinkNotReady
                                                            : Reason::kLinkDown;
@@ -418,13 +417,13 @@ void SmcrGroups::expire(Out out) {
 
 void SmcrGroups::forget_groups(Out out) {
     std::erase_if(groups_, [&](const auto& entry) {
-        const auto& [id, group] = entry;
-        const bool awaited = std::ranges::any_of(
-            waiting_, [&](MemberId member) { return members_.at(member).group == group.get(); });
+        const SmcrGroup* group = entry.second.get();
+        const bool awaited =
+            std::ranges::any_of(waiting_, [&](MemberId member) { return members_.at(member).group == group; });
         if (awaited || !group->can_be_forgotten()) {
             return false;
         }
-        out.actions.push_back(ForgetGroup{id});
+        out.actions.push_back(ForgetGroup{entry.first});
         return true;
     });
 }
@@ -433,8 +432,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{member.server, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
     const GroupId id{next_id_++};
-    auto group =
-        std::make_unique<SmcrGroup>(id, key, member.join.port, peer.max_connections, terms_, registered_);
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer.max_connections, terms_, registered_);
     if (const auto refusal = group->create(out)) {
         return refusal;
     }

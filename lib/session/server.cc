@@ -115,9 +115,8 @@ Actions Server::dmb_attached(TimePoint now) {
 }
 
 Actions Server::dmb_not_attached(std::string detail, TimePoint now) {
-    return state_ == State::kNegotiating
-               ? translate(handshake_.attach_failed(Reason::kFabric, std::move(detail)), now)
-               : Actions{};
+    return state_ == State::kNegotiating ? translate(handshake_.attach_failed(Reason::kFabric, std::move(detail)), now)
+                                         : Actions{};
 }
 
 Actions Server::joined(const clc::LocalRmbe& own, TimePoint now) {
@@ -177,7 +176,7 @@ Actions Server::tick(TimePoint now) {
 }
 
 TimePoint Server::next_deadline() const {
-    return state_ == State::kConnecting     ? deadline_
+    return state_ == State::kConnecting    ? deadline_
            : state_ == State::kNegotiating ? handshake_.next_deadline()
                                            : kNever;
 }

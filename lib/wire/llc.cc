@@ -217,8 +217,9 @@ std::optional<Fault> decode_body(Bytes message, DeleteRkey& m) {
         fault = reset_at<wire::DeleteRkeyV1, &DeleteRkey::rkeys>(m.rkeys.size(), "1 to 8");
     }
     m.count = static_cast<std::uint8_t>(m.rkeys.size());
-    return fault ? fault : check_end(message, wire::list_offset<wire::DeleteRkeyV1, &DeleteRkey::rkeys>() +
-                                                       m.rkeys.size() * sizeof(RKey));
+    return fault ? fault
+                 : check_end(message, wire::list_offset<wire::DeleteRkeyV1, &DeleteRkey::rkeys>() +
+                                          m.rkeys.size() * sizeof(RKey));
 }
 
 template <class M>

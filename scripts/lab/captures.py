@@ -13,7 +13,7 @@ def run(*arguments, data=None):
 
 
 def decode(*arguments, data=None, strict=False):
-    """Objects, one a line. A capture that is still being written ends in the middle of a packet; `strict`: it must not."""
+    """Objects, one a line. A capture that is still being written ends inside a packet; `strict`: it must not."""
     done = run("--json", *arguments, data=data)
     if strict and done.returncode != 0:
         raise AssertionError(done.stderr.decode())

@@ -44,6 +44,13 @@ def enter_netns(name):
         os.close(fd)
 
 
+def sanitizer_reports(log):
+    """What an agent that was built with a sanitizer wrote of it, a few lines each; none from any other agent."""
+    lines = log.split("\n")
+    marks = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer:", "runtime error:")
+    return ["\n".join(lines[n : n + 40]) for n, line in enumerate(lines) if any(mark in line for mark in marks)]
+
+
 class Process(subprocess.Popen):
     """A program whose output goes to a log."""
 
@@ -194,7 +201,10 @@ class Lab:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        reports = [line for node in self.nodes.values() for line in sanitizer_reports(node.agent_log())]
         self._clean()
+        if reports:
+            raise RuntimeError("a sanitizer found: " + "\n".join(reports))
 
     def _clean(self):
         for directory, _, _ in os.walk(self.cgroup, topdown=False):

@@ -72,7 +72,8 @@ struct Loaded {
 TEST_CASE("policy__first_match_decides") {
     Loaded p(json::parse(R"({"default": "deny", "rules": [
         {"name": "no-dns", "action": "deny", "ports": ["53"]},
-        {"name": "web", "action": "allow", "cgroups": ["/web*"], "remotes": ["10.0.0.0/8"], "ports": ["80", "8000-8999"]},
+        {"name": "web", "action": "allow", "cgroups": ["/web*"], "remotes": ["10.0.0.0/8"],
+          "ports": ["80", "8000-8999"]},
         {"name": "v6", "action": "allow", "remotes": ["fd00::/8"], "direction": "outbound"}]})"));
     CHECK(p.rule("/web/1", "10.1.1.1:80") == "web");
     CHECK_FALSE(p.denied("/web/1", "10.1.1.1:8500"));

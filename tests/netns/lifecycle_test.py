@@ -213,7 +213,8 @@ class BuiltInDefault(unittest.TestCase):
                 kill $pid; wait $pid
                 cat /run/status
                 cd /
-                echo "left: $(ls -d sys/fs/bpf/smc-agent run/smc-agent/control* .{cgroup_mount()}/smc-agent 2>/dev/null)"
+                echo "left: $(ls -d sys/fs/bpf/smc-agent run/smc-agent/control* .{cgroup_mount()}/smc-agent \
+                    2>/dev/null)"
             """
             done = node.run(["unshare", "--mount", "--cgroup", "sh", "-c", script], timeout=40)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

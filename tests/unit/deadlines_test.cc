@@ -35,9 +35,8 @@ TEST_CASE("deadlines__expire_in_time_whatever_was_set_anew_or_taken_away") {
             now += milliseconds(random() % 30);
             std::set<std::uint64_t> expired, expected;
             deadlines.take_expired(now, [&](std::uint64_t due) { REQUIRE(expired.insert(due).second); });
-            std::erase_if(model, [&](const auto& entry) {
-                return entry.second <= now && expected.insert(entry.first).second;
-            });
+            std::erase_if(
+                model, [&](const auto& entry) { return entry.second <= now && expected.insert(entry.first).second; });
             REQUIRE(expired == expected);
         }
     }

@@ -51,13 +51,16 @@ std::vector<Range> page(const char* text) {
     return rows;
 }
 
+template <class T, class Owner>
+T type_of_member(T Owner::*);
+
 template <class L>
 void collect(std::vector<Range>& out, unsigned base, const std::string& prefix = "") {
     wire::for_each_row<L>([&](const auto& row) {
         using R = std::remove_cvref_t<decltype(row)>;
         const unsigned start = base + row.offset * 8U;
         if constexpr (R::kKind == Kind::kPart) {
-            using T = std::remove_cvref_t<decltype(R::in(std::declval<typename wire::Layout<L>::M&>()))>;
+            using T = decltype(type_of_member(R::kMember));
             collect<T>(out, start, prefix + row.name);
         } else if constexpr (R::kKind == Kind::kFlag) {
             out.push_back({start + static_cast<unsigned>(std::countl_zero(static_cast<std::uint8_t>(R::kMask))), 1,

@@ -6,12 +6,11 @@ net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK 
 import collections
 import unittest
 
-from lab import netsmc
+from lab import netsmc, tshark
 from lab.basics import wait_for
 from lab.captures import decode
 from lab.machines import VmLab
 from programs import NATIVE
-import tshark
 
 UEID = "SMC-AGENT.TEST"
 PORT = 5000

@@ -21,7 +21,7 @@ class Agents(unittest.TestCase):
         cls.lab.boot()
         cls.port, cls.agents, cls.config = 7200, None, None
 
-    def start(self, roce=None, command=None):
+    def start(self, roce=None, command=()):
         """Agents with this configuration; those that run already will do if they have it."""
         if self.config != (roce, command):
             self.stop()
@@ -172,7 +172,7 @@ else:
         self.assertLessEqual(max(g["max_connections"] for g in self.groups()[0]), 16)
 
     def test_6_too_little_locked_memory_is_said_at_the_start(self):
-        self.start(None, ["setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536"])
+        self.start(None, ("setpriv", "--bounding-set=-ipc_lock", "prlimit", "--memlock=65536"))
         self.assertEqual({c["path"] for c in self.exchange(1000)}, {"fallback"})
         line = next(line for line in self.agents[0].log().splitlines() if "device rxe0 is not used" in line)
         self.assertIn("ulimit -l is 64 KiB", line)
@@ -190,7 +190,7 @@ else:
         self.assertEqual([(c["path"], c["smcr"]["version"]) for c in self.exchange(1000)], [("smcr", 2)])
 
     def attack(self, name, number, steps):
-        """What the hostile peer saw; the application that it met; the link group that it made, if that is still there."""
+        """What the hostile peer saw; the application that it met; the link group that it made, if still there."""
         before = max(g["id"] for g in self.agents[1].smcr_groups())
         server = self.serve("steps", "serve", "PORT", *steps, "error")
         hostile = self.a.run(

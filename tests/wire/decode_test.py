@@ -8,8 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-import tshark
-from lab import captures
+from lab import captures, tshark
 from lab.basics import CTL, test_program
 from packets import Capture, Connection, ethernet, roce_send
 

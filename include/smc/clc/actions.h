@@ -40,13 +40,13 @@ struct CreateDmb {
 struct AttachDmb {
     SmcdPeer peer;
 };
-// An RMBE for a connection with this peer; at the client, over the link that the server named. Answer with rmbe_ready() or
-// prepare_failed().
+// An RMBE for a connection with this peer; at the client, over the link that the server named. Answer with rmbe_ready()
+// or prepare_failed().
 struct PrepareRmbe {
     SmcrPeer peer;
 };
-// The peer's end is known. On first contact the link is to be connected and confirmed by LLC. Answer with link_ready() or
-// link_failed(); meanwhile messages may still come.
+// The peer's end is known. On first contact the link is to be connected and confirmed by LLC. Answer with link_ready()
+// or link_failed(); meanwhile messages may still come.
 struct AwaitLink {
     SmcrPeer peer;
 };

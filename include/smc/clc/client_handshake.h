@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix). It is fed
-// messages, results and time, and answers with actions.
+// The client's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix). It
+// is fed messages, results and time, and answers with actions.
 //
 //   kIdle          start      -> send Proposal
 //   kAwaitAccept   Accept     -> the type's own

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Cuts CLC messages out of a TCP stream: exactly one message is read, never a byte behind it, because after a Decline those
-// bytes are the application's.
+// Cuts CLC messages out of a TCP stream: exactly one message is read, never a byte behind it, because after a Decline
+// those bytes are the application's.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,8 @@ class Framer {
     [[nodiscard]] wire::MutableBytes space() {
         return wire::MutableBytes(message_.bytes).subspan(message_.size, wanted_ - message_.size);
     }
-    // `bytes` of space() were filled. A whole message, or what is wrong with its first 8 bytes; nothing: there is more to read.
+    // `bytes` of space() were filled. A whole message, or what is wrong with its first 8 bytes; nothing: there is more
+    // to read.
     [[nodiscard]] std::optional<Decoded<Message>> filled(std::size_t bytes) {
         message_.size += bytes;
         if (message_.size == kHeaderBytes && wanted_ == kHeaderBytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The server's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix). Invariants
-// H1 to H4: client_handshake.h.
+// The server's side of the CLC handshake as a state machine without I/O (RFC 7609 section 3.5, SMC v2.1 appendix).
+// Invariants H1 to H4: client_handshake.h.
 //
 //   kAwaitProposal  Proposal   -> the first type that fits, or Decline
 //   kPreparing      failed     -> the next type, or Decline
@@ -41,8 +41,9 @@ class ServerHandshake {
     [[nodiscard]] Actions link_ready();
     // Behind the point of no return (RFC 7609 C.3, C.7).
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
-    // First contact, and the client does not wait for data yet: CONFIRM LINK was never sent, or never answered. There is still
-    // a Decline (C.7; after a time-out the RFC would reset, but Linux's client waits for a Decline and nothing else).
+    // First contact, and the client does not wait for data yet: CONFIRM LINK was never sent, or never answered. There
+    // is still a Decline (C.7; after a time-out the RFC would reset, but Linux's client waits for a Decline and nothing
+    // else).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the CDC messages of one SMC-R connection said so far (RFC 7609 section 4.6 and A.4). Each message replaces what was
-// said before, but for an urgent byte, which is announced once.
+// What the CDC messages of one SMC-R connection said so far (RFC 7609 section 4.6 and A.4). Each message replaces what
+// was said before, but for an urgent byte, which is announced once.
 #pragma once
 
 #include <cstdint>

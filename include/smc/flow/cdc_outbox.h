@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// When a CDC message of an SMC-R connection is due, and what is in it (RFC 7609 sections 4.5.1 and 4.7.5, A.4). One message
-// tells everything there is to tell.
+// When a CDC message of an SMC-R connection is due, and what is in it (RFC 7609 sections 4.5.1 and 4.7.5, A.4). One
+// message tells everything there is to tell.
 //
 // Invariant:
 //   F6  Urgent data is announced in one message. Linux takes every other one with the same cursor for news.

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An SMC connection in the data path: an application's stream on one side, the rings of a transport on the other (RFC 7609
-// sections 4.3 to 4.8), without I/O. The flow says what is to be done next, one step at a time; whoever drives it does it and
-// answers. Bytes never pass through here: they go from the application straight into the peer's ring, and from the own ring
-// straight to the application, so backpressure is the rings' and the application's own.
+// An SMC connection in the data path: an application's stream on one side, the rings of a transport on the other (RFC
+// 7609 sections 4.3 to 4.8), without I/O. The flow says what is to be done next, one step at a time; whoever drives it
+// does it and answers. Bytes never pass through here: they go from the application straight into the peer's ring, and
+// from the own ring straight to the application, so backpressure is the rings' and the application's own.
 //
-// Words: the leg is the application's stream; the CLC socket is the TCP connection that CLC was spoken on and that stays idle
-// until the end (section 4.8).
+// Words: the leg is the application's stream; the CLC socket is the TCP connection that CLC was spoken on and that
+// stays idle until the end (section 4.8).
 //
 // Invariants:
 //   F1  A byte counts as consumed only after the leg has taken it.
-//   F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an empty
+// F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an
+// empty
 //       ring.
 //   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
-//   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the peer's
+// F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
+// peer's
 //       last flags, which go another way, so they have the time of a close to follow.
 //   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
 #pragma once
@@ -38,8 +40,8 @@ struct Deliver {
 };
 // End the leg's stream, behind what was delivered. No answer.
 struct EndLeg {};
-// Read from the application into the peer's ring, up to `bytes` from `at` on, but never across an urgent mark. Answer: took(),
-// leg_empty(), leg_ended() or leg_broke().
+// Read from the application into the peer's ring, up to `bytes` from `at` on, but never across an urgent mark. Answer:
+// took(), leg_empty(), leg_ended() or leg_broke().
 struct Take {
     cdc::Cursor at;
     std::uint32_t bytes = 0;
@@ -94,8 +96,8 @@ class Flow {
     void abort(Reason reason);
 
     // --- what to do -------------------------------------------------------------------------------------------------
-    // The same step again until it is answered, where it wants an answer. `can_send`: the transport would take a Publish with
-    // bytes now. After End there is nothing but End.
+    // The same step again until it is answered, where it wants an answer. `can_send`: the transport would take a
+    // Publish with bytes now. After End there is nothing but End.
     [[nodiscard]] Step next(TimePoint now, bool can_send);
     // When to ask although nothing happens.
     [[nodiscard]] TimePoint next_deadline() const { return std::min(close_deadline_, clc_deadline_); }

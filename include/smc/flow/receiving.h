@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The half of a connection that receives: what the peer has put into the own ring, what the application has taken of it, and
-// where the peer's urgent data ends (RFC 7609 sections 4.3 and 4.7.5).
+// The half of a connection that receives: what the peer has put into the own ring, what the application has taken of
+// it, and where the peer's urgent data ends (RFC 7609 sections 4.3 and 4.7.5).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class Receiving {
     void peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent);
 
     [[nodiscard]] std::uint32_t available() const { return cdc::distance(consumed_, produced_.cursor, size_); }
-    // What goes to the application next, if there is something: up to `bytes` from `at` on. An urgent byte goes alone, as the
-    // last one before its mark.
+    // What goes to the application next, if there is something: up to `bytes` from `at` on. An urgent byte goes alone,
+    // as the last one before its mark.
     struct Piece {
         cdc::Cursor at;
         std::uint32_t bytes = 0;

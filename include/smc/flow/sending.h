@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The half of a connection that sends: the producer cursor in the peer's ring, what the peer has consumed of it, and urgent
-// data on its way (RFC 7609 sections 4.3, 4.5.1 and 4.7).
+// The half of a connection that sends: the producer cursor in the peer's ring, what the peer has consumed of it, and
+// urgent data on its way (RFC 7609 sections 4.3, 4.5.1 and 4.7).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace smc::flow {
 
-// Urgent data on its way to the peer (section 4.7.5). An urgent byte that lies ahead is announced (P); when it is taken it is
-// marked (U), and while the peer has not consumed it nothing is written behind it: its mark would be lost.
+// Urgent data on its way to the peer (section 4.7.5). An urgent byte that lies ahead is announced (P); when it is taken
+// it is marked (U), and while the peer has not consumed it nothing is written behind it: its mark would be lost.
 //
 //   state                     announce                  the urgent byte is taken   other bytes are taken
 //   kNone                     kPending, tell            kOutstanding               kNone
@@ -39,8 +39,8 @@ class UrgentSend {
 
 class Sending {
  public:
-    // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there is
-    // less memory to send from.
+    // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there
+    // is less memory to send from.
     Sending(std::uint32_t size, std::uint32_t window) : size_(size), window_(window) {}
 
     // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which RDMA writes carry what was taken from the application: the memory that is sent from is a ring, and so is the peer's
-// RMBE, and neither need be as long as the other (RFC 7609 section 4.2).
+// Which RDMA writes carry what was taken from the application: the memory that is sent from is a ring, and so is the
+// peer's RMBE, and neither need be as long as the other (RFC 7609 section 4.2).
 //
 // Invariant:
-//   F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed no
+// F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed
+// no
 //       retransmission can need. The flow's window is not larger than this memory.
 #pragma once
 

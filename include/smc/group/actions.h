@@ -37,7 +37,7 @@ struct LocalPort {
 struct Seat {
     AlertToken token{};
     BufferId rmb{};
-    std::uint8_t rmbe = 0;  // from 0; CLC counts from 1
+    std::uint8_t rmbe = 0;       // from 0; CLC counts from 1
     bool rmbe_was_used = false;  // its last user's bytes are in it: zero them (RFC 7609 section 4.4.1)
     BufferId send{};
     std::uint8_t send_element = 0;
@@ -130,9 +130,9 @@ struct GroupOver {
     unsigned connections = 0;  // that are lost with it
 };
 
-using Action = std::variant<CreateLink, ConnectLink, RegisterBuffer, DropBuffer, SendMessage, OpenToken, ForgetToken,
-                            LingerToken, EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp,
-                            GroupOver>;
+using Action =
+    std::variant<CreateLink, ConnectLink, RegisterBuffer, DropBuffer, SendMessage, OpenToken, ForgetToken, LingerToken,
+                 EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp, GroupOver>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::group

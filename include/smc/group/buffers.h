@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of an SMC-R link group as a table: which RMBs and which memory to send from there is, and whose each element is
-// (RFC 7609 sections 4.2, 4.4.2 and 3.5.5.2).
+// The memory of an SMC-R link group as a table: which RMBs and which memory to send from there is, and whose each
+// element is (RFC 7609 sections 4.2, 4.4.2 and 3.5.5.2).
 //
 // Invariant:
 //   G2  Nobody learns of an RMB before the peer has confirmed its RKey, or by the CLC message of the first contact.
@@ -23,7 +23,7 @@ struct Buffer {
         State state = State::kNew;
         MemberId member{};         // whose it is, or was when it lingers
         AlertToken token{};        // of an RMBE
-        bool unconfirmed = false;  // the peer was told of it and never confirmed: nobody can say when it is done with it
+        bool unconfirmed = false;  // the peer was told and never confirmed: nobody knows when it is done with it
     };
     BufferKind kind{};
     State state = State::kRegistering;
@@ -51,8 +51,8 @@ class Buffers {
     // By an RMB's RKey.
     [[nodiscard]] std::optional<BufferId> by_rkey(RKey rkey) const;
 
-    // An element of each kind; nothing if one of them is not to be had. `token` is where the search for a free alert token
-    // begins.
+    // An element of each kind; nothing if one of them is not to be had. `token` is where the search for a free alert
+    // token begins.
     std::optional<Seat> take(MemberId member, AlertToken token);
     void give_back(BufferId id, std::uint8_t element);
 
@@ -61,8 +61,8 @@ class Buffers {
     [[nodiscard]] unsigned taken(BufferKind kind) const;
     [[nodiscard]] unsigned unconfirmed() const;
 
-    // A usable buffer that nobody uses and that can go: memory to send from of which there is more than RMBs, or an RMB behind
-    // the first one.
+    // A usable buffer that nobody uses and that can go: memory to send from of which there is more than RMBs, or an RMB
+    // behind the first one.
     [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One SMC-R link group of one link, without I/O: its first contact, its memory, its LLC and its end (RFC 7609 sections 3.5 and
-// 4.2). Who joins it is decided in smcr_groups.h.
+// One SMC-R link group of one link, without I/O: its first contact, its memory, its LLC and its end (RFC 7609 sections
+// 3.5 and 4.2). Who joins it is decided in smcr_groups.h.
 //
 //   kCreating   the queue pair and the first RMB are being made
 //   kOffered    they can be told to the peer; its end of the queue pair is not known
@@ -24,8 +24,8 @@
 
 namespace smc::group {
 
-// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer ID: Linux's
-// Proposal of version 2 has none.
+// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer
+// ID: Linux's Proposal of version 2 has none.
 struct SmcrKey {
     bool server = false;
     std::uint8_t version = 2;
@@ -38,9 +38,9 @@ struct SmcrKey {
 struct SmcrTerms {
     std::uint32_t rmbe_bytes = 256 * 1024;
     std::uint8_t rmbes_per_rmb = 8;
-    std::size_t link_bytes = 0;     // what a link registers for its messages
-    std::size_t memory_limit = 0;   // bytes registered by all groups
-    bool eye_catchers = false;      // RMBEs as in RFC 7609 section 4.4.1
+    std::size_t link_bytes = 0;      // what a link registers for its messages
+    std::size_t memory_limit = 0;    // bytes registered by all groups
+    bool eye_catchers = false;       // RMBEs as in RFC 7609 section 4.4.1
     std::chrono::seconds idle{600};  // how long a group without connections is kept
     std::chrono::milliseconds llc_timeout{2000};
     std::chrono::milliseconds test_interval{30000};
@@ -88,7 +88,8 @@ class SmcrGroup {
     };
     void leave(MemberId member, const Seat& seat, const Leaving& how, Out out);
     void element_returned(BufferId buffer, std::uint8_t element, Out out);
-    // The peer says that it does not know this group. Nobody else joins; it ends when it is idle, or when TEST LINK fails.
+    // The peer says that it does not know this group. Nobody else joins; it ends when it is idle, or when TEST LINK
+    // fails.
     void peer_out_of_sync() { out_of_sync_ = true; }
 
     // --- its memory --------------------------------------------------------------------------------------------------
@@ -115,7 +116,9 @@ class SmcrGroup {
     [[nodiscard]] State state() const { return state_; }
     // First contact is over, either way.
     [[nodiscard]] bool settled() const { return state_ == State::kActive || state_ == State::kOver; }
-    [[nodiscard]] bool active() const { return state_ == State::kActive && llc_->state() == llc::GroupLlc::State::kActive; }
+    [[nodiscard]] bool active() const {
+        return state_ == State::kActive && llc_->state() == llc::GroupLlc::State::kActive;
+    }
     // The queue pair was connected.
     [[nodiscard]] bool llc_began() const { return llc_.has_value(); }
     [[nodiscard]] const llc::Over& why_over() const { return why_; }

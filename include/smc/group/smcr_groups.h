@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609 section
-// 3.5.2): a group with the same peer that has room, or a new one. First contacts with one peer go one after the other, so that a
-// burst of connections makes one group.
+// All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609
+// section 3.5.2): a group with the same peer that has room, or a new one. First contacts with one peer go one after the
+// other, so that a burst of connections makes one group.
 //
 //   a member     kChoosing      waits for another first contact with its peer (server)
 //                kSeating       waits for its RMBE
@@ -13,7 +13,8 @@
 //
 // Invariants:
 //   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
-//   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless the
+// G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
+// the
 //       member leaves before.
 #pragma once
 

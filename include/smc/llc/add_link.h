@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// ADD LINK: the server offers a second link (RFC 7609 sections 3.5.1.6 and 3.5.5.1.1, A.3.2; SMC v2.1). There is never a second
-// path here: a client rejects every offer, and a server of version 1, which must offer, takes back what was accepted.
+// ADD LINK: the server offers a second link (RFC 7609 sections 3.5.1.6 and 3.5.5.1.1, A.3.2; SMC v2.1). There is never
+// a second path here: a client rejects every offer, and a server of version 1, which must offer, takes back what was
+// accepted.
 #pragma once
 
 #include "smc/llc/link_out.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CONFIRM LINK: both sides see over the new queue pair itself that it works, and who is at its other end (RFC 7609 section
-// 3.5.1.5, A.3.1). The server asks, the client answers.
+// CONFIRM LINK: both sides see over the new queue pair itself that it works, and who is at its other end (RFC 7609
+// section 3.5.1.5, A.3.1). The server asks, the client answers.
 #pragma once
 
 #include "smc/llc/link_out.h"

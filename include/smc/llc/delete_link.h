@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// DELETE LINK: how a link group ends (RFC 7609 sections 3.5.4 and 3.5.5.1.3 to 3.5.5.1.4, A.3.4). The server's request is the
-// end; a client asks, and the server's own request is the answer.
+// DELETE LINK: how a link group ends (RFC 7609 sections 3.5.4 and 3.5.5.1.3 to 3.5.5.1.4, A.3.4). The server's request
+// is the end; a client asks, and the server's own request is the answer.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// LLC of a link group as a state machine without I/O: what belongs to one link (LinkLlc) and what belongs to the group (RFC 7609
-// sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7; SMC v2.1 "LLC V2 messages"). It is fed messages and time and answers with actions.
-// Each flow of section 3.5 has a file of its own.
+// LLC of a link group as a state machine without I/O: what belongs to one link (LinkLlc) and what belongs to the group
+// (RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7; SMC v2.1 "LLC V2 messages"). It is fed messages and time and
+// answers with actions. Each flow of section 3.5 has a file of its own.
 //
 //   server                                          client
 //   kForming     start  -> CONFIRM LINK             kForming     CONFIRM LINK -> reply
@@ -45,7 +45,8 @@ class GroupLlc {
     // The first link's queue pair is connected.
     [[nodiscard]] Actions start(const LinkTerms& link, TimePoint now);
     [[nodiscard]] Actions message(std::uint8_t link, Bytes bytes, TimePoint now);
-    // `messages`: anything that grows with every message that arrives on the link, of CDC too. To be told before tick().
+    // `messages`: anything that grows with every message that arrives on the link, of CDC too. To be told before
+    // tick().
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
     // An RMB has come, or is to go. Answered by RkeyConfirmed or RkeyDeleted, or by Over.

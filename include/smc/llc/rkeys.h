@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The RMBs of a link group as LLC keeps them: the peer's, which it announces and takes back, and the requests about our own,
-// which go one at a time (RFC 7609 section 3.5.5.3).
+// The RMBs of a link group as LLC keeps them: the peer's, which it announces and takes back, and the requests about our
+// own, which go one at a time (RFC 7609 section 3.5.5.3).
 //
 // Invariant:
 //   M1  At most one own RKEY exchange at a time; the peer's are answered at any time.

@@ -28,8 +28,8 @@ struct GroupTerms {
     bool eye_catchers = false;  // this side's RMBEs have them; they are used unless neither side has
     // What version 1 wants a server to offer although it has no second path (section 3.5.1.6).
     std::optional<QpEnd> second;
-    // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has twice
-    // the time, because its queue pair may be retransmitting.
+    // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has
+    // twice the time, because its queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
     std::chrono::milliseconds test_interval{30000};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a connection's session asks for on its way from "wanted" to "moving bytes", on either side. One answer to each, unless
-// it says "No answer".
+// What a connection's session asks for on its way from "wanted" to "moving bytes", on either side. One answer to each,
+// unless it says "No answer".
 #pragma once
 
 #include <string>
@@ -25,7 +25,8 @@ struct SendClc {
 struct ResetClc {};
 
 // --- SMC-D -----------------------------------------------------------------------------------------------------------
-// A DMB that this peer can attach. At the server the peer must be reachable, too. Answer: dmb_registered() or dmb_refused().
+// A DMB that this peer can attach. At the server the peer must be reachable, too. Answer: dmb_registered() or
+// dmb_refused().
 struct RegisterDmb {
     Gid peer;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of one connection, without I/O: from the moment that its application asks for it to the moment that its
-// bytes move. The CLC messages are ClientHandshake's; this is everything around them.
+// The client's side of one connection, without I/O: from the moment that its application asks for it to the moment that
+// its bytes move. The CLC messages are ClientHandshake's; this is everything around them.
 //
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> kFinishing, on TCP; the server is remembered
@@ -8,7 +8,7 @@
 //                 failed                   -> the application gets that error
 //   kNegotiating  SMC                      -> kFinishing
 //                 Decline                  -> kFinishing, on TCP; the server is remembered
-//                 terminated               -> kReconnecting (RFC 7609 C.5 and C.6 end that TCP connection; the application has
+// terminated               -> kReconnecting (RFC 7609 C.5 and C.6 end that TCP connection; the application has
 //                                             sent nothing yet, so it can have another one); the server is remembered
 //   kReconnecting connected                -> kFinishing, on TCP
 //                 failed                   -> the application gets that error

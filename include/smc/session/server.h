@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The server's side of one connection, without I/O: its SYN carried option 254, and it was accepted in the application's stead.
-// The CLC messages are ServerHandshake's; this is everything around them.
+// The server's side of one connection, without I/O: its SYN carried option 254, and it was accepted in the
+// application's stead. The CLC messages are ServerHandshake's; this is everything around them.
 //
 //   kNegotiating  the application is connected before anything is accepted
 //                 SMC             -> runs
@@ -25,7 +25,8 @@ class Server {
     enum class State : std::uint8_t { kNegotiating, kConnecting, kDone };
 
     // `roce`: how SMC-R could be used for this TCP connection. Both references outlive the session.
-    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce, TimePoint now)
+    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce,
+           TimePoint now)
         : node_(node), smcd_groups_(smcd_groups), handshake_(node, std::move(roce), now) {}
 
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
@@ -64,9 +65,9 @@ class Server {
     group::SmcdGroups& smcd_groups_;
     clc::ServerHandshake handshake_;
     State state_ = State::kNegotiating;
-    std::optional<clc::LocalDmb> dmb_;         // registered, while the application is being connected
-    std::optional<clc::SmcrPeer> smcr_;        // to be joined with, likewise
-    bool application_ = false;                 // is connected
+    std::optional<clc::LocalDmb> dmb_;   // registered, while the application is being connected
+    std::optional<clc::SmcrPeer> smcr_;  // to be joined with, likewise
+    bool application_ = false;           // is connected
     bool clc_closed_ = false;
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting

@@ -53,8 +53,8 @@ std::size_t encode_fce(FirstContact f, bool smcr, std::uint8_t* to) {
 
 // Values that nobody has defined are declined; the other type is just wrong.
 Fault bad_type(Offer found, Offer wrong, const char* expected) {
-    return fault_at<wire::AcceptSmcrV1, &AcceptR::smc_type>(
-        0, static_cast<std::uint64_t>(found), expected, found == wrong ? Verdict::kTreatAsData : Verdict::kDecline);
+    return fault_at<wire::AcceptSmcrV1, &AcceptR::smc_type>(0, static_cast<std::uint64_t>(found), expected,
+                                                            found == wrong ? Verdict::kTreatAsData : Verdict::kDecline);
 }
 
 // Bits that are reserved in this version of this message.
@@ -119,7 +119,7 @@ Decoded<Acceptance> decode_smcr(Bytes body, const Header& h) {
     // whether it is a first contact; its receiver knows.
     if (a.first_contact && !is_valid(a.mtu)) {
         return fault_at<wire::AcceptSmcrV1, &AcceptR::mtu>(0, static_cast<std::uint64_t>(a.mtu), "1 to 5",
-                                                          Verdict::kDecline);
+                                                           Verdict::kDecline);
     }
     return decoded;
 }

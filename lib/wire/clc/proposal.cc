@@ -121,7 +121,7 @@ std::optional<Fault> decode_version2(Bytes body, Proposal& p) {
     if (offers_r(p.v1_offer) || (offers_d(p.v1_offer) && p.subnet_offset != 0)) {
         if (kBase + p.subnet_offset < kGrowth) {
             return fault_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset,
-                                                                      "40 or more in version 2");
+                                                                          "40 or more in version 2");
         }
         if (auto fault = decode_subnet(body, p)) {
             return fault;
