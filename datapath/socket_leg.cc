@@ -38,11 +38,18 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
 }
 
 Leg::Read SocketLeg::read(Pieces to) {
-    // What is readable is asked before where the mark is: urgent data that arrives in between lies beyond, and a read
-    // that begins at the mark would run across it. Nothing readable: one byte shows why.
-    const std::uint32_t queued = socket_.readable();
+    std::uint32_t queued = socket_.readable();
+    if (queued == 0) {
+        char byte = 0;
+        if (const ssize_t n = ::recv(socket_.fd(), &byte, 1, MSG_DONTWAIT | MSG_PEEK); n <= 0) {
+            return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
+        }
+        queued = std::max(socket_.readable(), 1U);  // it came in between; what came with it must not be torn from it
+    }
+    // Asked before where the mark is: urgent data that arrives in between lies beyond, and a read that begins at the
+    // mark would run across it.
     const bool urgent = socket_.at_mark();
-    to = shortened(to, urgent ? 1 : std::max(queued, 1U));
+    to = shortened(to, urgent ? 1 : queued);
     msghdr message = message_of(to);
     const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
     if (n > 0) {

@@ -155,14 +155,18 @@ for i in range(2000):
 good = 0
 while socks:
     ready = poller.poll(30)
-    if not ready: break
+    if not ready:
+        print(len(socks), "without an answer"); break
     for fd, event in ready:
         s, word = socks[fd]
         try:
             if event & select.EPOLLOUT and not event & select.EPOLLIN:
                 s.send(word); poller.modify(fd, select.EPOLLIN)
             else:
-                good += s.recv(10) == word; poller.unregister(fd); del socks[fd]; s.close()
+                got = s.recv(10)
+                if got == word: good += 1
+                else: print(word, "came back as", got, "event", event)
+                poller.unregister(fd); del socks[fd]; s.close()
         except OSError as e:
             print(e); poller.unregister(fd); del socks[fd]
 print(good)
