@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <asio/post.hpp>
 #include <charconv>

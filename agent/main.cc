@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // smc-agent: command line and configuration; everything else is agent.h.
-#include <spdlog/sinks/stdout_sinks.h>
-
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <system_error>
 
 #include "agent/agent.h"
 #include "agent/config/schema.h"
+#include "agent/log/log.h"
 #include "smc_version.h"
 
 namespace {
@@ -23,7 +23,7 @@ std::optional<smc::Config> read_config(const std::string& path) {
     }
     std::ifstream file(path);
     if (!file) {
-        std::cerr << "smc-agent: " << path << ": cannot be read: " << std::strerror(errno) << "\n";
+        std::cerr << "smc-agent: " << path << ": cannot be read: " << std::generic_category().message(errno) << "\n";
         return std::nullopt;
     }
     std::stringstream text;
@@ -75,9 +75,7 @@ int main(int argc, char** argv) {
     if (check) {
         return 0;
     }
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("smc-agent"));
-    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
-    spdlog::set_level(spdlog::level::from_str(config->log_level));
+    smc::start_log(config->log_level);
     smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
     smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
 

@@ -2,13 +2,13 @@
 # smc_library(NAME SOURCES ... [DEPENDS ...] [PRIVATE_DEPENDS ...])
 #
 # A folder as a static library. DEPENDS are the only arrows that may leave it: a program with nothing but this library,
-# whole, and those is linked in every build, so that a symbol from anywhere else fails it.
+# whole, and those is linked in every build with tests, so that a symbol from anywhere else fails it.
 function(smc_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_link_libraries(${name} PUBLIC smc_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
-  if(SMC_SANITIZE)
+  if(SMC_SANITIZE OR NOT SMC_TESTS)
     return()
   endif()
   add_executable(${name}_arrows ${PROJECT_SOURCE_DIR}/cmake/arrows.cc)

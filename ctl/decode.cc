@@ -2,11 +2,11 @@
 #include "ctl/decode.h"
 
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <system_error>
 
 #include "ctl/capture/dissector.h"
 #include "ctl/capture/pcap_file.h"
@@ -20,7 +20,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // The longest line of --hex; messages end at 8192 bytes.
-constexpr std::size_t kLongestLine = 64 * 1024;
+constexpr std::size_t kLongestLine = std::size_t{64} * 1024;
 
 std::string time_text(std::int64_t time_us) {
     const std::time_t seconds = time_us / 1'000'000;
@@ -70,7 +70,7 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
     std::FILE* file = options.file == "-" ? ::fdopen(0, "rb") : std::fopen(options.file.c_str(), "rb");
     const std::string name = options.file == "-" ? "standard input" : options.file;
     if (file == nullptr) {
-        error << "Error: " << name << ": " << std::strerror(errno) << "\n";
+        error << "Error: " << name << ": " << std::generic_category().message(errno) << "\n";
         return 1;
     }
     capture::Dissector dissector([&](const capture::Event& event) {
@@ -148,7 +148,7 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
     const std::string name = options.file == "-" ? "standard input" : options.file;
     std::ifstream in(options.file == "-" ? "/dev/stdin" : options.file);
     if (!in) {
-        error << "Error: " << name << ": " << std::strerror(errno) << "\n";
+        error << "Error: " << name << ": " << std::generic_category().message(errno) << "\n";
         return 1;
     }
     int status = 0;

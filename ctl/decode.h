@@ -11,7 +11,7 @@ namespace smc::ctl {
 struct DecodeOptions {
     std::string file = "-";  // "-" is standard input
     bool hex = false;        // messages in hexadecimal, one per line, instead of a capture
-    bool summary = false;    // stories of connections and link groups instead of messages
+    bool summary = false;    // histories of connections and link groups instead of messages
     bool json = false;       // one object per line
 };
 

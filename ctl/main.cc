@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     smc::ctl::DecodeOptions decoding;
     decode->add_option("FILE", decoding.file, "pcap or pcapng; - is standard input")->capture_default_str();
     auto* hex = decode->add_flag("--hex", decoding.hex, "FILE has messages in hexadecimal, one per line");
-    decode->add_flag("--summary", decoding.summary, "The story of each connection instead of its messages")
+    decode->add_flag("--summary", decoding.summary, "The history of each connection instead of its messages")
         ->excludes(hex);
     try {
         app.parse(argc, argv);

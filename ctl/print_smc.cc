@@ -178,52 +178,78 @@ void print_devices(std::ostream& out, const json& devices, int details) {
     print_table(out, rows);
 }
 
-void print_sockets(std::ostream& out, const json& connections, const SocketView& view) {
+namespace {
+
+bool only_smcr(const SocketView& view) {
+    return view.smcr && !view.smcd && !view.tcp;
+}
+
+bool only_smcd(const SocketView& view) {
+    return view.smcd && !view.smcr && !view.tcp;
+}
+
+Row socket_columns(const SocketView& view) {
     Row head{"State", "UID", "Inode", "Local Address", "Peer Address", "Intf", "Mode"};
     if (view.details) {
         head.insert(head.end(),
                     {"Shutd", "Token", "Sndbuf", "Rcvbuf", "Peerbuf", "rxprod-Cursor", "rxcons-Cursor", "rxFlags",
                      "txprod-Cursor", "txcons-Cursor", "txFlags", "txprep-Cursor", "txsent-Cursor", "txfin-Cursor"});
     }
-    const bool only_smcr = view.smcr && !view.smcd && !view.tcp;
-    const bool only_smcd = view.smcd && !view.smcr && !view.tcp;
-    if (only_smcr) {
+    if (only_smcr(view)) {
         head.insert(head.end(), {"Role", "IB-device", "Port", "Linkid", "GID", "Peer-GID"});
-    } else if (only_smcd) {
+    } else if (only_smcd(view)) {
         head.insert(head.end(), {"GID", "Token", "Peer-GID", "Peer-Token", "Linkid"});
     }
-    std::vector<Row> rows{head};
+    return head;
+}
+
+void add_details(Row& row, const json& c) {
+    const bool smcr = c.contains("smcr");
+    if (!smcr && !c.contains("smcd")) {
+        row.insert(row.end(), 14, "-");
+        return;
+    }
+    const json& own = smcr ? c["smcr"] : c["smcd"];
+    const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
+    const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
+    // Nothing is prepared without being sent at once.
+    const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
+    row.insert(row.end(), {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
+                           part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
+                           part(c, "tx_producer", true), sent, sent, taken});
+}
+
+Row socket_row(const json& c, const SocketView& view) {
+    // The applications' sockets are not the agent's: their inodes are not known here, nor is a server's user.
+    Row row{word(c["state"]),
+            c.contains("uid") ? word(c["uid"]) : "-",
+            "-",
+            local(c),
+            remote(c),
+            c.contains("smcr") ? or_dash(c["smcr"]["net_device"]) : "-",
+            mode(c)};
+    if (view.details) {
+        add_details(row, c);
+    }
+    if (only_smcr(view)) {
+        const json& r = c["smcr"];
+        row.insert(row.end(), {word(r["role"]), word(r["device"]), word(r["port"]), word(r["link_id"]), word(r["gid"]),
+                               word(r["peer_gid"])});
+    } else if (only_smcd(view)) {
+        const json& d = c["smcd"];
+        row.insert(row.end(), {"-", word(d["token"]), word(d["peer_gid"]), word(d["peer_token"]), hex8(d["group"])});
+    }
+    return row;
+}
+
+}  // namespace
+
+void print_sockets(std::ostream& out, const json& connections, const SocketView& view) {
+    std::vector<Row> rows{socket_columns(view)};
     for (const auto& c : connections) {
-        const bool smcr = c.contains("smcr"), smcd = c.contains("smcd");
-        if (!(smcr ? view.smcr : smcd ? view.smcd : view.tcp)) {
-            continue;
+        if (c.contains("smcr") ? view.smcr : c.contains("smcd") ? view.smcd : view.tcp) {
+            rows.push_back(socket_row(c, view));
         }
-        // The applications' sockets are not the agent's: their inodes are not known here, nor is a server's user.
-        Row row{word(c["state"]), c.contains("uid") ? word(c["uid"]) : "-",      "-",    local(c),
-                remote(c),        smcr ? or_dash(c["smcr"]["net_device"]) : "-", mode(c)};
-        if (view.details && (smcr || smcd)) {
-            const json& own = smcr ? c["smcr"] : c["smcd"];
-            const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
-            const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
-            // Nothing is prepared without being sent at once.
-            const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
-            row.insert(row.end(),
-                       {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
-                        part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
-                        part(c, "tx_producer", true), sent, sent, taken});
-        } else if (view.details) {
-            row.insert(row.end(), 14, "-");
-        }
-        if (only_smcr) {
-            const json& r = c["smcr"];
-            row.insert(row.end(), {word(r["role"]), word(r["device"]), word(r["port"]), word(r["link_id"]),
-                                   word(r["gid"]), word(r["peer_gid"])});
-        } else if (only_smcd) {
-            const json& d = c["smcd"];
-            row.insert(row.end(),
-                       {"-", word(d["token"]), word(d["peer_gid"]), word(d["peer_token"]), hex8(d["group"])});
-        }
-        rows.push_back(std::move(row));
     }
     print_table(out, rows);
 }

@@ -14,7 +14,7 @@ namespace smc {
 namespace {
 constexpr int kStepsPerRun = 8;
 // The default capacity; more would need a privilege per user (pipe-max-size).
-constexpr std::size_t kPipeBytes = 64 * 1024;
+constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
 SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg,
@@ -114,13 +114,7 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
 
 bool SplicedConnection::run(TimePoint) {
     for (int step = 0; step < kStepsPerRun && !ended(); step++) {
-        bool moved = false;
-        for (int i = 0; i < 2 && !ended(); i++) {
-            moved |= fill(directions_[i]) == Step::kMoved;
-            if (!ended()) {
-                moved |= drain(directions_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) == Step::kMoved;
-            }
-        }
+        const bool moved = move();
         if (ended()) {
             return false;
         }
@@ -129,17 +123,31 @@ bool SplicedConnection::run(TimePoint) {
             return false;
         }
         if (!moved) {
-            // reading would not tell: behind its FIN, or not possible now
-            for (int i = 0; i < 2; i++) {
-                if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
-                    finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
-                    break;
-                }
-            }
+            look_for_failure();
             return false;
         }
     }
     return !ended();
+}
+
+bool SplicedConnection::move() {
+    bool moved = false;
+    for (int i = 0; i < 2 && !ended(); i++) {
+        moved |= fill(directions_[i]) == Step::kMoved;
+        if (!ended()) {
+            moved |= drain(directions_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) == Step::kMoved;
+        }
+    }
+    return moved;
+}
+
+void SplicedConnection::look_for_failure() {
+    for (int i = 0; i < 2; i++) {
+        if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
+            finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
+            return;
+        }
+    }
 }
 
 void SplicedConnection::abort(Reason reason) {

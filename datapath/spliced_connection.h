@@ -36,6 +36,10 @@ class SplicedConnection final : public ConnectionTask {
         bool delivered = false;  // and passed on
     };
 
+    // What can be moved now, both ways.
+    bool move();
+    // Where reading would not tell of a failure: behind a FIN, or while nothing can be read.
+    void look_for_failure();
     Step fill(Direction& direction);
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
     void finish(Reason reason);

@@ -2,9 +2,8 @@
 // A TCP socket that the data path owns.
 //
 // Invariant:
-// L1  Until the end of the stream was passed on, the socket has SO_LINGER 0: whatever ends the agent, even a kill, is a
-// reset
-//       at the application, never a clean end.
+//   L1  Until the end of the stream was passed on, the socket has SO_LINGER 0: whatever ends the agent, even a kill, is
+//       a reset at the application, never a clean end.
 #pragma once
 
 #include <cstdint>

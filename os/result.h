@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <tl/expected.hpp>
 #include <utility>
 
@@ -15,7 +16,7 @@ struct Error {
     int code = 0;       // errno value
     std::string doing;  // "binding the rendezvous socket /run/x"
 
-    [[nodiscard]] std::string text() const { return doing + ": " + std::strerror(code); }
+    [[nodiscard]] std::string text() const { return doing + ": " + std::generic_category().message(code); }
 };
 
 // The current errno, with what was being done.

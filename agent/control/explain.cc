@@ -38,7 +38,7 @@ std::uint64_t netns_of(int pid) {
 
 std::string obstacle(const IntrospectionParts& parts, const bpf::Question& question, const smc_query& answer,
                      const Endpoint& remote, const std::string& cgroup) {
-    const std::string text = question.text;
+    std::string text = question.text;
     if (question.decision == SMC_OUT_NOT_ENROLLED) {
         return text + ": " + cgroup;
     }
@@ -55,6 +55,90 @@ std::string obstacle(const IntrospectionParts& parts, const bpf::Question& quest
     return text;
 }
 
+void note(std::vector<std::string>& list, std::string text) {
+    if (std::ranges::find(list, text) == list.end()) {
+        list.push_back(std::move(text));
+    }
+}
+
+// Who asks: the cgroup and the network namespaces that it may be in.
+struct Subject {
+    smc_query query{};
+    std::string cgroup = "any";
+    std::vector<std::uint64_t> spaces;  // cookies; 0 is that of one that is not served
+};
+
+Subject anybody(const IntrospectionParts& parts) {
+    Subject subject;
+    subject.query.any_cgroup = 1;
+    for (const auto& space : parts.namespaces.all()) {
+        subject.spaces.push_back(space->cookie());
+    }
+    return subject;
+}
+
+Result<Subject> process(const IntrospectionParts& parts, int pid) {
+    const std::uint64_t inode = netns_of(pid);
+    if (inode == 0) {
+        return last_error("looking at process " + std::to_string(pid));
+    }
+    Subject subject;
+    const auto mount = find_cgroup_mount();
+    const auto id = mount ? cgroup_of(pid, *mount) : std::nullopt;
+    const auto it = id ? parts.cgroups.groups().find(*id) : parts.cgroups.groups().end();
+    subject.query.cgroup = id.value_or(0);
+    subject.cgroup = it == parts.cgroups.groups().end() ? "not below " + parts.cgroups.root() : it->second.path;
+    const auto space = parts.namespaces.by_inode(inode);
+    subject.spaces.push_back(space ? space->cookie() : 0);
+    return subject;
+}
+
+// What the programs say, over all namespaces.
+struct Verdict {
+    bool denied = false;
+    int rule = -1;
+    std::vector<std::string> obstacles, unless;
+};
+
+Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
+    Verdict verdict;
+    for (const std::uint64_t space : subject.spaces) {
+        subject.query.netns = space;
+        const auto answer = parts.programs.explain(subject.query);
+        if (!answer) {
+            return answer.error();
+        }
+        verdict.denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
+        verdict.rule = answer->rule;
+        for (const bpf::Question& question : bpf::kOutboundQuestions) {
+            if ((answer->in_the_way >> question.decision & 1) != 0) {
+                note(verdict.obstacles, obstacle(parts, question, *answer, remote, subject.cgroup));
+            } else if ((answer->open >> question.decision & 1) != 0) {
+                note(verdict.unless, question.text);
+            }
+        }
+    }
+    if (subject.spaces.empty()) {
+        verdict.obstacles.emplace_back("no network namespace is served");
+    }
+    return verdict;
+}
+
+json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
+    json found = json::array();
+    for (const auto& c : parts.connections.ended()) {
+        if (c->server == server) {
+            found.push_back(describe(*c));
+        }
+    }
+    for (const auto& [id, c] : parts.connections.all()) {
+        if (c->server == server) {
+            found.push_back(describe(*c));
+        }
+    }
+    return found;
+}
+
 }  // namespace
 
 // The answers are the programs' own.
@@ -63,72 +147,26 @@ json explain(const IntrospectionParts& parts, const json& request) {
     if (!remote) {
         return {{"error", "\"" + request.value("address", "") + "\" is not ADDR:PORT or [ADDR]:PORT"}};
     }
-    smc_query query{};
-    query.remote = to_abi(*remote);
-    query.port = remote->port;
-    query.direction = SMC_OUTBOUND;
-    query.any_cgroup = 1;
-    std::string cgroup = "any";
-    std::vector<std::uint64_t> spaces;
-    if (const int pid = request.value("pid", 0); pid != 0) {
-        const std::uint64_t inode = netns_of(pid);
-        if (inode == 0) {
-            return {{"error", "looking at process " + std::to_string(pid) + ": " + std::strerror(errno)}};
-        }
-        const auto mount = find_cgroup_mount();
-        const auto id = mount ? cgroup_of(pid, *mount) : std::nullopt;
-        const auto it = id ? parts.cgroups.groups().find(*id) : parts.cgroups.groups().end();
-        query.any_cgroup = 0;
-        query.cgroup = id.value_or(0);
-        cgroup = it == parts.cgroups.groups().end() ? "not below " + parts.cgroups.root() : it->second.path;
-        const auto space = parts.namespaces.by_inode(inode);
-        spaces.push_back(space ? space->cookie() : 0);
-    } else {
-        for (const auto& space : parts.namespaces.all()) {
-            spaces.push_back(space->cookie());
-        }
+    const int pid = request.value("pid", 0);
+    auto subject = pid != 0 ? process(parts, pid) : anybody(parts);
+    if (!subject) {
+        return {{"error", subject.error().text()}};
     }
-    std::vector<std::string> obstacles, unless;
-    const auto note = [](std::vector<std::string>& list, const std::string& text) {
-        if (std::ranges::find(list, text) == list.end()) {
-            list.push_back(text);
-        }
-    };
-    bool denied = false;
-    int rule = -1;
-    for (const std::uint64_t space : spaces) {
-        query.netns = space;
-        const auto answer = parts.programs.explain(query);
-        if (!answer) {
-            return {{"error", answer.error().text()}};
-        }
-        denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
-        rule = answer->rule;
-        for (const bpf::Question& question : bpf::kOutboundQuestions) {
-            if ((answer->in_the_way >> question.decision & 1) != 0) {
-                note(obstacles, obstacle(parts, question, *answer, *remote, cgroup));
-            } else if ((answer->open >> question.decision & 1) != 0) {
-                note(unless, question.text);
-            }
-        }
+    subject->query.remote = to_abi(*remote);
+    subject->query.port = remote->port;
+    subject->query.direction = SMC_OUTBOUND;
+    const auto verdict = ask(parts, *subject, *remote);
+    if (!verdict) {
+        return {{"error", verdict.error().text()}};
     }
-    if (spaces.empty()) {
-        obstacles.emplace_back("no network namespace is served");
-    }
-    json recent = json::array();
-    for (const auto& c : parts.connections.ended()) {
-        if (c->server == *remote) {
-            recent.push_back(describe(*c));
-        }
-    }
-    for (const auto& [id, c] : parts.connections.all()) {
-        if (c->server == *remote) {
-            recent.push_back(describe(*c));
-        }
-    }
-    return {{"address", remote->text()},    {"cgroup", cgroup},       {"rule", parts.policy.rule_name(rule)},
-            {"allowed", !denied},           {"obstacles", obstacles}, {"unless", unless},
-            {"steered", obstacles.empty()}, {"recent", recent}};
+    return {{"address", remote->text()},
+            {"cgroup", subject->cgroup},
+            {"rule", parts.policy.rule_name(verdict->rule)},
+            {"allowed", !verdict->denied},
+            {"obstacles", verdict->obstacles},
+            {"unless", verdict->unless},
+            {"steered", verdict->obstacles.empty()},
+            {"recent", connections_to(parts, *remote)}};
 }
 
 }  // namespace smc

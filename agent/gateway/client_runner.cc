@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "agent/steer/addresses.h"
 
 #ifndef IP_BIND_ADDRESS_NO_PORT

@@ -100,7 +100,8 @@ void Gateway::serve(const std::shared_ptr<Namespace>& space) {
     for (const auto which : space->take_fresh()) {
         UniqueFd fd(::dup(space->listener(which)));
         if (!fd) {
-            log()->warn("netns {}: a listener is not served: {}", space->inode(), std::strerror(errno));
+            log()->warn("netns {}: a listener is not served: {}", space->inode(),
+                        std::generic_category().message(errno));
             continue;
         }
         auto acceptor = std::make_unique<Acceptor>(*this, std::move(fd), space, which);
@@ -204,7 +205,7 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
                  peer.gid.text(), group, peer.first_contact ? ", first contact" : "");
 }
 
-void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) {
+void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
     const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
     const smcr::Devices::Usable* device = p_.session.smcr_groups.device_of(group.id());

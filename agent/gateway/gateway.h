@@ -10,7 +10,7 @@
 
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/server_runner.h"
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
 #include "datapath/engine.h"
 
@@ -60,7 +60,7 @@ class Gateway {
     template <class Runner>
     void run_smc(Runner& runner, SessionEnd end);
     void run_smcd(Connection& connection, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange);
-    void run_smcr(Connection& connection, const clc::SmcrPeer& peer);
+    void run_smcr(Connection& connection, const clc::SmcrPeer& peer) const;
     void run_tcp(const Handle& connection, SessionEnd end);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void note(const Connection& connection, const char* what);

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 namespace smc {
 
@@ -53,7 +53,7 @@ void ServerRunner::connected() {
 }
 
 void ServerRunner::refused(int error) {
-    feed(session_.application_refused(std::strerror(error), loop::now()));
+    feed(session_.application_refused(std::generic_category().message(error), loop::now()));
 }
 
 void ServerRunner::on(const session::Run& action) {

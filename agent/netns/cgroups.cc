@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 
 namespace smc {
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 
 #ifndef IPV6_HDRINCL
 #define IPV6_HDRINCL 36
@@ -43,7 +43,7 @@ InNamespace::InNamespace(int netns_fd) {
 
 InNamespace::~InNamespace() {
     if (entered_ && ::setns(home_netns(), CLONE_NEWNET) != 0) {
-        log()->critical("cannot return to the agent's own network namespace");
+        log()->error("cannot return to the agent's own network namespace");
         std::abort();  // every socket made from here on would be in the wrong namespace
     }
 }

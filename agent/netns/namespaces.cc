@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 
 namespace smc {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "datapath/roce/memory.h"
 #include "os/rtnetlink.h"
 

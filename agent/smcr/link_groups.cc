@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <asio/post.hpp>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "datapath/smcr/rmbe_transport.h"
 #include "os/random.h"
 #include "os/rtnetlink.h"

@@ -5,7 +5,7 @@
 #include <bpf/libbpf.h>
 #include <sys/syscall.h>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "smc_inbound.skel.h"
 
 namespace smc::bpf {

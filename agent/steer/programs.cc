@@ -13,7 +13,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "agent/log.h"
+#include "agent/log/log.h"
 #include "agent/steer/addresses.h"
 #include "smc_gateway.skel.h"
 

@@ -38,7 +38,7 @@ void Dissector::open(const Packet& syn) {
         return;
     }
     Followed followed;
-    followed.story = connections_.size();
+    followed.history = connections_.size();
     followed.client_first = syn.sequence;
     followed.client = TcpStream(syn.sequence + 1);
     followed_.emplace(key, std::move(followed));
@@ -61,35 +61,35 @@ void Dissector::add_tcp(const Packet& packet) {
         return;
     }
     Followed& followed = found->second;
-    Connection& story = connections_[followed.story];
+    Connection& history = connections_[followed.history];
     if (from_server && (packet.flags & kSyn) != 0) {
-        if (!story.server_answered) {
-            story.server_answered = true;
-            story.server_has_option = tcp::find_smc_option(packet.options).has_value();
+        if (!history.server_answered) {
+            history.server_answered = true;
+            history.server_has_option = tcp::find_smc_option(packet.options).has_value();
             followed.server = TcpStream(packet.sequence + 1);
-            if (!story.server_has_option) {
+            if (!history.server_has_option) {
                 followed.client.stop();
                 followed.server.stop();
             }
         }
-    } else if (from_server && !story.server_answered &&
+    } else if (from_server && !history.server_answered &&
                std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
         // The SYN-ACK is not in the capture, but this answers it.
-        story.server_answered = story.server_has_option = story.has_hole = true;
+        history.server_answered = history.server_has_option = history.has_hole = true;
         followed.server = TcpStream(packet.sequence);
-    } else if (from_server && !story.server_answered && (packet.flags & kRst) == 0) {
+    } else if (from_server && !history.server_answered && (packet.flags & kRst) == 0) {
         return;  // of an earlier connection on these ports
     }
     TcpStream& stream = from_server ? followed.server : followed.client;
-    if (!stream.is_near(packet.sequence) && story.server_answered) {
+    if (!stream.is_near(packet.sequence) && history.server_answered) {
         return;  // likewise
     }
     stream.seen(packet.sequence + static_cast<std::uint32_t>(packet.length));
-    story.last_frame = frame_->number;
+    history.last_frame = frame_->number;
     add_to_stream(followed, from_server, packet);
-    (from_server ? story.server_fin : story.client_fin) |= (packet.flags & kFin) != 0;
-    if ((packet.flags & kRst) != 0 && !story.reset_by_server) {
-        story.reset_by_server = from_server;
+    (from_server ? history.server_fin : history.client_fin) |= (packet.flags & kFin) != 0;
+    if ((packet.flags & kRst) != 0 && !history.reset_by_server) {
+        history.reset_by_server = from_server;
     }
 }
 
@@ -99,7 +99,7 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
         return;
     }
     if (packet.length > packet.payload.size()) {
-        connections_[followed.story].has_hole = true;  // cut by the snap length
+        connections_[followed.history].has_hole = true;  // cut by the snap length
     }
     if (packet.payload.empty()) {
         return;
@@ -110,20 +110,20 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     if (stream.has_hole() && std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
         // A segment that is a whole CLC message begins one: what is missing before it will not come any more, because
         // its sender waited for the answer.
-        connections_[followed.story].has_hole = true;
+        connections_[followed.history].has_hole = true;
         stream.skip_to(sequence);
         stream.add(sequence, packet.payload);
     }
     read_clc(followed, from_server);
-    Connection& story = connections_[followed.story];
-    (from_server ? story.server_waits : story.client_waits) = stream.has_hole();
+    Connection& history = connections_[followed.history];
+    (from_server ? history.server_waits : history.client_waits) = stream.has_hole();
 }
 
 void Dissector::read_clc(Followed& followed, bool of_server) {
     TcpStream& stream = of_server ? followed.server : followed.client;
     const bool last = of_server ? followed.server_last : followed.client_last;
     while (!stream.stopped() && stream.ready().size() >= clc::kHeaderBytes) {
-        Connection& story = connections_[followed.story];
+        Connection& history = connections_[followed.history];
         const auto header = clc::decode_header(stream.ready().first(clc::kHeaderBytes));
         const auto* known = std::get_if<clc::Header>(&header);
         const std::size_t length = known != nullptr ? known->length : clc::kHeaderBytes;
@@ -139,13 +139,13 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
             stream.stop();
             return;
         }
-        const Endpoint& from = of_server ? story.server : story.client;
-        const Endpoint& to = of_server ? story.client : story.server;
+        const Endpoint& from = of_server ? history.server : history.client;
+        const Endpoint& to = of_server ? history.client : history.server;
         sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
-        story.reset_by_server.reset();  // a reset before this was another connection's
+        history.reset_by_server.reset();  // a reset before this was another connection's
         if (fault != nullptr) {
             const bool data = fault->verdict == Verdict::kTreatAsData;
-            story.broken =
+            history.broken =
                 std::string(data ? "no CLC message from the " : "a CLC message that cannot be used from the ") +
                 (of_server ? "server: " : "client: ") + fault->text() + ": " + text(fault->verdict);
             stream.stop();
@@ -159,7 +159,7 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
 }
 
 void Dissector::learn(Followed& followed, bool from_server, const clc::AnyMessage& message) {
-    Connection& story = connections_[followed.story];
+    Connection& history = connections_[followed.history];
     if (const auto* decline = std::get_if<clc::Decline>(&message)) {
         learn_decline(followed, from_server, *decline);
         return;
@@ -169,70 +169,70 @@ void Dissector::learn(Followed& followed, bool from_server, const clc::AnyMessag
     const auto* smcd = std::get_if<clc::AcceptD>(&message);
     const clc::Type type = proposal != nullptr ? clc::Type::kProposal : smcr != nullptr ? smcr->type : smcd->type;
     if (from_server != (type == clc::Type::kAccept)) {
-        story.broken = clc::text(type) + " from the " + (from_server ? "server" : "client");
+        history.broken = clc::text(type) + " from the " + (from_server ? "server" : "client");
         (from_server ? followed.server : followed.client).stop();
         return;
     }
     if (proposal != nullptr) {
-        story.proposal = std::make_unique<clc::Proposal>(*proposal);
+        history.proposal = std::make_unique<clc::Proposal>(*proposal);
         return;
     }
     auto half = smcr != nullptr ? std::make_unique<clc::Acceptance>(*smcr) : std::make_unique<clc::Acceptance>(*smcd);
-    (from_server ? story.accept : story.confirm) = std::move(half);
-    learn_halves(followed.story);
+    (from_server ? history.accept : history.confirm) = std::move(half);
+    learn_halves(followed.history);
 }
 
 void Dissector::learn_decline(Followed& followed, bool from_server, const clc::Decline& decline) {
-    Connection& story = connections_[followed.story];
-    if (!story.decline) {
-        story.decline = {decline, from_server, story.confirm != nullptr};
+    Connection& history = connections_[followed.history];
+    if (!history.decline) {
+        history.decline = {decline, from_server, history.confirm != nullptr};
     }
     TcpStream& own = from_server ? followed.server : followed.client;
     TcpStream& other = from_server ? followed.client : followed.server;
     own.stop();
     // A Confirm may be under way when the server gives up behind its Accept, an Accept when the client does.
-    if (from_server && !story.accept) {
+    if (from_server && !history.accept) {
         other.stop();
     } else {
         (from_server ? followed.client_last : followed.server_last) = true;
     }
 }
 
-std::optional<std::size_t> Dissector::group_of(const Link::End& server) const {
+std::optional<std::size_t> Dissector::group_of(const QpEnd& server) const {
     const auto found = queue_pairs_.find({server.gid.normalised(), server.qpn});
     return found != queue_pairs_.end() && found->second.of_server ? std::optional(found->second.group) : std::nullopt;
 }
 
 // Each half is used as soon as it is there: the client's data may overtake its Confirm (RFC 7609 3.5.2.4).
 void Dissector::learn_halves(std::size_t index) {
-    Connection& story = connections_[index];
-    const auto* server = story.accept ? std::get_if<clc::AcceptR>(story.accept.get()) : nullptr;
-    const auto* client = story.confirm ? std::get_if<clc::AcceptR>(story.confirm.get()) : nullptr;
-    if (server != nullptr && !story.link_group && !server->first_contact) {
-        story.link_group = group_of({server->gid, server->qpn});
+    Connection& history = connections_[index];
+    const auto* server = history.accept ? std::get_if<clc::AcceptR>(history.accept.get()) : nullptr;
+    const auto* client = history.confirm ? std::get_if<clc::AcceptR>(history.confirm.get()) : nullptr;
+    if (server != nullptr && !history.link_group && !server->first_contact) {
+        history.link_group = group_of({server->gid, server->mac, server->qpn, server->psn, server->mtu});
     }
-    if (server != nullptr && client != nullptr && !story.link_group) {
-        open_group(story, *server, *client);
+    if (server != nullptr && client != nullptr && !history.link_group) {
+        open_group(history, *server, *client);
     }
-    if (server != nullptr && story.link_group) {
-        story.server_half.token = server->alert_token;
-        story.server_half.rmbe_size = server->rmbe_size;
-        tokens_[{*story.link_group, true, server->alert_token}] = index;
+    if (server != nullptr && history.link_group) {
+        history.server_half.token = server->alert_token;
+        history.server_half.rmbe_size = server->rmbe_size;
+        tokens_[{*history.link_group, true, server->alert_token}] = index;
     }
-    if (client != nullptr && story.link_group) {
-        story.client_half.token = client->alert_token;
-        story.client_half.rmbe_size = client->rmbe_size;
-        tokens_[{*story.link_group, false, client->alert_token}] = index;
+    if (client != nullptr && history.link_group) {
+        history.client_half.token = client->alert_token;
+        history.client_half.rmbe_size = client->rmbe_size;
+        tokens_[{*history.link_group, false, client->alert_token}] = index;
     }
 }
 
 // First contact; or a subsequent one of a link group whose first contact is not in the capture. Both name the queue
 // pairs.
-void Dissector::open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client) {
+void Dissector::open_group(Connection& history, const clc::AcceptR& server, const clc::AcceptR& client) {
     const std::size_t index = link_groups_.size();
-    story.link_group = index;
+    history.link_group = index;
     LinkGroup& group = link_groups_.emplace_back();
-    group.variant = chosen(*story.accept);
+    group.variant = chosen(*history.accept);
     group.version = server.version;
     group.from_start = server.first_contact;
     group.server = server.peer_id;
@@ -240,8 +240,8 @@ void Dissector::open_group(Connection& story, const clc::AcceptR& server, const 
     group.server_host = server.fce ? server.fce->host_name.text() : "";
     group.client_host = client.fce ? client.fce->host_name.text() : "";
     Link& link = group.links.emplace_back();
-    link.server = {server.gid, server.qpn};
-    link.client = {client.gid, client.qpn};
+    link.server = {server.gid, server.mac, server.qpn, server.psn, server.mtu};
+    link.client = {client.gid, client.mac, client.qpn, client.psn, client.mtu};
     link.mtu = std::min(server.mtu, client.mtu);
     link.confirmed = !group.from_start;
     const auto first = [&](Psn psn) { return group.from_start ? std::optional(psn) : std::nullopt; };
@@ -249,7 +249,7 @@ void Dissector::open_group(Connection& story, const clc::AcceptR& server, const 
     add_queue_pair(link.client, index, 0, false, first(server.psn));
 }
 
-void Dissector::add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server,
+void Dissector::add_queue_pair(const QpEnd& end, std::size_t group, std::size_t link, bool of_server,
                                std::optional<Psn> first) {
     queue_pairs_.insert_or_assign({end.gid.normalised(), end.qpn}, QueuePair{group, link, of_server, SendFlow(first)});
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Finds SMC in captured frames. CLC: in TCP connections whose SYN carries option 254, both streams put in order. LLC
 // and CDC: in RoCEv2 SENDs to the queue pairs that CLC and LLC have named. What is found goes to a sink, one event per
-// message, and into the story of its connection and link group.
+// message, and into the history of its connection and link group.
 //
 //   frame -> packet -> TcpStream -> CLC -> connections, queue pairs
 //                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "ctl/capture/history.h"
 #include "ctl/capture/packet.h"
 #include "ctl/capture/roce.h"
-#include "ctl/capture/story.h"
 #include "ctl/capture/tcp_stream.h"
 #include "smc/wire/describe.h"
 #include "smc/wire/llc.h"
@@ -62,9 +62,9 @@ class Dissector {
     [[nodiscard]] const Counters& counters() const { return counters_; }
 
  private:
-    // A TCP connection under way; its story is connections_[story].
+    // A TCP connection under way; its history is connections_[history].
     struct Followed {
-        std::size_t story = 0;
+        std::size_t history = 0;
         std::uint32_t client_first = 0;  // sequence number of the SYN
         TcpStream client, server;
         // Set by the other peer's Decline: a message that was under way is told, whatever else comes is the
@@ -85,11 +85,11 @@ class Dissector {
     void read_clc(Followed& followed, bool of_server);
     void learn(Followed& followed, bool from_server, const clc::AnyMessage& message);
     void learn_decline(Followed& followed, bool from_server, const clc::Decline& decline);
-    void learn_halves(std::size_t story);
-    void open_group(Connection& story, const clc::AcceptR& server, const clc::AcceptR& client);
-    void add_queue_pair(const Link::End& end, std::size_t group, std::size_t link, bool of_server,
+    void learn_halves(std::size_t history);
+    void open_group(Connection& history, const clc::AcceptR& server, const clc::AcceptR& client);
+    void add_queue_pair(const QpEnd& end, std::size_t group, std::size_t link, bool of_server,
                         std::optional<Psn> first);
-    std::optional<std::size_t> group_of(const Link::End& server) const;
+    [[nodiscard]] std::optional<std::size_t> group_of(const QpEnd& server) const;
 
     void add_roce(const Packet& packet);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
@@ -101,7 +101,7 @@ class Dissector {
     const Frame* frame_ = nullptr;                                // being looked at
     std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
     std::map<QpKey, QueuePair> queue_pairs_;
-    std::map<std::tuple<std::size_t, bool, AlertToken>, std::size_t> tokens_;  // group, at the server, token -> story
+    std::map<std::tuple<std::size_t, bool, AlertToken>, std::size_t> tokens_;  // group, at the server, token -> history
     std::map<std::size_t, llc::AddLink> adding_;                               // group -> the server's request
     std::vector<Connection> connections_;
     std::vector<LinkGroup> link_groups_;

@@ -12,7 +12,7 @@ RoceGid gid_of(const Endpoint& endpoint) {
     return RoceGid{endpoint.ip};
 }
 
-std::string qp_text(const Link::End& end) {
+std::string qp_text(const QpEnd& end) {
     const RoceGid gid = end.gid.normalised();
     return Endpoint{gid.bytes, 0}.ip_text() + " qp " + text(end.qpn);
 }
@@ -40,8 +40,8 @@ void Dissector::add_roce(const Packet& packet) {
         return;
     }
     const Link& link = link_groups_[qp.group].links[qp.link];
-    const Link::End& to = qp.of_server ? link.server : link.client;
-    const Link::End& from = qp.of_server ? link.client : link.server;
+    const QpEnd& to = qp.of_server ? link.server : link.client;
+    const QpEnd& from = qp.of_server ? link.client : link.server;
     Event event{frame_->number, frame_->time_us, qp_text(from), qp_text(to), describe_send(*message)};
     if (event.message.layer == "CDC") {
         event.message.version = link_groups_[qp.group].version;  // CDC messages have no version of their own
@@ -99,8 +99,8 @@ void Dissector::read_add_link(const QueuePair& qp, const llc::AddLink& add) {
     }
     Link link;
     link.number = request.link_number;
-    link.server = {request.gid, request.qpn};
-    link.client = {add.gid, add.qpn};
+    link.server = {request.gid, request.mac, request.qpn, request.psn, request.mtu};
+    link.client = {add.gid, add.mac, add.qpn, add.psn, add.mtu};
     link.mtu = std::min(request.mtu, add.mtu);
     group.links.push_back(link);
     add_queue_pair(link.server, index, group.links.size() - 1, true, add.psn);
@@ -130,12 +130,12 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
         counters_.cdc_without_connection++;
         return;
     }
-    Connection& story = connections_[found->second];
-    story.last_frame = frame_->number;
-    story.reset_by_server.reset();
+    Connection& history = connections_[found->second];
+    history.last_frame = frame_->number;
+    history.reset_by_server.reset();
     link_groups_[qp.group].links[qp.link].confirmed = true;  // connections use confirmed links only
-    Half& receiver = qp.of_server ? story.server_half : story.client_half;
-    Half& sender = qp.of_server ? story.client_half : story.server_half;
+    Half& receiver = qp.of_server ? history.server_half : history.client_half;
+    Half& sender = qp.of_server ? history.client_half : history.server_half;
     if ((message.flags & cdc::kFailoverValidation) != 0) {
         return;  // nothing else in it counts
     }
@@ -163,8 +163,8 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
         counters_.cdc_missing += moved > lap ? 1 : 0;
     }
     sender.closed |= (message.state & cdc::kConnectionClosed) != 0;
-    if ((message.state & cdc::kAbnormalClose) != 0 && !story.aborted_by_server) {
-        story.aborted_by_server = !qp.of_server;
+    if ((message.state & cdc::kAbnormalClose) != 0 && !history.aborted_by_server) {
+        history.aborted_by_server = !qp.of_server;
     }
 }
 

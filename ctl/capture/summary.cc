@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string end_text(const Link::End& end) {
+std::string end_text(const QpEnd& end) {
     return Endpoint{end.gid.normalised().bytes, 0}.ip_text() + " qp " + text(end.qpn);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The stories of a capture, for people and as JSON.
+// The histories of a capture, for people and as JSON.
 #pragma once
 
 #include <functional>

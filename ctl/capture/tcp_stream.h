@@ -35,8 +35,8 @@ class TcpStream {
     void seen(std::uint32_t end);
 
  private:
-    static constexpr std::size_t kMostReady = 2 * 1024;  // several CLC messages
-    static constexpr std::size_t kMostAhead = 8 * 1024;
+    static constexpr std::size_t kMostReady = std::size_t{2} * 1024;  // several CLC messages
+    static constexpr std::size_t kMostAhead = std::size_t{8} * 1024;
 
     void append(std::uint32_t sequence, wire::Bytes payload);
     void drain();

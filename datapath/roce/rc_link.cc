@@ -36,7 +36,7 @@ std::size_t message_bytes(const LinkLimits& limits) {
     return (std::size_t{limits.sends} + limits.receives) * kSlotBytes;
 }
 
-Result<std::unique_ptr<RcLink>> RcLink::create(std::shared_ptr<ProtectionDomain> pd, const Port& port,
+Result<std::unique_ptr<RcLink>> RcLink::create(const std::shared_ptr<ProtectionDomain>& pd, const Port& port,
                                                const PortGid& gid, const LinkLimits& limits) {
     std::unique_ptr<RcLink> link(new RcLink(limits));
     if (auto allocated = link->allocate(pd); !allocated) {

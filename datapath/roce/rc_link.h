@@ -33,7 +33,7 @@ std::size_t message_bytes(const LinkLimits& limits);
 class RcLink final : public smcr::Link {
  public:
     // The queue pair exists and can be told to the peer; it cannot send yet.
-    static Result<std::unique_ptr<RcLink>> create(std::shared_ptr<ProtectionDomain> pd, const Port& port,
+    static Result<std::unique_ptr<RcLink>> create(const std::shared_ptr<ProtectionDomain>& pd, const Port& port,
                                                   const PortGid& gid, const LinkLimits& limits);
 
     [[nodiscard]] const QpEnd& end() const override { return end_; }

@@ -83,7 +83,7 @@ void CompletionChannel::acknowledge() {
     }
 }
 
-Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(std::shared_ptr<CompletionChannel> channel,
+Result<std::shared_ptr<CompletionQueue>> CompletionQueue::create(const std::shared_ptr<CompletionChannel>& channel,
                                                                  int entries) {
     const auto& context = channel->context();
     std::shared_ptr<CompletionQueue> queue(new CompletionQueue(channel));

@@ -4,8 +4,7 @@
 //
 // Invariant:
 //   V1  A memory region ends only when no queue pair may still read from it or write to it: a link owns the regions of
-//   its
-//       messages; an RMB goes after its link, or after the peer agreed that it goes (DELETE RKEY).
+//       its messages; an RMB goes after its link, or after the peer agreed that it goes (DELETE RKEY).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -35,7 +34,7 @@ class Context {
     // Readable when take_events() has something: a port or the device changed, or an object of it failed.
     [[nodiscard]] int async_fd() const { return context_->async_fd; }
     // Takes all asynchronous events and tells their names: "port error".
-    std::vector<std::string> take_events() const;
+    [[nodiscard]] std::vector<std::string> take_events() const;
 
  private:
     Context(ibv_context* context, std::string name) : context_(context), name_(std::move(name)) {}
@@ -82,7 +81,8 @@ class CompletionChannel {
 
 class CompletionQueue {
  public:
-    static Result<std::shared_ptr<CompletionQueue>> create(std::shared_ptr<CompletionChannel> channel, int entries);
+    static Result<std::shared_ptr<CompletionQueue>> create(const std::shared_ptr<CompletionChannel>& channel,
+                                                           int entries);
     ~CompletionQueue();
     CompletionQueue(const CompletionQueue&) = delete;
     CompletionQueue& operator=(const CompletionQueue&) = delete;

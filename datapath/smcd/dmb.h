@@ -4,8 +4,8 @@
 //
 // Invariants:
 //   D1  Only the peer writes into the DMB; its owner reads.
-// D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees to
-// it.
+//   D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees
+//       to it.
 //   D3  Everything read from it is validated before use: it is memory that another process writes.
 #pragma once
 

@@ -3,15 +3,12 @@
 // of what is under way. Knows neither LLC nor CDC.
 //
 // Invariants, which every implementation upholds:
-// Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it. Nobody
-// is
-//       woken for a completed send unless it was asked for.
-// Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
-// order),
-//       so a CDC message that arrives describes data that is there.
-// Q3  After the first failure the link is broken for good: the handler hears it once, from poll(), and hears nothing
-// else
-//       any more.
+//   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it.
+//       Nobody is woken for a completed send unless it was asked for.
+//   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
+//       order), so a CDC message that arrives describes data that is there.
+//   Q3  After the first failure the link is broken for good: the handler hears it once, from poll(), and hears nothing
+//       else any more.
 //   Q4  The last free place in the queue is for a message: writes alone would never be retired.
 #pragma once
 

@@ -3,9 +3,8 @@
 // names, LLC messages to whoever manages the link; what cannot be sent at once waits for room.
 //
 // Invariants:
-// C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive before
-// the
-//       CLC Confirm (RFC 7609 section 3.5.2.4).
+//   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
+//       before the CLC Confirm (RFC 7609 section 3.5.2.4).
 //   C2  An RMBE is given back only when its peer said that it is done with it, or with the link (section 4.4.2).
 //   C3  When the link breaks every connection on it ends with kLinkDown, and `down` is called once.
 #pragma once
@@ -49,8 +48,8 @@ class LinkDriver final : public Task, private LinkHandler {
     LinkDriver(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll);
 
     // --- any thread
-    // ---------------------------------------------------------------------------------------------------- C1. False:
-    // the token is in use.
+    //
+    // C1. False: the token is in use.
     bool open(AlertToken token);
     // A connection that never ran, and that its peer was never told of.
     void forget(AlertToken token);
@@ -68,7 +67,6 @@ class LinkDriver final : public Task, private LinkHandler {
     [[nodiscard]] Link& link() { return *link_; }
 
     // --- Task
-    // ----------------------------------------------------------------------------------------------------------
     bool start(Poller& poller) override;
     void on_event(int, std::uint32_t) override { readable_ = true; }
     bool run(TimePoint now) override;
@@ -77,8 +75,8 @@ class LinkDriver final : public Task, private LinkHandler {
     [[nodiscard]] TimePoint deadline() const override { return deadline_; }
 
     // --- for transports, on the engine's thread
-    // ------------------------------------------------------------------------ nullptr: the link is down, or nobody
-    // opened this token.
+    //
+    // nullptr: the link is down, or nobody opened this token.
     Receiver* attach(AlertToken token, Task& task);
     // The connection is gone; the RMBE lingers, and what it sent from stays until all of it has left.
     void detach(AlertToken token, Receiver& receiver, Element rmbe, Element send);

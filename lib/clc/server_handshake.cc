@@ -227,16 +227,25 @@ Actions ServerHandshake::confirm(const AcceptD& c) {
     return {AttachDmb{smcd_}};
 }
 
+namespace {
+
+// What a Confirm says otherwise than the Accept; nullptr: nothing.
+const char* what_differs(const AcceptR& c, const SmcrPeer& agreed) {
+    const bool v2 = agreed.version >= kVersion2;
+    return v2 && c.eid != agreed.eid                         ? "EID"
+           : v2 && c.first_contact != agreed.first_contact   ? "first contact flag"
+           : v2 && agreed.first_contact && !c.fce            ? "First Contact Extension"
+           : c.fce && c.fce->release != agreed.release       ? "release"
+           : agreed.id != PeerId{} && c.peer_id != agreed.id ? "peer ID"
+           : c.rmbe_index == 0                               ? "RMBE index"
+                                                             : nullptr;
+}
+
+}  // namespace
+
 Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
     SmcrPeer& p = smcr_;
-    const bool v2 = p.version >= kVersion2;
-    const char* wrong = v2 && c.eid != p.eid                       ? "EID"
-                        : v2 && c.first_contact != p.first_contact ? "first contact flag"
-                        : v2 && p.first_contact && !c.fce          ? "First Contact Extension"
-                        : c.fce && c.fce->release != p.release     ? "release"
-                        : p.id != PeerId{} && c.peer_id != p.id    ? "peer ID"
-                        : c.rmbe_index == 0                        ? "RMBE index"
-                                                                   : nullptr;
+    const char* wrong = what_differs(c, p);
     if (wrong != nullptr) {
         return terminate(Reason::kProtocolError, std::string("Confirm does not fit the Accept: ") + wrong);
     }

@@ -2,7 +2,7 @@
 #include "smc/session/client.h"
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 namespace smc::session {
 
@@ -41,7 +41,7 @@ Actions Client::connect_failed(int error) {
         outcome_.reason = Reason::kPeerClosed;
         return reconnect({});
     }
-    return give_up(Reason::kConnectFailed, std::strerror(error), {FailConnect{error}});
+    return give_up(Reason::kConnectFailed, std::generic_category().message(error), {FailConnect{error}});
 }
 
 // What the handshake wants, in the session's words.

@@ -36,7 +36,6 @@ Config config_of(const json& policy) {
 struct Loaded {
     explicit Loaded(const json& policy_text)
         : config(config_of(policy_text)), policy(config), programs(*bpf::Programs::load(config, policy)) {
-        programs->beat(true);
         query.direction = SMC_OUTBOUND;
         query.netns = 1;
         REQUIRE(programs->netns.put(1, {1, 1000, 1000, 1}));
@@ -49,6 +48,7 @@ struct Loaded {
         query.remote = to_abi(remote);
         query.port = remote.port;
         query.direction = static_cast<__u8>(direction);
+        programs->beat(serves);
         const auto answer = programs->explain(query);
         REQUIRE(answer);
         return *answer;
@@ -65,6 +65,7 @@ struct Loaded {
     Policy policy;
     std::unique_ptr<bpf::Programs> programs;
     smc_query query{};
+    bool serves = true;  // what the heartbeat says, which beats before every question
 };
 
 }  // namespace
@@ -123,7 +124,7 @@ TEST_CASE("explain__every_question_is_answered_or_open") {
     REQUIRE(p.programs->netns.put(1, {1, 1000, 0, 1}));
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
     CHECK(bit(p.ask("/a", "[fd00::1]:81"), SMC_OUT_NETNS_UNKNOWN));
-    p.programs->beat(false);
+    p.serves = false;
     CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_FULL));
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
 }
@@ -403,7 +404,6 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         if (known) {
             REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
         }
-        p.programs->beat(serves);
         smc_inbound* inbound = smc_inbound__open();
         REQUIRE(inbound != nullptr);
         bpf_map* map = nullptr;
@@ -439,6 +439,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             for (int d = 0; d < SMC_DECISIONS; d++) {
                 before.push_back(p.programs->counter(static_cast<smc_decision>(d)));
             }
+            p.programs->beat(serves);
             bpf_test_run_opts options{};
             options.sz = sizeof options;
             options.data_in = packet.data();

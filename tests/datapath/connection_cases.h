@@ -195,11 +195,14 @@ struct Hostile {
     }
 };
 
+// Both run in threads of their own, where Catch2 cannot be asked: what fails shows in what arrives.
 inline void send_all(int fd, const std::vector<std::uint8_t>& data, std::mt19937& random) {
     for (std::size_t at = 0; at < data.size();) {
         const auto step = std::min<std::size_t>(data.size() - at, random() % 50'000 + 1);
         const ssize_t n = ::send(fd, &data[at], step, MSG_NOSIGNAL);
-        REQUIRE(n > 0);
+        if (n <= 0) {
+            break;
+        }
         at += static_cast<std::size_t>(n);
     }
     ::shutdown(fd, SHUT_WR);
@@ -209,8 +212,7 @@ inline std::vector<std::uint8_t> receive_all(int fd, std::mt19937& random) {
     std::vector<std::uint8_t> data, chunk(60'000);
     for (;;) {
         const ssize_t n = ::recv(fd, chunk.data(), random() % chunk.size() + 1, 0);
-        REQUIRE(n >= 0);
-        if (n == 0) {
+        if (n <= 0) {
             return data;
         }
         data.insert(data.end(), chunk.begin(), chunk.begin() + n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A whole capture file: libpcap's reading, packets, streams, messages, stories.
+// A whole capture file: libpcap's reading, packets, streams, messages, histories.
 #include <sstream>
 
 #include "check.h"

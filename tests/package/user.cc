@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What somebody else's program does with an installed libsmc: both sides of an SMC-D handshake, without a socket.
-#include <cstdio>
 #include <smc/clc/client_handshake.h>
 #include <smc/clc/server_handshake.h>
 #include <smc/session/client.h>
 #include <smc/session/server.h>
+#include <cstdio>
 #include <variant>
 
 using namespace smc;

@@ -73,7 +73,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
             world_.require(!ended_, name() + ": the session goes on behind its end (S1)");
             const session::Action action = std::move(pending_.front());
             pending_.pop_front();
-            std::visit([this](const auto& a) { on(a); }, action);
+            std::visit([this](const auto& a) { this->on(a); }, action);
         }
         feeding_ = false;
         if (!ended_) {

@@ -67,7 +67,6 @@ class World {
     World& operator=(const World&) = delete;
 
     // --- time
-    // ---------------------------------------------------------------------------------------------------------
     [[nodiscard]] TimePoint now() const { return now_; }
     void at(TimePoint when, std::function<void()> what);
     void after(Delay delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
@@ -76,8 +75,8 @@ class World {
     [[nodiscard]] std::uint64_t events() const { return events_; }
 
     // --- chance
-    // ------------------------------------------------------------------------------------------------------- 0 to n
-    // - 1.
+    //
+    // 0 to n - 1.
     std::uint64_t below(std::uint64_t n) { return random_() % n; }
     std::uint64_t between(std::uint64_t low, std::uint64_t high) { return low + below(high - low + 1); }
     bool chance(unsigned percent) { return below(100) < percent; }
@@ -91,8 +90,8 @@ class World {
     Delay local() { return Delay(between(200, 20000)); }
 
     // --- mishaps
-    // ------------------------------------------------------------------------------------------------------ From now
-    // on this may happen, so many times in a hundred.
+    //
+    // From now on this may happen, so many times in a hundred.
     void allow(Mishap mishap, unsigned percent) { allowed_[mishap] = percent; }
     void forbid_all() { allowed_.clear(); }
     [[nodiscard]] bool calm() const { return allowed_.empty(); }
@@ -103,7 +102,6 @@ class World {
     [[nodiscard]] bool anything_struck() const { return !struck_.empty(); }
 
     // --- story
-    // --------------------------------------------------------------------------------------------------------
     void tell(const std::string& line) const;
     [[noreturn]] void violated(const std::string& what) const;
     void require(bool holds, const std::string& what) const {

@@ -94,13 +94,13 @@ struct Bench {
         return out;
     }
     [[nodiscard]] std::string answer() const {
-        const auto& group = story().link_group;
-        return answered(story(), group ? &dissector.link_groups()[*group] : nullptr);
+        const auto& group = history().link_group;
+        return answered(history(), group ? &dissector.link_groups()[*group] : nullptr);
     }
     // SENDs to queue pair 2 at the server and 1 at the client.
     void to_server(std::uint32_t psn, const Raw& message) { frame(ipv4(1, 2, 17, send(Qpn{2}, psn, message))); }
     void to_client(std::uint32_t psn, const Raw& message) { frame(ipv4(2, 1, 17, send(Qpn{1}, psn, message))); }
-    [[nodiscard]] const Connection& story() const { return dissector.connections().at(0); }
+    [[nodiscard]] const Connection& history() const { return dissector.connections().at(0); }
 };
 
 Raw proposal() {
@@ -189,7 +189,7 @@ TEST_CASE("clc__only_where_both_sent_option_254") {
     refused.client(101, proposal());
     CHECK(refused.types().empty());
     CHECK(refused.answer() == "the server did not answer TCP option 254");
-    CHECK(carried(refused.story()) == "by TCP");
+    CHECK(carried(refused.history()) == "by TCP");
 }
 
 TEST_CASE("clc__ends_with_a_decline_and_what_follows_is_data") {
@@ -216,17 +216,17 @@ TEST_CASE("clc__what_is_none_is_told_with_its_verdict_once") {
     CHECK(bench.answer().find("treat as data") != std::string::npos);
 }
 
-TEST_CASE("story__who_proposed_what_and_what_was_chosen_and_why") {
+TEST_CASE("history__who_proposed_what_and_what_was_chosen_and_why") {
     Bench bench;
     negotiate(bench);
     CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM");
-    CHECK(proposed(bench.story()).starts_with("SMC-Dv2.1 and SMC-Rv2.1; EIDs A, B; RoCEv2 GID"));
+    CHECK(proposed(bench.history()).starts_with("SMC-Dv2.1 and SMC-Rv2.1; EIDs A, B; RoCEv2 GID"));
     CHECK(bench.answer() ==
           "ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact; EID B, number 2 of those offered; confirmed");
-    CHECK(bench.story().link_group == 0U);
-    CHECK(ended(bench.story()).empty());
+    CHECK(bench.history().link_group == 0U);
+    CHECK(ended(bench.history()).empty());
     bench.server(900, {}, kRst);
-    CHECK(ended(bench.story()) == "TCP reset by the server");
+    CHECK(ended(bench.history()) == "TCP reset by the server");
 }
 
 TEST_CASE("cdc__cursors_give_the_bytes_and_flags_the_end") {
@@ -239,11 +239,11 @@ TEST_CASE("cdc__cursors_give_the_bytes_and_flags_the_end") {
     bench.to_server(0x000000, cdc_to(22, 500, 1));  // behind the end of 16 KiB
     bench.to_server(0x000001, cdc_to(99, 1));
     bench.to_client(0xfffffe, cdc_to(11, 77, 0, cdc::kConnectionClosed));
-    CHECK(bench.story().server_half.received == 16384 + 500);
-    CHECK(bench.story().client_half.received == 77);
-    CHECK(ended(bench.story()) == "closed by the server only");
+    CHECK(bench.history().server_half.received == 16384 + 500);
+    CHECK(bench.history().client_half.received == 77);
+    CHECK(ended(bench.history()) == "closed by the server only");
     bench.to_server(0x000002, cdc_to(22, 500, 1, cdc::kAbnormalClose));
-    CHECK(ended(bench.story()) == "aborted by the client");
+    CHECK(ended(bench.history()) == "aborted by the client");
     CHECK(bench.dissector.counters().retransmissions == 1);
     CHECK(bench.dissector.counters().cdc_without_connection == 1);
     CHECK(bench.events.back().from == "10.0.0.1 qp 0x000001");
@@ -256,7 +256,7 @@ TEST_CASE("cdc__a_peer_of_the_rfc_counts_from_4") {
     negotiate(bench);
     bench.to_server(0xfffffe, cdc_to(22, 4 + 1000, 0, 0, 4));
     bench.to_server(0xffffff, cdc_to(22, 4 + 20, 1, 0, 4));
-    CHECK(bench.story().server_half.received == 16380 + 20);
+    CHECK(bench.history().server_half.received == 16380 + 20);
 }
 
 TEST_CASE("cdc__lost_messages_do_not_stop_the_counting") {
@@ -265,7 +265,7 @@ TEST_CASE("cdc__lost_messages_do_not_stop_the_counting") {
     bench.to_server(0xfffffe, cdc_to(22, 10000));
     bench.to_server(0x000001, cdc_to(22, 5000, 2));  // wrap 1 was in a message that is not here
     bench.to_server(0x000002, cdc_to(22, 6000, 2));
-    CHECK(bench.story().server_half.received == 2 * 16384 + 6000);
+    CHECK(bench.history().server_half.received == 2 * 16384 + 6000);
     CHECK(bench.dissector.counters().cdc_missing == 1);
     CHECK(bench.dissector.counters().gaps == 1);
 }
@@ -276,8 +276,8 @@ TEST_CASE("cdc__four_bytes_consumed_are_no_eye_catcher") {
     bench.to_server(0xfffffe, cdc_to(22, 4));           // PING
     bench.to_client(0xfffffe, cdc_to(11, 4, 0, 0, 4));  // PONG; PING is consumed
     bench.to_client(0xffffff, cdc_to(11, 8, 0, 0, 4));
-    CHECK(bench.story().client_half.received == 8);
-    CHECK(bench.story().server_half.received == 4);
+    CHECK(bench.history().client_half.received == 8);
+    CHECK(bench.history().server_half.received == 4);
 
     // CONFIRM LINK tells it, whoever speaks first
     Bench told;
@@ -289,7 +289,7 @@ TEST_CASE("cdc__four_bytes_consumed_are_no_eye_catcher") {
     confirm.reply = true;
     told.to_server(0xfffffe, bytes(encode(confirm)));
     told.to_server(0xffffff, cdc_to(22, 8, 0, 0, 4));
-    CHECK(told.story().server_half.received == 8);
+    CHECK(told.history().server_half.received == 8);
     CHECK(told.dissector.link_groups()[0].links[0].confirmed);
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("cdc__the_first_to_abort_is_named") {
     negotiate(bench);
     bench.to_server(0xfffffe, cdc_to(22, 1, 0, cdc::kAbnormalClose));
     bench.to_client(0xfffffe, cdc_to(11, 1, 0, cdc::kAbnormalClose));  // the answer
-    CHECK(ended(bench.story()) == "aborted by the client");
+    CHECK(ended(bench.history()) == "aborted by the client");
 }
 
 TEST_CASE("roce__what_was_lost_before_and_comes_again_is_read") {
@@ -312,11 +312,11 @@ TEST_CASE("roce__what_was_lost_before_and_comes_again_is_read") {
     CHECK(bench.types() == "PROPOSAL,ACCEPT,CONFIRM,CDC,CDC,CDC,CDC");
     CHECK(bench.dissector.counters().retransmissions == 1);
     CHECK(bench.dissector.counters().gaps == 1);
-    CHECK(bench.story().server_half.received == 4);
+    CHECK(bench.history().server_half.received == 4);
     // half of all numbers later is still not "again"
     bench.to_server(0x900000, cdc_to(22, 5));
     bench.to_server(0x900001, cdc_to(22, 6));
-    CHECK(bench.story().server_half.received == 6);
+    CHECK(bench.history().server_half.received == 6);
 }
 
 TEST_CASE("a_capture_that_begins_later__learns_from_a_subsequent_contact") {
@@ -326,12 +326,12 @@ TEST_CASE("a_capture_that_begins_later__learns_from_a_subsequent_contact") {
     bench.to_client(99, cdc_to(11, 600));
     REQUIRE(bench.dissector.link_groups().size() == 1);
     CHECK_FALSE(bench.dissector.link_groups()[0].from_start);
-    CHECK(bench.story().server_half.received == 500);
-    CHECK(bench.story().client_half.received == 600);
+    CHECK(bench.history().server_half.received == 500);
+    CHECK(bench.history().client_half.received == 600);
     CHECK(bench.dissector.counters().gaps == 0);
 }
 
-TEST_CASE("story__what_is_missing_is_said_to_be_unknown") {
+TEST_CASE("history__what_is_missing_is_said_to_be_unknown") {
     const Raw p = proposal();
     const auto after_proposal = static_cast<std::uint32_t>(0xfffffff1 + p.size());
     // the Proposal is not in the capture; the Confirm is found behind the hole
@@ -342,9 +342,9 @@ TEST_CASE("story__what_is_missing_is_said_to_be_unknown") {
     CHECK(bench.types() == "ACCEPT,CONFIRM");
     CHECK(bench.answer() ==
           "ACCEPT of SMC-Rv2.1; first contact; EID B; confirmed; part of its TCP stream is not in the capture");
-    CHECK(carried(bench.story()) == "not known: no CDC message of this connection was seen");
+    CHECK(carried(bench.history()) == "not known: no CDC message of this connection was seen");
     bench.to_server(0xfffffe, cdc_to(22, 500));
-    CHECK(bench.story().server_half.received == 500);
+    CHECK(bench.history().server_half.received == 500);
 
     // a Confirm that is not there
     Bench unconfirmed;
@@ -352,7 +352,7 @@ TEST_CASE("story__what_is_missing_is_said_to_be_unknown") {
     unconfirmed.client(0xfffffff1, p);
     unconfirmed.server(501, bytes(encode(half(clc::Type::kAccept, 2, 22))));
     CHECK(unconfirmed.answer().ends_with("no Confirm was seen"));
-    CHECK(carried(unconfirmed.story()).starts_with("not known"));
+    CHECK(carried(unconfirmed.history()).starts_with("not known"));
 
     // cut by the snap length
     Bench cut;
@@ -363,7 +363,7 @@ TEST_CASE("story__what_is_missing_is_said_to_be_unknown") {
     CHECK(cut.answer() == "no answer was seen; part of its TCP stream is not in the capture");
 }
 
-TEST_CASE("story__a_release_that_was_negotiated_down_is_still_what_was_offered") {
+TEST_CASE("history__a_release_that_was_negotiated_down_is_still_what_was_offered") {
     Bench bench;
     bench.open();
     const Raw p = proposal();
@@ -450,7 +450,7 @@ TEST_CASE("tcp__the_end_is_seen_however_much_was_sent") {
     }
     bench.server(sequence + 100, {}, kFin | kAck);
     bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), {}, kFin | kAck);
-    CHECK(ended(bench.story()) == "TCP closed by both");
+    CHECK(ended(bench.history()) == "TCP closed by both");
 }
 
 TEST_CASE("tcp__a_syn_without_its_options_is_counted") {
@@ -475,7 +475,7 @@ TEST_CASE("cdc__impossible_cursors_are_not_counted") {
     bench.to_server(0xfffffe, cdc_to(22, 100));
     bench.to_server(0xffffff, cdc_to(22, 0xfffffff0));
     bench.to_server(0x000000, cdc_to(22, 50));
-    CHECK(bench.story().server_half.received == 100);
+    CHECK(bench.history().server_half.received == 100);
     CHECK(bench.dissector.counters().cdc_missing == 0);
 }
 
@@ -585,7 +585,7 @@ TEST_CASE("cdc__one_direction_that_was_not_seen_is_not_known") {
     Bench bench;
     negotiate(bench);
     bench.to_server(0xfffffe, cdc_to(22, 500));
-    CHECK(carried(bench.story()) == "client to server 500, server to client not known (CDC cursors)");
+    CHECK(carried(bench.history()) == "client to server 500, server to client not known (CDC cursors)");
 }
 
 TEST_CASE("subsequent_contact__joins_the_link_group_and_data_may_overtake_the_confirm") {

@@ -78,8 +78,8 @@ class OldKernel(unittest.TestCase):
             ],
         )
         self.assertEqual(self.agent.smcr_groups(), [])
-        story = [s for s in captures.histories(self.node.capture) if s.get("server", "").endswith(":7002")][-1]
-        self.assertIn("DECLINE by the server: 0x02010000", story["answered"])
+        history = [s for s in captures.histories(self.node.capture) if s.get("server", "").endswith(":7002")][-1]
+        self.assertIn("DECLINE by the server: 0x02010000", history["answered"])
         self.linux.kill()
 
 

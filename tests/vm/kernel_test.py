@@ -40,9 +40,9 @@ class KernelPeers(unittest.TestCase):
         netsmc.ask(self.a, "ueid", "ONE")
         netsmc.ask(self.b, "ueid", "OTHER")
         self.exchange(self.a, self.b, [1000])
-        story = decode("--summary", self.a.capture)[0]
-        self.assertIn("DECLINE by the server", story["answered"])
-        self.assertEqual(story["carried"], "by TCP")
+        history = decode("--summary", self.a.capture)[0]
+        self.assertIn("DECLINE by the server", history["answered"])
+        self.assertEqual(history["carried"], "by TCP")
 
     def test_2_both_roles_and_every_byte(self):
         for machine in (self.a, self.b):
@@ -56,17 +56,19 @@ class KernelPeers(unittest.TestCase):
         def told():
             """The summary, once the last close is in the capture."""
             summary = decode("--summary", self.a.capture)
-            stories = [o for o in summary if o["kind"] == "connection"][before:]
-            return (summary, stories) if stories and all(s["ended"] == "closed by both" for s in stories) else None
+            histories = [o for o in summary if o["kind"] == "connection"][before:]
+            return (
+                (summary, histories) if histories and all(s["ended"] == "closed by both" for s in histories) else None
+            )
 
-        summary, stories = wait_for("the connections to be closed by both", told)
-        self.assertEqual(len(stories), 2 * len(SIZES))
-        for story, size in zip(stories, SIZES + SIZES):
-            self.assertIn("confirmed", story["answered"])
-            self.assertIn(f"EID {UEID}", story["answered"])
-            self.assertEqual((story["bytes_client_to_server"], story["bytes_server_to_client"]), (size, size))
-        self.assertIn("first contact", stories[0]["answered"])
-        self.assertIn("subsequent contact", stories[1]["answered"])
+        summary, histories = wait_for("the connections to be closed by both", told)
+        self.assertEqual(len(histories), 2 * len(SIZES))
+        for history, size in zip(histories, SIZES + SIZES):
+            self.assertIn("confirmed", history["answered"])
+            self.assertIn(f"EID {UEID}", history["answered"])
+            self.assertEqual((history["bytes_client_to_server"], history["bytes_server_to_client"]), (size, size))
+        self.assertIn("first contact", histories[0]["answered"])
+        self.assertIn("subsequent contact", histories[1]["answered"])
         groups = [o for o in summary if o["kind"] == "link_group"]
         self.assertEqual([len(g["links"]) for g in groups], [1, 1])
         self.assertEqual({link["state"] for g in groups for link in g["links"]}, {"confirmed"})

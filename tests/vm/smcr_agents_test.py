@@ -52,7 +52,7 @@ class Agents(unittest.TestCase):
     def groups(self):
         return [agent.smcr_groups() for agent in self.agents]
 
-    def stories(self, kind):
+    def histories(self, kind):
         return [s for s in captures.histories(self.a.capture) if s["kind"] == kind]
 
     def test_1_both_families_share_nothing_but_the_device(self):
@@ -134,7 +134,7 @@ else:
         types = [m["type"] for m in captures.decode(self.a.capture) if m["layer"] == "LLC"]
         for kind in ("CONFIRM RKEY", "DELETE RKEY", "TEST LINK", "DELETE LINK"):
             self.assertIn(kind, types)
-        self.assertIn("inactivity", self.stories("link_group")[-1]["ended"])
+        self.assertIn("inactivity", self.histories("link_group")[-1]["ended"])
 
     def test_4_version_1_and_eye_catchers(self):
         for eye_catchers in (False, True):
@@ -152,9 +152,9 @@ else:
                         connection = self.exchange(size, 1, address)[0]
                         self.assertEqual((connection["path"], connection["smcr"]["version"]), ("smcr", 1))
             self.assertEqual({g["eye_catchers"] for g in self.groups()[0]}, {eye_catchers})
-        story = self.stories("connection")[-1]
-        self.assertIn("ACCEPT of SMC-Rv1", story["answered"])
-        self.assertEqual(story["bytes_client_to_server"], 500_000)
+        history = self.histories("connection")[-1]
+        self.assertIn("ACCEPT of SMC-Rv1", history["answered"])
+        self.assertEqual(history["bytes_client_to_server"], 500_000)
         self.assertEqual(captures.faults(self.a.capture), [])
 
     def test_5_limits_are_met_by_tcp(self):

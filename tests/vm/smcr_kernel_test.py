@@ -63,10 +63,10 @@ class Together(Case):
         self.assertEqual(after["fallbacks"], before["fallbacks"])
         roles = [g["role"] for g in self.agent.smcr_groups()]
         self.assertEqual(roles, ["CLNT", "SERV"])  # one link group for each role
-        story = [s for s in captures.histories(self.linux.capture) if s["kind"] == "connection"]
-        self.assertIn("ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact", story[0]["answered"])
-        self.assertIn("subsequent contact", story[1]["answered"])
-        self.assertEqual(story[2]["bytes_client_to_server"], 3_000_000)
+        history = [s for s in captures.histories(self.linux.capture) if s["kind"] == "connection"]
+        self.assertIn("ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact", history[0]["answered"])
+        self.assertIn("subsequent contact", history[1]["answered"])
+        self.assertEqual(history[2]["bytes_client_to_server"], 3_000_000)
 
     def test_2_100_mb_both_ways_with_slow_readers(self):
         size = 20_000_000 if os.environ.get("SMC_VM_CORE") else 100_000_000

@@ -78,7 +78,7 @@ class Linux(unittest.TestCase):
                 {m["frame"] for m in messages(path) if m["layer"] == "CLC"},
             )
 
-    def test_summary_tells_the_story(self):
+    def test_summary_tells_the_history(self):
         text = decode("--summary", CONTACT).stdout.decode()
         self.assertIn("connection 10.9.0.2:36732 > 10.9.0.1:5000, frames 9 to 81", text)
         self.assertIn("ACCEPT of SMC-Rv2.1 (the only type offered); first contact; EID TESTEID", text)

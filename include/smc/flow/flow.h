@@ -9,13 +9,11 @@
 //
 // Invariants:
 //   F1  A byte counts as consumed only after the leg has taken it.
-// F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an
-// empty
-//       ring.
+//   F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an
+//       empty ring.
 //   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
-// F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
-// peer's
-//       last flags, which go another way, so they have the time of a close to follow.
+//   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
+//       peer's last flags, which go another way, so they have the time of a close to follow.
 //   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
 #pragma once
 

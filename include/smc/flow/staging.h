@@ -3,9 +3,8 @@
 // peer's RMBE, and neither need be as long as the other (RFC 7609 section 4.2).
 //
 // Invariant:
-// F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed
-// no
-//       retransmission can need. The flow's window is not larger than this memory.
+//   F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed
+//       no retransmission can need. The flow's window is not larger than this memory.
 #pragma once
 
 #include <algorithm>

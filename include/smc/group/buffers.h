@@ -66,7 +66,7 @@ class Buffers {
     [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind) const;
 
  private:
-    std::optional<std::pair<BufferId, std::uint8_t>> free_element(BufferKind kind) const;
+    [[nodiscard]] std::optional<std::pair<BufferId, std::uint8_t>> free_element(BufferKind kind) const;
     [[nodiscard]] bool is_in_use(AlertToken token) const;
 
     std::uint8_t elements_;

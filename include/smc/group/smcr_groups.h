@@ -13,9 +13,8 @@
 //
 // Invariants:
 //   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
-// G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
-// the
-//       member leaves before.
+//   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
+//       the member leaves before.
 #pragma once
 
 #include <map>

@@ -40,7 +40,7 @@ class GroupLlc {
  public:
     enum class State : std::uint8_t { kForming, kActive, kEnding, kOver };
 
-    explicit GroupLlc(GroupTerms terms) : terms_(std::move(terms)) {}
+    explicit GroupLlc(GroupTerms terms) : terms_(terms) {}
 
     // The first link's queue pair is connected.
     [[nodiscard]] Actions start(const LinkTerms& link, TimePoint now);

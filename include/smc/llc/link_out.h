@@ -2,8 +2,8 @@
 // How a flow of LLC speaks on one link: in the group's version and in the peer's byte order.
 //
 // Invariant:
-// M4  Requests and replies have the peer's byte order, once it is known (Linux writes version 2's length in host
-// order).
+//   M4  Requests and replies have the peer's byte order, once it is known (Linux writes version 2's length in host
+//       order).
 #pragma once
 
 #include <cstdint>

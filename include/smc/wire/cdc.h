@@ -204,7 +204,7 @@ inline wire::Encoded<kSmcdBytes> encode(const SmcdMessage& message) {
 inline std::uint64_t pack(const Producer& p) {
     std::uint8_t bytes[8] = {};
     wire::encode_fixed<Producer>(p, bytes);
-    std::uint64_t word;
+    std::uint64_t word = 0;
     std::memcpy(&word, bytes, sizeof word);
     return word;
 }

@@ -8,29 +8,31 @@
 
 namespace smc {
 
+namespace detail {
+struct EbcdicRange {
+    char first, last;
+    std::uint8_t code;  // of the first
+};
+inline constexpr EbcdicRange kEbcdic[] = {{'a', 'i', 0x81}, {'j', 'r', 0x91}, {'s', 'z', 0xa2}, {'A', 'I', 0xc1},
+                                          {'J', 'R', 0xd1}, {'S', 'Z', 0xe2}, {'0', '9', 0xf0}, {'.', '.', 0x4b},
+                                          {'-', '-', 0x60}, {' ', ' ', 0x40}};
+}  // namespace detail
+
 // 0 for characters that names do not have.
 constexpr std::uint8_t ebcdic_of(char c) {
-    const auto in = [&](char first, char last) { return c >= first && c <= last; };
-    const auto from = [&](char first, int code) { return static_cast<std::uint8_t>(code + (c - first)); };
-    return in('a', 'i')   ? from('a', 0x81)
-           : in('j', 'r') ? from('j', 0x91)
-           : in('s', 'z') ? from('s', 0xa2)
-           : in('A', 'I') ? from('A', 0xc1)
-           : in('J', 'R') ? from('J', 0xd1)
-           : in('S', 'Z') ? from('S', 0xe2)
-           : in('0', '9') ? from('0', 0xf0)
-           : c == '.'     ? 0x4b
-           : c == '-'     ? 0x60
-           : c == ' '     ? 0x40
-                          : 0;
+    for (const auto& range : detail::kEbcdic) {
+        if (c >= range.first && c <= range.last) {
+            return static_cast<std::uint8_t>(range.code + (c - range.first));
+        }
+    }
+    return 0;
 }
 
 // NUL for what is none of those characters.
 constexpr char ascii_of(std::uint8_t code) {
-    constexpr std::string_view kCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.- ";
-    for (const char c : kCharacters) {
-        if (ebcdic_of(c) == code) {
-            return c;
+    for (const auto& range : detail::kEbcdic) {
+        if (code >= range.code && code <= range.code + (range.last - range.first)) {
+            return static_cast<char>(range.first + (code - range.code));
         }
     }
     return '\0';

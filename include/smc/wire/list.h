@@ -27,10 +27,10 @@ class List {
 
     [[nodiscard]] constexpr std::size_t size() const { return size_; }
     [[nodiscard]] constexpr bool empty() const { return size_ == 0; }
-    constexpr T* begin() { return items_.data(); }
-    constexpr T* end() { return items_.data() + size_; }
-    constexpr const T* begin() const { return items_.data(); }
-    constexpr const T* end() const { return items_.data() + size_; }
+    [[nodiscard]] constexpr T* begin() { return items_.data(); }
+    [[nodiscard]] constexpr T* end() { return items_.data() + size_; }
+    [[nodiscard]] constexpr const T* begin() const { return items_.data(); }
+    [[nodiscard]] constexpr const T* end() const { return items_.data() + size_; }
     constexpr T& operator[](std::size_t i) { return items_[i]; }
     constexpr const T& operator[](std::size_t i) const { return items_[i]; }
 

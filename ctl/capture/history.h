@@ -11,6 +11,7 @@
 #include "os/endpoint.h"
 #include "smc/wire/cdc.h"
 #include "smc/wire/clc.h"
+#include "smc/wire/qp_end.h"
 
 namespace smc::capture {
 
@@ -49,12 +50,8 @@ struct Connection {
 };
 
 struct Link {
-    struct End {
-        RoceGid gid;
-        Qpn qpn{};
-    };
     std::uint8_t number = 0;
-    End server, client;
+    QpEnd server, client;
     clc::Mtu mtu{};  // the smaller one
     bool confirmed = false;
     std::string deleted;  // why

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "ctl/capture/story.h"
+#include "ctl/capture/history.h"
 
 #include <algorithm>
 #include <cstdio>

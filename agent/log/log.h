@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The agent's log on stderr: one line per fact, lower case, "name value" pairs. Any thread.
+//
+// spdlog is behind this header: its templates, in every line of every file, were most of the time that a build took.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace smc {
+
+enum class LogLevel : std::uint8_t {
+    kDebug,  // every connection
+    kInfo,   // life cycle and refusals
+    kWarn,   // something is not as it should be
+    kError,  // the operator must act
+};
+
+class Log {
+ public:
+    template <typename... A>
+    void debug(fmt::format_string<A...> format, A&&... a) const {
+        write(LogLevel::kDebug, format, fmt::make_format_args(a...));
+    }
+    template <typename... A>
+    void info(fmt::format_string<A...> format, A&&... a) const {
+        write(LogLevel::kInfo, format, fmt::make_format_args(a...));
+    }
+    template <typename... A>
+    void warn(fmt::format_string<A...> format, A&&... a) const {
+        write(LogLevel::kWarn, format, fmt::make_format_args(a...));
+    }
+    template <typename... A>
+    void error(fmt::format_string<A...> format, A&&... a) const {
+        write(LogLevel::kError, format, fmt::make_format_args(a...));
+    }
+
+    // Formats nothing below the level of start_log().
+    void write(LogLevel level, fmt::string_view format, fmt::format_args args) const;
+};
+
+// `level`: a value of the key log.level. Before it is called, lines from info on are written.
+void start_log(const std::string& level);
+
+inline const Log* log() {
+    static constexpr Log kLog;
+    return &kLog;
+}
+
+// Lets a burst of lines of one kind through and then says how many it kept back. Control thread only.
+class LogLimiter {
+ public:
+    // True if the line may be written; `held_back` then tells how many of this kind were not.
+    bool admit(const std::string& kind, std::uint64_t& held_back) {
+        Kind& k = kinds_[kind];
+        const auto now = std::chrono::steady_clock::now();
+        if (now - k.since >= std::chrono::seconds(1)) {
+            k.since = now;
+            k.written = 0;
+        }
+        if (k.written >= kPerSecond) {
+            k.held_back++;
+            return false;
+        }
+        k.written++;
+        held_back = std::exchange(k.held_back, 0);
+        return true;
+    }
+
+ private:
+    static constexpr unsigned kPerSecond = 5;
+    struct Kind {
+        std::chrono::steady_clock::time_point since;
+        unsigned written = 0;
+        std::uint64_t held_back = 0;
+    };
+    std::map<std::string, Kind> kinds_;
+};
+
+}  // namespace smc

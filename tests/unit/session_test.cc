@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A connection's way from "wanted" to "moving bytes", on both sides (RFC 7609 section 3.5, appendix C).
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <functional>
+
+#include "actions.h"
+#include "smc/session/client.h"
+#include "smc/session/server.h"
+
+using namespace smc;
+using namespace smc::session;
+using namespace std::chrono_literals;
+using Kind = clc::Outcome::Kind;
+
+namespace {
+
+const TimePoint kStart{};
+const std::vector<std::uint8_t> kRubbish(100, 'x');
+const Fault kFault{"", 0, 0, ""};
+
+clc::LocalNode node(std::uint8_t id, std::uint16_t chid, const char* eid) {
+    clc::LocalNode n;
+    n.gid.bytes.fill(id);
+    n.chid = Chid{chid};
+    n.ueids = {*Eid::parse(eid)};
+    n.step_timeout = 1000ms;
+    return n;
+}
+const clc::LocalNode kClient = node(0x11, 0xff00, "COMMON");
+const clc::LocalNode kSmcdServer = node(0x22, 0xff00, "COMMON");
+const clc::LocalNode kSmcrServer = node(0x22, 0xff01, "COMMON");  // no fabric in common
+const clc::LocalNode kStranger = node(0x22, 0xff00, "OTHER");
+
+clc::RoceOffer roce(const char* own) {
+    clc::RoceOffer o;
+    o.gids = {*RoceGid::parse(own)};
+    return o;
+}
+
+clc::LocalRmbe rmbe(const char* gid) {
+    clc::LocalRmbe r;
+    r.link.gid = *RoceGid::parse(gid);
+    r.link.qpn = Qpn{17};
+    r.first_contact = true;
+    return r;
+}
+
+// Exactly these, in this order.
+template <class... Kinds>
+bool are(const Actions& actions) {
+    std::size_t i = 0;
+    return actions.size() == sizeof...(Kinds) && (std::holds_alternative<Kinds>(actions[i++]) && ...);
+}
+
+clc::Message sent(const Actions& actions) {
+    const auto* send = find<SendClc>(actions);
+    REQUIRE(send != nullptr);
+    return send->message;
+}
+
+Reason declined(const Actions& actions) {
+    return std::get<clc::Decline>(clc::decode_decline(sent(actions).view())).reason;
+}
+
+template <class T>
+Reason reason(const Actions& actions) {
+    const auto* with = find<T>(actions);
+    REQUIRE(with != nullptr);
+    return with->reason;
+}
+
+// Why it runs on TCP; nothing: it does not.
+std::optional<Reason> on_tcp(const Actions& actions) {
+    return are<RunOnTcp>(actions) ? std::optional(find<RunOnTcp>(actions)->outcome.reason) : std::nullopt;
+}
+
+// A client whose Proposal was sent, and a server that was just accepted from.
+struct Pair {
+    group::SmcdGroups client_groups, server_groups;
+    Client client{kClient, client_groups};
+    Server server;
+    clc::Message proposal, accept, confirm{};
+
+    explicit Pair(const clc::LocalNode& server_node = kSmcdServer)
+        : server(server_node, server_groups, roce("10.0.0.2"), kStart) {
+        REQUIRE(are<Connect>(client.start()));
+        proposal = sent(client.connected(PeerOption::kPresent, roce("10.0.0.1"), kStart));
+    }
+    // Up to the server's Accept. The application is connected before it.
+    void accept_smcd() {
+        CHECK(find<RegisterDmb>(server.clc_message(proposal.view(), kStart))->peer == kClient.gid);
+        REQUIRE(are<ConnectApplication>(server.dmb_registered({DmbToken{5}, BufferSize{4}}, kStart)));
+        accept = sent(server.application_connected(kStart));
+    }
+    // Up to the client's own DMB; then its Confirm or Decline.
+    Actions confirm_smcd() {
+        CHECK(find<AttachDmb>(client.clc_message(accept.view(), kStart))->peer.token == DmbToken{5});
+        CHECK(find<RegisterDmb>(client.dmb_attached(kStart))->peer == kSmcdServer.gid);
+        return client.dmb_registered({DmbToken{6}, BufferSize{3}}, kStart);
+    }
+    // The client's connect() is about to end.
+    void agree_on_smcd() {
+        accept_smcd();
+        const auto confirmed = confirm_smcd();
+        REQUIRE(are<SendClc, FinishConnect>(confirmed));
+        confirm = sent(confirmed);
+    }
+    // Both ends of SMC-R are waiting for the link.
+    void agree_on_smcr() {
+        REQUIRE(are<ConnectApplication>(server.clc_message(proposal.view(), kStart)));
+        const auto join = server.application_connected(kStart);
+        REQUIRE(are<JoinGroup>(join));
+        CHECK(find<JoinGroup>(join)->deadline < server.next_deadline());  // a Decline must still reach the client
+        accept = sent(server.joined(rmbe("10.0.0.2"), kStart));
+        CHECK(find<JoinGroup>(client.clc_message(accept.view(), kStart))->peer.link.qpn == Qpn{17});
+        const auto confirmed = client.joined(rmbe("10.0.0.1"), kStart);
+        REQUIRE(are<SendClc, AwaitLink>(confirmed));
+        REQUIRE(are<AwaitLink>(server.clc_message(sent(confirmed).view(), kStart)));
+    }
+};
+
+// Whatever still happens.
+template <class Side>
+bool is_over(Side& side, const clc::Message& message) {
+    const bool quiet = side.clc_message(message.view(), kStart).empty() && side.clc_fault(kFault, kStart).empty() &&
+                       side.clc_closed(kStart).empty() && side.dmb_registered({}, kStart).empty() &&
+                       side.dmb_attached(kStart).empty() && side.joined(rmbe("10.0.0.1"), kStart).empty() &&
+                       side.link_ready(kStart).empty() &&
+                       side.link_failed(Reason::kLinkDown, "", true, kStart).empty() &&
+                       side.tick(kStart + 1h).empty() && side.next_deadline() == kNever && !side.listens();
+    if constexpr (Side::kServer) {
+        return quiet && side.application_connected(kStart).empty() && side.application_refused("", kStart).empty();
+    } else {
+        return quiet && side.connected(PeerOption::kPresent, {}, kStart).empty() &&
+               side.connect_failed(ECONNRESET).empty() && side.leg_arrived().empty() && side.leg_refused("").empty() &&
+               side.application_gone().empty();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("session__smcd_agreed_on_runs_once_on_each_side") {
+    Pair p;
+    p.agree_on_smcd();
+    CHECK(p.client_groups.all().size() == 1);  // from now on the server counts on it
+    CHECK(are<AttachDmb>(p.server.clc_message(p.confirm.view(), kStart)));
+    const auto client = p.client.leg_arrived(), server = p.server.dmb_attached(kStart);
+    REQUIRE((are<Run>(client) && are<Run>(server)));
+    CHECK((find<Run>(client)->outcome.kind == Kind::kSmcD && find<Run>(server)->outcome.kind == Kind::kSmcD));
+    CHECK(find<Run>(client)->outcome.smcd.token == DmbToken{5});
+    CHECK(find<Run>(server)->outcome.smcd.token == DmbToken{6});
+}
+
+TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
+    Pair p(kSmcrServer);
+    p.agree_on_smcr();
+    CHECK((p.client.listens() && p.server.listens()));  // a Decline may come instead
+    // A short connection may be over for one before the other has heard of its link.
+    CHECK((p.client.clc_closed(kStart).empty() && p.server.clc_closed(kStart).empty()));
+    CHECK_FALSE((p.client.listens() || p.server.listens()));
+    CHECK(are<FinishConnect>(p.client.link_ready(kStart)));
+    const auto client = p.client.leg_arrived(), server = p.server.link_ready(kStart);
+    REQUIRE((are<Run>(client) && are<Run>(server)));
+    CHECK((find<Run>(client)->outcome.kind == Kind::kSmcR && find<Run>(server)->outcome.kind == Kind::kSmcR));
+}
+
+TEST_CASE("session__a_decline_means_tcp_on_the_same_connection") {
+    Pair p(kStranger);
+    const auto refused = p.server.clc_message(p.proposal.view(), kStart);
+    CHECK(are<SendClc, GiveBack, ConnectApplication>(refused));
+    CHECK_FALSE(p.server.listens());  // what comes is the application's
+    CHECK(on_tcp(p.server.application_connected(kStart)) == declined(refused));
+    const auto heard = p.client.clc_message(sent(refused).view(), kStart);
+    CHECK(are<GiveBack, RememberIncapable, FinishConnect>(heard));
+    CHECK_FALSE(p.client.listens());
+    CHECK(on_tcp(p.client.leg_arrived()) == Reason::kPeerDeclined);
+}
+
+TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact_is_the_first") {
+    const auto known_to_server = [](Pair& p) {
+        p.server_groups.establish({true, kClient.gid, kClient.chid, kClient.ueids[0]}, "");
+        p.accept_smcd();
+    };
+    Pair p;
+    known_to_server(p);
+    const auto refused = p.confirm_smcd();
+    CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // it is no reason not to ask again
+    CHECK(declined(refused) == Reason::kOutOfSync);
+    CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
+    CHECK(p.server_groups.all().empty());
+    CHECK(on_tcp(p.client.leg_arrived()));
+    Pair known;
+    known.client_groups.establish({false, kSmcdServer.gid, kClient.chid, kClient.ueids[0]}, "");
+    known_to_server(known);
+    CHECK(are<SendClc, FinishConnect>(known.confirm_smcd()));
+}
+
+TEST_CASE("session__a_link_that_fails_leaves_tcp_only_while_a_decline_is_possible") {
+    Pair p(kSmcrServer);
+    p.agree_on_smcr();
+    const auto refused = p.server.link_failed(Reason::kLinkNotReady, "", true, kStart);
+    CHECK(are<SendClc, GiveBack, RunOnTcp>(refused));
+    CHECK(declined(refused) == Reason::kLinkNotReady);
+    CHECK(are<GiveBack, RememberIncapable, FinishConnect>(p.client.clc_message(sent(refused).view(), kStart)));
+    CHECK(on_tcp(p.client.leg_arrived()) == Reason::kPeerDeclined);
+    Pair late(kSmcrServer);
+    late.agree_on_smcr();
+    CHECK(are<GiveBack, ResetClc, Refuse>(late.server.link_failed(Reason::kLinkDown, "", false, kStart)));
+    CHECK(are<GiveBack, RememberIncapable, ResetClc, Connect>(
+        late.client.link_failed(Reason::kLinkDown, "", false, kStart)));
+}
+
+TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm") {
+    Pair client, server, late;
+    client.accept_smcd();
+    REQUIRE(are<AttachDmb>(client.client.clc_message(client.accept.view(), kStart)));
+    const auto refused = client.client.dmb_not_attached("", kStart);
+    CHECK(are<SendClc, GiveBack, RememberIncapable, FinishConnect>(refused));
+    CHECK(declined(refused) == Reason::kFabric);
+    CHECK(are<GiveBack, RunOnTcp>(client.server.clc_message(sent(refused).view(), kStart)));
+    // Another type is tried before the server declines.
+    REQUIRE(are<RegisterDmb>(server.server.clc_message(server.proposal.view(), kStart)));
+    CHECK(are<ConnectApplication>(server.server.dmb_refused(Reason::kMaxDmb, "", kStart)));
+    CHECK(are<JoinGroup>(server.server.application_connected(kStart)));
+    const auto neither = server.server.join_refused(group::Refusal::kOutOfMemory, "", kStart);
+    CHECK(are<SendClc, GiveBack, RunOnTcp>(neither));
+    CHECK(declined(neither) == Reason::kOutOfMemory);
+    late.agree_on_smcd();  // behind the Confirm there is no way back (C.3)
+    REQUIRE(are<AttachDmb>(late.server.clc_message(late.confirm.view(), kStart)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached("", kStart)));
+}
+
+TEST_CASE("client_session__a_server_without_smc_is_remembered_and_gets_tcp") {
+    for (const auto& [option, why] :
+         {std::pair(PeerOption::kAbsent, Reason::kPeerNoSmc), std::pair(PeerOption::kEchoed, Reason::kPeerEchoes)}) {
+        group::SmcdGroups groups;
+        Client client(kClient, groups);
+        CHECK(find<Connect>(client.start())->offer);
+        const auto actions = client.connected(option, roce("10.0.0.1"), kStart);
+        CHECK(are<RememberIncapable, FinishConnect>(actions));
+        CHECK(reason<RememberIncapable>(actions) == why);
+        CHECK_FALSE(client.listens());
+        CHECK(on_tcp(client.leg_arrived()) == why);
+    }
+}
+
+TEST_CASE("client_session__a_connect_that_fails_is_the_applications_error") {
+    for (const int error : {ECONNREFUSED, ETIMEDOUT, ECONNRESET, EPIPE}) {
+        group::SmcdGroups groups;
+        Client client(kClient, groups);
+        REQUIRE(are<Connect>(client.start()));
+        if (error == ECONNRESET || error == EPIPE) {  // perhaps somebody does not like the option
+            const auto again = client.connect_failed(error);
+            REQUIRE(are<ResetClc, Connect>(again));
+            CHECK_FALSE(find<Connect>(again)->offer);
+        }
+        const auto actions = client.connect_failed(error);
+        REQUIRE(are<FailConnect, ResetClc, Refuse>(actions));
+        CHECK(reason<Refuse>(actions) == Reason::kConnectFailed);
+        CHECK(find<FailConnect>(actions)->error == error);
+    }
+}
+
+TEST_CASE("client_session__a_negotiation_that_ends_badly_is_followed_by_plain_tcp") {
+    const std::vector<std::pair<Reason, std::function<Actions(Pair&)>>> ways = {
+        {Reason::kPeerClosed, [](Pair& p) { return p.client.clc_closed(kStart); }},
+        {Reason::kPeerClosed, [](Pair& p) { return p.client.clc_not_sent(kStart); }},
+        {Reason::kProtocolError, [](Pair& p) { return p.client.clc_message(kRubbish, kStart); }},
+        {Reason::kProtocolError, [](Pair& p) { return p.client.clc_fault(kFault, kStart); }},
+        {Reason::kHandshakeTimeout, [](Pair& p) { return p.client.tick(p.client.next_deadline()); }},
+    };
+    for (const auto& [why, way] : ways) {
+        Pair p;
+        CHECK(p.client.tick(p.client.next_deadline() - 1ms).empty());
+        const auto actions = way(p);
+        REQUIRE(are<GiveBack, RememberIncapable, ResetClc, Connect>(actions));
+        CHECK(reason<RememberIncapable>(actions) == why);
+        CHECK_FALSE(find<Connect>(actions)->offer);
+        CHECK(are<FinishConnect>(p.client.connected(PeerOption::kPresent, {}, kStart)));  // whatever that is
+        CHECK(on_tcp(p.client.leg_arrived()) == why);
+    }
+}
+
+TEST_CASE("client_session__an_application_that_is_gone_gets_nothing_and_everything_is_given_back") {
+    Pair negotiating, reconnecting, finishing, refused, late;
+    CHECK(are<GiveBack, ResetClc, Refuse>(negotiating.client.application_gone()));
+    REQUIRE(find<Connect>(reconnecting.client.clc_closed(kStart)) != nullptr);
+    CHECK(are<ResetClc, Refuse>(reconnecting.client.application_gone()));  // it was given back already
+    finishing.agree_on_smcd();
+    CHECK(are<GiveBack, ResetClc, Refuse>(finishing.client.application_gone()));
+    refused.agree_on_smcd();
+    const auto actions = refused.client.leg_refused("");
+    REQUIRE(are<FailConnect, GiveBack, ResetClc, Refuse>(actions));
+    CHECK(find<GiveBack>(actions)->outcome.kind == Kind::kSmcD);
+    late.agree_on_smcd();
+    CHECK(late.client.tick(late.client.next_deadline() - 1ms).empty());
+    CHECK(are<RememberIncapable, GiveBack, ResetClc, Refuse>(late.client.tick(late.client.next_deadline())));
+}
+
+TEST_CASE("server_session__the_application_hears_only_of_what_can_become_a_connection") {
+    Pair rubbish, silent;
+    CHECK(are<GiveBack, ResetClc, Refuse>(rubbish.server.clc_message(kRubbish, kStart)));
+    CHECK(silent.server.tick(silent.server.next_deadline() - 1ms).empty());
+    CHECK(are<GiveBack, ResetClc, Refuse>(silent.server.tick(silent.server.next_deadline())));
+}
+
+TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_tcp") {
+    Pair smcd, tcp(kStranger), late(kStranger);
+    REQUIRE(are<RegisterDmb>(smcd.server.clc_message(smcd.proposal.view(), kStart)));
+    REQUIRE(are<ConnectApplication>(smcd.server.dmb_registered({}, kStart)));
+    const auto actions = smcd.server.application_refused("", kStart);
+    CHECK(are<GiveBack, ResetClc, Refuse>(actions));
+    CHECK(reason<Refuse>(actions) == Reason::kServerRefused);
+    REQUIRE(find<SendClc>(tcp.server.clc_message(tcp.proposal.view(), kStart)) != nullptr);
+    CHECK(are<ResetClc, Refuse>(tcp.server.application_refused("", kStart)));
+    REQUIRE(find<SendClc>(late.server.clc_message(late.proposal.view(), kStart)) != nullptr);
+    CHECK(late.server.tick(late.server.next_deadline() - 1ms).empty());
+    CHECK(are<ResetClc, Refuse>(late.server.tick(late.server.next_deadline())));
+}
+
+// What stands behind that message was not carried out.
+TEST_CASE("session__a_message_that_cannot_be_written_is_no_agreement") {
+    Pair confirming, accepting, declining(kStranger), late(kSmcrServer);
+    confirming.agree_on_smcd();
+    CHECK(are<GiveBack, RememberIncapable, ResetClc, Connect>(confirming.client.clc_not_sent(kStart)));
+    accepting.accept_smcd();
+    CHECK(are<GiveBack, ResetClc, Refuse>(accepting.server.clc_not_sent(kStart)));
+    REQUIRE(find<SendClc>(declining.server.clc_message(declining.proposal.view(), kStart)) != nullptr);
+    CHECK(are<GiveBack, ResetClc, Refuse>(declining.server.clc_not_sent(kStart)));
+    late.agree_on_smcr();
+    REQUIRE(are<SendClc, GiveBack, RunOnTcp>(late.server.link_failed(Reason::kLinkNotReady, "", true, kStart)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(late.server.clc_not_sent(kStart)));
+}
+
+TEST_CASE("session__nothing_follows_its_end_S1") {
+    Pair smc, tcp(kStranger), refused;
+    smc.agree_on_smcd();
+    REQUIRE(are<AttachDmb>(smc.server.clc_message(smc.confirm.view(), kStart)));
+    REQUIRE((are<Run>(smc.server.dmb_attached(kStart)) && are<Run>(smc.client.leg_arrived())));
+    CHECK((is_over(smc.server, smc.confirm) && is_over(smc.client, smc.accept)));
+    const auto decline = sent(tcp.server.clc_message(tcp.proposal.view(), kStart));
+    REQUIRE(find<FinishConnect>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
+    REQUIRE((on_tcp(tcp.server.application_connected(kStart)) && on_tcp(tcp.client.leg_arrived())));
+    CHECK((is_over(tcp.server, tcp.proposal) && is_over(tcp.client, decline)));
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
+    REQUIRE(find<Refuse>(refused.client.application_gone()) != nullptr);
+    CHECK((is_over(refused.server, refused.proposal) && is_over(refused.client, decline)));
+}
