@@ -38,8 +38,11 @@ class Rtnetlink {
     // In the calling thread's network namespace. With events, fd() tells of changes; questions should then be asked
     // over another one.
     static Result<Rtnetlink> open(Events events = Events::kNone);
+    ~Rtnetlink() = default;
     Rtnetlink(Rtnetlink&&) noexcept = default;
     Rtnetlink& operator=(Rtnetlink&&) noexcept = default;
+    Rtnetlink(const Rtnetlink&) = delete;
+    Rtnetlink& operator=(const Rtnetlink&) = delete;
 
     [[nodiscard]] Result<std::vector<NetDevice>> devices() const;
     [[nodiscard]] Result<std::vector<NetAddress>> addresses() const;

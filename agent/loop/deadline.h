@@ -19,6 +19,7 @@ inline TimePoint now() {
 class Deadline {
  public:
     Deadline(asio::io_context& io, std::function<void()> expired) : timer_(io), expired_(std::move(expired)) {}
+    ~Deadline() = default;
     Deadline(const Deadline&) = delete;
     Deadline& operator=(const Deadline&) = delete;
 

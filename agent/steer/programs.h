@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The BPF programs that exist once per agent, and every map. With inbound.h the only user of libbpf.
 //
-// Maps are pinned for the reader (bpftool map dump pinned ...); links are not: when the agent dies in
-// whatever way, the kernel detaches the programs and every new connection is plain TCP.
+// Invariant:
+//   P1  Maps are pinned, for the reader (bpftool map dump pinned ...); links are not: when the agent dies in whatever
+//       way, the kernel detaches the programs and every new connection is plain TCP.
 #pragma once
 
 #include <functional>

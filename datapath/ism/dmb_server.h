@@ -21,6 +21,7 @@ class DmbServer {
     // `lost` hears of a peer whose socket has ended.
     DmbServer(asio::io_context& io, Chid chid, std::function<void(const Gid&)> lost)
         : io_(io), chid_(chid), lost_(std::move(lost)), listener_(io), retry_(io) {}
+    ~DmbServer() = default;
     DmbServer(const DmbServer&) = delete;
     DmbServer& operator=(const DmbServer&) = delete;
 

@@ -18,7 +18,7 @@ std::optional<Over> DeleteLinkFlow::end(DeleteLinkReason reason, const GroupTerm
 }
 
 std::optional<Over> DeleteLinkFlow::on(const DeleteLink& m, const GroupTerms& group, const LinkTerms& link,
-                                       const LinkOut& out) {
+                                       const LinkOut& out) const {
     std::string detail = "DELETE LINK: " + text(m.reason);
     if (m.reply) {
         return under_way() ? std::optional(Over{Reason::kNone, std::move(detail)}) : std::nullopt;

@@ -15,7 +15,7 @@ class DeleteLinkFlow {
     std::optional<Over> end(DeleteLinkReason reason, const GroupTerms& group, const LinkOut& out, TimePoint now);
     // What it returned is the end; nothing: the group goes on.
     std::optional<Over> on(const DeleteLink& message, const GroupTerms& group, const LinkTerms& link,
-                           const LinkOut& out);
+                           const LinkOut& out) const;
 
     // The client asked, and waits.
     [[nodiscard]] bool under_way() const { return deadline_ != kNever; }

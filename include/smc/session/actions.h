@@ -9,6 +9,7 @@
 
 #include "smc/clc/actions.h"
 #include "smc/group/refusal.h"
+#include "smc/time.h"
 
 namespace smc::session {
 

@@ -33,8 +33,7 @@ Decoded<AnyMessage> decode(Bytes message) {
             if (auto* fault = std::get_if<Fault>(&decoded)) {
                 return *fault;
             }
-            return std::visit([](auto&& a) -> AnyMessage { return std::move(a); },
-                              std::move(std::get<Acceptance>(decoded)));
+            return std::visit([](const auto& a) -> AnyMessage { return a; }, std::get<Acceptance>(decoded));
         }
     }
     return wire::fault_at<Header, &Header::type>(0, 0, "1 to 4");
