@@ -15,9 +15,15 @@
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
+#include "smc/wire/ebcdic.h"
+#include "smc/wire/tcp_option.h"
 #include "smc_gateway.skel.h"
 
 namespace smc::bpf {
+
+// The programs write what the protocol library reads.
+static_assert(SMC_TCPOPT_KIND == tcp::kExperimentalKind && SMC_TCPOPT_LEN == tcp::kOptionBytes &&
+              SMC_TCPOPT_EXID == kEyeCatcherR);
 
 namespace {
 

@@ -152,6 +152,8 @@ Actions ServerHandshake::prepare_failed(Reason reason, std::string detail) {
         return {};
     }
     reason_of(candidate_) = reason;
+    smcd_ = {};  // nothing was agreed on; what the outcome names is given up by whoever hears it
+    smcr_ = {};
     return try_next(std::move(detail));
 }
 

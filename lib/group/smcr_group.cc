@@ -120,7 +120,6 @@ std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, Out out) 
     }
     if (const auto seat = buffers_.take(member, token)) {
         members_.insert(member);
-        idle_since_ = kNever;
         out.actions.push_back(OpenToken{id_, seat->token});
         return seat;
     }
@@ -171,15 +170,10 @@ bool SmcrGroup::growing() const {
     });
 }
 
-bool SmcrGroup::add_buffer(BufferKind kind, Out out) {
-    if (registered_ + buffer_bytes() > terms_.memory_limit) {
-        refused_ = Refusal::kOutOfMemory;
-        return false;
-    }
+void SmcrGroup::add_buffer(BufferKind kind, Out out) {
     registered_ += buffer_bytes();
     own_registered_ += buffer_bytes();
     out.actions.push_back(RegisterBuffer{id_, buffers_.add(kind), kind});
-    return true;
 }
 
 void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
@@ -189,22 +183,26 @@ void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
     out.actions.push_back(DropBuffer{id_, buffer});
 }
 
-// One more RMB, and as much to send from, where all is in use.
+// One more RMB, and as much to send from, where all is in use. Both or none: half of it helps nobody.
 void SmcrGroup::grow(Out out) {
     if (growing()) {
         return;
     }
-    if (buffers_.all_full(BufferKind::kSend) && !add_buffer(BufferKind::kSend, out)) {
+    const bool send = buffers_.all_full(BufferKind::kSend), rmb = buffers_.all_full(BufferKind::kRmb);
+    if (registered_ + (send ? buffer_bytes() : 0) + (rmb ? buffer_bytes() : 0) > terms_.memory_limit) {
+        refused_ = Refusal::kOutOfMemory;
         return;
     }
-    if (!buffers_.all_full(BufferKind::kRmb)) {
-        return;
-    }
-    if (rmbs() >= llc::kMaxRmbs) {
+    if (rmb && rmbs() >= llc::kMaxRmbs) {
         refused_ = Refusal::kNoMoreRmbs;
         return;
     }
-    add_buffer(BufferKind::kRmb, out);
+    if (send) {
+        add_buffer(BufferKind::kSend, out);
+    }
+    if (rmb) {
+        add_buffer(BufferKind::kRmb, out);
+    }
 }
 
 void SmcrGroup::buffer_registered(BufferId id, RKey rkey, VirtualAddress address, Out out) {

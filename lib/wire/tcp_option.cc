@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/wire/tcp_option.h"
 
-#include "bpf/abi.h"
-
 namespace smc::tcp {
-
-// The BPF programs write the option from the header that they share with us.
-static_assert(SMC_TCPOPT_KIND == kExperimentalKind && SMC_TCPOPT_LEN == kOptionBytes &&
-              SMC_TCPOPT_EXID == kEyeCatcherR);
 
 namespace {
 

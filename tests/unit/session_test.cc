@@ -347,3 +347,18 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     REQUIRE(find<Refuse>(refused.client.application_gone()) != nullptr);
     CHECK((is_over(refused.server, refused.proposal) && is_over(refused.client, decline)));
 }
+
+TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {
+    Pair p;  // with a group of SMC-D from before
+    p.server_groups.establish({true, kClient.gid, kClient.chid, kClient.ueids[0]}, "");
+    REQUIRE(are<RegisterDmb>(p.server.clc_message(p.proposal.view(), kStart)));
+    REQUIRE(are<ConnectApplication>(p.server.dmb_refused(Reason::kMaxDmb, "", kStart)));
+    REQUIRE(are<JoinGroup>(p.server.application_connected(kStart)));
+    auto own = rmbe("10.0.0.2");
+    own.first_contact = false;
+    const auto accept = sent(p.server.joined(own, kStart));
+    REQUIRE(are<JoinGroup>(p.client.clc_message(accept.view(), kStart)));
+    const auto decline = p.client.join_refused(group::Refusal::kOutOfSync, "", kStart);
+    CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(decline).view(), kStart)));
+    CHECK(p.server_groups.all().size() == 1);
+}

@@ -347,3 +347,11 @@ TEST_CASE("smcr_groups__every_wait_has_an_end") {
     const LinkFailed failed = told<LinkFailed>(p.server.log, 3).value();
     CHECK((failed.reason == Reason::kTimeoutConfirmLink && failed.before_confirm_link));
 }
+
+TEST_CASE("smcr_groups__memory_for_half_a_seat_is_not_taken") {
+    Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
+    p.connect(1);
+    p.connect(2);
+    p.server.join(3, p.proposal());
+    CHECK(p.server.groups.registered() == kLink + 2 * kBuffer);
+}

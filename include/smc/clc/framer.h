@@ -12,7 +12,7 @@ namespace smc::clc {
 
 class Framer {
  public:
-    // Where the next bytes go, at least one.
+    // Where the next bytes go: at least one, and nowhere behind a fault.
     [[nodiscard]] wire::MutableBytes space() {
         return wire::MutableBytes(message_.bytes).subspan(message_.size, wanted_ - message_.size);
     }

@@ -146,7 +146,7 @@ class SmcrGroup {
     [[nodiscard]] bool growing() const;
     [[nodiscard]] TimePoint idle_deadline() const;
     [[nodiscard]] llc::GroupTerms llc_terms() const;
-    bool add_buffer(BufferKind kind, Out out);
+    void add_buffer(BufferKind kind, Out out);
     void drop_buffer(BufferId buffer, Out out);
     void grow(Out out);
     void shrink(Out out);
