@@ -2,6 +2,7 @@
 // valijson decides; this file turns its verdict into the operator's one line.
 #include "agent/config/schema.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -55,14 +56,6 @@ const json* schema_at(const json& schema, const json& document, const json::json
     return node;
 }
 
-std::string join(const std::vector<std::string>& words) {
-    std::string out;
-    for (const auto& word : words) {
-        out += (out.empty() ? "" : ", ") + word;
-    }
-    return out;
-}
-
 std::vector<std::string> keys(const json& object) {
     std::vector<std::string> names;
     for (const auto& [key, unused] : object.items()) {
@@ -76,7 +69,7 @@ std::string allowed(const json& node) {
         std::vector<std::string> values;
         std::transform(node["enum"].begin(), node["enum"].end(), std::back_inserter(values),
                        [](const json& v) { return v.dump(); });
-        return join(values);
+        return fmt::format("{}", fmt::join(values, ", "));
     }
     std::string text = node.value("type", "any value");
     const auto bound = [&](const char* key, const char* words) {
@@ -109,7 +102,8 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
         const auto& properties = (*node)["properties"];
         for (const auto& [key, unused] : value.items()) {
             if (!properties.contains(key)) {
-                return {(pointer / key).to_string(), "found an unknown key, allowed: " + join(keys(properties))};
+                return {(pointer / key).to_string(),
+                        fmt::format("found an unknown key, allowed: {}", fmt::join(keys(properties), ", "))};
             }
         }
         for (const auto& key : node->value("required", json::array())) {

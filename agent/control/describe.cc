@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/control/describe.h"
 
+#include <fmt/format.h>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -11,12 +12,6 @@ namespace smc {
 using nlohmann::json;
 
 namespace {
-
-std::string hex(std::uint32_t code) {
-    char buffer[12];
-    std::snprintf(buffer, sizeof buffer, "0x%08x", code);
-    return buffer;
-}
 
 // "0001:00000a00 c000": wrap count and offset, producer flags and connection state.
 std::string cursor(std::uint64_t packed) {
@@ -30,7 +25,7 @@ std::string cursor(std::uint64_t packed) {
 
 json describe(Reason reason) {
     return {{"name", reason_name(reason)},
-            {"code", hex(static_cast<std::uint32_t>(reason))},
+            {"code", fmt::format("{:#010x}", static_cast<std::uint32_t>(reason))},
             {"text", reason_text(reason)}};
 }
 

@@ -207,6 +207,7 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
 
 void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
+    // G1: it has one since before CLC named it.
     const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
     const smcr::Devices::Usable* device = p_.session.smcr_groups.device_of(group.id());
     c.path = Path::kSmcR;

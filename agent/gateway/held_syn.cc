@@ -97,7 +97,6 @@ HeldSyn::HeldSyn(const smc_event& event) : packet_(event.syn, event.syn + event.
     tcp_at_ = at;
     const std::uint8_t* ip = packet_.data();
     source_ = endpoint_at(ip + (six ? 8 : 12), six, static_cast<std::uint16_t>(load_be(ip + at, 2)));
-    destination_ = endpoint_at(ip + (six ? 24 : 16), six, static_cast<std::uint16_t>(load_be(ip + at + 2, 2)));
 }
 
 std::uint16_t HeldSyn::tcp_checksum(const std::vector<std::uint8_t>& packet) const {

@@ -33,7 +33,7 @@ class HeldSyn {
 
     std::vector<std::uint8_t> packet_;  // IP header and TCP header
     std::size_t tcp_at_ = 0;
-    Endpoint source_, destination_;
+    Endpoint source_;
 };
 
 }  // namespace smc

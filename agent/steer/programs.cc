@@ -149,7 +149,7 @@ void remove_pins(const std::string& path) {
 
 }  // namespace
 
-// Pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
+// P1. Pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
 Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
         return made;

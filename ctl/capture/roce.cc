@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "smc/wire/qp_end.h"
+
 namespace smc::capture {
 
 namespace {
@@ -11,7 +13,6 @@ constexpr std::size_t kBthBytes = 12;
 constexpr std::size_t kRethBytes = 16;
 constexpr std::size_t kImmediateBytes = 4;
 constexpr std::size_t kCrcBytes = 4;
-constexpr std::uint32_t kPsnMask = 0xffffff;
 constexpr std::uint32_t kHalfOfPsns = 0x800000;
 
 struct Opcode {

@@ -78,13 +78,14 @@ Result<CreatedDmb> create_dmb(std::uint32_t bytes) {
 }
 
 Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uint32_t bytes) {
-    struct stat status {};
-    if (::fstat(memory.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
-        return Error{EPROTO, "attaching a DMB that is shorter than announced"};
-    }
+    // D2: first that it cannot become shorter, then how long it is.
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
         return Error{EPROTO, "attaching a DMB that is not sealed"};
+    }
+    struct stat status {};
+    if (::fstat(memory.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
+        return Error{EPROTO, "attaching a DMB that is shorter than announced"};
     }
     if (!is_doorbell(doorbell.get())) {
         return Error{EPROTO, "attaching a DMB whose doorbell is no eventfd"};

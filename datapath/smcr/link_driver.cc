@@ -25,6 +25,7 @@ LinkDriver::LinkDriver(std::unique_ptr<Link> link, Hooks hooks, std::chrono::mic
 
 bool LinkDriver::open(AlertToken token) {
     const std::lock_guard lock(mutex_);
+    // C1: its inbox is there before the peer learns of the token.
     return receivers_.emplace(token, std::make_unique<Receiver>()).second;
 }
 
@@ -266,7 +267,7 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         }
         task = it->second->task;
         taken = it->second->inbox.take(message);
-        if (it->second->lingering && it->second->inbox.peer_is_done()) {
+        if (it->second->lingering && it->second->inbox.peer_is_done()) {  // C2
             receivers_.erase(it);
         }
     }
@@ -294,7 +295,7 @@ void LinkDriver::on_broken(const std::string& why) {
         down_ = true;
     }
     retiring_.clear();
-    for (Task* task : tasks) {
+    for (Task* task : tasks) {  // C3
         task->abort(Reason::kLinkDown);
         poller_->ready(*task);
     }

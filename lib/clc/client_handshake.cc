@@ -62,7 +62,7 @@ Proposal ClientHandshake::proposal() const {
 
 Actions ClientHandshake::start(TimePoint now) {
     state_ = State::kAwaitAccept;
-    deadline_ = now + node_.step_timeout;
+    deadline_ = now + node_.step_timeout;  // H3
     return {Send{encode(proposal())}};
 }
 
@@ -88,7 +88,7 @@ Actions ClientHandshake::message(Bytes bytes) {
         return peer_declined(bytes);
     }
     if (state_ == State::kLinking) {
-        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));
+        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));  // H2
     }
     const auto decoded = decode_acceptance(bytes, Type::kAccept);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {

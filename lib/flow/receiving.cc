@@ -3,6 +3,7 @@
 
 namespace smc::flow {
 
+// D3, for cursors of either transport.
 bool Receiving::can_be(cdc::Cursor produced) const {
     return cdc::is_sane(consumed_, produced, size_) && cdc::distance(consumed_, produced, size_) >= available();
 }

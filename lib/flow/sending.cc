@@ -36,6 +36,7 @@ std::uint8_t UrgentSend::flags() const {
     return 0;
 }
 
+// D3, for cursors of either transport.
 bool Sending::can_be(cdc::Cursor consumed) const {
     return cdc::is_sane(consumed_, consumed, size_) && cdc::is_sane(consumed, produced_.cursor, size_);
 }

@@ -67,7 +67,6 @@ std::string text(const PeerId& id);
 
 // Channel ID: names an internal fabric.
 enum class Chid : std::uint16_t {};
-inline constexpr Chid kChidLoopback{0xffff};
 inline constexpr Chid kChidEmulatedFirst{0xff00};
 constexpr bool is_emulated(Chid chid) {
     return chid >= kChidEmulatedFirst;
