@@ -54,7 +54,7 @@ enum class Reason : std::uint32_t {
     kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
     kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6
     kPeerClosed = 0x0a040000,        // TCP connection ended during the handshake
-    kConnectFailed = 0x0a050000,     // the wire socket's connect() failed
+    kConnectFailed = 0x0a050000,     // the CLC socket's connect() failed
     kApplicationGone = 0x0a060000,   // the application gave up before it was connected
     kServerRefused = 0x0a070000,     // the server application did not take the connection
     kLimit = 0x0a080000,             // a configured limit was reached
