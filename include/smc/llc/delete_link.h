@@ -14,8 +14,8 @@ class DeleteLinkFlow {
     // Ends the group. What it returned is the end; nothing: the server's answer is awaited.
     std::optional<Over> end(DeleteLinkReason reason, const GroupTerms& group, const LinkOut& out, TimePoint now);
     // What it returned is the end; nothing: the group goes on.
-    std::optional<Over> on(const DeleteLink& message, const GroupTerms& group, const LinkTerms& link,
-                           const LinkOut& out) const;
+    [[nodiscard]] std::optional<Over> on(const DeleteLink& message, const GroupTerms& group, const LinkTerms& link,
+                                         const LinkOut& out) const;
 
     // The client asked, and waits.
     [[nodiscard]] bool under_way() const { return deadline_ != kNever; }
