@@ -210,7 +210,7 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),
-            "Destinations remembered as not capable of SMC; the least recently used goes first."),
+            "Destinations remembered as not SMC capable; the least recently used goes first."),
         key("fallback", "cache_s", SMC_MEMBER(cache_time), integer(1, 86400),
             "How long such a destination is left alone."),
         key("limits", "connections", SMC_MEMBER(max_connections), integer(1, 1000000),
