@@ -74,7 +74,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         return Step::kIdle;
     }
     if (errno != EINTR) {
-        finish(c.from == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+        finish(c.from == &leg_ ? Reason::kApplicationReset : Reason::kPeerReset);
     }
     return Step::kMoved;
 }
@@ -107,7 +107,7 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         return Step::kIdle;
     }
     if (n < 0 && errno != EINTR) {
-        finish(c.to == &leg_ ? Reason::kApplicationReset : Reason::kWireReset);
+        finish(c.to == &leg_ ? Reason::kApplicationReset : Reason::kPeerReset);
     }
     return Step::kMoved;
 }
@@ -144,7 +144,7 @@ bool SplicedConnection::move() {
 void SplicedConnection::look_for_failure() {
     for (int i = 0; i < 2; i++) {
         if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
-            finish(i == 0 ? Reason::kApplicationReset : Reason::kWireReset);
+            finish(i == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
             return;
         }
     }

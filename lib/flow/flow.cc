@@ -184,7 +184,7 @@ void Flow::clc_ended() {
 void Flow::clc_reset() {
     clc_ended();
     if (close_.state() != CloseMachine::State::kClosed) {
-        abort(Reason::kWireReset);
+        abort(Reason::kPeerReset);
     }
 }
 
@@ -223,7 +223,7 @@ void Flow::await_flags(TimePoint now) {
     } else if (clc_deadline_ == kNever) {
         clc_deadline_ = now + close_timeout_;
     } else if (now >= clc_deadline_) {
-        abort(Reason::kWireReset);
+        abort(Reason::kPeerReset);
     }
 }
 

@@ -65,7 +65,7 @@ constexpr std::array kEntries{
     Entry{Reason::kFabric, "fabric", "the ISM fabric failed"},
     Entry{Reason::kPeerAborted, "peer_aborted", "peer's application reset the connection"},
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},
-    Entry{Reason::kWireReset, "wire_reset", "the TCP connection under SMC ended unexpectedly"},
+    Entry{Reason::kPeerReset, "peer_reset", "the TCP connection under SMC ended unexpectedly"},
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
     Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close; nothing was lost"},
     Entry{Reason::kStopped, "stopped", "agent stopped"},

@@ -291,7 +291,7 @@ SMC_CONNECTION_CASE("a_reset_reaches_the_other_application") {
     CHECK(receive_error(c.server.app.get()) == ECONNRESET);
     CHECK(c.client.ends.wait() == Reason::kApplicationReset);
     const Reason reason = c.server.ends.wait();
-    CHECK((reason == Reason::kPeerAborted || reason == Reason::kWireReset));
+    CHECK((reason == Reason::kPeerAborted || reason == Reason::kPeerReset));
 }
 
 SMC_CONNECTION_CASE("a_stopped_engine_resets_and_never_ends_cleanly") {
@@ -338,7 +338,7 @@ SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation") {
 SMC_CONNECTION_CASE("an_end_of_the_clc_socket_without_the_closed_flag_is_an_error_not_an_end") {
     Hostile<TestType> h(std::chrono::milliseconds(50));  // the flag goes another way and may be later
     h.clc.reset();
-    CHECK(h.victim.ends.wait() == Reason::kWireReset);
+    CHECK(h.victim.ends.wait() == Reason::kPeerReset);
     CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
 }
 

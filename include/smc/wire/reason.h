@@ -61,7 +61,7 @@ enum class Reason : std::uint32_t {
     kFabric = 0x0a090000,            // the ISM fabric failed
     kPeerAborted = 0x0a0a0000,       // peer set the abnormal close flag
     kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
-    kWireReset = 0x0a0a0002,         // the TCP connection under SMC ended unexpectedly
+    kPeerReset = 0x0a0a0002,         // the TCP connection under SMC ended unexpectedly
     kBadCursor = 0x0a0b0000,         // peer published cursors outside the buffer
     kCloseTimeout = 0x0a0c0000,      // peer did not complete the close handshake
     kStopped = 0x0a0d0000,           // agent is stopping
