@@ -62,7 +62,7 @@ class Packages(unittest.TestCase):
         os.mkdir(mounts)
         here = os.path.dirname(os.path.abspath(__file__))
         done = subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "sh", "-c", INSIDE, "sh", mounts, packages, here],
+            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh", mounts, packages, here],
             capture_output=True,
             text=True,
         )
