@@ -14,7 +14,10 @@ from lab.basics import ROOT
 HERE = os.path.dirname(os.path.abspath(__file__))
 # All that is on PATH: no clang, no bpftool; nothing of theirs can be found by CMake either.
 TOOLS = ["c++", "g++", "cc", "gcc", "cmake", "ninja", "ar", "as", "ld", "ranlib", "sh", "pkg-config"]
-OF_OTHERS = re.compile(r"/(bpf|infiniband|asio|spdlog|fmt|nlohmann|valijson|tl|libmnl|uuid|CLI|pcap|catch2)/")
+OF_OTHERS = re.compile(
+    r"/(bpf|infiniband|asio|spdlog|fmt|nlohmann|valijson|tl|libmnl|uuid|CLI|pcap|catch2)/"
+    rf"|{re.escape(ROOT)}/(agent|ctl|datapath|os|tests)/"
+)
 
 
 class LibSmc(unittest.TestCase):
