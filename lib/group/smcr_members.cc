@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a member of the link groups asks for, and how it gets on from state to state (the table is in smcr_groups.h).
+#include <algorithm>
+
+#include "smc/group/smcr_groups.h"
+
+namespace smc::group {
+
+// --- what it asks for -----------------------------------------------------------------------------------------------
+
+Actions SmcrGroups::join_as_server(Join join, TimePoint now) {
+    const MemberId id = join.member;
+    members_.insert_or_assign(id, Member{.join = std::move(join), .server = true});
+    waiting_.insert(id);
+    return after(nullptr, {}, now);
+}
+
+Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
+    Actions actions;
+    const Out out{actions, now};
+    const MemberId id = join.member;
+    Member& member =
+        members_.insert_or_assign(id, Member{.join = std::move(join), .state = Member::State::kSeating}).first->second;
+    const clc::SmcrPeer& peer = member.join.peer;
+    member.first_contact = peer.first_contact;
+    waiting_.insert(id);
+    if (member.first_contact) {
+        if (const auto refusal = make_group(member, out)) {
+            refuse(member, *refusal, "", out);
+        }
+        return after(nullptr, std::move(actions), now);
+    }
+    const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
+        const SmcrGroup& group = *entry.second;
+        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
+               group.key().eid == peer.eid && group.active() && group.peer().link.is(peer.link);
+    });
+    if (it == groups_.end()) {
+        refuse(member, Refusal::kOutOfSync, "the server named a link that is not known here", out);
+    } else {
+        member.group = it->second.get();
+    }
+    return after(nullptr, std::move(actions), now);
+}
+
+Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint now) {
+    Actions actions;
+    const Out out{actions, now};
+    const auto it = members_.find(id);
+    if (it == members_.end() || it->second.state != Member::State::kSeated) {
+        return actions;
+    }
+    Member& member = it->second;
+    SmcrGroup& group = *member.group;
+    member.state = Member::State::kAwaitingLink;
+    member.join.deadline = kNever;  // LLC has its own
+    waiting_.insert(id);
+    if (member.server && !member.first_contact && !group.peer().link.is(peer.link)) {
+        link_failed(member, Reason::kProtocolError, "Confirm names another link than the Accept", false, out);
+    } else if (member.server && !member.first_contact && !group.know(peer.rmbe.rkey)) {
+        link_failed(member, Reason::kRtokenFailed, "the client has too many RMBs", false, out);
+    } else if (member.server && member.first_contact && connecting() >= terms_.max_connecting) {
+        link_failed(member, Reason::kLinkNotReady, "too many queue pairs wait for their peer's address", true, out);
+    } else {
+        member.peer_rmbe = peer.rmbe;
+        if (member.server && member.first_contact) {
+            group.connect(peer, out);
+        }
+    }
+    return after(&group, std::move(actions), now);
+}
+
+void SmcrGroups::running(MemberId id) {
+    if (const auto it = members_.find(id); it != members_.end()) {
+        it->second.state = Member::State::kRunning;
+    }
+}
+
+Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
+    Actions actions;
+    const Out out{actions, now};
+    const auto it = members_.find(id);
+    if (it == members_.end()) {
+        return actions;
+    }
+    Member& member = it->second;
+    SmcrGroup* group = member.group;
+    const bool ran = member.state == Member::State::kRunning;
+    if (group != nullptr && !ran) {
+        const bool never_up = member.first_contact && !group->active();
+        if (how.out_of_sync && !never_up) {
+            group->peer_out_of_sync();
+        } else if (never_up) {
+            group->end(llc::DeleteLinkReason::kProtocolViolation, out);
+        }
+    }
+    if (group != nullptr && member.seat) {
+        const bool told = !how.declined && member.state != Member::State::kConnecting;
+        group->leave(id, *member.seat, {told, member.peer_rmbe, ran}, out);
+    }
+    waiting_.erase(id);
+    members_.erase(it);
+    return after(group, std::move(actions), now);
+}
+
+// --- its steps ------------------------------------------------------------------------------------------------------
+
+// True: the member got further, and may get further still.
+bool SmcrGroups::advance(Member& member, Out out) {
+    switch (member.state) {
+        case Member::State::kChoosing:
+            return choose(member, out);
+        case Member::State::kSeating:
+            return seat(member, out);
+        case Member::State::kConnecting:
+            return connect(member, out);
+        case Member::State::kAwaitingLink:
+            return await(member, out);
+        case Member::State::kSeated:
+        case Member::State::kReady:
+        case Member::State::kRunning:
+            break;
+    }
+    return false;
+}
+
+bool SmcrGroups::choose(Member& member, Out out) {
+    const clc::SmcrPeer& peer = member.join.peer;
+    const SmcrKey key{true, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
+    if (is_forming(key)) {
+        return false;
+    }
+    member.group = find_for(key, peer.id);
+    member.first_contact = member.group == nullptr;
+    if (member.first_contact) {
+        if (const auto refusal = make_group(member, out)) {
+            refuse(member, *refusal, "", out);
+            return false;
+        }
+    }
+    member.state = Member::State::kSeating;
+    return true;
+}
+
+bool SmcrGroups::seat(Member& member, Out out) {
+    SmcrGroup& group = *member.group;
+    const MemberId id = member.join.member;
+    if (group.state() == SmcrGroup::State::kOver) {
+        refuse(member, group.take_refusal().value_or(Refusal::kGroupOver), group.why_over().detail, out);
+        return false;
+    }
+    if (member.server && !member.first_contact && !group.has_room()) {
+        member.state = Member::State::kChoosing;  // it has become full meanwhile
+        return true;
+    }
+    if (!group.can_be_told()) {
+        return false;
+    }
+    member.seat = group.take(id, member.join.random, out);
+    if (!member.seat) {
+        if (const auto refusal = group.take_refusal()) {
+            refuse(member, *refusal, "", out);
+        }
+        return false;
+    }
+    if (member.server) {
+        joined(member, out);
+        return false;
+    }
+    member.peer_rmbe = member.join.peer.rmbe;
+    if (!member.first_contact) {
+        if (group.know(member.join.peer.rmbe.rkey)) {
+            joined(member, out);
+        } else {
+            refuse(member, Refusal::kTooManyPeerRmbs, "the server has too many RMBs", out);
+        }
+        return false;
+    }
+    if (connecting() >= terms_.max_connecting) {
+        refuse(member, Refusal::kBusy, "too many queue pairs wait for their peer's address", out);
+        return false;
+    }
+    member.state = Member::State::kConnecting;
+    group.connect(member.join.peer, out);
+    return false;
+}
+
+bool SmcrGroups::connect(Member& member, Out out) {
+    const SmcrGroup::State state = member.group->state();
+    if (state == SmcrGroup::State::kOver) {
+        refuse(member, member.group->take_refusal().value_or(Refusal::kGroupOver), member.group->why_over().detail,
+               out);
+    } else if (state == SmcrGroup::State::kForming || state == SmcrGroup::State::kActive) {
+        joined(member, out);
+    }
+    return false;
+}
+
+bool SmcrGroups::await(Member& member, Out out) {
+    const SmcrGroup& group = *member.group;
+    if (group.active()) {
+        member.state = Member::State::kReady;
+        waiting_.erase(member.join.member);
+        out.actions.push_back(LinkReady{member.join.member});
+    } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {
+        const llc::Over& over = group.why_over();
+        const bool before_confirm_link =
+            member.server && member.first_contact && (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
+        const Reason reason = over.reason != Reason::kNone ? over.reason
+                              : before_confirm_link        ? Reason::kLinkNotReady
+                                                           : Reason::kLinkDown;
+        link_failed(member, reason, over.detail, before_confirm_link, out);
+    }
+    return false;
+}
+
+std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
+    const clc::SmcrPeer& peer = member.join.peer;
+    const SmcrKey key{member.server, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
+    const GroupId id{next_id_++};
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer.max_connections, terms_, registered_);
+    if (const auto refusal = group->create(out)) {
+        return refusal;
+    }
+    member.group = group.get();
+    groups_.emplace(id, std::move(group));
+    return std::nullopt;
+}
+
+// --- what it is told ------------------------------------------------------------------------------------------------
+
+void SmcrGroups::joined(Member& member, Out out) {
+    const SmcrGroup& group = *member.group;
+    clc::LocalRmbe local{group.own(), group.rmbe(*member.seat), member.first_contact, clc::LinkType::kIndirect};
+    if (member.first_contact && member.server && group.direct()) {
+        local.link_type = clc::LinkType::kDirect;
+    }
+    member.state = Member::State::kSeated;
+    member.join.deadline = kNever;
+    waiting_.erase(member.join.member);
+    out.actions.push_back(Joined{member.join.member, group.id(), *member.seat, local});
+}
+
+// A first contact whose only member it was ends with it.
+void SmcrGroups::abandon(const Member& member, llc::DeleteLinkReason reason, Out out) {
+    if (member.group != nullptr && member.first_contact) {
+        member.group->end(reason, out);
+    }
+}
+
+void SmcrGroups::refuse(Member& member, Refusal refusal, std::string detail, Out out) {
+    const MemberId id = member.join.member;
+    abandon(member, llc::DeleteLinkReason::kNone, out);
+    if (member.seat) {
+        member.group->leave(id, *member.seat, {.told = false}, out);
+    }
+    out.actions.push_back(JoinRefused{id, refusal, std::move(detail)});
+    waiting_.erase(id);
+    members_.erase(id);
+}
+
+void SmcrGroups::link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out) {
+    member.state = Member::State::kReady;  // there is nothing more to wait for
+    waiting_.erase(member.join.member);
+    out.actions.push_back(LinkFailed{member.join.member, reason, std::move(detail), before_confirm_link});
+}
+
+}  // namespace smc::group
