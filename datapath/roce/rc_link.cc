@@ -213,7 +213,7 @@ RcLink::Posted RcLink::write(std::span<const std::uint8_t> from, std::uint32_t l
     if (room() < 2) {
         return Posted::kFull;  // Q4
     }
-    Write& write = writes_.emplace_back();
+    Write& write = writes_.emplace_back();  // Q2: posted in front of the next message
     write.piece = {reinterpret_cast<std::uintptr_t>(from.data()), static_cast<std::uint32_t>(from.size()), lkey};
     write.request.wr_id = posted_++;
     write.request.opcode = IBV_WR_RDMA_WRITE;

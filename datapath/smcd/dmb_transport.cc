@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 
+// D1: of `own_` only what loads is called, of `peer_` only what stores.
 namespace smc::smcd {
 
 bool DmbTransport::start(Poller& poller, Poller::Source& source) {

@@ -12,6 +12,7 @@ constexpr std::uint32_t kRequestsPerPublish = flow::Staging::kMaxWrites + 1;  //
 // For local checking only (section 4.4.1): "SMCR" in EBCDIC.
 constexpr std::array<std::uint8_t, cdc::kEyeCatcherBytes> kEyeCatcher{0xe2, 0xd4, 0xc3, 0xd9};
 
+// F7: never more than there is memory to send from.
 std::uint32_t window_of(const RmbeTransport::Parts& parts, std::uint32_t base) {
     return std::min(parts.peer.bytes - base, static_cast<std::uint32_t>(parts.send.bytes().size()));
 }

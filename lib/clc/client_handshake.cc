@@ -5,6 +5,7 @@
 
 namespace smc::clc {
 
+// H4: in this state nothing is answered any more.
 Actions ClientHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
     deadline_ = kNever;
@@ -66,6 +67,7 @@ Actions ClientHandshake::start(TimePoint now) {
     return {Send{encode(proposal())}};
 }
 
+// H1: no Decline answers a Decline.
 Actions ClientHandshake::peer_declined(Bytes bytes) {
     const auto decoded = decode_decline(bytes);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
@@ -220,6 +222,7 @@ Actions ClientHandshake::attach_failed(Reason reason, std::string detail) {
     return state_ == State::kAttaching ? decline(reason, std::move(detail)) : Actions{};
 }
 
+// H2.
 Actions ClientHandshake::fault(const Fault& bad) {
     if (state_ != State::kAwaitAccept && state_ != State::kLinking) {
         return {};

@@ -5,6 +5,7 @@
 
 namespace smc::clc {
 
+// H4: in this state nothing is answered any more.
 Actions ServerHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
     return {Finish{std::move(outcome)}};
@@ -47,6 +48,7 @@ Actions ServerHandshake::proposed(Bytes bytes, TimePoint now) {
     return try_next("nothing offered that this node has");
 }
 
+// H1: no Decline answers a Decline.
 Actions ServerHandshake::peer_declined(Bytes bytes) {
     const auto decoded = decode_decline(bytes);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
@@ -292,6 +294,7 @@ Actions ServerHandshake::attach_failed(Reason reason, std::string detail) {
     return state_ == State::kAttaching ? terminate(reason, std::move(detail)) : Actions{};
 }
 
+// H2.
 Actions ServerHandshake::fault(const Fault& bad) {
     if (state_ != State::kAwaitProposal && state_ != State::kAwaitConfirm && state_ != State::kLinking) {
         return {};

@@ -180,7 +180,7 @@ void SmcrGroups::forget_groups(Out out) {
         const SmcrGroup* group = entry.second.get();
         const bool awaited =
             std::ranges::any_of(waiting_, [&](MemberId member) { return members_.at(member).group == group; });
-        if (awaited || !group->can_be_forgotten()) {
+        if (awaited || !group->can_be_forgotten()) {  // G3
             return false;
         }
         out.actions.push_back(ForgetGroup{entry.first});

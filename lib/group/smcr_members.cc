@@ -94,7 +94,7 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }
     }
-    if (group != nullptr && member.seat) {
+    if (group != nullptr && member.seat) {  // G1: until now it had one
         const bool told = !how.declined && member.state != Member::State::kConnecting;
         group->leave(id, *member.seat, {told, member.peer_rmbe, ran}, out);
     }
@@ -145,6 +145,7 @@ bool SmcrGroups::choose(Member& member, Out out) {
 bool SmcrGroups::seat(Member& member, Out out) {
     SmcrGroup& group = *member.group;
     const MemberId id = member.join.member;
+    // G3.
     if (group.state() == SmcrGroup::State::kOver) {
         refuse(member, group.take_refusal().value_or(Refusal::kGroupOver), group.why_over().detail, out);
         return false;
@@ -202,7 +203,7 @@ bool SmcrGroups::await(Member& member, Out out) {
         member.state = Member::State::kReady;
         waiting_.erase(member.join.member);
         out.actions.push_back(LinkReady{member.join.member});
-    } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {
+    } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {  // G4
         const llc::Over& over = group.why_over();
         const bool before_confirm_link =
             member.server && member.first_contact && (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
@@ -229,6 +230,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
 
 // --- what it is told ------------------------------------------------------------------------------------------------
 
+// G4: who was told this, or the opposite by refuse(), does not wait any more.
 void SmcrGroups::joined(Member& member, Out out) {
     const SmcrGroup& group = *member.group;
     clc::LocalRmbe local{group.own(), group.rmbe(*member.seat), member.first_contact, clc::LinkType::kIndirect};

@@ -102,7 +102,7 @@ Actions Client::give_up(Reason reason, std::string detail, Actions actions) {
     if (outcome_.is_smc() || state_ == State::kNegotiating) {
         actions.push_back(GiveBack{outcome_.is_smc() ? outcome_ : clc::Outcome{}});
     }
-    state_ = State::kDone;
+    state_ = State::kDone;  // S1
     actions.push_back(ResetClc{});
     actions.push_back(Refuse{reason, std::move(detail)});
     return actions;
@@ -176,7 +176,7 @@ Actions Client::leg_arrived() {
     if (state_ != State::kFinishing) {
         return {};
     }
-    state_ = State::kDone;
+    state_ = State::kDone;  // S1
     return outcome_.is_smc() ? Actions{Run{outcome_}} : Actions{RunOnTcp{outcome_}};
 }
 

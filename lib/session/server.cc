@@ -41,7 +41,7 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
 Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     outcome_ = std::move(outcome);
     if (outcome_.is_smc()) {
-        state_ = State::kDone;
+        state_ = State::kDone;  // S1
         return {Run{outcome_}};
     }
     if (outcome_.peer_out_of_sync) {
@@ -52,7 +52,7 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
         return refuse(outcome_.reason, outcome_.detail, std::move(actions));
     }
     if (application_) {
-        state_ = State::kDone;
+        state_ = State::kDone;  // S1
         actions.push_back(RunOnTcp{outcome_});
         return actions;
     }
@@ -63,7 +63,7 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
 }
 
 Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
-    state_ = State::kDone;
+    state_ = State::kDone;  // S1
     actions.push_back(ResetClc{});
     actions.push_back(Refuse{reason, std::move(detail)});
     return actions;
