@@ -251,7 +251,7 @@ SMC_CONNECTION_CASE("both_directions_at_once_arrive_whole_and_in_order") {
     for (auto& thread : threads) {
         thread.join();
     }
-    CHECK(got_up == up);
+    CHECK(got_up == up);  // to the last byte before the end (F2)
     CHECK(got_down == down);
     CHECK(c.client.ends.wait() == Reason::kNone);
     CHECK(c.server.ends.wait() == Reason::kNone);
@@ -294,14 +294,14 @@ SMC_CONNECTION_CASE("a_reset_reaches_the_other_application") {
     CHECK((reason == Reason::kPeerAborted || reason == Reason::kPeerReset));
 }
 
-SMC_CONNECTION_CASE("a_stopped_engine_resets_and_never_ends_cleanly") {
+SMC_CONNECTION_CASE("a_stopped_engine_resets_and_never_ends_cleanly_L1") {
     BackToBack<TestType> c;
     c.client.engine.reset();
     CHECK(receive_error(c.client.app.get()) == ECONNRESET);
     CHECK(receive_error(c.server.app.get()) == ECONNRESET);
 }
 
-SMC_CONNECTION_CASE("impossible_cursors_end_the_connection") {
+SMC_CONNECTION_CASE("impossible_cursors_end_the_connection_D3") {
     const std::uint32_t size = Hostile<TestType>().receive_size();
     const cdc::Cursor bad[] = {{0, size}, {0, 0xffff0000}, {1, 1}, {2, 0}, {0xffff, 0}};
     for (const auto& cursor : bad) {
@@ -309,17 +309,17 @@ SMC_CONNECTION_CASE("impossible_cursors_end_the_connection") {
         h.publish({cursor, 0, 0});
         CHECK(h.victim.ends.wait() == Reason::kBadCursor);
         CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
-        h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });
+        h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });  // F5
     }
 }
 
-SMC_CONNECTION_CASE("a_consumer_cursor_beyond_what_was_sent_ends_the_connection") {
+SMC_CONNECTION_CASE("a_consumer_cursor_beyond_what_was_sent_ends_the_connection_D3") {
     Hostile<TestType> h;
     h.consume({0, 1});
     CHECK(h.victim.ends.wait() == Reason::kBadCursor);
 }
 
-SMC_CONNECTION_CASE("a_producer_that_goes_back_ends_the_connection") {
+SMC_CONNECTION_CASE("a_producer_that_goes_back_ends_the_connection_D3") {
     Hostile<TestType> h;
     h.publish({{0, 100}, 0, 0});
     char data[100];
@@ -328,14 +328,14 @@ SMC_CONNECTION_CASE("a_producer_that_goes_back_ends_the_connection") {
     CHECK(h.victim.ends.wait() == Reason::kBadCursor);
 }
 
-SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation") {
+SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation_F4") {
     Hostile<TestType> h;
     REQUIRE(::send(h.clc.get(), "x", 1, MSG_NOSIGNAL) == 1);
     CHECK(h.victim.ends.wait() == Reason::kProtocolError);
     CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
 }
 
-SMC_CONNECTION_CASE("an_end_of_the_clc_socket_without_the_closed_flag_is_an_error_not_an_end") {
+SMC_CONNECTION_CASE("an_end_of_the_clc_socket_without_the_closed_flag_is_an_error_not_an_end_F4") {
     Hostile<TestType> h(std::chrono::milliseconds(50));  // the flag goes another way and may be later
     h.clc.reset();
     CHECK(h.victim.ends.wait() == Reason::kPeerReset);

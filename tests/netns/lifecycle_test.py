@@ -70,7 +70,7 @@ class Lifecycle(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         self.a.agent.stop(signal.SIGKILL)
         self.b.agent.stop(signal.SIGKILL)
-        for _ in range(3):
+        for _ in range(3):  # P1: the first before a heartbeat is too old
             seen = self.connect(timeout=1)
             self.assertTrue(seen["ok"], seen)
         self.a.start_agent()
@@ -127,7 +127,7 @@ while True:
         self.assertEqual(client.stdout.readline(), "up\n")
         wait_for("bytes to flow", lambda: any(c["bytes_received"] > 20000 for c in self.a.agent.connections()))
         getattr(self, victim).agent.stop(how)
-        self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")
+        self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")  # L1
         self.assertIn(server.stdout.readline(), ("server ConnectionResetError\n", "server BrokenPipeError\n"))
 
     def test_killed_client_agent_ends_connections_with_an_error(self):

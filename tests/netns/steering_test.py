@@ -268,6 +268,7 @@ print('up', flush=True); time.sleep(60)""",
         )
         self.addCleanup(keep.stdout.close)
         self.assertEqual(keep.stdout.readline(), "up\n")
+        # P1.
         flows = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_flows"))
         value = flows[0]["formatted"]["value"]
         self.assertEqual(value["state"], "SMC_FLOW_ESTABLISHED")

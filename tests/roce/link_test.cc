@@ -111,7 +111,7 @@ TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {
     }
 }
 
-TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives") {
+TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives_Q2") {
     Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);
     const auto from = *RegisteredMemory::allocate(a.pd, 65536, Memory::Access::kLocal);
@@ -123,7 +123,7 @@ TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives") {
         REQUIRE(a.link->send(message(44, round)) == smcr::Link::Posted::kYes);
         REQUIRE(drive(a, b, [&] { return b.messages.size() == round; }));
         CHECK(std::all_of(to.bytes().begin(), to.bytes().end(), [&](std::uint8_t byte) { return byte == round; }));
-        REQUIRE(drive(a, b, [&] { return a.link->retired() == told + 1; }));  // one completion retires both
+        REQUIRE(drive(a, b, [&] { return a.link->retired() == told + 1; }));  // one completion retires both (Q1)
     }
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("link__a_full_queue_is_told_and_room_comes_back") {
     CHECK(b.messages.size() == 8);
 }
 
-TEST_CASE("link__writes_leave_a_place_for_the_message_that_tells_of_them") {
+TEST_CASE("link__writes_leave_a_place_for_the_message_that_tells_of_them_Q4") {
     LinkLimits limits;
     limits.sends = 4;
     Side a(choose("10.99.0.1"), limits), b(choose("10.99.0.1"));
@@ -229,7 +229,7 @@ TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {
     CHECK(a.broken.empty());
 }
 
-TEST_CASE("link__memory_that_is_not_the_peers_breaks_it_once") {
+TEST_CASE("link__memory_that_is_not_the_peers_breaks_it_once_Q3") {
     Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);
     const auto from = *RegisteredMemory::allocate(a.pd, 4096, Memory::Access::kLocal);

@@ -123,7 +123,7 @@ void SimLink::arrive(Request request) {
         const auto it = there->port_.memory.find(write.rkey);
         const auto memory = it == there->port_.memory.end() ? nullptr : it->second.lock();
         const auto to = memory ? memory->range(write.to, write.from.size()) : std::span<std::uint8_t>{};
-        if (to.empty()) {
+        if (to.empty()) {  // V1: it ended while a peer could still write to it
             world_.violated("RDMA write of " + std::to_string(write.from.size()) + " bytes to " + text(write.to) +
                             " with " + text(write.rkey) + ", where no memory is registered");
         }

@@ -54,7 +54,7 @@ TEST_CASE("cdc_inbox__failover_validation_tells_whether_something_was_lost") {
     CHECK(inbox.latest().producer.count == 50);
 }
 
-TEST_CASE("cdc_inbox__closed_or_aborted_means_done") {
+TEST_CASE("cdc_inbox__closed_or_aborted_means_done_C2") {
     for (const auto state : {cdc::kConnectionClosed, cdc::kAbnormalClose}) {
         CdcInbox inbox;
         (void)inbox.take(message(1, 0, 0, cdc::kSendingDone));

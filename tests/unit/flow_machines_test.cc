@@ -60,7 +60,7 @@ TEST_CASE("sending__the_producer_cursor_goes_round_the_ring_and_counts_its_laps"
     }
 }
 
-TEST_CASE("sending__a_peer_cannot_have_consumed_what_it_was_not_sent") {
+TEST_CASE("sending__a_peer_cannot_have_consumed_what_it_was_not_sent_D3") {
     Sending s(10, 10);
     s.took(8, false);
     s.peer_consumed({0, 6});
@@ -141,7 +141,7 @@ TEST_CASE("receiving__what_was_produced_is_delivered_across_the_end_of_the_ring"
     CHECK((r.available() == 0 && r.consumed() == Cursor{1, 5}));
 }
 
-TEST_CASE("receiving__a_producer_never_goes_back_and_never_laps") {
+TEST_CASE("receiving__a_producer_never_goes_back_and_never_laps_D3") {
     Receiving r(10);
     r.peer_produced({{0, 8}}, {});
     r.delivered(3);
@@ -178,7 +178,7 @@ TEST_CASE("receiving__an_urgent_byte_goes_alone_between_what_is_before_and_behin
     }
 }
 
-TEST_CASE("receiving__a_mark_that_lies_nowhere_is_none") {
+TEST_CASE("receiving__a_mark_that_lies_nowhere_is_none_D3") {
     for (const Cursor mark : {Cursor{0, 3}, Cursor{0, 2}, Cursor{0, 9}, Cursor{1, 5}, Cursor{0, 10}, Cursor{7, 5}}) {
         INFO(mark.wrap << ":" << mark.count);
         Receiving r(10);

@@ -311,7 +311,7 @@ TEST_CASE("group_llc__delete_link_of_a_link_that_does_not_exist_is_answered") {
     CHECK(over(gone) == Reason::kLinkDown);
 }
 
-TEST_CASE("group_llc__answers_have_the_peers_byte_order") {
+TEST_CASE("group_llc__answers_have_the_peers_byte_order_M4") {
     Pair p;
     auto test = message<TestLink>();
     test.little_endian = true;

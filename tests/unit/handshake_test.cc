@@ -206,7 +206,7 @@ TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
     Decline d;
     d.reason = Reason::kNoUeid;
     const auto actions = client.message(encode(d).view());
-    CHECK(find<Send>(actions) == nullptr);
+    CHECK(find<Send>(actions) == nullptr);  // H1
     CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kFallBack);
     CHECK(find<Finish>(actions)->outcome.reason == Reason::kPeerDeclined);
 
@@ -215,7 +215,7 @@ TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
     CHECK(find<Finish>(late)->outcome.kind == Outcome::Kind::kFallBack);
 }
 
-TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines") {
+TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines_H2") {
     const std::vector<std::uint8_t> junk(100, 'x');
     ClientHandshake client(kClient, std::nullopt);
     [[maybe_unused]] const auto proposal = client.start(kStart);
@@ -230,7 +230,7 @@ TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines") {
     CHECK(declined(strict.message(state.accept.view())) == Reason::kVersionMismatch);
 }
 
-TEST_CASE("every_waiting_state_has_a_deadline") {
+TEST_CASE("every_waiting_state_has_a_deadline_H3") {
     const auto late = kStart + std::chrono::milliseconds(1000);
     ClientHandshake client(kClient, std::nullopt);
     CHECK(client.tick(late).empty());  // not started
@@ -254,7 +254,7 @@ TEST_CASE("server__after_confirm_there_is_no_way_back") {
     c.gid_part2 = second_part(kClient.gid);
     REQUIRE(find<AttachDmb>(state.server.message(encode(c).view(), kStart)) != nullptr);
     const auto actions = state.server.attach_failed(Reason::kFabric, "gone");
-    CHECK(find<Send>(actions) == nullptr);
+    CHECK(find<Send>(actions) == nullptr);  // H1
     CHECK(find<Finish>(actions)->outcome.kind == Outcome::Kind::kTerminate);
 }
 

@@ -152,7 +152,7 @@ TEST_CASE("smcr_groups__a_first_contact_is_told_when_its_queue_pair_and_memory_a
     REQUIRE(server.log.size() == 2);  // nothing of LLC: CLC tells of this RMB (G2)
     const auto local = std::get<Joined>(server.log[1]).local;
     CHECK((local.first_contact && local.rmbe.rkey != RKey{} && local.rmbe.index == 1));
-    CHECK(std::get<OpenToken>(server.log[0]).token == local.rmbe.token);  // before the peer hears of it
+    CHECK(std::get<OpenToken>(server.log[0]).token == local.rmbe.token);  // before the peer hears of it (G1)
 }
 
 TEST_CASE("smcr_groups__first_contact_and_the_next_ones_share_a_link_on_both_sides") {
@@ -286,7 +286,7 @@ TEST_CASE("smcr_groups__a_full_group_begins_another_until_elements_come_back") {
     CHECK(fourth.seat.rmbe_was_used);  // to be zeroed (section 4.4.1)
 }
 
-TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leaves") {
+TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leaves_C2") {
     Pair p;
     p.connect(1);
     p.server.join(2, p.proposal());

@@ -132,7 +132,7 @@ class Hostile:
         self.roce.send(bytes(reply))
 
     def second_connection(self, arguments):
-        """On the same link. Its first bytes are there before its Confirm (RFC 7609 section 3.5.2.4)."""
+        """On the same link. Its first bytes are there before its Confirm (RFC 7609 section 3.5.2.4, C1)."""
         device, own, _, server, port = arguments
         tcp = Tcp(device, own, server, int(port) + 1, 1)
         tcp.pump(lambda: tcp.connection.established)

@@ -249,6 +249,7 @@ else:
             self.assertEqual(server.wait(), 0)
             self.assertEqual(self.agents[1].ended(self.port)[0]["reason"]["name"], "bad_cursor")
             self.assertIsNotNone(group)
+            self.assertEqual(group["links"][0]["unknown_tokens"], 0)  # C1
             self.assertEqual(other.wait(), 0, other.text())  # its peer is gone in the end
             type(self).port += 1
             ended = self.agents[1].ended(self.port)[0]
@@ -268,7 +269,7 @@ else:
         wait_for("the strangers' link groups to end", lambda: len(self.agents[1].smcr_groups()) == 1)
         self.assertEqual(self.agents[1].status()["roce"]["registered_bytes"], one_group)
         ends = [line for line in self.agents[1].log().splitlines() if "link group" in line and " ended" in line]
-        self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group
+        self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group (C3)
 
     def test_9_the_agents_leave_nothing(self):
         self.stop()
