@@ -19,14 +19,16 @@ namespace smc {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(250);
-constexpr unsigned kBeatsPerSweep = 20;
+constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
+// For answers to questions, when it stops: TCP itself goes on after a second.
+constexpr auto kPatience = std::chrono::milliseconds(900);
 
 // A connection holds at most six descriptors (a spliced one: two sockets, two pipes). Where the system allows
 // too few, the limit of connections is lowered, so that it is met as a limit and not as a failure half-way.
 unsigned affordable_connections(unsigned wanted) {
     constexpr rlim_t kEach = 6;
-    constexpr rlim_t kOthers = 4096;  // about 30 for every namespace
+    constexpr rlim_t kOthers = 4096;  // about 10 for every namespace
     const rlim_t needed = wanted * kEach + kOthers;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -159,7 +161,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return attached;
     }
     namespaces_->rescan();
-    beat();  // steering begins here
+    beat();  // questions begin here
     return {};
 }
 
@@ -174,11 +176,8 @@ void Agent::listen_to_programs() {
 
 void Agent::handle(const smc_event& event) {
     switch (event.type) {
-        case SMC_EVENT_SYN_HELD:
-            gateway_->syn_held(event);
-            break;
-        case SMC_EVENT_CONNECT_ABORTED:
-            gateway_->connect_aborted(event.cookie);
+        case SMC_EVENT_QUESTION:
+            gateway_->question_answered(event);
             break;
         case SMC_EVENT_NETNS_WANTED:
             if (event.pid != 0) {
@@ -214,7 +213,7 @@ void Agent::look_at_cgroups_soon() {
 void Agent::beat() {
     programs_->beat(gateway_->has_room());
     if (beats_ % kBeatsPerSweep == 0) {
-        programs_->sweep_flows();
+        programs_->sweep();
     }
     if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {
         roce_devices_->refresh();
@@ -236,9 +235,21 @@ void Agent::run() {
     log()->info("serving: gid {} chid {} eids {} cgroups below {}", node_.gid.text(), text(node_.chid),
                 fmt::join(config_.ueids, " "), cgroups_->root());
     io_.run();
+    stop();
+}
+
+// In this order: nobody asks any more; whoever waits is let go; what runs is reset while its hairpins still stand; and
+// a question that is under way is heard out, because only here would its answer be recognized.
+void Agent::stop() {
     programs_->beat(false);
     heartbeat_.cancel();
+    gateway_->let_all_go();
     smcr_groups_->end_all();
+    engine_->stop();
+    const auto until = std::chrono::steady_clock::now() + kPatience;
+    while (programs_->questions() != 0 && std::chrono::steady_clock::now() < until) {
+        ::usleep(10'000);
+    }
     namespaces_->close_all();
 }
 

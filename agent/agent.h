@@ -30,6 +30,7 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     void beat();
+    void stop();
     void look_at_cgroups_soon();
 
     Config config_;

@@ -12,29 +12,55 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: an agent discards pinned maps of another version. */
-#define SMC_ABI_VERSION 2u
+#define SMC_ABI_VERSION 3u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
 #define SMC_MAX_CGROUPS 16384
 #define SMC_MAX_NETNS 1024
-#define SMC_MAX_FLOWS 32768
+#define SMC_MAX_DEVICES 16384
+#define SMC_MAX_QUESTIONS 32768
+#define SMC_MAX_HAIRPINS 131072 /* two a leg */
 #define SMC_MAX_INBOUND 16384
-#define SMC_MAX_PEERNAMES 16384
-#define SMC_MAX_INCAPABLE 8192 /* default size of the negative cache */
-#define SMC_EVENT_BYTES (1u << 20)
-#define SMC_SYN_BYTES 120 /* IPv6 header + longest TCP header, rounded up */
+#define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
+#define SMC_EVENT_BYTES (1u << 21)
+#define SMC_SYN_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
 
 /* RFC 7609 appendix A.1: experimental option 254 with ExID "SMCR" in EBCDIC (IBM-1047). */
 #define SMC_TCPOPT_KIND 254
 #define SMC_TCPOPT_LEN 6
 #define SMC_TCPOPT_EXID 0xe2d4c3d9u
 /*
- * The canary: a second kind-254 option with our own ExID ("SMCA", ASCII) and a nonce. No SMC stack
- * answers it; a peer that returns it merely copies unknown options from the SYN (see smc_option_seen).
+ * Our own option behind it (kind 254, ExID "SMCA" in ASCII): who sends it, and a port. No SMC stack answers it. A peer
+ * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
+ *
+ *	in a question        tag of the agent, port 0
+ *	in the SYN of a W    tag of the agent, the port of the application that it connects for
+ *	in a SYN-ACK         tag of the server's agent, the port that the question came from
  */
-#define SMC_CANARY_EXID 0x534d4341u
-#define SMC_CANARY_LEN 10
+#define SMC_OWN_EXID 0x534d4341u
+#define SMC_OWN_LEN 14
+
+/* A segment from this port to this port, without a flag, is the agent's: does the hairpin work? */
+#define SMC_PROBE_PORT 254u
+
+#define SMC_PROGRAM_EGRESS 0 /* in map smc_programs */
+#define SMC_PROGRAM_INGRESS 1
+
+/*
+ * In place of a network namespace's slot in the programs that are loaded once for each: the one immediate value of
+ * theirs that user space replaces.
+ */
+#define SMC_SLOT_PLACE 0x510770ad
+
+/* How long an entry of a table means something. */
+#define SMC_INBOUND_NS 3000000000ull    /* SYN to the end of the handshake, with SYN cookies */
+#define SMC_QUESTION_NS 130000000000ull /* longer than TCP goes on with its SYNs */
+#define SMC_HAIRPIN_NS 3000000000ull    /* of a leg that has ended: retransmissions of its other end */
+#define SMC_TAKEN_NS 3000000000ull      /* of a question that a leg has answered: late answers of the server */
+#define SMC_LOST_NS 60000000000ull      /* how long a server is not asked that answered a bare SYN only */
+
+#define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
 struct smc_addr {
 	__u8 ip[16];
@@ -42,14 +68,13 @@ struct smc_addr {
 	__u16 pad;
 };
 
-/* What a socket is to us; kept in socket storage, inherited by accepted sockets of our listeners. */
+/* What a socket is to us; kept in socket storage. */
 enum smc_role {
 	SMC_ROLE_NONE,
-	SMC_ROLE_APP_CLIENT,  /* an application's socket that connect() steered */
-	SMC_ROLE_APP_SERVER,  /* an application's accepted socket behind the agent */
-	SMC_ROLE_AGENT_LEG,   /* agent: local leg, never steered */
-	SMC_ROLE_AGENT_CLC,   /* agent: CLC socket that offers option 254 */
-	SMC_ROLE_AGENT_PLAIN, /* agent: CLC socket that does not */
+	SMC_ROLE_APP,        /* an application's socket with a leg of ours behind it */
+	SMC_ROLE_LEG_CLIENT, /* agent: L, the leg to a client's socket */
+	SMC_ROLE_LEG_SERVER, /* agent: L', the leg to a server's socket */
+	SMC_ROLE_AGENT_CLC,  /* agent: CLC socket, or the listener for them; offers option 254 */
 };
 
 /* What the SYN-ACK on a CLC socket said. */
@@ -60,45 +85,74 @@ enum smc_option_seen {
 	SMC_OPTION_ECHOED, /* the canary came back: the peer repeats whatever it is sent */
 };
 
+/* A TCP connection as the device sees it from this end, per namespace slot. */
+struct smc_tuple {
+	__u8 remote_ip[16];
+	__u8 local_ip[16];
+	__u16 remote_port;
+	__u16 local_port;
+	__u32 slot;
+};
+
 struct smc_sock {
 	enum smc_role role;
 	enum smc_option_seen option;
-	struct smc_addr remote; /* what getpeername() and accept() tell */
-	struct smc_addr local;  /* what getsockname() tells; port 0: nothing to correct */
+	struct smc_tuple front; /* a leg's: the connection of the application that it speaks to */
+	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
+	__u16 mac_len;          /* of the hairpin's device */
+	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
+	__u16 pad;
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
 enum smc_decision {
-	SMC_OUT_STEERED,
+	SMC_OUT_ASKED,
+	SMC_OUT_HELD, /* the server is known to speak SMC: the SYN waits for the agent */
 	SMC_OUT_NOT_ENROLLED,
 	SMC_OUT_SPECIAL,
+	SMC_OUT_LOOPBACK,
 	SMC_OUT_DENIED,
 	SMC_OUT_AGENT_STALE,
 	SMC_OUT_AGENT_FULL,
 	SMC_OUT_NETNS_UNKNOWN,
-	SMC_OUT_BOUND_PORT,
-	SMC_OUT_BOUND_DEVICE,
+	SMC_OUT_NOT_SERVED,
+	SMC_OUT_AGENT_GONE,
+	SMC_OUT_HEADERS,
 	SMC_OUT_MPTCP,
 	SMC_OUT_TCP_SIGNED,
+	SMC_OUT_FAST_OPEN,
+	SMC_OUT_NO_ROOM,
 	SMC_OUT_IPSEC,
-	SMC_OUT_INCAPABLE,
-	SMC_OUT_AGENT_GONE,
+	SMC_OUT_NOT_NOW,
 	SMC_OUT_TABLE_FULL,
-	SMC_SYN_HELD,
-	SMC_SYN_HELD_AGAIN, /* retransmission of a held SYN */
-	SMC_SYN_EVENT_LOST, /* ring buffer full: the next retransmission tries again */
+	SMC_SYN_AGAIN,      /* retransmission of a question: goes without options */
+	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
+	SMC_SYN_LET_GO,     /* retransmission of a SYN that the agent has let go, or too old a one */
+	SMC_ANSWER_PLAIN,   /* the server does not speak SMC */
+	SMC_ANSWER_LOST,    /* it answered the retransmission only */
+	SMC_ANSWER_ECHOED,  /* it repeats whatever it is sent */
+	SMC_ANSWER_SMC,     /* it does */
+	SMC_ANSWER_AGAIN,   /* its half-open connection has not gone yet */
+	SMC_ANSWER_REFUSED, /* it does, but the agent is not there, or does not keep up */
 	SMC_IN_STEERED,
 	SMC_IN_AGENT_STALE,
 	SMC_IN_AGENT_FULL,
+	SMC_IN_SAME_AGENT,
+	SMC_IN_NOT_SERVED,
 	SMC_IN_MPTCP,
+	SMC_IN_FAST_OPEN,
 	SMC_IN_NO_LISTENER,
-	SMC_IN_BOUND_DEVICE,
 	SMC_IN_NOT_ENROLLED,
 	SMC_IN_SPECIAL,
 	SMC_IN_DENIED,
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
-	SMC_OPTION_SYN, /* option 254 written into a SYN */
+	SMC_IN_TABLE_FULL,
+	SMC_LEG_PAIRED,   /* a leg's SYN was turned round for the first time */
+	SMC_LEG_LATE,     /* ... was not: the application has gone on */
+	SMC_LEG_CONFLICT, /* ... was not: the client's port is in use at the server */
+	SMC_LEG_FULL,     /* ... was not: no room in smc_hairpins */
+	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,
 	SMC_OPTION_SYNACK, /* ... into a SYN-ACK */
 	SMC_OPTION_SYNACK_FAILED,
@@ -118,8 +172,9 @@ struct smc_config {
 	__u32 abi_version;
 	__u32 rule_count;
 	__u64 heartbeat_max_age_ns;
+	__u64 budget_ns; /* how long a SYN may be kept back */
 	__u32 default_allow;
-	__u32 pad;
+	__u32 tag; /* of this agent, in our own TCP option */
 };
 
 struct smc_heartbeat {
@@ -147,9 +202,23 @@ struct smc_cgroup {
 
 struct smc_netns {
 	__u32 slot;
-	__u16 leg4_port; /* listener on 127.0.0.1; 0: IPv4 not served here */
-	__u16 leg6_port; /* listener on ::1; 0: IPv6 not served here */
-	__u64 inode;     /* as in /proc/PID/ns/net */
+	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
+	__u8 serves6;
+	__u16 pad;
+	__u64 inode; /* as in /proc/PID/ns/net */
+};
+
+struct smc_device_key {
+	__u32 slot;
+	__u32 ifindex;
+};
+
+/* A device that has the programs. */
+struct smc_device {
+	__u32 mac_len; /* 14, or 0 where packets begin with the IP header */
+	__u32 probe;   /* what the agent's own packets carry */
+	__u64 turned4; /* how many of them came round */
+	__u64 turned6;
 };
 
 struct smc_dest {
@@ -158,52 +227,73 @@ struct smc_dest {
 	__u32 pad;
 };
 
-struct smc_incapable {
+/* What was learnt of a server. */
+enum smc_knowledge {
+	SMC_SERVER_CAPABLE = 1, /* speaks SMC: connections to it wait for the agent at once */
+	SMC_SERVER_NOT_NOW,     /* is not asked for a while */
+};
+
+struct smc_server {
+	enum smc_knowledge knowledge;
+	__u32 reason; /* why not now: code as in <smc/wire/reason.h> */
 	__u64 expires_ns;
-	__u32 reason; /* code as in <smc/wire/reason.h> */
-	__u32 pad;
 };
 
-enum smc_flow_state {
-	SMC_FLOW_STEERED,  /* connect() rewritten, SYN not seen yet; swept if it stays so */
-	SMC_FLOW_HELD,     /* SYN with the agent */
-	SMC_FLOW_RELEASED, /* SYN re-injected */
-	SMC_FLOW_ESTABLISHED,
+enum smc_question_state {
+	SMC_QUESTION_ASKED,
+	SMC_QUESTION_ASKED_BARE, /* unanswered; the retransmission went without options */
+	SMC_QUESTION_HELD,       /* with the agent */
+	SMC_QUESTION_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
+	SMC_QUESTION_TAKEN,      /* a leg answers */
+	SMC_QUESTION_CLC,        /* no application's: the SYN of a CLC socket */
 };
 
-/* One application socket that was steered; key is its socket cookie. Gone when the socket closes. */
-struct smc_flow {
-	enum smc_flow_state state;
-	__u32 pid;
+/* An application's SYN that asked, or that is held; key is its tuple. */
+struct smc_question {
+	enum smc_question_state state;
+	__u32 ifindex;
+	__u64 cookie; /* the application's socket */
+	__u64 since_ns;
+	__u64 netns; /* cookie */
+	__u64 cgroup;
+	struct smc_addr local; /* the application's own, before any translation */
 	__u32 uid;
 	__u32 gid;
+	__u32 pid; /* 0: not known */
+	__u32 mark;
+	__u32 bound_device;
+	__be32 isn;        /* sequence number of the SYN */
+	__be32 answer_isn; /* ... of the answer that was reset */
+	__u16 mac_len;
+	__u8 ttl;
+	__u8 tos;
+	__u16 syn_len;
+	__u16 seen_port; /* the application's, as the server sees it; 0: it did not say */
+	__u8 answer_ttl; /* of the SYN-ACK */
+	__u8 capable;    /* held without a question */
+	__u8 pad[2];
+	__u8 syn[SMC_SYN_BYTES]; /* as it would have left the device; TCP checksum incomplete */
+};
+
+/* One direction of a hairpin; key is the tuple of its sender. */
+struct smc_hairpin {
+	__u16 partner; /* local port of the receiver */
+	__u16 mac_len;
+	__u32 pad;
+	__u64 closed_ns; /* the leg has ended then; 0: it lives */
+};
+
+/* A SYN that was handed to the agent's listener for CLC sockets. */
+struct smc_inbound {
 	__u64 since_ns;
-	__u64 netns;
-	__u64 cgroup;
-	struct smc_addr remote;
-	struct smc_addr local; /* the CLC socket's address, once known */
-};
-
-/* The server's view of a leg socket, so that its accepted socket can be told the real client. */
-struct smc_leg {
-	__u64 netns;
-	struct smc_addr client; /* the leg's own address */
-	__u16 server_port;
-	__u16 pad;
-};
-
-/* A steered SYN, per namespace slot. */
-struct smc_tuple {
-	__u8 remote_ip[16];
-	__u8 local_ip[16];
-	__u16 remote_port;
-	__u16 local_port;
-	__u32 slot;
+	__u16 port;      /* the application's, that a W of an agent named; 0: none */
+	__u8 peer_agent; /* the client has an agent */
+	__u8 ttl;
+	__u32 bound_device; /* the listener's */
 };
 
 enum smc_event_type {
-	SMC_EVENT_SYN_HELD = 1,
-	SMC_EVENT_CONNECT_ABORTED,
+	SMC_EVENT_QUESTION = 1, /* the server said yes, or is known to: the agent's turn */
 	SMC_EVENT_NETNS_WANTED,
 	SMC_EVENT_CGROUP_WANTED,
 };
@@ -211,16 +301,10 @@ enum smc_event_type {
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pid;
-	__u64 cookie; /* the application's socket */
 	__u64 netns;
 	__u64 cgroup;
-	struct smc_addr remote; /* where the application wants to go */
-	__u32 uid;              /* the application's, for the CLC socket */
-	__u32 gid;
-	__u32 mark;
-	__u8 syn_len;
-	__u8 pad[3];
-	__u8 syn[SMC_SYN_BYTES]; /* IP header onwards, TCP checksum incomplete */
+	struct smc_tuple tuple; /* of the question */
+	struct smc_question question;
 };
 
 /* What program smc_explain is asked, and answers. */
@@ -241,12 +325,17 @@ struct smc_query {
 static_assert(SMC_DECISIONS <= 64, "bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
+static_assert(sizeof(smc_tuple) == 40);
+static_assert(sizeof(smc_sock) == 56);
 static_assert(sizeof(smc_rule) == 40);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
-static_assert(sizeof(smc_flow) == 80);
-static_assert(sizeof(smc_leg) == 32);
-static_assert(sizeof(smc_tuple) == 40);
+static_assert(sizeof(smc_device) == 24);
+static_assert(sizeof(smc_server) == 16);
+static_assert(sizeof(smc_question) == 240);
+static_assert(sizeof(smc_hairpin) == 16);
+static_assert(sizeof(smc_inbound) == 16);
+static_assert(sizeof(smc_config) == 32);
 #endif
 
 #endif

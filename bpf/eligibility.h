@@ -15,24 +15,29 @@
 #define SMC_OUTBOUND_QUESTIONS(X)                                                                                      \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
 	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
+	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are served by this agent, which leaves them to TCP")            \
 	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
 	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                  \
 	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \
-	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not served (yet)")                     \
-	X(SMC_OUT_BOUND_PORT, SOCKET, bound_port, "the application chose the local port")                              \
-	X(SMC_OUT_BOUND_DEVICE, SOCKET, bound_device, "the socket is bound to a device")                               \
-	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the socket is one of MPTCP")                                                  \
+	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not known (yet)")                      \
+	X(SMC_OUT_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                           \
+	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
+	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
+	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                     \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
+	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                     \
+	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
-	X(SMC_OUT_INCAPABLE, NODE, incapable, "the destination is in the negative cache")                              \
-	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")
+	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")
 
 #define SMC_INBOUND_QUESTIONS(X)                                                                                       \
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
 	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
+	X(SMC_IN_SAME_AGENT, SOCKET, same_agent, "both ends are served by this agent, which leaves them to TCP")       \
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                      \
+	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                      \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
-	X(SMC_IN_BOUND_DEVICE, SOCKET, bound_device, "the listener is bound to a device")                              \
+	X(SMC_IN_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                            \
 	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \

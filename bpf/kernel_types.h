@@ -12,6 +12,7 @@
 
 #include <linux/bpf.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
@@ -32,6 +33,7 @@ struct netns_xfrm {
 	unsigned int policy_count[6];
 };
 struct net {
+	__u64 net_cookie;
 	struct netns_xfrm xfrm;
 };
 typedef struct {
@@ -40,10 +42,31 @@ typedef struct {
 struct sock_common {
 	possible_net_t skc_net;
 };
+typedef struct {
+	__u32 val;
+} kuid_t;
+typedef struct {
+	__u32 val;
+} kgid_t;
+struct cred {
+	kuid_t fsuid;
+	kgid_t fsgid;
+};
+struct file {
+	const struct cred *f_cred;
+};
+struct socket {
+	struct file *file;
+};
+typedef struct {
+	int owned;
+} socket_lock_t;
 struct xfrm_policy;
 struct sock {
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	struct xfrm_policy *sk_policy[2];
+	struct socket *sk_socket;
 	struct sock_cgroup_data sk_cgrp_data;
 };
 struct tcp_md5sig_info;
@@ -51,7 +74,6 @@ struct tcp_ao_info;
 struct tcp_sock {
 	struct tcp_md5sig_info *md5sig_info;
 	struct tcp_ao_info *ao_info;
-	_Bool is_mptcp;
 };
 
 #pragma clang attribute pop
@@ -61,7 +83,10 @@ struct tcp_sock {
 #define SOCK_STREAM 1
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
+#define ETH_HLEN 14
+#define SMC_TCP_FIN 0x01
 #define SMC_TCP_SYN 0x02
+#define SMC_TCP_RST 0x04
 #define SMC_TCP_ACK 0x10
 #define XFRM_POLICY_IN_DIR 0
 #define XFRM_POLICY_OUT_DIR 1

@@ -3,6 +3,12 @@
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
 
+/* sockops and tc programs may ask for it from kernel 6.10 on; user space finds out */
+const volatile bool smc_pid_is_open;
+
+/* Not a constant for the compiler: user space finds it among the instructions. */
+#define SMC_OWN_SLOT(slot) asm volatile("%0 = %1" : "=r"(slot) : "i"(SMC_SLOT_PLACE))
+
 static __always_inline void smc_count(enum smc_decision decision)
 {
 	__u64 *counter = bpf_map_lookup_elem(&smc_counters, &decision);
@@ -40,6 +46,13 @@ static __always_inline bool smc_is_special(const __u8 *ip)
 	       (word[0] == 0 && word[1] == 0 && word[3] == 0 && (word[2] == 0 || word[2] == bpf_htonl(0xffff)));
 }
 
+static __always_inline bool smc_is_loopback(const __u8 *ip)
+{
+	const __u32 *word = (const __u32 *)ip;
+
+	return smc_is_v4(ip) ? ip[12] == 127 : word[0] == 0 && word[1] == 0 && word[2] == 0 && word[3] == bpf_htonl(1);
+}
+
 static __always_inline const struct smc_config *smc_get_config(void)
 {
 	__u32 zero = 0;
@@ -64,40 +77,67 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 	return beat->steer ? SMC_AGENT_SERVES : SMC_AGENT_FULL;
 }
 
-/*
- * First match decides. `rules` says which configured rules' cgroup globs match the socket's cgroup. *matched is the
- * rule's index, -1 for the default.
- */
+/* An agent that was killed left its heartbeat behind; its listeners are gone at once. */
+static __always_inline bool smc_agent_listens(__u32 slot, bool v6)
+{
+	__u32 key = slot * 2 + v6;
+	struct bpf_sock *sk = bpf_map_lookup_elem(&smc_clc, &key);
+
+	if (!sk)
+		return false;
+	bpf_sk_release(sk);
+	return true;
+}
+
+struct smc_match {
+	__u64 rules; /* bit n: rule n's cgroup globs match the socket's cgroup */
+	__u32 ip[4];
+	__u16 port;
+	__u8 direction; /* enum smc_direction */
+	__u8 v4;
+	__s32 rule; /* the first that matches; -1: none */
+	bool allow;
+};
+
+/* Not zero: the last one. */
+static long smc_match_rule(__u32 index, struct smc_match *match)
+{
+	const struct smc_rule *rule = bpf_map_lookup_elem(&smc_rules, &index);
+	const __u32 *prefix, *mask;
+
+	if (!rule)
+		return 1;
+	if (!(rule->directions & match->direction) || !(match->rules >> (rule->group & 63) & 1))
+		return 0;
+	if (match->port < rule->port_first || match->port > rule->port_last || match->v4 != !!rule->v4)
+		return 0;
+	prefix = (const __u32 *)rule->prefix;
+	mask = (const __u32 *)rule->mask;
+	if (((match->ip[0] ^ prefix[0]) & mask[0]) | ((match->ip[1] ^ prefix[1]) & mask[1]) |
+	    ((match->ip[2] ^ prefix[2]) & mask[2]) | ((match->ip[3] ^ prefix[3]) & mask[3]))
+		return 0;
+	match->rule = index;
+	match->allow = rule->allow;
+	return 1;
+}
+
+/* First match decides. *matched is the rule's index, -1 for the default. */
 static __always_inline bool smc_allowed(const struct smc_config *config, __u64 rules, const struct smc_addr *remote,
 					__u16 port, enum smc_direction direction, __s32 *matched)
 {
-	const __u32 *ip = (const __u32 *)remote->ip;
-	bool v4 = smc_is_v4(remote->ip);
+	struct smc_match match = {
+		.rules = rules,
+		.port = port,
+		.direction = direction,
+		.v4 = smc_is_v4(remote->ip),
+		.rule = -1,
+		.allow = config->default_allow,
+	};
 
-	*matched = -1;
-	for (__u32 i = 0; i < SMC_MAX_RULES; i++) {
-		__u32 key = i;
-		const struct smc_rule *rule;
-		const __u32 *prefix, *mask;
-
-		if (i >= config->rule_count)
-			break;
-		rule = bpf_map_lookup_elem(&smc_rules, &key);
-		if (!rule)
-			break;
-		if (!(rule->directions & direction) || !(rules >> (rule->group & 63) & 1))
-			continue;
-		if (port < rule->port_first || port > rule->port_last || v4 != !!rule->v4)
-			continue;
-		prefix = (const __u32 *)rule->prefix;
-		mask = (const __u32 *)rule->mask;
-		if (((ip[0] ^ prefix[0]) & mask[0]) | ((ip[1] ^ prefix[1]) & mask[1]) |
-		    ((ip[2] ^ prefix[2]) & mask[2]) | ((ip[3] ^ prefix[3]) & mask[3]))
-			continue;
-		*matched = i;
-		return rule->allow;
-	}
-	return config->default_allow;
+	__builtin_memcpy(match.ip, remote->ip, sizeof(match.ip));
+	bpf_loop(config->rule_count, smc_match_rule, &match, 0);
+	*matched = match.rule;
+	return match.allow;
 }
 
 /* Either exists only in kernels built with it. */
@@ -121,6 +161,15 @@ static __always_inline bool smc_has_ipsec(struct tcp_sock *tcp)
 	return BPF_CORE_READ(sk, sk_policy[0]) || BPF_CORE_READ(sk, sk_policy[1]) ||
 	       BPF_CORE_READ(sk, __sk_common.skc_net.net, xfrm.policy_count[XFRM_POLICY_OUT_DIR]) ||
 	       BPF_CORE_READ(sk, __sk_common.skc_net.net, xfrm.policy_count[XFRM_POLICY_IN_DIR]);
+}
+
+/* What was learnt of a server, unless that is too old. */
+static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, const struct smc_addr *remote)
+{
+	struct smc_dest dest = {.netns = netns_cookie, .remote = *remote};
+	struct smc_server *server = bpf_map_lookup_elem(&smc_servers, &dest);
+
+	return server && server->expires_ns > bpf_ktime_get_ns() ? server : 0;
 }
 
 static __always_inline struct smc_event *smc_event_new(enum smc_event_type type)

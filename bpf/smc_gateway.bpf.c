@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* The programs that exist once per agent. Table of hooks, maps and counters: bpf/README.md */
+/* Every program of the project. Table of hooks, maps and counters: bpf/README.md */
 #include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
@@ -9,9 +9,14 @@
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
 #include "bpf/smc_questions.h"
-#include "bpf/smc_steer.h"
-#include "bpf/smc_names.h"
+#include "bpf/smc_packet.h"
+#include "bpf/smc_turn.h"
+#include "bpf/smc_ask.h"
+#include "bpf/smc_accept.h"
+#include "bpf/smc_device.h"
+#include "bpf/smc_app.h"
 #include "bpf/smc_option.h"
 #include "bpf/smc_explain.h"
+#include "bpf/smc_sweep.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

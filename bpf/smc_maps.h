@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Every map of the project. The object that attaches first creates them; later objects reuse them. */
+/* Every map of the project. */
 #ifndef SMC_MAPS_H
 #define SMC_MAPS_H
 
@@ -16,16 +16,20 @@ SMC_MAP(smc_heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct smc_heartbeat, 1);
 SMC_MAP(smc_rules, BPF_MAP_TYPE_ARRAY, __u32, struct smc_rule, SMC_MAX_RULES);
 /* cgroup id -> which rules' globs match; a cgroup that is absent has not been seen by the agent */
 SMC_MAP(smc_cgroups, BPF_MAP_TYPE_HASH, __u64, struct smc_cgroup, SMC_MAX_CGROUPS);
-/* network namespace cookie -> the agent's listeners there */
+/* network namespace cookie -> what is served there */
 SMC_MAP(smc_netns, BPF_MAP_TYPE_HASH, __u64, struct smc_netns, SMC_MAX_NETNS);
-/* the negative cache: destinations that are not steered until the entry expires */
-SMC_MAP(smc_incapable, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_incapable, SMC_MAX_INCAPABLE);
-/* socket cookie -> an application's steered connection */
-SMC_MAP(smc_flows, BPF_MAP_TYPE_HASH, __u64, struct smc_flow, SMC_MAX_FLOWS);
-/* address of a server-side leg -> the client that the application must see */
-SMC_MAP(smc_peernames, BPF_MAP_TYPE_LRU_HASH, struct smc_leg, struct smc_addr, SMC_MAX_PEERNAMES);
-/* SYNs that tc handed to sk_lookup: value is the time, for the reader of a dump */
-SMC_MAP(smc_inbound, BPF_MAP_TYPE_LRU_HASH, struct smc_tuple, __u64, SMC_MAX_INBOUND);
+SMC_MAP(smc_devices, BPF_MAP_TYPE_HASH, struct smc_device_key, struct smc_device, SMC_MAX_DEVICES);
+/* what was learnt of servers */
+SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, SMC_MAX_SERVERS);
+/*
+ * Connections that asked, and that wait for an answer of the server or of the agent. An entry that is lost is a
+ * question whose answer would not be recognized, so nothing is evicted: a full table means that nobody asks.
+ */
+SMC_MAP(smc_questions, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
+/* both directions of every leg; see smc_turn.h */
+SMC_MAP(smc_hairpins, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
+/* SYNs that tc hands to sk_lookup; too old an entry means nothing */
+SMC_MAP(smc_inbound, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_inbound, SMC_MAX_INBOUND);
 /* a hash, because an array's key cannot keep the names of the enumeration; the agent fills in every key */
 SMC_MAP(smc_counters, BPF_MAP_TYPE_PERCPU_HASH, enum smc_decision, __u64, SMC_DECISIONS);
 
@@ -39,7 +43,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct smc_sock);
 } smc_socks SEC(".maps");
@@ -48,5 +52,16 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, SMC_EVENT_BYTES);
 } smc_events SEC(".maps");
+
+/* the programs of smc_device.h, for those that know their namespace's slot */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 2);
+} smc_programs SEC(".maps");
+
+/* too large for the stack */
+SMC_MAP(smc_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct smc_question, 1);
 
 #endif

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The agent's own sockets: TCP option 254 on the wire, and the client's name for server-side legs. */
+/* The agent's own sockets: the TCP options of CLC sockets, and when a leg has ended. */
 #ifndef SMC_OPTION_H
 #define SMC_OPTION_H
-
-struct smc_tcpopt {
-	__u8 kind;
-	__u8 len;
-	__be32 exid;
-	__be32 nonce;
-} __attribute__((packed));
 
 static __always_inline void smc_set_flags(struct bpf_sock_ops *ctx, bool write)
 {
@@ -18,62 +11,59 @@ static __always_inline void smc_set_flags(struct bpf_sock_ops *ctx, bool write)
 }
 
 /* Only a SYN of a CLC socket and a SYN-ACK of a CLC socket's listener get here: nobody else sets the flag. */
-static __always_inline void smc_reserve_option(struct bpf_sock_ops *ctx)
+static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 {
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
-		return;
+		return false;
 	/* two went unanswered: perhaps something on the way drops what it does not know */
-	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->total_retrans >= 2)
-		return;
-	bpf_reserve_hdr_opt(ctx, SMC_TCPOPT_LEN, 0);
-	/* separately: with TCP Fast Open the canary does not fit, the option itself does */
-	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
-		bpf_reserve_hdr_opt(ctx, SMC_CANARY_LEN, 0);
+	return (ctx->skb_tcp_flags & SMC_TCP_ACK) || ctx->total_retrans < 2;
 }
 
-static __always_inline void smc_write_option(struct bpf_sock_ops *ctx)
+static __always_inline void smc_reserve_options(struct bpf_sock_ops *ctx)
+{
+	if (!smc_writes_options(ctx))
+		return;
+	/* separately: where ours does not fit, the option itself may */
+	bpf_reserve_hdr_opt(ctx, SMC_TCPOPT_LEN, 0);
+	bpf_reserve_hdr_opt(ctx, SMC_OWN_LEN, 0);
+}
+
+static __always_inline void smc_write_options(struct bpf_sock_ops *ctx)
 {
 	bool synack = ctx->skb_tcp_flags & SMC_TCP_ACK;
-	struct smc_tcpopt option = {
-		.kind = SMC_TCPOPT_KIND,
-		.len = SMC_TCPOPT_LEN,
-		.exid = bpf_htonl(SMC_TCPOPT_EXID),
-	};
-	struct smc_tcpopt canary = {
-		.kind = SMC_TCPOPT_KIND,
-		.len = SMC_CANARY_LEN,
-		.exid = bpf_htonl(SMC_CANARY_EXID),
-		.nonce = bpf_get_prandom_u32(),
-	};
+	const struct smc_config *config = smc_get_config();
+	struct smc_tcpopt option = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_TCPOPT_EXID)};
+	struct smc_own_option own = {SMC_TCPOPT_KIND, SMC_OWN_LEN, bpf_htonl(SMC_OWN_EXID)};
+	const struct smc_sock *state;
+	struct bpf_sock *sk = ctx->sk;
 
-	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN) || (!synack && ctx->total_retrans >= 2))
+	if (!config || !smc_writes_options(ctx))
 		return;
-	if (bpf_store_hdr_opt(ctx, &option, SMC_TCPOPT_LEN, 0))
+	if (bpf_store_hdr_opt(ctx, &option, sizeof(option), 0))
 		smc_count(synack ? SMC_OPTION_SYNACK_FAILED : SMC_OPTION_SYN_FAILED);
 	else
 		smc_count(synack ? SMC_OPTION_SYNACK : SMC_OPTION_SYN);
-	if (!synack)
-		bpf_store_hdr_opt(ctx, &canary, SMC_CANARY_LEN, 0);
-}
-
-static __always_inline bool smc_peer_sent(struct bpf_sock_ops *ctx, __u32 exid)
-{
-	/* len 6 means: search by the 4 bytes after it (RFC 6994); the buffer takes the whole option */
-	struct smc_tcpopt found = {
-		.kind = SMC_TCPOPT_KIND,
-		.len = SMC_TCPOPT_LEN,
-		.exid = bpf_htonl(exid),
-	};
-
-	return bpf_load_hdr_opt(ctx, &found, sizeof(found), 0) > 0;
+	own.tag = bpf_htonl(config->tag);
+	if (synack) {
+		own.port = ctx->remote_port >> 16; /* both in network order */
+	} else {
+		state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+		own.port = state ? bpf_htons(state->port) : 0;
+	}
+	bpf_store_hdr_opt(ctx, &own, sizeof(own), 0);
 }
 
 static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc_sock *state)
 {
-	if (smc_peer_sent(ctx, SMC_CANARY_EXID)) {
+	const struct smc_config *config = smc_get_config();
+	/* len 6 means: search by the 4 bytes after it (RFC 6994); the buffer takes the whole option */
+	struct smc_own_option own = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_OWN_EXID)};
+	struct smc_tcpopt option = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_TCPOPT_EXID)};
+
+	if (config && bpf_load_hdr_opt(ctx, &own, sizeof(own), 0) > 0 && own.tag == bpf_htonl(config->tag)) {
 		state->option = SMC_OPTION_ECHOED;
 		smc_count(SMC_PEER_OPTION_ECHOED);
-	} else if (smc_peer_sent(ctx, SMC_TCPOPT_EXID)) {
+	} else if (bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) > 0) {
 		state->option = SMC_OPTION_PRESENT;
 		smc_count(SMC_PEER_OPTION_PRESENT);
 	} else {
@@ -82,25 +72,21 @@ static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc
 	}
 }
 
-/*
- * Announced before the leg's SYN leaves, so that the accepting socket always finds the entry; taken back
- * when the leg closes, so that nobody else who gets its port is given the client's name.
- */
-static __always_inline void smc_name_leg(struct bpf_sock_ops *ctx, const struct smc_sock *state)
+/* The hairpin of a leg that has ended stays for what its other end may still send, and is swept then. */
+static __always_inline void smc_leg_ended(struct bpf_sock_ops *ctx, const struct smc_sock *state)
 {
-	struct smc_leg leg = {};
-	struct smc_addr client = state->remote;
+	struct smc_tuple own = state->front;
+	struct smc_hairpin *hairpin;
+	__u64 now = bpf_ktime_get_ns();
 
-	leg.netns = bpf_get_netns_cookie(ctx);
-	smc_local_of(ctx, leg.client.ip);
-	leg.client.port = ctx->local_port;
-	leg.server_port = bpf_ntohl(ctx->remote_port);
-	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		bpf_map_update_elem(&smc_peernames, &leg, &client, BPF_ANY);
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
-	} else if (ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE) {
-		bpf_map_delete_elem(&smc_peernames, &leg);
-	}
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->front);
+	if (!hairpin || !state->partner)
+		return;
+	own.local_port = hairpin->partner;
+	hairpin->closed_ns = now;
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &own);
+	if (hairpin)
+		hairpin->closed_ns = now;
 }
 
 SEC("sockops")
@@ -108,14 +94,15 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk;
 	struct smc_sock *state;
+	bool leg;
 
 	/* for a SYN-ACK the socket is a request without storage: the callback flag alone decides */
 	if (ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB) {
-		smc_reserve_option(ctx);
+		smc_reserve_options(ctx);
 		return 1;
 	}
 	if (ctx->op == BPF_SOCK_OPS_WRITE_HDR_OPT_CB) {
-		smc_write_option(ctx);
+		smc_write_options(ctx);
 		return 1;
 	}
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
@@ -123,16 +110,19 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	sk = ctx->sk;
-	if (!sk)
-		return 1;
-	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
-	if (!state)
-		return 1;
-	if (state->role == SMC_ROLE_AGENT_LEG) {
-		smc_name_leg(ctx, state);
+	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	if (!state) {
+		/* accepted on the listener for CLC sockets: it has written its options */
+		if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+			smc_set_flags(ctx, false);
 		return 1;
 	}
-	if (state->role != SMC_ROLE_AGENT_CLC || ctx->op == BPF_SOCK_OPS_STATE_CB)
+	leg = state->role == SMC_ROLE_LEG_CLIENT || state->role == SMC_ROLE_LEG_SERVER;
+	if (leg && ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	else if (leg && ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE)
+		smc_leg_ended(ctx, state);
+	if (leg || ctx->op == BPF_SOCK_OPS_STATE_CB)
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		smc_set_flags(ctx, true);

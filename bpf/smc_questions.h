@@ -17,13 +17,12 @@ struct smc_subject {
 	struct smc_addr remote;
 	__u16 port; /* the server's */
 	enum smc_direction direction;
-	__s32 rule; /* that denied() found; -1: none */
-	/* the application's socket, its listener for a SYN; 0 in an explanation */
-	struct tcp_sock *tcp;
-	struct bpf_sock_addr *connect; /* 0: no connect() */
-	__u32 bound_port, bound_device;
-	bool mptcp;
-	bool listener; /* for a SYN */
+	__s32 rule;           /* that denied() found; -1: none */
+	struct tcp_sock *tcp; /* the application's socket, its listener for a SYN; 0 in an explanation */
+	/* what the SYN says; nothing in an explanation */
+	bool headers, mptcp, signed_segments, fast_open, no_room;
+	bool own_tag;  /* a SYN that this agent has put a question into */
+	bool listener; /* somebody listens there */
 };
 
 static __always_inline bool smc_q_not_enrolled(struct smc_subject *s)
@@ -34,6 +33,11 @@ static __always_inline bool smc_q_not_enrolled(struct smc_subject *s)
 static __always_inline bool smc_q_special(struct smc_subject *s)
 {
 	return smc_is_special(s->remote.ip);
+}
+
+static __always_inline bool smc_q_loopback(struct smc_subject *s)
+{
+	return smc_is_loopback(s->remote.ip);
 }
 
 static __always_inline bool smc_q_denied(struct smc_subject *s)
@@ -54,31 +58,44 @@ static __always_inline bool smc_q_agent_full(struct smc_subject *s)
 static __always_inline bool smc_q_netns_unknown(struct smc_subject *s)
 {
 	s->netns = bpf_map_lookup_elem(&smc_netns, &s->netns_cookie);
-	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->leg4_port : s->netns->leg6_port);
+	return !s->netns;
 }
 
-static __always_inline bool smc_q_bound_port(struct smc_subject *s)
+static __always_inline bool smc_q_not_served(struct smc_subject *s)
 {
-	return s->bound_port;
+	if (!s->netns)
+		s->netns = bpf_map_lookup_elem(&smc_netns, &s->netns_cookie);
+	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->serves4 : s->netns->serves6);
 }
 
-static __always_inline bool smc_q_bound_device(struct smc_subject *s)
+static __always_inline bool smc_q_agent_gone(struct smc_subject *s)
 {
-	return s->bound_device;
+	return !s->netns || !smc_agent_listens(s->netns->slot, !smc_is_v4(s->remote.ip));
+}
+
+static __always_inline bool smc_q_headers(struct smc_subject *s)
+{
+	return s->headers;
 }
 
 static __always_inline bool smc_q_mptcp(struct smc_subject *s)
 {
-	struct tcp_sock *tcp = s->tcp;
-
-	if (s->direction == SMC_INBOUND)
-		return s->mptcp;
-	return !tcp || (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ_BITFIELD_PROBED(tcp, is_mptcp));
+	return s->mptcp;
 }
 
 static __always_inline bool smc_q_tcp_signed(struct smc_subject *s)
 {
-	return !s->tcp || smc_is_signed(s->tcp);
+	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
+}
+
+static __always_inline bool smc_q_fast_open(struct smc_subject *s)
+{
+	return s->fast_open;
+}
+
+static __always_inline bool smc_q_no_room(struct smc_subject *s)
+{
+	return s->no_room;
 }
 
 static __always_inline bool smc_q_ipsec(struct smc_subject *s)
@@ -86,40 +103,16 @@ static __always_inline bool smc_q_ipsec(struct smc_subject *s)
 	return !s->tcp || smc_has_ipsec(s->tcp);
 }
 
-static __always_inline bool smc_q_incapable(struct smc_subject *s)
+static __always_inline bool smc_q_not_now(struct smc_subject *s)
 {
-	const struct smc_incapable *incapable;
-	struct smc_dest dest = {};
+	const struct smc_server *server = smc_server_of(s->netns_cookie, &s->remote);
 
-	dest.netns = s->netns_cookie;
-	dest.remote = s->remote;
-	incapable = bpf_map_lookup_elem(&smc_incapable, &dest);
-	return incapable && incapable->expires_ns > bpf_ktime_get_ns();
+	return server && server->knowledge == SMC_SERVER_NOT_NOW;
 }
 
-/* An agent that was killed left its heartbeat behind; its listener is gone at once. */
-static __always_inline bool smc_q_agent_gone(struct smc_subject *s)
+static __always_inline bool smc_q_same_agent(struct smc_subject *s)
 {
-	struct bpf_sock_tuple tuple = {};
-	struct bpf_sock *sk;
-	bool listens;
-
-	if (!s->netns || !s->connect)
-		return true;
-	if (smc_is_v4(s->remote.ip)) {
-		tuple.ipv4.daddr = bpf_htonl(0x7f000001);
-		tuple.ipv4.dport = bpf_htons(s->netns->leg4_port);
-		sk = bpf_skc_lookup_tcp(s->connect, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		tuple.ipv6.daddr[3] = bpf_htonl(1);
-		tuple.ipv6.dport = bpf_htons(s->netns->leg6_port);
-		sk = bpf_skc_lookup_tcp(s->connect, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	}
-	if (!sk)
-		return true;
-	listens = sk->state == BPF_TCP_LISTEN;
-	bpf_sk_release(sk);
-	return !listens;
+	return s->own_tag;
 }
 
 static __always_inline bool smc_q_no_listener(struct smc_subject *s)

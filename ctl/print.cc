@@ -79,7 +79,7 @@ void print_status(std::ostream& out, const json& s) {
                       {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
                                       " below " + word(s["cgroups"]["root"])},
                       {"Programs", join(s["programs"])},
-                      {"", "and smc_lookup, smc_ingress in each namespace below"},
+                      {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
                       {"Maps", word(s["pin_path"])}});
     out << "\nNamespaces\n";
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};
@@ -88,6 +88,14 @@ void print_status(std::ostream& out, const json& s) {
                         n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
     }
     print_table(out, rows);
+    for (const auto& n : s["namespaces"]) {
+        for (const auto* family : {"ipv4", "ipv6"}) {
+            if (!n[family].get<bool>()) {
+                out << "Not served: " << word(n["inode"]) << " " << family << ": "
+                    << word(n[std::string(family) + "_obstacle"]) << "\n";
+            }
+        }
+    }
     out << "\n";
     print_link_groups(out, s["groups"], {});
     out << "\nConnections since the start, by path\n";

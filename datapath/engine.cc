@@ -24,6 +24,10 @@ Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end) {
 }
 
 Engine::~Engine() {
+    stop();
+}
+
+void Engine::stop() {
     if (thread_.joinable()) {
         {
             const std::lock_guard lock(mutex_);

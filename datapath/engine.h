@@ -27,7 +27,6 @@ class Engine final : private Poller {
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end);
-    // Aborts what is left (Reason::kStopped) and joins the thread.
     ~Engine() override;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -37,6 +36,9 @@ class Engine final : private Poller {
     void add_task(std::shared_ptr<Task> task);
     // Runs a task of this engine soon: another thread has something for it. One that has ended is left alone.
     void kick(std::shared_ptr<Task> task);
+
+    // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on.
+    void stop();
 
  private:
     struct Entry {

@@ -4,6 +4,8 @@
 #include <libmnl/libmnl.h>
 #include <linux/if.h>
 #include <linux/if_addr.h>
+#include <linux/if_arp.h>
+#include <linux/if_ether.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
@@ -71,6 +73,23 @@ void for_each_attribute(const nlmsghdr* header, Visit visit) {
     mnl_attr_parse(header, sizeof(Body), visit_one, &visit);
 }
 
+std::optional<std::uint32_t> header_of(unsigned type) {
+    switch (type) {
+        case ARPHRD_ETHER:
+            return ETH_HLEN;
+        case ARPHRD_NONE:
+        case ARPHRD_RAWIP:
+        case ARPHRD_TUNNEL:
+        case ARPHRD_TUNNEL6:
+        case ARPHRD_SIT:
+        case ARPHRD_IPGRE:
+        case ARPHRD_PPP:
+            return 0;
+        default:
+            return std::nullopt;
+    }
+}
+
 Endpoint address_of(const nlattr* attribute, std::uint8_t family) {
     sockaddr_storage storage{};
     storage.ss_family = family;
@@ -95,10 +114,10 @@ void Rtnetlink::Close::operator()(mnl_socket* socket) const {
 }
 
 Result<Rtnetlink> Rtnetlink::open(Events events) {
-    const bool watch = events == Events::kLinksAndAddresses;
+    const bool watch = events == Events::kChanges;
     std::unique_ptr<mnl_socket, Close> socket(
         mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | (watch ? SOCK_NONBLOCK : 0)));
-    const unsigned groups = watch ? RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR : 0;
+    const unsigned groups = watch ? RTMGRP_LINK | RTMGRP_TC | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR : 0;
     if (!socket || mnl_socket_bind(socket.get(), groups, MNL_SOCKET_AUTOPID) < 0) {
         return last_error("opening an rtnetlink socket");
     }
@@ -116,6 +135,7 @@ Result<std::vector<NetDevice>> Rtnetlink::devices() const {
         device.index = static_cast<unsigned>(info->ifi_index);
         device.up = (info->ifi_flags & IFF_UP) != 0;
         device.loopback = (info->ifi_flags & IFF_LOOPBACK) != 0;
+        device.header = header_of(info->ifi_type);
         for_each_attribute<ifinfomsg>(part, [&](unsigned type, const nlattr* attribute) {
             if (type == IFLA_IFNAME) {
                 device.name = mnl_attr_get_str(attribute);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct NetDevice {
     unsigned mtu = 0;
     bool up = false;
     bool loopback = false;
+    // Bytes before the IP header of its packets: 14 for Ethernet, 0 for a device without; nothing if that is not known.
+    std::optional<std::uint32_t> header;
     std::array<std::uint8_t, 6> mac{};  // zeros where it has none of that length
 };
 
@@ -33,7 +36,8 @@ struct NetAddress {
 
 class Rtnetlink {
  public:
-    enum class Events : bool { kNone, kLinksAndAddresses };
+    // kChanges: of devices, their qdiscs and filters, and addresses.
+    enum class Events : bool { kNone, kChanges };
 
     // In the calling thread's network namespace. With events, fd() tells of changes; questions should then be asked
     // over another one.

@@ -77,7 +77,8 @@ struct Config {
     } roce;
 
     unsigned cache_entries = 8192;
-    std::chrono::seconds cache_time{300};
+    std::chrono::seconds cache_time{60};
+    std::chrono::milliseconds budget{1000};
     unsigned max_connections = 10000;
     std::string log_level = "info";
 };

@@ -132,7 +132,10 @@ ordered_json rules_of(const Config& c) {
 // --- the rows
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member cannot stand in them
-#define SMC_MEMBER(name) [](auto& c) -> auto& { return c.name; }
+#define SMC_MEMBER(name)   \
+    [](auto& c) -> auto& { \
+        return c.name;     \
+    }
 
 // NOLINTNEXTLINE(readability-function-size): a table, a row each
 std::vector<ConfigKey> make_keys() {
@@ -144,7 +147,7 @@ std::vector<ConfigKey> make_keys() {
         directory("bpf", "pin_path", SMC_MEMBER(pin_path), string("^/.+/[^/.]+/*$"),
                   "Directory on a bpf file system where the maps are pinned, for bpftool."),
         key("bpf", "tc", SMC_MEMBER(tc), one_of({"auto", "tcx", "clsact"}),
-            "How the ingress program attaches. auto: tcx where the kernel has it (6.6), else clsact."),
+            "How the programs attach to devices. auto: tcx where the kernel has it (6.6), else clsact."),
         key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 100),
             "UNIX socket of smcctl; its .lock file keeps a second agent out."),
         {"policy", "default", one_of({"allow", "deny"}), "What happens to a connection that no rule matches.",
@@ -209,10 +212,12 @@ std::vector<ConfigKey> make_keys() {
             "How long the data path polls before it sleeps. Costs a core while there is traffic."),
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
+        key("fallback", "budget_ms", SMC_MEMBER(budget), integer(50, 30000),
+            "From the server's answer to a connection on SMC; beyond it the application's own SYN decides, plain."),
         key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),
-            "Destinations remembered as not SMC capable; the least recently used goes first."),
+            "Servers of which it is remembered that they speak SMC, or failed; the least recently used goes first."),
         key("fallback", "cache_s", SMC_MEMBER(cache_time), integer(1, 86400),
-            "How long such a destination is left alone."),
+            "How long that is remembered. A server that failed is not asked meanwhile."),
         key("limits", "connections", SMC_MEMBER(max_connections), integer(1, 1000000),
             "Connections in the agent, handshakes included. Beyond it new ones are plain TCP."),
         key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),

@@ -46,10 +46,13 @@ std::string obstacle(const IntrospectionParts& parts, const bpf::Question& quest
         return answer.rule < 0 ? "no rule matches, and the default is to deny"
                                : "rule \"" + parts.policy.rule_name(answer.rule) + "\" denies it";
     }
-    if (question.decision == SMC_OUT_INCAPABLE) {
-        const auto entry = parts.programs.incapable(answer.netns, remote);
-        const auto space = parts.namespaces.by_cookie(answer.netns);
-        return text + " of netns " + std::to_string(space ? space->inode() : 0) + ": " +
+    const auto space = parts.namespaces.by_cookie(answer.netns);
+    if (question.decision == SMC_OUT_NOT_SERVED && space) {
+        return text + ": " + space->obstacle(remote.is_v4() ? bpf::Hooks::kIpv4 : bpf::Hooks::kIpv6);
+    }
+    if (question.decision == SMC_OUT_NOT_NOW) {
+        const auto entry = parts.programs.knows(answer.netns, remote);
+        return text + ", in netns " + std::to_string(space ? space->inode() : 0) + ": " +
                (entry ? std::string(reason_text(static_cast<Reason>(entry->reason))) : "about to expire");
     }
     return text;

@@ -51,8 +51,10 @@ json Introspection::status() const {
         spaces.push_back({{"inode", space->inode()},
                           {"slot", space->slot()},
                           {"devices", space->devices()},
-                          {"ipv4", space->serves(Namespace::kLeg4)},
-                          {"ipv6", space->serves(Namespace::kLeg6)}});
+                          {"ipv4", space->obstacle(bpf::Hooks::kIpv4).empty()},
+                          {"ipv6", space->obstacle(bpf::Hooks::kIpv6).empty()},
+                          {"ipv4_obstacle", space->obstacle(bpf::Hooks::kIpv4)},
+                          {"ipv6_obstacle", space->obstacle(bpf::Hooks::kIpv6)}});
     }
     json counters = json::object();
     for (int i = 0; i < SMC_DECISIONS; i++) {

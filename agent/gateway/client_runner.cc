@@ -1,28 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/client_runner.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cerrno>
+#include <system_error>
 
+#include "agent/gateway/saved_syn.h"
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
-
-#ifndef IP_BIND_ADDRESS_NO_PORT
-#define IP_BIND_ADDRESS_NO_PORT 24
-#endif
 
 namespace smc {
 
 namespace {
-
-// The application bound an address (without a port, or it would not have been steered).
-bool is_bound(const Endpoint& source) {
-    Endpoint address = source;
-    address.port = 0;
-    return address != Endpoint::loopback(false, 0) && address != Endpoint::loopback(true, 0);
-}
 
 session::PeerOption option_of(smc_option_seen seen) {
     return seen == SMC_OPTION_PRESENT  ? session::PeerOption::kPresent
@@ -30,49 +18,40 @@ session::PeerOption option_of(smc_option_seen seen) {
                                        : session::PeerOption::kAbsent;
 }
 
-int error_of(int fd) {
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    return error;
-}
-
 }  // namespace
 
-// The socket is connecting; an Error has connect()'s errno.
-Result<UniqueFd> ClientRunner::connect(bool offer) const {
-    const Endpoint remote = from_abi(wanted_.event.remote);
-    const int family = remote.family();
-    auto fd = wanted_.space->tcp_socket(family, offer ? SMC_ROLE_AGENT_CLC : SMC_ROLE_AGENT_PLAIN, remote,
-                                        {wanted_.event.uid, wanted_.event.gid});
-    if (!fd) {
-        log()->warn("connecting in the application's stead: {}", fd.error().text());
-        return fd.error();
+void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
+            const smc_question& question) {
+    programs.let_go(tuple);
+    const auto syn = saved_syn(question);
+    if (syn.empty() || space == nullptr) {
+        return;  // its retransmission does
     }
-    sockaddr_storage address{};
-    if (wanted_.event.mark != 0) {
-        ::setsockopt(fd->get(), SOL_SOCKET, SO_MARK, &wanted_.event.mark, sizeof wanted_.event.mark);
+    if (const auto sent = space->send_packet(syn, !remote_of(tuple).is_v4(), question.ifindex); !sent) {
+        log()->debug("a SYN waits for its retransmission: {}", sent.error().text());
     }
-    if (is_bound(source())) {
-        const int one = 1;
-        Endpoint from = source();
-        from.port = 0;
-        ::setsockopt(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
-        const socklen_t length = from.to_sockaddr(address, family);
-        if (::bind(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-            return last_error("binding to " + from.ip_text());
-        }
-    }
-    const socklen_t length = remote.to_sockaddr(address, family);
-    if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
-        return last_error("connecting to " + remote.text());
-    }
-    return fd;
 }
 
-void ClientRunner::on(const session::Connect& action) {
-    auto fd = connect(action.offer);
+// As the device sees it: whatever translates addresses has done so for the application's SYN.
+Likeness ClientRunner::likeness() const {
+    const smc_question& q = wanted_.question;
+    return {.from = from_abi(q.local),
+            .to = remote_of(wanted_.tuple),
+            .owner = {q.uid, q.gid},
+            .mark = q.mark,
+            .device = q.bound_device,
+            .ttl = q.ttl,
+            .tos = q.tos};
+}
+
+void ClientRunner::on(const session::Connect&) {
+    smc_sock mark{};
+    mark.role = SMC_ROLE_AGENT_CLC;
+    const smc_question& q = wanted_.question;
+    mark.port = q.seen_port != 0 ? q.seen_port : wanted_.tuple.local_port;
+    auto fd = connect_like(*wanted_.space, mark, likeness());
     if (!fd) {
+        log()->debug("connection {}: {}", connection_->id, fd.error().text());
         return feed(session_.connect_failed(fd.error().code));
     }
     use_clc_socket(std::move(*fd));
@@ -80,7 +59,7 @@ void ClientRunner::on(const session::Connect& action) {
 }
 
 void ClientRunner::connected() {
-    if (const int error = error_of(clc_->fd()); error != 0) {
+    if (const int error = connect_error(clc_->fd()); error != 0) {
         return feed(session_.connect_failed(error));
     }
     const auto seen = option_of(programs_.option_seen(clc_->fd()));
@@ -89,43 +68,59 @@ void ClientRunner::connected() {
 }
 
 void ClientRunner::on(const session::FinishConnect&) {
-    connection_->client = local_endpoint(clc_->fd());
-    programs_.release_flow(cookie(), connection_->client);
-    if (const auto released = wanted_.syn.release(*wanted_.space); !released) {
-        feed(session_.leg_refused(released.error().text()));
+    smc_sock mark{};
+    mark.role = SMC_ROLE_LEG_CLIENT;
+    mark.front = wanted_.tuple;
+    Likeness like = likeness();
+    like.device = wanted_.question.ifindex;
+    like.ttl = wanted_.question.answer_ttl;
+    auto fd = connect_like(*wanted_.space, mark, like);
+    if (!fd) {
+        return feed(session_.leg_failed(false, fd.error().text()));
     }
+    leg_.emplace(parts_.io, std::move(*fd));
+    leg_->when_writable([this] { leg_connected(); });
 }
 
-void ClientRunner::leg_arrived(UniqueFd leg) {
-    leg_ = std::move(leg);
-    feed(session_.leg_arrived());
+void ClientRunner::leg_connected() {
+    const int error = connect_error(leg_->fd());
+    if (error == 0) {
+        return feed(session_.leg_connected());
+    }
+    // A RST can only come from the application's own host: its socket is gone.
+    feed(session_.leg_failed(error == ECONNREFUSED, std::generic_category().message(error)));
 }
 
-void ClientRunner::on(const session::FailConnect& action) {
-    if (action.error == ETIMEDOUT) {
-        return;  // the application's own TCP gives up at its own time; until then its SYNs are held
+void ClientRunner::on(const session::RememberServer& action) {
+    using As = session::RememberServer::As;
+    const Endpoint server = remote_of(wanted_.tuple);
+    const std::uint64_t netns = wanted_.question.netns;
+    switch (action.as) {
+        case As::kCapable:
+            return programs_.remember(netns, server, SMC_SERVER_CAPABLE, Reason::kNone, parts_.config.cache_time);
+        case As::kUnknown:
+            return programs_.forget(netns, server);
+        case As::kNotNow:
+            return programs_.remember(netns, server, SMC_SERVER_NOT_NOW, action.reason, parts_.config.cache_time);
     }
-    const auto answered = action.error == ECONNREFUSED || action.error == ECONNRESET
-                              ? wanted_.syn.refuse(*wanted_.space)
-                              : wanted_.syn.unreachable(*wanted_.space, action.error);
-    if (!answered) {
-        log()->warn("connection {}: {}", connection_->id, answered.error().text());
-    }
-}
-
-void ClientRunner::on(const session::RememberIncapable& action) {
-    programs_.remember_incapable(wanted_.event.netns, connection_->server, action.reason, parts_.config.cache_time);
 }
 
 void ClientRunner::on(const session::Run& action) {
-    end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg_), clc_->release()});
+    end({SessionEnd::Kind::kSmc, action.outcome, leg_->release(), clc_->release()});
 }
 
-void ClientRunner::on(const session::RunOnTcp& action) {
-    end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg_), clc_->release()});
+void ClientRunner::let_go() {
+    leg_.reset();
+    smc::let_go(programs_, wanted_.space.get(), wanted_.tuple, wanted_.question);
+}
+
+void ClientRunner::on(const session::LeaveToTcp& action) {
+    let_go();
+    end({SessionEnd::Kind::kPlain, action.outcome});
 }
 
 void ClientRunner::on(const session::Refuse& action) {
+    leg_.reset();
     end({SessionEnd::Kind::kRefused, {.reason = action.reason, .detail = action.detail}});
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of a connection: an application waits in connect(), its SYN is held. Carries out session::Client.
+// The client's side of a connection: an application waits in connect(), its server speaks SMC. Carries out
+// session::Client.
 #pragma once
 
-#include "agent/gateway/held_syn.h"
+#include "agent/gateway/leg_socket.h"
 #include "agent/gateway/runner.h"
-#include "agent/netns/namespace.h"
 #include "agent/steer/programs.h"
 #include "smc/session/client.h"
 
@@ -13,8 +13,8 @@ namespace smc {
 class ClientRunner final : public Runner<session::Client> {
  public:
     struct Wanted {
-        smc_event event;
-        HeldSyn syn;
+        smc_tuple tuple;
+        smc_question question;
         std::shared_ptr<Namespace> space;
     };
     ClientRunner(const SessionParts& parts, bpf::Programs& programs, Connections::Handle connection, Wanted wanted,
@@ -23,31 +23,30 @@ class ClientRunner final : public Runner<session::Client> {
           programs_(programs),
           wanted_(std::move(wanted)) {}
 
-    void start() { feed(session_.start()); }
-    // The application's socket has come to the local listener.
-    void leg_arrived(UniqueFd leg);
-    // Its connect() ended without us.
-    void application_gone() { feed(session_.application_gone()); }
+    void start() { feed(session_.start(loop::now() + parts_.config.budget)); }
 
-    [[nodiscard]] std::uint64_t cookie() const { return wanted_.event.cookie; }
-    [[nodiscard]] std::uint32_t slot() const { return wanted_.space->slot(); }
-    [[nodiscard]] const Endpoint& source() const { return wanted_.syn.source(); }
+    // Its application does without us, whatever the session wants.
+    void let_go();
 
  private:
     void on(const session::Connect& action) override;
     void on(const session::FinishConnect& action) override;
-    void on(const session::FailConnect& action) override;
-    void on(const session::RememberIncapable& action) override;
+    void on(const session::RememberServer& action) override;
     void on(const session::Run& action) override;
-    void on(const session::RunOnTcp& action) override;
+    void on(const session::LeaveToTcp& action) override;
     void on(const session::Refuse& action) override;
 
-    Result<UniqueFd> connect(bool offer) const;
+    [[nodiscard]] Likeness likeness() const;
     void connected();
+    void leg_connected();
 
     bpf::Programs& programs_;
     Wanted wanted_;
-    UniqueFd leg_;
+    std::optional<loop::FdWatch> leg_;
 };
+
+// The application's own SYN, without options, decides.
+void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
+            const smc_question& question);
 
 }  // namespace smc

@@ -57,34 +57,33 @@ Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
-void Gateway::syn_held(const smc_event& event) {
-    HeldSyn syn(event);
+void Gateway::question_answered(const smc_event& event) {
     auto space = p_.namespaces.by_cookie(event.netns);
-    if (!syn.valid() || !space) {
-        p_.programs.release_flow(event.cookie, {});  // its next SYN passes; nobody listens there any more
-        return;
+    if (!space || !has_room()) {
+        return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
     const Handle connection = admit(Role::kClient);
-    connection->server = from_abi(event.remote);
-    connection->client = syn.source();
+    connection->server = remote_of(event.tuple);
+    connection->client = from_abi(event.question.local);
     connection->netns = space->inode();
-    connection->pid = event.pid;
-    connection->uid = event.uid;
+    connection->pid = event.question.pid;
+    connection->uid = event.question.uid;
     const auto runner = std::make_shared<ClientRunner>(
-        p_.session, p_.programs, connection, ClientRunner::Wanted{event, std::move(syn), std::move(space)},
-        [this](Runner<session::Client>& ended, SessionEnd end) {
-            client_ended(static_cast<ClientRunner&>(ended), std::move(end));
+        p_.session, p_.programs, connection, ClientRunner::Wanted{event.tuple, event.question, std::move(space)},
+        [this](Runner<session::Client>& which, SessionEnd end) {
+            ended(which, std::move(end));
+            clients_.erase(which.connection()->id);
         });
     clients_.emplace(connection->id, runner);
-    by_cookie_[runner->cookie()] = runner.get();
-    by_leg_[{runner->slot(), runner->source()}] = runner.get();
     runner->start();
 }
 
-void Gateway::connect_aborted(std::uint64_t cookie) {
-    if (const auto it = by_cookie_.find(cookie); it != by_cookie_.end()) {
-        it->second->application_gone();
+void Gateway::let_all_go() {
+    for (const auto& [id, runner] : clients_) {
+        runner->let_go();
     }
+    clients_.clear();
+    servers_.clear();
 }
 
 // The one that fills the agent also stops the programs from steering more; the next beat with room resumes.
@@ -111,51 +110,48 @@ void Gateway::serve(const std::shared_ptr<Namespace>& space) {
     }
 }
 
-void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
-    if (which == Namespace::kLeg4 || which == Namespace::kLeg6) {
-        const auto it = by_leg_.find({space->slot(), from});
-        if (it == by_leg_.end()) {
-            TcpSocket(std::move(fd)).reset();
-        } else {
-            it->second->leg_arrived(std::move(fd));
-        }
-        return;
+// A client's agent names its application's own port. Any other client's port is that of its CLC socket, and taken by
+// it here; the application is shown one that nobody uses by himself.
+Endpoint Gateway::shown_client(const Endpoint& from, const Endpoint& server, const smc_inbound& inbound,
+                               const Namespace& space) const {
+    Endpoint shown = from;
+    if (inbound.port != 0 && inbound.port != from.port) {
+        shown.port = inbound.port;
+        return shown;
     }
+    constexpr unsigned kPrivileged = 1024, kFirst = 61000, kFirstPrivileged = 512, kTries = 64;
+    const unsigned first = from.port < kPrivileged ? kFirstPrivileged : kFirst;
+    const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
+    for (unsigned i = 0; i < kTries; i++) {
+        shown.port = static_cast<std::uint16_t>(first + (from.port + i * 7) % span);
+        if (shown.port != from.port && !p_.programs.hairpins.get(tuple_of(server, shown, space.slot()))) {
+            break;
+        }
+    }
+    return shown;
+}
+
+void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
     const Endpoint server = local_endpoint(fd.get());
+    const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, space->slot()));
     if (server.port == space->port(which) || !has_room()) {
         TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
         return;
     }
     const Handle connection = admit(Role::kServer);
-    connection->client = from;
+    connection->client = shown_client(from, server, inbound, *space);
     connection->server = server;
     connection->netns = space->inode();
-    const auto runner = std::make_shared<ServerRunner>(
-        p_.session, connection, space, std::move(fd), [this](Runner<session::Server>& ended, SessionEnd end) {
-            server_ended(static_cast<ServerRunner&>(ended), std::move(end));
-        });
+    const auto runner = std::make_shared<ServerRunner>(p_.session, connection, space, inbound, std::move(fd),
+                                                       [this](Runner<session::Server>& ended_one, SessionEnd end) {
+                                                           ended(ended_one, std::move(end));
+                                                           servers_.erase(ended_one.connection()->id);
+                                                       });
     servers_.emplace(connection->id, runner);
     runner->start();
 }
 
 // --- ends of sessions -----------------------------------------------------------------------------------------------
-
-void Gateway::client_ended(ClientRunner& runner, SessionEnd end) {
-    // An entry may already be a later connection's.
-    if (const auto it = by_cookie_.find(runner.cookie()); it != by_cookie_.end() && it->second == &runner) {
-        by_cookie_.erase(it);
-    }
-    if (const auto it = by_leg_.find({runner.slot(), runner.source()}); it != by_leg_.end() && it->second == &runner) {
-        by_leg_.erase(it);
-    }
-    ended(runner, std::move(end));
-    clients_.erase(runner.connection()->id);
-}
-
-void Gateway::server_ended(ServerRunner& runner, SessionEnd end) {
-    ended(runner, std::move(end));
-    servers_.erase(runner.connection()->id);
-}
 
 template <class Runner>
 void Gateway::ended(Runner& runner, SessionEnd end) {
@@ -164,6 +160,8 @@ void Gateway::ended(Runner& runner, SessionEnd end) {
             return run_smc(runner, std::move(end));
         case SessionEnd::Kind::kTcp:
             return run_tcp(runner.connection(), std::move(end));
+        case SessionEnd::Kind::kPlain:
+            return left_alone(runner.connection(), end);
         case SessionEnd::Kind::kRefused:
             return refuse(runner.connection(), end.outcome.reason, end.outcome.detail);
     }
@@ -238,6 +236,17 @@ void Gateway::run_tcp(const Handle& c, SessionEnd end) {
     note(*c, "falls back to tcp");
     p_.engine.add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
                                                       TcpSocket(std::move(end.clc))));
+}
+
+// Nothing of it is left here.
+void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
+    c->path = Path::kFallback;
+    c->reason = end.outcome.reason;
+    c->peer_reason = end.outcome.peer_reason;
+    c->detail = end.outcome.detail;
+    p_.connections.count(Path::kFallback, c->reason);
+    note(*c, "is left to tcp");
+    p_.connections.end(c->id, c->reason);
 }
 
 void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Brings connections from "steered" to "moving bytes": one runner per connection, on the control thread. Client side: a
-// held SYN; server side: an accepted socket whose SYN carried option 254. Decisions are the sessions' (smc/session),
-// bytes are the engine's (datapath/).
+// Brings connections from "the server said yes" to "moving bytes": one runner per connection, on the control thread.
+// Client side: an answered question; server side: an accepted socket whose SYN carried option 254. Decisions are the
+// sessions' (smc/session), bytes are the engine's (datapath/).
 #pragma once
 
 #include <map>
@@ -31,8 +31,9 @@ class Gateway {
     Gateway& operator=(const Gateway&) = delete;
 
     // From the BPF programs.
-    void syn_held(const smc_event& event);
-    void connect_aborted(std::uint64_t cookie);
+    void question_answered(const smc_event& event);
+    // Applications that wait in connect() do without us: the agent stops.
+    void let_all_go();
     // Accepts on the namespace's fresh listeners until it closes.
     void serve(const std::shared_ptr<Namespace>& space);
     // From the engine, on the control thread.
@@ -44,17 +45,10 @@ class Gateway {
  private:
     using Handle = Connections::Handle;
     using Space = std::shared_ptr<Namespace>;
-    struct LegKey {
-        std::uint32_t slot;
-        Endpoint source;
-        auto operator<=>(const LegKey&) const = default;
-    };
     struct Acceptor;
 
     Handle admit(Role role);
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
-    void client_ended(ClientRunner& runner, SessionEnd end);
-    void server_ended(ServerRunner& runner, SessionEnd end);
     template <class Runner>
     void ended(Runner& runner, SessionEnd end);
     template <class Runner>
@@ -62,6 +56,9 @@ class Gateway {
     void run_smcd(Connection& connection, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange);
     void run_smcr(Connection& connection, const clc::SmcrPeer& peer) const;
     void run_tcp(const Handle& connection, SessionEnd end);
+    void left_alone(const Handle& connection, const SessionEnd& end);
+    [[nodiscard]] Endpoint shown_client(const Endpoint& from, const Endpoint& server, const smc_inbound& inbound,
+                                        const Namespace& space) const;
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void note(const Connection& connection, const char* what);
     void keep_alive(int fd) const;
@@ -73,9 +70,6 @@ class Gateway {
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;
     std::unordered_map<std::uint64_t, std::shared_ptr<smcd::Exchange>> exchanges_;
-    // The client sessions among them, by what the programs and the listeners know.
-    std::map<std::uint64_t, ClientRunner*> by_cookie_;
-    std::map<LegKey, ClientRunner*> by_leg_;
 };
 
 }  // namespace smc

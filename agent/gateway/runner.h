@@ -33,10 +33,11 @@ struct SessionParts {
 
 // How a session ended.
 struct SessionEnd {
-    enum class Kind : std::uint8_t { kSmc, kTcp, kRefused };
+    // kTcp: through the agent; kPlain: without it
+    enum class Kind : std::uint8_t { kSmc, kTcp, kPlain, kRefused };
     Kind kind = Kind::kRefused;
     clc::Outcome outcome{};  // refused: reason and detail only
-    UniqueFd leg{}, clc{};   // unless refused
+    UniqueFd leg{}, clc{};   // unless plain or refused
 };
 
 // How SMC-R could be used for a TCP connection.
@@ -113,11 +114,11 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     virtual void on(const session::Connect&) {}
     virtual void on(const session::FinishConnect&) {}
-    virtual void on(const session::FailConnect&) {}
     virtual void on(const session::ConnectApplication&) {}
-    virtual void on(const session::RememberIncapable&) {}
+    virtual void on(const session::RememberServer&) {}
     virtual void on(const session::Run& action) = 0;
-    virtual void on(const session::RunOnTcp& action) = 0;
+    virtual void on(const session::RunOnTcp&) {}
+    virtual void on(const session::LeaveToTcp& action) = 0;
     virtual void on(const session::Refuse& action) = 0;
 
     SessionParts parts_;

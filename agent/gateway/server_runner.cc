@@ -1,40 +1,35 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/server_runner.h"
 
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <system_error>
+
+#include "agent/steer/addresses.h"
 
 namespace smc {
 
 ServerRunner::ServerRunner(const SessionParts& parts, Connections::Handle connection, std::shared_ptr<Namespace> space,
-                           UniqueFd clc, OnEnd on_end)
+                           const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
-             session::Server(parts.node, parts.smcd_groups, roce_offer(parts.roce_devices, clc.get()), loop::now()),
+             session::Server(parts.node, parts.smcd_groups, roce_offer(parts.roce_devices, clc.get()),
+                             inbound.peer_agent != 0, loop::now()),
              std::move(on_end)),
-      space_(std::move(space)) {
+      space_(std::move(space)),
+      inbound_(inbound) {
     local_ = smcr::gid_of(local_endpoint(clc.get()));
     use_clc_socket(std::move(clc));
 }
 
-// From the application's own host, but named after the client (map smc_peernames).
-Result<UniqueFd> ServerRunner::connect() const {
-    const Endpoint& server = connection_->server;
-    auto fd = space_->tcp_socket(server.family(), SMC_ROLE_AGENT_LEG, connection_->client, {});
-    if (!fd) {
-        return fd.error();
-    }
-    sockaddr_storage address{};
-    const socklen_t length = server.to_sockaddr(address, server.family());
-    if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
-        return last_error("connecting to the application");
-    }
-    return fd;
-}
-
+// From the server's own address to the client: the hairpin makes it the client that connects to the server.
 void ServerRunner::on(const session::ConnectApplication&) {
-    auto fd = connect();
+    smc_sock mark{};
+    mark.role = SMC_ROLE_LEG_SERVER;
+    mark.front = tuple_of(connection_->server, connection_->client, space_->slot());
+    auto fd = connect_like(*space_, mark,
+                           {.from = connection_->server,
+                            .to = connection_->client,
+                            .owner = {},
+                            .device = inbound_.bound_device,
+                            .ttl = inbound_.ttl});
     if (!fd) {
         return refused(fd.error().code);
     }
@@ -43,9 +38,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
 }
 
 void ServerRunner::connected() {
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(application_->fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+    const int error = connect_error(application_->fd());
     if (error != 0) {
         return refused(error);
     }
@@ -56,18 +49,33 @@ void ServerRunner::refused(int error) {
     feed(session_.application_refused(std::generic_category().message(error), loop::now()));
 }
 
+UniqueFd ServerRunner::take_application() {
+    release_last_packet(application_->fd());
+    return application_->release();
+}
+
 void ServerRunner::on(const session::Run& action) {
-    end({SessionEnd::Kind::kSmc, action.outcome, application_->release(), clc_->release()});
+    end({SessionEnd::Kind::kSmc, action.outcome, take_application(), clc_->release()});
 }
 
 void ServerRunner::on(const session::RunOnTcp& action) {
-    end({SessionEnd::Kind::kTcp, action.outcome, application_->release(), clc_->release()});
+    end({SessionEnd::Kind::kTcp, action.outcome, take_application(), clc_->release()});
 }
 
-void ServerRunner::on(const session::Refuse& action) {
+// It has not heard of us.
+void ServerRunner::reset_application() {
     if (application_) {
         TcpSocket(application_->release()).reset();
     }
+}
+
+void ServerRunner::on(const session::LeaveToTcp& action) {
+    reset_application();
+    end({SessionEnd::Kind::kPlain, action.outcome});
+}
+
+void ServerRunner::on(const session::Refuse& action) {
+    reset_application();
     end({SessionEnd::Kind::kRefused, {.reason = action.reason, .detail = action.detail}});
 }
 

@@ -3,30 +3,33 @@
 // out session::Server.
 #pragma once
 
+#include "agent/gateway/leg_socket.h"
 #include "agent/gateway/runner.h"
-#include "agent/netns/namespace.h"
 #include "smc/session/server.h"
 
 namespace smc {
 
 class ServerRunner final : public Runner<session::Server> {
  public:
-    // `clc`: the accepted socket.
+    // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.
     ServerRunner(const SessionParts& parts, Connections::Handle connection, std::shared_ptr<Namespace> space,
-                 UniqueFd clc, OnEnd on_end);
+                 const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
     void start() { feed({}); }
 
  private:
     void on(const session::ConnectApplication& action) override;
     void on(const session::Run& action) override;
     void on(const session::RunOnTcp& action) override;
+    void on(const session::LeaveToTcp& action) override;
     void on(const session::Refuse& action) override;
 
-    Result<UniqueFd> connect() const;
     void connected();
     void refused(int error);
+    UniqueFd take_application();
+    void reset_application();
 
     std::shared_ptr<Namespace> space_;
+    smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;
 };
 

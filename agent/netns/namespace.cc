@@ -3,19 +3,14 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <cstring>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
 
 #include "agent/log/log.h"
-
-#ifndef IPV6_HDRINCL
-#define IPV6_HDRINCL 36
-#endif
 
 namespace smc {
 
@@ -27,6 +22,12 @@ int home_netns() {
 }
 
 constexpr int kBacklog = 4096;
+
+// L1, for what is a socket before it is a TcpSocket.
+void reset_on_close(int fd) {
+    const linger value{1, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, sizeof value);
+}
 
 // Of the namespace that the thread is in.
 Result<std::vector<NetDevice>> devices_here() {
@@ -55,7 +56,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, Uniq
     if (!inside.entered()) {
         return last_error("entering a network namespace");
     }
-    auto events = Rtnetlink::open(Rtnetlink::Events::kLinksAndAddresses);
+    auto events = Rtnetlink::open(Rtnetlink::Events::kChanges);
     const auto devices = devices_here();
     if (!events || !devices) {
         return events ? devices.error() : events.error();
@@ -65,13 +66,12 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, Uniq
     if (self->cookie_ == 0) {
         return last_error("asking for a network namespace's cookie");
     }
-    self->look_at_devices(*devices);
     self->open_listeners();
-    auto inbound = bpf::Inbound::load(programs, slot, self->netns_.get(), tc, *devices);
-    if (!inbound) {
-        return inbound.error();
+    auto hooks = bpf::Hooks::load(programs, slot, self->netns_.get(), tc, *devices);
+    if (!hooks) {
+        return hooks.error();
     }
-    self->inbound_ = std::move(*inbound);
+    self->hooks_ = std::move(*hooks);
     if (auto published = self->publish(); !published) {
         return published.error();
     }
@@ -79,7 +79,7 @@ Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, Uniq
 }
 
 void Namespace::open_listeners() {
-    for (const Listener which : {kLeg4, kLeg6, kClc4, kClc6}) {
+    for (const Listener which : {kClc4, kClc6}) {
         if (listeners_[which]) {
             continue;
         }
@@ -92,7 +92,7 @@ void Namespace::open_listeners() {
 }
 
 Namespace::~Namespace() {
-    if (inbound_) {
+    if (hooks_) {
         close();
     }
 }
@@ -106,31 +106,11 @@ void Namespace::close() {
         }
     }
     const InNamespace inside(netns_.get());
-    inbound_.reset();
-}
-
-void Namespace::look_at_devices(const std::vector<NetDevice>& devices) {
-    loopback_up_ = false;
-    unsigned smallest = 0;
-    for (const NetDevice& device : devices) {
-        if (device.loopback) {
-            loopback_up_ |= device.up;
-        } else {
-            smallest = smallest == 0 ? device.mtu : std::min(smallest, device.mtu);
-        }
-    }
-    mtu_ = smallest != 0 ? static_cast<int>(smallest) : mtu_;
-}
-
-void Namespace::limit_segments(int fd, int family) const {
-    constexpr int kHeaders4 = 40, kHeaders6 = 60, kLargest = 32767;
-    const int segment = std::min(mtu_ - (family == AF_INET ? kHeaders4 : kHeaders6), kLargest);
-    ::setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof segment);
+    hooks_.reset();
 }
 
 Result<void> Namespace::listen(Listener which) {
-    const bool v6 = which == kLeg6 || which == kClc6;
-    const bool clc = which == kClc4 || which == kClc6;
+    const bool v6 = which == kClc6;
     const int family = v6 ? AF_INET6 : AF_INET;
     UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!fd) {
@@ -143,33 +123,44 @@ Result<void> Namespace::listen(Listener which) {
     const int one = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
+    // lo may be down: nothing ever comes to this address
+    ::setsockopt(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof one);
+    reset_on_close(fd.get());  // accepted sockets inherit it
     // The role must be there before listen(): the sockops program acts on it then.
-    if (auto marked = programs_.mark_socket(fd.get(), clc ? SMC_ROLE_AGENT_CLC : SMC_ROLE_AGENT_LEG); !marked) {
+    smc_sock mark{};
+    mark.role = SMC_ROLE_AGENT_CLC;
+    if (auto marked = programs_.mark_socket(fd.get(), mark); !marked) {
         return marked;
     }
     if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
         return last_error("listening on loopback");
     }
-    if (!clc) {
-        limit_segments(fd.get(), family);
-    }
-    if (clc) {
-        if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
-            !put) {
-            return put;
-        }
+    if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
+        return put;
     }
     ports_[which] = local_endpoint(fd.get()).port;
     listeners_[which] = std::move(fd);
     return {};
 }
 
-Result<void> Namespace::publish() {
-    const auto leg = [&](Listener which) { return serves(which) ? ports_[which] : std::uint16_t{0}; };
-    return programs_.netns.put(cookie_, {slot_, leg(kLeg4), leg(kLeg6), inode_});
+std::string Namespace::obstacle(bpf::Hooks::Family family) const {
+    if (!hooks_ || !listeners_[family == bpf::Hooks::kIpv6 ? kClc6 : kClc4]) {
+        return "the agent cannot listen there";
+    }
+    return hooks_->obstacle(family);
 }
 
-Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint& remote, Owner owner) const {
+Result<void> Namespace::publish() {
+    const smc_netns now{slot_, obstacle(bpf::Hooks::kIpv4).empty() ? __u8{1} : __u8{0},
+                        obstacle(bpf::Hooks::kIpv6).empty() ? __u8{1} : __u8{0}, 0, inode_};
+    if (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6) {
+        return {};
+    }
+    published_ = now;
+    return programs_.netns.put(cookie_, now);
+}
+
+Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
     const InNamespace inside(netns_.get());
     // A socket belongs to the file system user of the thread that makes it.
     ::setfsgid(owner.gid);
@@ -180,36 +171,28 @@ Result<UniqueFd> Namespace::tcp_socket(int family, smc_role role, const Endpoint
     if (!fd) {
         return last_error("creating a socket in a network namespace");
     }
-    if (role == SMC_ROLE_AGENT_LEG) {
-        limit_segments(fd.get(), family);
-    }
-    if (auto marked = programs_.mark_socket(fd.get(), role, remote); !marked) {
+    reset_on_close(fd.get());
+    if (auto marked = programs_.mark_socket(fd.get(), mark); !marked) {
         return marked.error();
     }
     return fd;
 }
 
-Result<int> Namespace::raw_socket(int family, int protocol) {
-    UniqueFd& fd = raw_[{family, protocol}];
-    if (!fd) {
-        const InNamespace inside(netns_.get());
-        fd.reset(inside.entered() ? ::socket(family, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol) : -1);
-        if (!fd) {
-            return last_error("creating a raw socket");
-        }
-        const int one = 1;
-        if (family == AF_INET6 && protocol == IPPROTO_RAW &&
-            ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_HDRINCL, &one, sizeof one) != 0) {
-            return last_error("preparing a raw socket");
-        }
-    }
-    return fd.get();
+Result<void> Namespace::send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const {
+    sockaddr_ll to{};
+    to.sll_family = AF_PACKET;
+    to.sll_protocol = htons(v6 ? ETH_P_IPV6 : ETH_P_IP);
+    to.sll_ifindex = static_cast<int>(device);
+    const int socket = hooks_ ? hooks_->packet_socket() : -1;
+    return ::sendto(socket, packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof to) < 0
+               ? Result<void>(last_error("sending a packet"))
+               : Result<void>();
 }
 
 void Namespace::sync_devices() {
     link_events_->drain();
     const InNamespace inside(netns_.get());
-    if (!inside.entered() || !inbound_) {
+    if (!inside.entered() || !hooks_) {
         return;
     }
     const auto devices = devices_here();
@@ -217,11 +200,20 @@ void Namespace::sync_devices() {
         log()->warn("netns {}: {}", inode_, devices.error().text());
         return;
     }
-    look_at_devices(*devices);
-    inbound_->sync_devices(*devices);
+    hooks_->sync_devices(*devices);
     open_listeners();
     if (auto published = publish(); !published) {
         log()->warn("netns {}: {}", inode_, published.error().text());
+    }
+}
+
+void Namespace::probe() {
+    const InNamespace inside(netns_.get());
+    if (inside.entered() && hooks_) {
+        hooks_->probe();
+        if (auto published = publish(); !published) {
+            log()->warn("netns {}: {}", inode_, published.error().text());
+        }
     }
 }
 

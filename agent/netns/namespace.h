@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One network namespace that the agent serves: its listeners, its BPF programs, its raw sockets.
+// One network namespace that the agent serves: its listeners, its BPF programs, its sockets.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "agent/steer/inbound.h"
+#include "agent/steer/hooks.h"
 #include "agent/steer/programs.h"
 #include "os/endpoint.h"
 #include "os/result.h"
@@ -46,35 +45,34 @@ class Namespace {
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] std::vector<std::string> devices() const {
-        return inbound_ ? inbound_->devices() : std::vector<std::string>();
+        return hooks_ ? hooks_->devices() : std::vector<std::string>();
     }
 
-    // Legs run over loopback, whose 64 KiB segments stall in small windows and show in TCP_MAXSEG; they are
-    // given the segment size of the namespace's devices instead.
-    void limit_segments(int fd, int family) const;
-    // A non-blocking TCP socket of the namespace that steering ignores.
-    // It belongs to `owner`, so that firewall rules by user see the application's.
+    // A non-blocking TCP socket of the namespace: until somebody says otherwise, its close is a reset (L1). It belongs
+    // to `owner`, so that firewall rules by user see the application's.
     struct Owner {
         std::uint32_t uid = 0, gid = 0;
     };
-    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, smc_role role, const Endpoint& remote, Owner owner) const;
-    // A raw socket of the namespace, made on first use.
-    [[nodiscard]] Result<int> raw_socket(int family, int protocol);
+    [[nodiscard]] Result<UniqueFd> tcp_socket(int family, const smc_sock& mark, Owner owner) const;
+    // Sends a packet, link header included, by a device as it is: no routing, no firewall.
+    Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
 
-    enum Listener { kLeg4, kLeg6, kClc4, kClc6, kListeners };
-    // -1 where the family (or lo) is not up.
+    enum Listener : std::uint8_t { kClc4, kClc6, kListeners };
+    // -1 where the family is not there.
     [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
-    // Applications here can reach the local leg: it needs the listener, and lo up.
-    [[nodiscard]] bool serves(Listener leg) const { return loopback_up_ && ports_[leg] != 0; }
+    // Empty: connections of the family are accelerated here. Else what is in the way.
+    [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
 
     // Listeners that opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
 
     // Readable when devices or addresses changed; then call sync_devices(). It also opens listeners that
-    // could not be opened before (lo was down).
+    // could not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
+    // Tries the hairpins again.
+    void probe();
 
  private:
     Namespace(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
@@ -82,21 +80,18 @@ class Namespace {
     void open_listeners();
     Result<void> listen(Listener which);
     Result<void> publish();
-    void look_at_devices(const std::vector<NetDevice>& devices);
 
     bpf::Programs& programs_;
     UniqueFd netns_;
     std::uint64_t inode_;
     std::uint32_t slot_;
     std::uint64_t cookie_ = 0;
-    int mtu_ = 1500;  // the smallest of the devices
-    bool loopback_up_ = false;
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
     std::optional<Rtnetlink> link_events_;
-    std::map<std::pair<int, int>, UniqueFd> raw_;
-    std::unique_ptr<bpf::Inbound> inbound_;
+    std::unique_ptr<bpf::Hooks> hooks_;
+    smc_netns published_{};
 };
 
 }  // namespace smc

@@ -16,6 +16,8 @@ namespace {
 constexpr auto kRegularly = std::chrono::seconds(1);
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr unsigned kAttempts = 3;
+constexpr unsigned kBirthsAtOnce = 4;
+constexpr unsigned kLooksPerProbe = 5;
 
 std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
@@ -46,6 +48,11 @@ void Namespaces::look_again_later() {
     regular_.async_wait([this](std::error_code error) {
         if (!error) {
             rescan();
+            if (looks_++ % kLooksPerProbe == 0) {
+                for (const auto& [inode, served] : served_) {
+                    served.space->probe();
+                }
+            }
             look_again_later();
         }
     });
@@ -91,8 +98,14 @@ void Namespaces::rescan() {
         return false;
     });
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
+    // A few at a time: others' connections wait meanwhile.
+    unsigned births = 0;
     for (const auto& [inode, pid] : present) {
-        if (!served_.contains(inode)) {
+        if (!served_.contains(inode) && failed_[inode] < kAttempts) {
+            if (births++ == kBirthsAtOnce) {
+                rescan_soon();
+                break;
+            }
             open(inode, pid);
         }
     }

@@ -58,6 +58,7 @@ class Namespaces {
     asio::steady_timer soon_;
     asio::steady_timer regular_;
     bool soon_pending_ = false;
+    unsigned looks_ = 0;
 };
 
 }  // namespace smc

@@ -24,4 +24,22 @@ inline Endpoint from_abi(const smc_addr& address) {
     return endpoint;
 }
 
+// The connection between two addresses of this end and the other, in the namespace with this slot.
+inline smc_tuple tuple_of(const Endpoint& local, const Endpoint& remote, std::uint32_t slot) {
+    smc_tuple tuple{};
+    std::copy(local.ip.begin(), local.ip.end(), tuple.local_ip);
+    std::copy(remote.ip.begin(), remote.ip.end(), tuple.remote_ip);
+    tuple.local_port = local.port;
+    tuple.remote_port = remote.port;
+    tuple.slot = slot;
+    return tuple;
+}
+
+inline Endpoint remote_of(const smc_tuple& tuple) {
+    Endpoint endpoint;
+    std::copy(std::begin(tuple.remote_ip), std::end(tuple.remote_ip), endpoint.ip.begin());
+    endpoint.port = tuple.remote_port;
+    return endpoint;
+}
+
 }  // namespace smc

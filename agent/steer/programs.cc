@@ -9,12 +9,14 @@
 #include <sys/vfs.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
+#include "os/random.h"
 #include "smc/wire/ebcdic.h"
 #include "smc/wire/tcp_option.h"
 #include "smc_gateway.skel.h"
@@ -22,6 +24,7 @@
 namespace smc::bpf {
 
 // The programs write what the protocol library reads.
+static_assert(SMC_REASON_OPTION_LOST == static_cast<std::uint32_t>(Reason::kOptionLost));
 static_assert(SMC_TCPOPT_KIND == tcp::kExperimentalKind && SMC_TCPOPT_LEN == tcp::kOptionBytes &&
               SMC_TCPOPT_EXID == kEyeCatcherR);
 
@@ -86,15 +89,18 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     if (programs->skeleton_ == nullptr) {
         return last_error("opening the BPF object");
     }
-    bpf_map__set_max_entries(programs->skeleton_->maps.smc_incapable, config.cache_entries);
+    bpf_map__set_max_entries(programs->skeleton_->maps.smc_servers, config.cache_entries);
+    programs->skeleton_->rodata->smc_pid_is_open =
+        libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1;
     if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
-        return Error{-rc, "loading the BPF programs (is this kernel 5.15 or newer, with BTF?)"};
+        return Error{-rc, "loading the BPF programs (is this kernel 6.1 or newer, with BTF?)"};
     }
     programs->cgroups = Map<std::uint64_t, smc_cgroup>(programs->map_fd("smc_cgroups"));
     programs->netns = Map<std::uint64_t, smc_netns>(programs->map_fd("smc_netns"));
+    programs->devices = Map<smc_device_key, smc_device>(programs->map_fd("smc_devices"));
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
-    programs->flows = Map<std::uint64_t, smc_flow>(programs->map_fd("smc_flows"));
-    if (auto filled = programs->fill_tables(policy); !filled) {
+    programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
+    if (auto filled = programs->fill_tables(config, policy); !filled) {
         return filled.error();
     }
     if (auto pinned = programs->pin(config.pin_path); !pinned) {
@@ -113,7 +119,14 @@ Programs::~Programs() {
     smc_gateway__destroy(skeleton_);
 }
 
-Result<void> Programs::fill_tables(const Policy& policy) const {
+Result<void> Programs::fill_tables(const Config& config, const Policy& policy) const {
+    const Map<std::uint32_t, int> tails(map_fd("smc_programs"));
+    for (const auto& [place, program] : {std::pair(SMC_PROGRAM_EGRESS, skeleton_->progs.smc_egress),
+                                         std::pair(SMC_PROGRAM_INGRESS, skeleton_->progs.smc_ingress)}) {
+        if (auto put = tails.put(static_cast<std::uint32_t>(place), bpf_program__fd(program)); !put) {
+            return put;
+        }
+    }
     const Map<std::uint32_t, smc_rule> rules(map_fd("smc_rules"));
     for (std::uint32_t i = 0; i < policy.table().size(); i++) {
         if (auto put = rules.put(i, policy.table()[i]); !put) {
@@ -126,12 +139,14 @@ Result<void> Programs::fill_tables(const Policy& policy) const {
             return last_error("creating the counters");
         }
     }
-    smc_config config{};
-    config.abi_version = SMC_ABI_VERSION;
-    config.rule_count = static_cast<__u32>(policy.table().size());
-    config.heartbeat_max_age_ns = 900'000'000;  // beats come every 250 ms; promised is one second
-    config.default_allow = policy.default_allow() ? 1 : 0;
-    return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, config);
+    smc_config shared{};
+    shared.abi_version = SMC_ABI_VERSION;
+    shared.rule_count = static_cast<__u32>(policy.table().size());
+    shared.heartbeat_max_age_ns = 900'000'000;  // beats come every 250 ms; promised is one second
+    shared.budget_ns = static_cast<__u64>(std::chrono::nanoseconds(config.budget).count());
+    shared.default_allow = policy.default_allow() ? 1 : 0;
+    random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
+    return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }
 
 namespace {
@@ -149,7 +164,7 @@ void remove_pins(const std::string& path) {
 
 }  // namespace
 
-// P1. Pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
+// P1: pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
 Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
         return made;
@@ -184,16 +199,9 @@ void Programs::unpin() {
 
 Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
     const auto& programs = skeleton_->progs;
-    const std::array<std::pair<bpf_program*, int>, 9> wanted{{
+    const std::array<std::pair<bpf_program*, int>, 2> wanted{{
         {programs.smc_clc_ops, own_cgroup_fd},
         {programs.smc_app_sockops, root_cgroup_fd},
-        {programs.smc_peername4, root_cgroup_fd},
-        {programs.smc_peername6, root_cgroup_fd},
-        {programs.smc_sockname4, root_cgroup_fd},
-        {programs.smc_sockname6, root_cgroup_fd},
-        {programs.smc_hold_syn, root_cgroup_fd},
-        {programs.smc_connect4, root_cgroup_fd},
-        {programs.smc_connect6, root_cgroup_fd},  // traffic is affected from here on
     }};
     for (const auto& [program, cgroup] : wanted) {
         bpf_link* link = bpf_program__attach_cgroup(program, cgroup);
@@ -237,11 +245,42 @@ void Programs::beat(bool steer) const {
     }
 }
 
-Result<void> Programs::mark_socket(int fd, smc_role role, const Endpoint& remote) const {
-    smc_sock value{};
-    value.role = role;
-    value.remote = to_abi(remote);
-    return Map<int, smc_sock>(map_fd("smc_socks")).put(fd, value);
+namespace {
+
+// The instruction that stands in a namespace's slot's place (SMC_OWN_SLOT).
+bool replace_slot(std::vector<bpf_insn>& code, std::uint32_t slot) {
+    int found = 0;
+    for (bpf_insn& instruction : code) {
+        if (instruction.code == (BPF_ALU64 | BPF_MOV | BPF_K) && instruction.imm == SMC_SLOT_PLACE) {
+            instruction.imm = static_cast<__s32>(slot);
+            found++;
+        }
+    }
+    return found == 1;
+}
+
+}  // namespace
+
+Result<UniqueFd> Programs::stamped(Stamped which, std::uint32_t slot) const {
+    const auto& programs = skeleton_->progs;
+    const bpf_program* program = which == Stamped::kOut  ? programs.smc_out
+                                 : which == Stamped::kIn ? programs.smc_in
+                                                         : programs.smc_lookup;
+    const bpf_insn* first = bpf_program__insns(program);
+    std::vector<bpf_insn> code(first, first + bpf_program__insn_cnt(program));
+    if (!replace_slot(code, slot)) {
+        return Error{EINVAL, std::string("finding the slot's place in ") + bpf_program__name(program)};
+    }
+    bpf_prog_load_opts options{};
+    options.sz = sizeof options;
+    options.expected_attach_type = bpf_program__expected_attach_type(program);
+    UniqueFd fd(bpf_prog_load(bpf_program__type(program), bpf_program__name(program), "Dual BSD/GPL", code.data(),
+                              code.size(), &options));
+    return fd ? Result<UniqueFd>(std::move(fd)) : last_error(std::string("loading ") + bpf_program__name(program));
+}
+
+Result<void> Programs::mark_socket(int fd, const smc_sock& mark) const {
+    return Map<int, smc_sock>(map_fd("smc_socks")).put(fd, mark);
 }
 
 smc_option_seen Programs::option_seen(int fd) const {
@@ -249,31 +288,52 @@ smc_option_seen Programs::option_seen(int fd) const {
     return value ? value->option : SMC_OPTION_UNKNOWN;
 }
 
-void Programs::release_flow(std::uint64_t cookie, const Endpoint& local) const {
-    if (auto flow = flows.get(cookie)) {
-        flow->state = SMC_FLOW_RELEASED;
-        flow->local = to_abi(local);
-        // not if the socket closed meanwhile
-        bpf_map_update_elem(flows.fd(), &cookie, &*flow, BPF_EXIST);
+void Programs::let_go(const smc_tuple& tuple) const {
+    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
+    if (auto question = questions.get(tuple)) {
+        question->state = SMC_QUESTION_LET_GO;
+        // not if it was answered meanwhile
+        bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST);
     }
 }
 
-void Programs::sweep_flows() const {
-    constexpr std::uint64_t kPatience = 5'000'000'000;
-    for (const auto cookie : flows.keys()) {
-        const auto flow = flows.get(cookie);
-        if (flow && flow->state == SMC_FLOW_STEERED && ktime_ns() - flow->since_ns > kPatience) {
-            flows.erase(cookie);
-        }
-    }
+std::size_t Programs::questions() const {
+    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
+    const auto keys = questions.keys();
+    return static_cast<std::size_t>(std::ranges::count_if(keys, [&](const smc_tuple& key) {
+        const auto question = questions.get(key);
+        return question && question->state <= SMC_QUESTION_HELD;
+    }));
 }
 
-void Programs::remember_incapable(std::uint64_t cookie, const Endpoint& remote, Reason reason,
-                                  std::chrono::seconds how_long) const {
-    const smc_dest destination{cookie, to_abi(remote), 0};
+smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
+    const Map<smc_tuple, smc_inbound> inbound(map_fd("smc_inbound"));
+    const auto found = inbound.get(tuple);
+    inbound.erase(tuple);
+    return found.value_or(smc_inbound{});
+}
+
+void Programs::sweep() const {
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options);
+}
+
+void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowledge knowledge, Reason reason,
+                        std::chrono::seconds how_long) const {
     const auto duration = std::chrono::nanoseconds(how_long).count();
-    const smc_incapable value{ktime_ns() + static_cast<std::uint64_t>(duration), static_cast<__u32>(reason), 0};
-    [[maybe_unused]] const auto put = Map<smc_dest, smc_incapable>(map_fd("smc_incapable")).put(destination, value);
+    const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration)};
+    [[maybe_unused]] const auto put =
+        Map<smc_dest, smc_server>(map_fd("smc_servers")).put({cookie, to_abi(server), 0}, value);
+}
+
+void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {
+    Map<smc_dest, smc_server>(map_fd("smc_servers")).erase({cookie, to_abi(server), 0});
+}
+
+std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& server) const {
+    auto value = Map<smc_dest, smc_server>(map_fd("smc_servers")).get({cookie, to_abi(server), 0});
+    return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
 }
 
 Result<smc_query> Programs::explain(smc_query query) const {
@@ -285,12 +345,6 @@ Result<smc_query> Programs::explain(smc_query query) const {
         return last_error("running smc_explain");
     }
     return query;
-}
-
-std::optional<smc_incapable> Programs::incapable(std::uint64_t cookie, const Endpoint& remote) const {
-    const smc_dest destination{cookie, to_abi(remote), 0};
-    auto value = Map<smc_dest, smc_incapable>(map_fd("smc_incapable")).get(destination);
-    return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
 }
 
 std::uint64_t Programs::counter(smc_decision decision) const {
@@ -323,6 +377,11 @@ std::string Programs::decision_name(smc_decision decision) {
         }
     }
     return std::to_string(decision);
+}
+
+int Programs::program_fd(const std::string& name) const {
+    const bpf_program* program = bpf_object__find_program_by_name(skeleton_->obj, name.c_str());
+    return program != nullptr ? bpf_program__fd(program) : -1;
 }
 
 int Programs::map_fd(const std::string& name) const {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The BPF programs that exist once per agent, and every map. With inbound.h the only user of libbpf.
+// The BPF programs and maps, which exist once per agent. With hooks.h the only user of libbpf.
 //
 // Invariant:
-//   P1  Maps are pinned, for the reader (bpftool map dump pinned ...); links are not: when the agent dies in whatever
-//       way, the kernel detaches the programs and every new connection is plain TCP.
+//   P1  Maps are pinned, for the reader (bpftool map dump pinned ...). So are the programs' places on devices: when the
+//       agent dies in whatever way, a question that is under way is still recognized when it is answered, and the reset
+//       of a leg still finds the application. Without a heartbeat they ask nothing, and every new connection is plain
+//       TCP. The next agent puts its own in their place.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,6 +24,7 @@
 struct smc_gateway;
 struct ring_buffer;
 struct bpf_link;
+struct bpf_program;
 
 namespace smc::bpf {
 
@@ -33,49 +37,62 @@ class Programs {
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
 
-    // Applications below `root` are steered from here on; `own` holds the agent's CLC sockets.
+    // Applications below `root` are watched from here on; `own` holds the agent's own sockets.
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
+    // The programs of one network namespace; the caller attaches them.
+    enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
+    [[nodiscard]] Result<UniqueFd> stamped(Stamped which, std::uint32_t slot) const;
 
     // Readable when events wait; poll() then calls back for each.
     [[nodiscard]] int events_fd() const;
     Result<void> subscribe(OnEvent on_event);
     void poll();
 
-    // The heartbeat; steer false stops new connections from being steered at once.
+    // The heartbeat; steer false stops new connections from being asked about at once.
     void beat(bool steer) const;
 
     // Marks a socket of the agent's before connect() or listen().
-    Result<void> mark_socket(int fd, smc_role role, const Endpoint& remote = {}) const;
+    Result<void> mark_socket(int fd, const smc_sock& mark) const;
     // What the SYN-ACK on a CLC socket said about option 254.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
-    // The application's socket `cookie` shall be shown `local` as its own address.
-    void release_flow(std::uint64_t cookie, const Endpoint& local) const;
-    // Flows end with their sockets; what never got as far as a SYN is swept here, now and then.
-    void sweep_flows() const;
-    void remember_incapable(std::uint64_t netns, const Endpoint& remote, Reason reason,
-                            std::chrono::seconds how_long) const;
+
+    // The SYN of this question decides from here on, without options.
+    void let_go(const smc_tuple& question) const;
+    // Connections whose SYN has asked, or waits.
+    [[nodiscard]] std::size_t questions() const;
+    // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
+    [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
+    // Entries of tables that nobody needs any more.
+    void sweep() const;
+
+    void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
+                  std::chrono::seconds how_long) const;
+    void forget(std::uint64_t netns, const Endpoint& server) const;
+    [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
     // Fills in the answers to everything that needs no socket. Changes nothing.
     [[nodiscard]] Result<smc_query> explain(smc_query query) const;
-    [[nodiscard]] std::optional<smc_incapable> incapable(std::uint64_t netns, const Endpoint& remote) const;
     // Sum over the CPUs.
     [[nodiscard]] std::uint64_t counter(smc_decision decision) const;
-    // "SMC_OUT_STEERED", from BTF.
+    // "SMC_OUT_ASKED", from BTF.
     [[nodiscard]] static std::string decision_name(smc_decision decision);
 
     // Names of the attached programs.
     [[nodiscard]] std::vector<std::string> attached() const;
-
-    // Every map by name, for objects that share them.
+    // A program by its name, for tests; -1: there is none.
+    [[nodiscard]] int program_fd(const std::string& name) const;
     [[nodiscard]] int map_fd(const std::string& name) const;
+    // Where maps and the places of programs are pinned.
+    [[nodiscard]] const std::string& pins() const { return pinned_; }
 
     Map<std::uint64_t, smc_cgroup> cgroups;
     Map<std::uint64_t, smc_netns> netns;
+    Map<smc_device_key, smc_device> devices;
     Map<std::uint32_t, std::uint64_t> clc_listeners;
-    Map<std::uint64_t, smc_flow> flows;
+    Map<smc_tuple, smc_hairpin> hairpins;
 
  private:
     Programs() = default;
-    Result<void> fill_tables(const Policy& policy) const;
+    Result<void> fill_tables(const Config& config, const Policy& policy) const;
     Result<void> pin(const std::string& path);
     void unpin();
 

@@ -1,51 +1,39 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/session/client.h"
 
-#include <cerrno>
+#include <algorithm>
 #include <system_error>
 
 namespace smc::session {
 
-namespace {
-
-// From the release of the application's SYN to its leg: two packets on this host.
-constexpr auto kLegTimeout = std::chrono::seconds(5);
-
-}  // namespace
-
-Actions Client::start() {
-    return {Connect{true}};
+Actions Client::start(TimePoint deadline) {
+    deadline_ = deadline;
+    return {Connect{}};
 }
 
 Actions Client::connected(PeerOption option, std::optional<clc::RoceOffer> roce, TimePoint now) {
-    if (state_ == State::kReconnecting) {
-        return finish_connect({}, now);
-    }
     if (state_ != State::kConnecting) {
         return {};
     }
     if (option == PeerOption::kPresent) {
         state_ = State::kNegotiating;
         handshake_.emplace(node_, std::move(roce));
-        return translate(handshake_->start(now), now);
+        return translate(handshake_->start(now));
     }
-    outcome_.reason = option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
-    return finish_connect({RememberIncapable{outcome_.reason}}, now);
+    return let_go(option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc, {},
+                  {RememberServer{RememberServer::As::kUnknown}});
 }
 
 Actions Client::connect_failed(int error) {
-    if (state_ != State::kConnecting && state_ != State::kReconnecting) {
+    if (state_ != State::kConnecting) {
         return {};
     }
-    if (state_ == State::kConnecting && (error == ECONNRESET || error == EPIPE)) {
-        outcome_.reason = Reason::kPeerClosed;
-        return reconnect({});
-    }
-    return give_up(Reason::kConnectFailed, std::generic_category().message(error), {FailConnect{error}});
+    return let_go(Reason::kConnectFailed, std::generic_category().message(error),
+                  {RememberServer{RememberServer::As::kUnknown}});
 }
 
 // What the handshake wants, in the session's words.
-Actions Client::translate(clc::Actions from, TimePoint now) {
+Actions Client::translate(clc::Actions from) {
     Actions out;
     for (auto& action : from) {
         if (auto* send = std::get_if<clc::Send>(&action)) {
@@ -58,76 +46,75 @@ Actions Client::translate(clc::Actions from, TimePoint now) {
         } else if (auto* await = std::get_if<clc::AwaitLink>(&action)) {
             out.push_back(AwaitLink{await->peer});
         } else if (auto* finish = std::get_if<clc::Finish>(&action)) {
-            const auto more = negotiated(std::move(finish->outcome), now);
+            const auto more = negotiated(std::move(finish->outcome));
             out.insert(out.end(), more.begin(), more.end());
         }
     }
     return out;
 }
 
-Actions Client::negotiated(clc::Outcome outcome, TimePoint now) {
+Actions Client::negotiated(clc::Outcome outcome) {
     outcome_ = std::move(outcome);
     if (outcome_.kind == clc::Outcome::Kind::kSmcD) {
         // From the Confirm on the server counts on it, whatever becomes of this connection.
         smcd_groups_.establish(group::key_of(kServer, outcome_.smcd), outcome_.smcd.host_name);
     }
     if (outcome_.is_smc()) {
-        return finish_connect({}, now);
+        return finish_connect();
     }
-    Actions actions{GiveBack{outcome_}};
-    if (outcome_.reason != Reason::kOutOfSync && !outcome_.peer_out_of_sync) {
-        actions.push_back(RememberIncapable{outcome_.reason});
-    }
-    if (outcome_.kind == clc::Outcome::Kind::kTerminate) {
-        return reconnect(std::move(actions));
-    }
-    return finish_connect(std::move(actions), now);
+    const bool in_sync = outcome_.reason != Reason::kOutOfSync && !outcome_.peer_out_of_sync;
+    const auto end = in_sync ? &Client::not_now : &Client::let_go;
+    return (this->*end)(outcome_.reason, outcome_.detail, {GiveBack{outcome_}});
 }
 
-Actions Client::finish_connect(Actions actions, TimePoint now) {
+Actions Client::finish_connect() {
     state_ = State::kFinishing;
-    leg_deadline_ = now + kLegTimeout;
-    actions.push_back(FinishConnect{});
-    return actions;
+    return {FinishConnect{}};
 }
 
-Actions Client::reconnect(Actions actions) {
-    state_ = State::kReconnecting;
+// S1.
+Actions Client::let_go(Reason reason, std::string detail, Actions actions) {
+    state_ = State::kDone;
+    outcome_.kind = clc::Outcome::Kind::kFallBack;
+    outcome_.reason = reason;
+    outcome_.detail = std::move(detail);
     actions.push_back(ResetClc{});
-    actions.push_back(Connect{false});
+    actions.push_back(LeaveToTcp{outcome_});
     return actions;
 }
 
-Actions Client::give_up(Reason reason, std::string detail, Actions actions) {
-    if (outcome_.is_smc() || state_ == State::kNegotiating) {
-        actions.push_back(GiveBack{outcome_.is_smc() ? outcome_ : clc::Outcome{}});
+Actions Client::not_now(Reason reason, std::string detail, Actions actions) {
+    actions.push_back(RememberServer{RememberServer::As::kNotNow, reason});
+    return let_go(reason, std::move(detail), std::move(actions));
+}
+
+Actions Client::give_back() {
+    if (outcome_.is_smc()) {
+        return {GiveBack{outcome_}};
     }
-    state_ = State::kDone;  // S1
-    actions.push_back(ResetClc{});
-    actions.push_back(Refuse{reason, std::move(detail)});
-    return actions;
+    return state_ == State::kNegotiating ? Actions{GiveBack{}} : Actions{};
 }
 
-Actions Client::clc_message(wire::Bytes message, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->message(message), now) : Actions{};
+Actions Client::clc_message(wire::Bytes message, TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->message(message)) : Actions{};
 }
 
-Actions Client::clc_fault(const Fault& fault, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->fault(fault), now) : Actions{};
+Actions Client::clc_fault(const Fault& fault, TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->fault(fault)) : Actions{};
 }
 
-Actions Client::clc_closed(TimePoint now) {
+Actions Client::clc_closed(TimePoint) {
     clc_closed_ = true;
     if (state_ != State::kNegotiating || handshake_->state() == clc::ClientHandshake::State::kLinking) {
         return {};  // a short connection may be closed by its peer before the news of its link is here
     }
-    return translate(handshake_->peer_closed(), now);
+    return translate(handshake_->peer_closed());
 }
 
 // The handshake may have taken that message for its last word.
-Actions Client::clc_not_sent(TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->peer_closed(), now)
-                                         : negotiated({.reason = Reason::kPeerClosed}, now);
+Actions Client::clc_not_sent(TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->peer_closed())
+                                         : negotiated({.reason = Reason::kPeerClosed});
 }
 
 // The server's DMB first: without it there is no use for one of our own.
@@ -139,81 +126,71 @@ Actions Client::dmb_not_attached(std::string detail, TimePoint now) {
     return dmb_refused(Reason::kFabric, std::move(detail), now);
 }
 
-Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint now) {
+Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint) {
     if (state_ != State::kNegotiating) {
         return {};
     }
     const bool in_sync = smcd_.first_contact || smcd_groups_.find(group::key_of(kServer, smcd_)) != nullptr;
-    return translate(handshake_->attached(own, in_sync), now);
+    return translate(handshake_->attached(own, in_sync));
 }
 
-Actions Client::dmb_refused(Reason reason, std::string detail, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->attach_failed(reason, std::move(detail)), now)
-                                         : Actions{};
+Actions Client::dmb_refused(Reason reason, std::string detail, TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->attach_failed(reason, std::move(detail))) : Actions{};
 }
 
 Actions Client::joined(const clc::LocalRmbe& own, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->rmbe_ready(own, now), now) : Actions{};
+    return state_ == State::kNegotiating ? translate(handshake_->rmbe_ready(own, now)) : Actions{};
 }
 
-Actions Client::join_refused(group::Refusal refusal, std::string detail, TimePoint now) {
+Actions Client::join_refused(group::Refusal refusal, std::string detail, TimePoint) {
     if (state_ != State::kNegotiating) {
         return {};
     }
-    return translate(handshake_->prepare_failed(group::reason_of(refusal), std::move(detail)), now);
+    return translate(handshake_->prepare_failed(group::reason_of(refusal), std::move(detail)));
 }
 
-Actions Client::link_ready(TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->link_ready(), now) : Actions{};
+Actions Client::link_ready(TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->link_ready()) : Actions{};
 }
 
-Actions Client::link_failed(Reason reason, std::string detail, bool, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->link_failed(reason, std::move(detail)), now)
-                                         : Actions{};
+Actions Client::link_failed(Reason reason, std::string detail, bool, TimePoint) {
+    return state_ == State::kNegotiating ? translate(handshake_->link_failed(reason, std::move(detail))) : Actions{};
 }
 
-Actions Client::leg_arrived() {
+Actions Client::leg_connected() {
     if (state_ != State::kFinishing) {
         return {};
     }
-    state_ = State::kDone;  // S1
-    return outcome_.is_smc() ? Actions{Run{outcome_}} : Actions{RunOnTcp{outcome_}};
+    state_ = State::kDone;
+    return {RememberServer{RememberServer::As::kCapable}, Run{outcome_}};
 }
 
-Actions Client::leg_refused(std::string detail) {
+Actions Client::leg_failed(bool application_gone, std::string detail) {
     if (state_ != State::kFinishing) {
         return {};
     }
-    return give_up(Reason::kInternal, std::move(detail), {FailConnect{ECONNREFUSED}});
-}
-
-Actions Client::application_gone() {
-    return state_ == State::kDone ? Actions{} : give_up(Reason::kApplicationGone, {});
+    if (!application_gone) {
+        return not_now(Reason::kNoLeg, std::move(detail), give_back());
+    }
+    Actions actions = give_back();
+    state_ = State::kDone;
+    actions.push_back(ResetClc{});
+    actions.push_back(Refuse{Reason::kApplicationGone, std::move(detail)});
+    return actions;
 }
 
 Actions Client::tick(TimePoint now) {
-    if (state_ == State::kNegotiating) {
-        return translate(handshake_->tick(now), now);
+    if (state_ != State::kDone && now >= deadline_) {
+        return not_now(Reason::kBudget, {}, give_back());
     }
-    if (state_ == State::kFinishing && now >= leg_deadline_) {
-        // Something drops local traffic; do not try again soon.
-        return give_up(Reason::kInternal, "no local leg", {RememberIncapable{Reason::kInternal}});
-    }
-    return {};
+    return state_ == State::kNegotiating ? translate(handshake_->tick(now)) : Actions{};
 }
 
 TimePoint Client::next_deadline() const {
-    switch (state_) {
-        case State::kNegotiating:
-            return handshake_->next_deadline();
-        case State::kFinishing:
-            return leg_deadline_;
-        case State::kConnecting:    // TCP's own applies, and
-        case State::kReconnecting:  // the application's connect() may end earlier
-        case State::kDone:
-            break;
+    if (state_ == State::kDone) {
+        return kNever;
     }
-    return kNever;
+    return state_ == State::kNegotiating ? std::min(handshake_->next_deadline(), deadline_) : deadline_;
 }
 
 bool Client::listens() const {

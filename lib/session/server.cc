@@ -48,6 +48,12 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
         smcd_groups_.drop(group::key_of(kServer, outcome_.smcd));
     }
     Actions actions{GiveBack{outcome_}};
+    if (peer_agent_ && outcome_.kind == clc::Outcome::Kind::kFallBack) {
+        state_ = State::kDone;
+        actions.push_back(ResetClc{});
+        actions.push_back(LeaveToTcp{outcome_});
+        return actions;
+    }
     if (outcome_.kind == clc::Outcome::Kind::kTerminate) {
         return refuse(outcome_.reason, outcome_.detail, std::move(actions));
     }

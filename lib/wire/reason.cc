@@ -53,9 +53,10 @@ constexpr std::array kEntries{
     Entry{Reason::kRtokenFailed, "rtoken_failed", "the peer's RMB could not be taken"},
     Entry{Reason::kLinkNotReady, "link_not_ready", "the queue pair could not be made ready"},
     Entry{Reason::kRmbNotRegistered, "rmb_not_registered", "the RMB could not be registered"},
-    Entry{Reason::kCached, "cached", "destination is in the negative cache"},
     Entry{Reason::kPeerEchoes, "peer_echoes", "peer repeats unknown TCP options"},
+    Entry{Reason::kOptionLost, "option_lost", "only a SYN without the option was answered"},
     Entry{Reason::kHandshakeTimeout, "handshake_timeout", "a CLC message did not come in time"},
+    Entry{Reason::kBudget, "budget", "the attempt took longer than it may"},
     Entry{Reason::kProtocolError, "protocol_error", "peer sent something that is no CLC message"},
     Entry{Reason::kPeerClosed, "peer_closed", "peer ended the connection during the handshake"},
     Entry{Reason::kConnectFailed, "connect_failed", "TCP connect() failed"},
@@ -71,6 +72,7 @@ constexpr std::array kEntries{
     Entry{Reason::kStopped, "stopped", "agent stopped"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
     Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},
+    Entry{Reason::kNoLeg, "no_leg", "agent and application could not be joined"},
     Entry{Reason::kPeerClosedEarly, "peer_closed_early", "the application wrote when the peer had closed"},
 };
 

@@ -8,7 +8,8 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
 
 SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
 between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
-"close": "fin" | "rst" | null, "listen_s": seconds}. Prints one JSON line
+"close": "fin" | "rst" | null, "listen_s": seconds}; a server's "options" only answer a SYN with option 254,
+unless "always". Prints one JSON line
 per connection: {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
 import json
@@ -157,6 +158,7 @@ class Connection:
 
 def run(wire, connections, script, server_port=None):
     end = time.monotonic() + script.get("listen_s", 10)
+    connections = list(connections)
     by_key = {c.key: c for c in connections}
     while time.monotonic() < end:
         found = wire.poll(0.01)
@@ -169,18 +171,20 @@ def run(wire, connections, script, server_port=None):
             if syn and segment.dport == server_port:
                 connection = Connection(wire, peer, segment.dport, segment.sport, script)
                 connection.ack = (segment.seq + 1) & 0xFFFFFFFF
-                chosen = script.get("options", "")
+                asked = script.get("always") or bytes.fromhex(SMC_OPTION) in option_bytes(segment)
+                chosen = script.get("options", "") if asked else ""
                 echoed = option_bytes(segment) if chosen == "echo" else bytes.fromhex(chosen)
                 connection.out("SA", option_list(echoed))
+                connections.append(connection)
                 by_key[key] = connection
             elif key in by_key:
                 by_key[key].take(segment)
         now = time.monotonic()
-        for connection in by_key.values():
+        for connection in connections:
             connection.work(now)
-        if server_port is None and all(c.ended != "open" for c in by_key.values()):
+        if server_port is None and all(c.ended != "open" for c in connections):
             break
-    return by_key.values()
+    return connections
 
 
 def main():

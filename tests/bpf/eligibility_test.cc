@@ -17,7 +17,7 @@
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
 #include "agent/steer/programs.h"
-#include "smc_inbound.skel.h"
+#include "os/rtnetlink.h"
 
 using namespace smc;
 using nlohmann::json;
@@ -38,7 +38,7 @@ struct Loaded {
         : config(config_of(policy_text)), policy(config), programs(*bpf::Programs::load(config, policy)) {
         query.direction = SMC_OUTBOUND;
         query.netns = 1;
-        REQUIRE(programs->netns.put(1, {1, 1000, 1000, 1}));
+        REQUIRE(programs->netns.put(1, {1, 1, 1, 0, 1}));
     }
     smc_query ask(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
         const std::uint64_t rules = policy.rules_for_cgroup(cgroup);
@@ -115,15 +115,21 @@ TEST_CASE("explain__every_question_is_answered_or_open") {
     CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "[::]:80"), SMC_OUT_SPECIAL));
     CHECK(bit(p.ask("/a", "0.0.0.0:80"), SMC_OUT_SPECIAL));
-    p.programs->remember_incapable(1, *Endpoint::parse("10.0.0.1:80"), Reason::kPeerNoSmc, std::chrono::seconds(60));
-    CHECK(bit(p.ask("/a", "10.0.0.1:80"), SMC_OUT_INCAPABLE));
-    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_INCAPABLE));
+    CHECK(bit(p.ask("/a", "127.0.0.1:80"), SMC_OUT_LOOPBACK));
+    CHECK(bit(p.ask("/a", "[::1]:80"), SMC_OUT_LOOPBACK));
+    const auto minute = std::chrono::seconds(60);
+    p.programs->remember(1, *Endpoint::parse("10.0.0.1:80"), SMC_SERVER_NOT_NOW, Reason::kBudget, minute);
+    CHECK(bit(p.ask("/a", "10.0.0.1:80"), SMC_OUT_NOT_NOW));
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NOT_NOW));
+    p.programs->remember(1, *Endpoint::parse("10.0.0.1:80"), SMC_SERVER_CAPABLE, Reason::kNone, minute);
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:80"), SMC_OUT_NOT_NOW));
     p.query.netns = 2;
     CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
+    CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NOT_SERVED));
     p.query.netns = 1;
-    REQUIRE(p.programs->netns.put(1, {1, 1000, 0, 1}));
-    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
-    CHECK(bit(p.ask("/a", "[fd00::1]:81"), SMC_OUT_NETNS_UNKNOWN));
+    REQUIRE(p.programs->netns.put(1, {1, 1, 0, 0, 1}));
+    CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NOT_SERVED));
+    CHECK(bit(p.ask("/a", "[fd00::1]:81"), SMC_OUT_NOT_SERVED));
     p.serves = false;
     CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_FULL));
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
@@ -306,8 +312,14 @@ TEST_CASE("property__the_programs_decide_what_the_configuration_says") {
 
 namespace {
 
-// Ethernet, IPv4 or IPv6, TCP with option 254.
-std::vector<std::uint8_t> syn(const std::string& from, const std::string& to, unsigned port, bool smc, bool mptcp) {
+// What a SYN has besides the usual.
+struct Has {
+    bool smc = false, mptcp = false, fast_open = false, own_tag = false;
+};
+
+// Ethernet, IPv4 or IPv6, TCP with options.
+std::vector<std::uint8_t> syn(const std::string& from, const std::string& to, unsigned port, const Has& has,
+                              std::uint32_t tag) {
     std::vector<std::uint8_t> options;
     const auto add = [&](std::initializer_list<int> bytes) {
         for (const int byte : bytes) {
@@ -315,11 +327,18 @@ std::vector<std::uint8_t> syn(const std::string& from, const std::string& to, un
         }
     };
     add({2, 4, 5, 180, 1});
-    if (mptcp) {
+    if (has.mptcp) {
         add({30, 4, 0, 0});
     }
-    if (smc) {
+    if (has.fast_open) {
+        add({34, 2});
+    }
+    if (has.smc) {
         add({254, 6, 0xe2, 0xd4, 0xc3, 0xd9});
+    }
+    if (has.own_tag) {
+        const auto byte = [&](unsigned shift) { return static_cast<int>(tag >> shift & 0xff); };
+        add({254, 14, 0x53, 0x4d, 0x43, 0x41, byte(24), byte(16), byte(8), byte(0), 0, 0, 0, 0});
     }
     while (options.size() % 4 != 0) {
         options.push_back(0);
@@ -386,6 +405,11 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
     REQUIRE(::system("ip link set lo up") == 0);
     const std::uint64_t cgroup = own_cgroup();
     REQUIRE(cgroup != 0);
+    const auto rtnetlink = Rtnetlink::open();
+    REQUIRE(rtnetlink);
+    const std::uint64_t netns = rtnetlink->netns_cookie();
+    // BPF_PROG_TEST_RUN's packets come from lo, in slot 0.
+    const smc_device_key lo{0, 1};
     // Ports 1 to 3: listeners; 4: one that is bound to a device; others: none.
     std::vector<UniqueFd> listeners;
     for (const bool v6 : {false, true}) {
@@ -401,40 +425,41 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         const std::string path = draw.cgroup();
         const std::uint64_t matched = p.policy.rules_for_cgroup(path);
         const bool enrolled = draw.below(8) != 0, known = draw.below(8) != 0, serves = draw.below(8) != 0;
+        const bool hairpin4 = draw.below(8) != 0, hairpin6 = draw.below(8) != 0;
         if (known) {
             REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
         }
-        smc_inbound* inbound = smc_inbound__open();
-        REQUIRE(inbound != nullptr);
-        bpf_map* map = nullptr;
-        bpf_object__for_each_map(map, inbound->obj) {
-            if (const int fd = p.programs->map_fd(bpf_map__name(map)); fd >= 0) {
-                REQUIRE(bpf_map__reuse_fd(map, fd) == 0);
-            }
-        }
-        REQUIRE(smc_inbound__load(inbound) == 0);
+        REQUIRE(p.programs->netns.put(netns, {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, 1}));
+        REQUIRE(p.programs->devices.put(lo, {14, 0, 0, 0}));
+        const auto config = bpf::Map<std::uint32_t, smc_config>(p.programs->map_fd("smc_config")).get(0);
+        REQUIRE(config);
         for (int i = 0; i < 200; i++) {
             const std::string from = draw.address();
             const bool v6 = from.find(':') != std::string::npos;
             const unsigned port = 1 + draw.below(6);
-            const bool smc = draw.below(10) != 0, mptcp = draw.below(10) == 0;
-            CAPTURE(seed, as_json(rules, default_allow).dump(), path, from, port, smc, mptcp, known, enrolled, serves);
+            const Has has{draw.below(10) != 0, draw.below(10) == 0, draw.below(10) == 0, draw.below(10) == 0};
+            CAPTURE(seed, as_json(rules, default_allow).dump(), path, from, port, known, enrolled, serves);
+            CAPTURE(has.smc, has.mptcp, has.fast_open, has.own_tag, hairpin4, hairpin6);
             smc_decision expected = SMC_IN_STEERED;
             const auto rule = oracle(rules, path, from, static_cast<int>(port), "inbound");
             if (!serves) {
                 expected = SMC_IN_AGENT_FULL;
-            } else if (mptcp) {
+            } else if (has.own_tag) {
+                expected = SMC_IN_SAME_AGENT;
+            } else if (has.mptcp) {
                 expected = SMC_IN_MPTCP;
+            } else if (has.fast_open) {
+                expected = SMC_IN_FAST_OPEN;
             } else if (port > 4) {
                 expected = SMC_IN_NO_LISTENER;
-            } else if (port == 4) {
-                expected = SMC_IN_BOUND_DEVICE;
+            } else if (!(v6 ? hairpin6 : hairpin4)) {
+                expected = SMC_IN_NOT_SERVED;
             } else if (!known || !enrolled) {
                 expected = SMC_IN_NOT_ENROLLED;
             } else if (!expected_of(rules, default_allow, rule).allow) {
                 expected = SMC_IN_DENIED;
             }
-            const auto packet = syn(from, v6 ? "::1" : "127.0.0.1", port, smc, mptcp);
+            const auto packet = syn(from, v6 ? "::1" : "127.0.0.1", port, has, config->tag);
             std::vector<std::uint64_t> before;
             for (int d = 0; d < SMC_DECISIONS; d++) {
                 before.push_back(p.programs->counter(static_cast<smc_decision>(d)));
@@ -444,14 +469,14 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             options.sz = sizeof options;
             options.data_in = packet.data();
             options.data_size_in = static_cast<__u32>(packet.size());
-            REQUIRE(bpf_prog_test_run_opts(bpf_program__fd(inbound->progs.smc_ingress), &options) == 0);
+            REQUIRE(bpf_prog_test_run_opts(p.programs->program_fd("smc_ingress"), &options) == 0);
+            CHECK(options.retval == static_cast<__u32>(-1));  // TC_ACT_UNSPEC: the packet goes on
             for (int d = 0; d < SMC_DECISIONS; d++) {
                 const auto decision = static_cast<smc_decision>(d);
                 CAPTURE(bpf::Programs::decision_name(decision), bpf::Programs::decision_name(expected));
                 REQUIRE(p.programs->counter(decision) - before[static_cast<std::size_t>(d)] ==
-                        (smc && decision == expected ? 1 : 0));
+                        (has.smc && decision == expected ? 1 : 0));
             }
         }
-        smc_inbound__destroy(inbound);
     }
 }

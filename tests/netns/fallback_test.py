@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Everything that keeps a connection on TCP, with nothing lost."""
 import json
+import time
 import unittest
 
 from base import TwoNodes
@@ -11,23 +12,19 @@ RAW_IP = "10.77.0.50"
 
 
 class Fallback(TwoNodes):
-    def test_no_agent_at_the_server_then_the_cache_then_its_age(self):
-        self.a.start_agent(fallback={"cache_s": 2})
+    def test_a_server_without_smc_is_asked_and_answers_plain_tcp(self):
+        self.a.start_agent()
         self.serve()
-        self.assertTrue(self.connect()["ok"])
-        self.assertPath(self.a, "fallback", "peer_no_smc")
-        self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_INCAPABLE"], 1)
-        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 1})
-        self.assertIn("negative cache", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
-        wait_for(
-            "the entry to age", lambda: "negative cache" not in self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout
-        )
-        self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 2})
+        for _ in range(2):  # nothing is remembered: it may speak SMC tomorrow
+            self.assertTrue(self.connect()["ok"])
+        decisions = self.a.agent.decisions()
+        self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_ANSWER_PLAIN"]), (2, 2))
+        self.assertEqual(self.a.agent.totals(), {})  # the agent never heard of it
+        self.assertEqual(json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_questions")), [])
 
-    def test_the_cache_is_bounded(self):
+    def test_the_memory_of_servers_is_bounded(self):
         self.a.start_agent(fallback={"cache_entries": 16})
+        self.b.start_agent()
         server = self.b.popen(
             [
                 "/usr/bin/python3",
@@ -50,9 +47,24 @@ import socket
 for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)"""
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 60})
-        entries = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_incapable"))
+        self.assertPath(self.a, "smcd", at_least=60)
+        entries = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_servers"))
         self.assertTrue(0 < len(entries) <= 16, len(entries))
+
+    def test_a_capable_server_is_remembered_and_a_wrong_memory_costs_nothing(self):
+        self.start_agents()
+        self.serve()
+        for _ in range(2):
+            self.assertTrue(self.connect()["ok"])
+        decisions = self.a.agent.decisions()
+        self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_OUT_HELD"]), (1, 1))
+        self.b.agent.stop()
+        began = time.monotonic()
+        self.assertTrue(self.connect(timeout=0.9)["ok"])  # before TCP would try again
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_HELD"], 2)
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 2)  # it was forgotten
 
     def test_decline_without_a_common_eid(self):
         self.a.start_agent(smc={"ueids": ["BLUE"]})
@@ -63,8 +75,22 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertPath(self.b, "fallback", "no_ueid")
         ended = self.a.agent.connections(ended=True)[0]
         self.assertIn("no_ueid", ended["detail"])
+        self.assertIn("not asked for a while", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+
+    def test_a_server_that_failed_is_asked_again_later(self):
+        self.a.start_agent(smc={"ueids": ["BLUE"]}, fallback={"cache_s": 1})
+        self.b.start_agent(smc={"ueids": ["GREEN"]})
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        wait_for(
+            "the memory to age",
+            lambda: "not asked for a while" not in self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout,
+        )
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 2})
 
     def test_decline_on_another_fabric(self):
         self.a.start_agent()
@@ -79,14 +105,10 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
 
-    def peer(self, options, send=(), seconds=8):
+    def peer(self, options, send=(), seconds=8, **more):
         """A server on RAW_IP that answers SYNs with these options and then says what it is told."""
-        script = '{"options": "%s", "send": [%s], "listen_s": %d}' % (
-            options,
-            ", ".join(f'"{s}"' for s in send),
-            seconds,
-        )
-        process = self.raw(self.b, RAW_IP, "server", 6000, script)
+        script = {"options": options, "send": list(send), "listen_s": seconds, **more}
+        process = self.raw(self.b, RAW_IP, "server", 6000, json.dumps(script))
         self.assertEqual(process.stdout.readline(), "listening\n")
         return process
 
@@ -94,57 +116,79 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         """Connects to the raw peer, sends one line; what the application saw."""
         return self.a.python(
             f"""
-import socket
-c = socket.create_connection(('{RAW_IP}', 6000), 12); c.sendall(b'GET /'); c.settimeout(1)
+import socket, time
+began = time.monotonic()
+c = socket.create_connection(('{RAW_IP}', 6000), 12); took = time.monotonic() - began
+c.sendall(b'GET /'); c.settimeout(1)
 try: print('got', c.recv(100))
 except OSError as e: print('got', type(e).__name__)
+print('slow' if took > 2.5 else 'in time')
 """,
             timeout=30,
-        )
+        ).stdout
+
+    def heard(self, process):
+        """What the raw peer heard, a line a connection: the question, a CLC socket, the application."""
+        return [(r["ended"], bytes.fromhex(r["received"])) for r in self.raw_results(process)]
 
     def test_a_peer_that_echoes_unknown_options_gets_plain_tcp(self):
         self.a.start_agent()
         peer = self.peer("echo")
-        self.assertEqual(self.talk().stdout, "got TimeoutError\n")
-        self.assertPath(self.a, "fallback", "peer_echoes")
-        results = self.raw_results(peer)
-        self.assertEqual([bytes.fromhex(r["received"]) for r in results], [b"GET /"])  # and not one byte of CLC
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_ECHOED"], 1)
+        self.assertEqual([data for _, data in self.heard(peer)], [b"GET /"])  # and not one byte of CLC
 
     def test_a_peer_that_has_the_option_but_never_answers(self):
         self.a.start_agent(smc={"step_timeout_ms": 500})
         peer = self.peer(SMC_OPTION)
-        self.assertEqual(self.talk().stdout, "got TimeoutError\n")
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
         self.assertPath(self.a, "fallback", "handshake_timeout")
-        results = self.raw_results(peer)
-        self.assertEqual(results[0]["ended"], "rst")  # the connection with the Proposal
-        self.assertEqual(bytes.fromhex(results[1]["received"]), b"GET /")
+        question, clc, plain = self.heard(peer)
+        self.assertEqual((question, clc[0]), (("refused", b""), "rst"))
+        self.assertEqual(plain[1], b"GET /")
+
+    def test_nobody_pays_more_than_the_budget_and_that_once(self):
+        self.a.start_agent()
+        peer = self.peer(SMC_OPTION, seconds=12)
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertPath(self.a, "fallback", "budget")
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertEqual(self.a.agent.totals(), {("fallback", "budget"): 1})
+        self.assertEqual([data for _, data in self.heard(peer)][2:], [b"GET /", b"GET /"])
+
+    def test_a_peer_whose_every_answer_has_the_option(self):
+        """Also to a SYN that did not ask: it means nothing by it."""
+        self.a.start_agent(fallback={"budget_ms": 300})
+        peer = self.peer(SMC_OPTION, always=True)
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertEqual(self.heard(peer)[-1][1], b"GET /")
 
     def test_a_peer_that_answers_the_proposal_with_application_data(self):
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [b"220 welcome to a server that speaks first\r\n".hex()])
-        self.assertEqual(self.talk().stdout, "got b'220 welcome to a server that speaks first\\r\\n'\n")
+        self.assertEqual(self.talk(), "got b'220 welcome to a server that speaks first\\r\\n'\nin time\n")
         self.assertPath(self.a, "fallback", "protocol_error")
-        results = self.raw_results(peer)
-        self.assertEqual(bytes.fromhex(results[1]["received"]), b"GET /")
+        self.assertEqual(self.heard(peer)[-1][1], b"GET /")
 
     def test_a_path_that_drops_syns_with_unknown_options(self):
         self.a.start_agent()
-        process = self.raw(
-            self.b, RAW_IP, "server", 6000, '{"options": "", "deaf_to": "%s", "listen_s": 9}' % SMC_OPTION
-        )
-        self.assertEqual(process.stdout.readline(), "listening\n")
-        self.assertEqual(self.talk().stdout, "got TimeoutError\n")
-        self.assertPath(self.a, "fallback", "peer_no_smc")
-        self.assertEqual([bytes.fromhex(r["received"]) for r in self.raw_results(process)], [b"GET /"])
+        process = self.peer("", deaf_to=SMC_OPTION, seconds=9)
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_LOST"], 1)
+        self.assertIn("without the option", self.a.agent.ctl("explain", f"{RAW_IP}:6000").stdout)
+        self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+        self.assertEqual([data for _, data in self.heard(process)], [b"GET /", b"GET /"])
 
-    def test_what_follows_a_decline_is_the_applications(self):
+    def test_a_decline_leaves_the_application_to_its_own_connection(self):
         decline = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
         self.a.start_agent()
-        peer = self.peer(SMC_OPTION, [decline + b"banner".hex()])
-        self.assertEqual(self.talk().stdout, "got b'banner'\n")
+        peer = self.peer(SMC_OPTION, [decline])
+        self.assertIn("in time\n", self.talk())
         self.assertPath(self.a, "fallback", "peer_declined")
-        received = bytes.fromhex(self.raw_results(peer)[0]["received"])
-        self.assertTrue(received.startswith(bytes.fromhex("e2d4c3d901")) and received.endswith(b"GET /"))
+        question, clc, plain = self.heard(peer)
+        self.assertTrue(clc[1].startswith(bytes.fromhex("e2d4c3d901")))
+        self.assertEqual((question[0], clc[0], plain[1]), ("refused", "rst", b"GET /"))
 
 
 if __name__ == "__main__":

@@ -81,14 +81,14 @@ class Steering(TwoNodes):
         self.serve()
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.b.agent.decisions()["SMC_IN_DENIED"], 1)
-        self.assertPath(self.a, "fallback", "peer_no_smc")
+        self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_PLAIN"], 1)
 
     def test_sockets_that_are_never_eligible(self):
         self.start_agents()
         self.serve()
-        bound = [[socket.SOL_SOCKET, socket.SO_BINDTODEVICE, (self.a.device + "\0").encode().hex()]]
-        self.assertTrue(self.connect(options=bound)["ok"])
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_BOUND_DEVICE"], 1)
+        options = [[socket.IPPROTO_IP, socket.IP_OPTIONS, "01010100"]]  # three NOPs and the end
+        self.assertTrue(self.connect(options=options)["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_HEADERS"], 1)
 
         address = struct.pack("!HH4s8x", 0, 0, socket.inet_aton(self.b.ip4))
         address = struct.pack("H", socket.AF_INET) + address[2:] + bytes(112)
@@ -191,25 +191,29 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
         self.a.start_agent()
         programs = self.a.agent.status()["programs"]
         shown = sh("bpftool", "cgroup", "show", self.a.cgroup)
-        self.assertIn("smc_connect4", programs)
+        self.assertIn("smc_app_sockops", programs)
         self.assertEqual([p for p in programs if p not in shown and p != "smc_clc_ops"], [])
-        self.assertIn("smc_hold_syn", self.a.agent.ctl("status").stdout)
+        self.assertIn("smc_app_sockops", self.a.agent.ctl("status").stdout)
 
-    def test_a_loopback_device_that_comes_up_late(self):
-        sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
+    def test_the_loopback_device_is_not_needed(self):
         self.start_agents()
         self.serve()
-        self.assertFalse(self.a.agent.status()["namespaces"][0]["ipv4"])
-        self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.totals(), {})
-        sh("ip", "-n", self.a.netns, "link", "set", "lo", "up")
-        wait_for("the listeners", lambda: self.a.agent.status()["namespaces"][0]["ipv4"])
+        for node in (self.a, self.b):
+            sh("ip", "-n", node.netns, "link", "set", "lo", "down")
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
-        sh("ip", "-n", self.a.netns, "link", "set", "lo", "down")
-        wait_for("it to be noticed", lambda: not self.a.agent.status()["namespaces"][0]["ipv4"])
+
+    def test_a_device_that_comes_up_late(self):
+        sh("ip", "-n", self.a.netns, "link", "set", self.a.device, "down")
+        self.start_agents()
+        self.serve()
+        space = self.a.agent.status()["namespaces"][0]
+        self.assertEqual((space["ipv4"], space["ipv4_obstacle"]), (False, "no device is up"))
+        self.assertIn("no device is up", self.a.agent.ctl("status").stdout)
+        sh("ip", "-n", self.a.netns, "link", "set", self.a.device, "up")
+        wait_for("the device", lambda: self.a.agent.status()["namespaces"][0]["ipv4"])
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
+        self.assertPath(self.a, "smcd")
 
     def test_the_wire_socket_belongs_to_the_applications_user(self):
         self.start_agents()
@@ -247,9 +251,11 @@ print('up', flush=True); time.sleep(60)""",
         self.serve()
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.b, "smcd")
-        self.assertIn("smc_ingress", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, "ingress"))
+        for side in ("ingress", "egress"):
+            self.assertIn("smc_", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, side))
         self.assertEqual(self.b.agent.stop(), 0)
-        self.assertNotIn("smc_ingress", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, "ingress"))
+        for side in ("ingress", "egress"):
+            self.assertNotIn("smc_", sh("tc", "-n", self.b.netns, "filter", "show", "dev", self.b.device, side))
 
     def test_maps_can_be_read_by_a_person(self):
         self.start_agents()
@@ -269,14 +275,17 @@ print('up', flush=True); time.sleep(60)""",
         self.addCleanup(keep.stdout.close)
         self.assertEqual(keep.stdout.readline(), "up\n")
         # P1.
-        flows = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_flows"))
-        value = flows[0]["formatted"]["value"]
-        self.assertEqual(value["state"], "SMC_FLOW_ESTABLISHED")
-        self.assertEqual(value["remote"]["ip"][12:], [10, 77, 0, 2])
-        self.assertEqual(value["remote"]["port"], 5000)
-        self.assertEqual(value["pid"], keep.pid)
+        hairpins = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_hairpins"))
+        keys = [entry["formatted"]["key"] for entry in hairpins]
+        self.assertEqual([(key["remote_ip"][12:], key["remote_port"]) for key in keys], [([10, 77, 0, 2], 5000)] * 2)
+        ports = {entry["formatted"]["key"]["local_port"]: entry["formatted"]["value"]["partner"] for entry in hairpins}
+        one, other = ports
+        self.assertEqual((ports[one], ports[other]), (other, one))
+        servers = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_servers"))
+        self.assertEqual(servers[0]["formatted"]["value"]["knowledge"], "SMC_SERVER_CAPABLE")
         counters = sh("bpftool", "map", "dump", "pinned", f"{self.a.pins}/smc_counters")
-        self.assertIn("SMC_OUT_STEERED", counters)
+        self.assertIn("SMC_OUT_ASKED", counters)
+        self.assertEqual([c["pid"] for c in self.a.agent.connections()], [keep.pid])
         names = {os.path.basename(p) for p in glob.glob(self.a.pins + "/*")}
         self.assertLessEqual(
             {
@@ -284,9 +293,10 @@ print('up', flush=True); time.sleep(60)""",
                 "smc_rules",
                 "smc_cgroups",
                 "smc_netns",
-                "smc_flows",
-                "smc_incapable",
-                "smc_peernames",
+                "smc_devices",
+                "smc_servers",
+                "smc_questions",
+                "smc_hairpins",
                 "smc_inbound",
                 "smc_counters",
                 "smc_heartbeat",

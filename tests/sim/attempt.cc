@@ -2,7 +2,6 @@
 #include "attempt.h"
 
 #include <cerrno>
-#include <cstring>
 
 #include "node.h"
 
@@ -43,51 +42,56 @@ void trouble(World& world, const Socket::Pair& pair) {
 
 }  // namespace
 
-void ClientAttempt::on(const session::Connect& action) {
+void ClientAttempt::on(const session::Connect&) {
     const Delay there = world_.network(), back = world_.network();
     if (world_.strikes(Mishap::kConnectFails)) {
         const int error = world_.chance(50) ? ECONNREFUSED : ETIMEDOUT;
         return after(there + back, [this, error] { feed(session_.connect_failed(error)); });
     }
-    auto option = session::PeerOption::kAbsent;
-    if (action.offer && !world_.strikes(Mishap::kNoOption)) {
-        option = world_.strikes(Mishap::kEcho) ? session::PeerOption::kEchoed : session::PeerOption::kPresent;
+    if (world_.strikes(Mishap::kNoOption) || world_.strikes(Mishap::kEcho)) {
+        const auto option = world_.chance(50) ? session::PeerOption::kAbsent : session::PeerOption::kEchoed;
+        return after(there + back, [this, option] { feed(session_.connected(option, parts_.roce, world_.now())); });
     }
     const auto pair = Socket::pair(world_, kSocketBytes, true);
     trouble(world_, pair);
-    world_.after(there, [&server = server_, &listener = listener_, option, socket = pair.second] {
-        if (option == session::PeerOption::kPresent) {
-            server.accept(socket, listener);
-        } else {
-            listener.accepted(socket);
-        }
-    });
-    after(there + back, [this, option, socket = pair.first] {
+    world_.after(there,
+                 [&server = server_, &listener = listener_, socket = pair.second] { server.accept(socket, listener); });
+    after(there + back, [this, socket = pair.first] {
         if (socket->broken()) {
             return feed(session_.connect_failed(ECONNRESET));
         }
         use_clc_socket(socket);
-        feed(session_.connected(option, parts_.roce, world_.now()));
+        feed(session_.connected(session::PeerOption::kPresent, parts_.roce, world_.now()));
     });
 }
 
 void ClientAttempt::on(const session::FinishConnect&) {
+    if (application_.over()) {
+        return after(world_.local(), [this] { feed(session_.leg_failed(true, "the application has gone")); });
+    }
     if (world_.strikes(Mishap::kNoLeg)) {
         if (world_.chance(50)) {
-            after(world_.local(), [this] { feed(session_.leg_refused("simulated")); });
+            after(world_.local(), [this] { feed(session_.leg_failed(false, "simulated")); });
         }
         return;
     }
     const auto pair = Socket::pair(world_, kSocketBytes, false);
-    world_.after(world_.local(), [&application = application_, socket = pair.first] { application.connected(socket); });
     leg_ = pair.second;
-    after(world_.local(), [this] { feed(session_.leg_arrived()); });
+    after(world_.local(), [this, front = pair.first] {
+        if (session_.state() != session::Client::State::kFinishing) {
+            return;  // it has been let go
+        }
+        application_.connected(front);
+        feed(session_.leg_connected());
+    });
 }
 
-void ClientAttempt::on(const session::FailConnect& action) {
-    if (action.error != ETIMEDOUT) {
-        application_.refused(std::strerror(action.error));
-    }
+// The application's own SYN.
+void ClientAttempt::on_tcp() {
+    const auto pair = Socket::pair(world_, kSocketBytes, true);
+    const Delay there = world_.network(), back = world_.network();
+    world_.after(there, [&listener = listener_, socket = pair.second] { listener.accepted(socket); });
+    world_.after(there + back, [&application = application_, socket = pair.first] { application.connected(socket); });
 }
 
 void ServerAttempt::on(const session::ConnectApplication&) {
@@ -99,8 +103,13 @@ void ServerAttempt::on(const session::ConnectApplication&) {
     }
     const auto pair = Socket::pair(world_, kSocketBytes, false);
     leg_ = pair.second;
-    world_.after(world_.local(), [&listener = listener_, socket = pair.first] { listener.accepted(socket); });
+    front_ = pair.first;
     after(world_.local(), [this] { feed(session_.application_connected(world_.now())); });
+}
+
+// The leg's last packet: now the application hears of it.
+void ServerAttempt::runs() {
+    world_.after(world_.local(), [&listener = listener_, socket = front_] { listener.accepted(socket); });
 }
 
 }  // namespace smc::sim

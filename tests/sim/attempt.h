@@ -59,6 +59,9 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
     [[nodiscard]] std::uint64_t id() const { return id_; }
     // The application is not told otherwise.
     virtual void refused() {}
+    // The session has ended so.
+    virtual void runs() {}
+    virtual void on_tcp() {}
 
  protected:
     void feed(session::Actions actions) {
@@ -118,7 +121,6 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
 
     virtual void on(const session::Connect&) {}
     virtual void on(const session::FinishConnect&) {}
-    virtual void on(const session::FailConnect&) {}
     virtual void on(const session::ConnectApplication&) {}
 
     NodeParts& parts_;
@@ -130,7 +132,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
  private:
     [[nodiscard]] group::MemberId member() const { return group::MemberId{id_}; }
     [[nodiscard]] TimePoint now() const { return world_.now(); }
-    // Every step of a handshake, a second TCP connection, the leg.
+    // Every step of a handshake; the client has a budget for all of them.
     static constexpr auto kLongest = std::chrono::seconds(40);
 
     void read_clc() {
@@ -207,9 +209,10 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
                 member(), {action.outcome.kind == clc::Outcome::Kind::kFallBack, action.outcome.peer_out_of_sync});
         }
     }
-    void on(const session::RememberIncapable&) {}
+    void on(const session::RememberServer&) {}
     void on(const session::Run& action) { end(AttemptEnd::Kind::kSmc, action.outcome); }
-    void on(const session::RunOnTcp& action) { end(AttemptEnd::Kind::kTcp, action.outcome); }
+    void on(const session::RunOnTcp&) { world_.violated(name() + ": stays on a connection that the client leaves"); }
+    void on(const session::LeaveToTcp& action) { end(AttemptEnd::Kind::kTcp, action.outcome); }
     void on(const session::Refuse& action) {
         world_.require(!own_dmb_ && !in_group_, name() + ": refused, and something was not given back");
         end(AttemptEnd::Kind::kRefused, {.reason = action.reason, .detail = action.detail});
@@ -243,14 +246,17 @@ class ClientAttempt final : public Attempt<session::Client> {
           server_(server),
           listener_(listener) {}
 
-    void start() { feed(session_.start()); }
+    void start() {
+        const auto budget = std::chrono::seconds(30);
+        const bool hurry = world_.strikes(Mishap::kNoTime);
+        feed(session_.start(world_.now() + (hurry ? world_.some_time(std::chrono::milliseconds(10)) : budget)));
+    }
     void refused() override { application_.refused("the session is refused"); }
-    void application_gone() { feed(session_.application_gone()); }
+    void on_tcp() override;
 
  private:
     void on(const session::Connect& action) override;
     void on(const session::FinishConnect& action) override;
-    void on(const session::FailConnect& action) override;
 
     Application& application_;
     Node& server_;
@@ -260,7 +266,7 @@ class ClientAttempt final : public Attempt<session::Client> {
 class ServerAttempt final : public Attempt<session::Server> {
  public:
     ServerAttempt(NodeParts& parts, std::uint64_t id, Listener& listener, OnEnd on_end)
-        : Attempt(parts, id, session::Server(parts.node, parts.smcd_groups, parts.roce, parts.world.now()),
+        : Attempt(parts, id, session::Server(parts.node, parts.smcd_groups, parts.roce, true, parts.world.now()),
                   std::move(on_end)),
           listener_(listener) {}
 
@@ -269,9 +275,12 @@ class ServerAttempt final : public Attempt<session::Server> {
         use_clc_socket(std::move(clc));
         feed({});
     }
+    void runs() override;
 
  private:
     void on(const session::ConnectApplication& action) override;
+
+    std::shared_ptr<Socket> front_;  // of the leg; the application has not heard of it
 
     Listener& listener_;
 };

@@ -38,12 +38,9 @@ void Node::connect(Application& application, Node& server, Listener& listener) {
         },
         server, listener);
     clients_.emplace(id, attempt);
-    const auto give_up = [this, id, &application] {
+    const auto give_up = [&application] {
         if (!application.was_connected()) {
             application.refused("it gave up");
-            if (const auto it = clients_.find(id); it != clients_.end()) {
-                it->second->application_gone();
-            }
         }
     };
     if (world_.strikes(Mishap::kClientGivesUp)) {
@@ -78,9 +75,13 @@ void Node::ended(Attempt<Session>& attempt, AttemptEnd end) {
                 reason_name(end.outcome.reason) + " " + end.outcome.detail);
     switch (end.kind) {
         case AttemptEnd::Kind::kSmc:
+            attempt.runs();
             return run_smc(attempt, std::move(end));
         case AttemptEnd::Kind::kTcp:
-            return Splice::start(end.leg, end.clc);
+            if (end.leg) {
+                end.leg->reset();
+            }
+            return attempt.on_tcp();
         case AttemptEnd::Kind::kRefused:
             if (end.leg) {
                 end.leg->reset();

@@ -183,42 +183,4 @@ ClcSocket::State SimClc::look() const {
                                    : State::kQuiet;
 }
 
-// --- splice ---------------------------------------------------------------------------------------------------------
-
-void Splice::start(std::shared_ptr<Socket> a, std::shared_ptr<Socket> b) {
-    const std::shared_ptr<Splice> splice(new Splice(std::move(a), std::move(b)));
-    for (const auto& end : splice->ends_) {
-        end->descriptor().watch([splice](std::uint32_t) { splice->move(); });
-    }
-    splice->move();
-}
-
-bool Splice::move(Socket& from, Socket& to, bool& ended) {
-    while (const std::size_t most = std::min(to.room(), from.readable())) {
-        to.write(from.read(most));
-    }
-    if (!ended && from.at_end()) {
-        ended = true;
-        to.end_writing();
-    }
-    return ended;
-}
-
-void Splice::move() {
-    const bool there = move(*ends_[0], *ends_[1], ended_[0]);
-    const bool back = move(*ends_[1], *ends_[0], ended_[1]);
-    const auto is_lost = [](const Socket& end) { return end.broken() && end.readable() == 0; };
-    const auto keep = shared_from_this();
-    if (is_lost(*ends_[0]) || is_lost(*ends_[1])) {
-        for (const auto& end : ends_) {
-            end->descriptor().unwatch();
-            end->reset();
-        }
-    } else if (there && back) {
-        for (const auto& end : ends_) {
-            end->close();
-        }
-    }
-}
-
 }  // namespace smc::sim

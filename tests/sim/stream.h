@@ -95,19 +95,4 @@ class SimClc final : public ClcSocket {
     std::shared_ptr<Socket> socket_;
 };
 
-// Two sockets as one: what a connection that fell back runs on.
-class Splice : public std::enable_shared_from_this<Splice> {
- public:
-    static void start(std::shared_ptr<Socket> a, std::shared_ptr<Socket> b);
-
- private:
-    Splice(std::shared_ptr<Socket> a, std::shared_ptr<Socket> b) : ends_{std::move(a), std::move(b)} {}
-    void move();
-    // True: this direction has ended.
-    bool move(Socket& from, Socket& to, bool& ended);
-
-    std::shared_ptr<Socket> ends_[2];
-    bool ended_[2] = {};
-};
-
 }  // namespace smc::sim

@@ -24,6 +24,7 @@ namespace smc::sim {
     X(kNoOption, "the server does not speak SMC")                        \
     X(kEcho, "the server echoes the option")                             \
     X(kConnectFails, "the server cannot be reached")                     \
+    X(kNoTime, "the budget is short")                                    \
     X(kClcReset, "the TCP connection of CLC is reset")                   \
     X(kClcSlow, "CLC takes its time")                                    \
     X(kClcLost, "nothing more comes over the TCP connection of CLC")     \

@@ -16,6 +16,7 @@ using Kind = clc::Outcome::Kind;
 namespace {
 
 const TimePoint kStart{};
+constexpr auto kBudget = 20s;  // longer than any step
 const std::vector<std::uint8_t> kRubbish(100, 'x');
 const Fault kFault{"", 0, 0, ""};
 
@@ -75,6 +76,19 @@ std::optional<Reason> on_tcp(const Actions& actions) {
     return are<RunOnTcp>(actions) ? std::optional(find<RunOnTcp>(actions)->outcome.reason) : std::nullopt;
 }
 
+// Why a client's application is left to TCP, behind what was learnt of the server; nothing: it is not.
+template <class... Before>
+std::optional<Reason> let_go(const Actions& actions) {
+    return are<Before..., ResetClc, LeaveToTcp>(actions) ? std::optional(find<LeaveToTcp>(actions)->outcome.reason)
+                                                         : std::nullopt;
+}
+
+RememberServer::As learnt(const Actions& actions) {
+    const auto* found = find<RememberServer>(actions);
+    REQUIRE(found != nullptr);
+    return found->as;
+}
+
 // A client whose Proposal was sent, and a server that was just accepted from.
 struct Pair {
     group::SmcdGroups client_groups, server_groups;
@@ -82,9 +96,10 @@ struct Pair {
     Server server;
     clc::Message proposal, accept, confirm{};
 
-    explicit Pair(const clc::LocalNode& server_node = kSmcdServer)
-        : server(server_node, server_groups, roce("10.0.0.2"), kStart) {
-        REQUIRE(are<Connect>(client.start()));
+    // `native`: the client has no agent, and goes on on the same TCP connection when it falls back.
+    explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
+        : server(server_node, server_groups, roce("10.0.0.2"), !native, kStart) {
+        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
         proposal = sent(client.connected(PeerOption::kPresent, roce("10.0.0.1"), kStart));
     }
     // Up to the server's Accept. The application is connected before it.
@@ -133,8 +148,8 @@ bool is_over(Side& side, const clc::Message& message) {
         return quiet && side.application_connected(kStart).empty() && side.application_refused("", kStart).empty();
     } else {
         return quiet && side.connected(PeerOption::kPresent, {}, kStart).empty() &&
-               side.connect_failed(ECONNRESET).empty() && side.leg_arrived().empty() && side.leg_refused("").empty() &&
-               side.application_gone().empty();
+               side.connect_failed(ECONNRESET).empty() && side.leg_connected().empty() &&
+               side.leg_failed(false, "").empty() && side.leg_failed(true, "").empty();
     }
 }
 
@@ -145,8 +160,9 @@ TEST_CASE("session__smcd_agreed_on_runs_once_on_each_side") {
     p.agree_on_smcd();
     CHECK(p.client_groups.all().size() == 1);  // from now on the server counts on it
     CHECK(are<AttachDmb>(p.server.clc_message(p.confirm.view(), kStart)));
-    const auto client = p.client.leg_arrived(), server = p.server.dmb_attached(kStart);
-    REQUIRE((are<Run>(client) && are<Run>(server)));
+    const auto client = p.client.leg_connected(), server = p.server.dmb_attached(kStart);
+    REQUIRE((are<RememberServer, Run>(client) && are<Run>(server)));
+    CHECK(learnt(client) == RememberServer::As::kCapable);
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcD && find<Run>(server)->outcome.kind == Kind::kSmcD));
     CHECK(find<Run>(client)->outcome.smcd.token == DmbToken{5});
     CHECK(find<Run>(server)->outcome.smcd.token == DmbToken{6});
@@ -160,21 +176,32 @@ TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
     CHECK((p.client.clc_closed(kStart).empty() && p.server.clc_closed(kStart).empty()));
     CHECK_FALSE((p.client.listens() || p.server.listens()));
     CHECK(are<FinishConnect>(p.client.link_ready(kStart)));
-    const auto client = p.client.leg_arrived(), server = p.server.link_ready(kStart);
-    REQUIRE((are<Run>(client) && are<Run>(server)));
+    const auto client = p.client.leg_connected(), server = p.server.link_ready(kStart);
+    REQUIRE((are<RememberServer, Run>(client) && are<Run>(server)));
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcR && find<Run>(server)->outcome.kind == Kind::kSmcR));
 }
 
-TEST_CASE("session__a_decline_means_tcp_on_the_same_connection") {
+TEST_CASE("session__a_decline_means_tcp") {
     Pair p(kStranger);
     const auto refused = p.server.clc_message(p.proposal.view(), kStart);
     CHECK(are<SendClc, GiveBack, ConnectApplication>(refused));
     CHECK_FALSE(p.server.listens());  // what comes is the application's
     CHECK(on_tcp(p.server.application_connected(kStart)) == declined(refused));
     const auto heard = p.client.clc_message(sent(refused).view(), kStart);
-    CHECK(are<GiveBack, RememberIncapable, FinishConnect>(heard));
+    CHECK(let_go<GiveBack, RememberServer>(heard) == Reason::kPeerDeclined);
+    CHECK(learnt(heard) == RememberServer::As::kNotNow);
     CHECK_FALSE(p.client.listens());
-    CHECK(on_tcp(p.client.leg_arrived()) == Reason::kPeerDeclined);
+}
+
+TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itself") {
+    Pair at_once(kStranger, false), with_application(kSmcdServer, false);
+    const auto refused = at_once.server.clc_message(at_once.proposal.view(), kStart);
+    CHECK(let_go<SendClc, GiveBack>(refused) == declined(refused));
+    with_application.accept_smcd();
+    REQUIRE(are<AttachDmb>(with_application.client.clc_message(with_application.accept.view(), kStart)));
+    const auto declines = with_application.client.dmb_not_attached("", kStart);
+    CHECK(let_go<GiveBack>(with_application.server.clc_message(sent(declines).view(), kStart)) ==
+          Reason::kPeerDeclined);
 }
 
 TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact_is_the_first") {
@@ -185,11 +212,10 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     Pair p;
     known_to_server(p);
     const auto refused = p.confirm_smcd();
-    CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // it is no reason not to ask again
+    CHECK(are<SendClc, GiveBack, ResetClc, LeaveToTcp>(refused));  // it is no reason not to ask again
     CHECK(declined(refused) == Reason::kOutOfSync);
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
     CHECK(p.server_groups.all().empty());
-    CHECK(on_tcp(p.client.leg_arrived()));
     Pair known;
     known.client_groups.establish({false, kSmcdServer.gid, kClient.chid, kClient.ueids[0]}, "");
     known_to_server(known);
@@ -202,13 +228,13 @@ TEST_CASE("session__a_link_that_fails_leaves_tcp_only_while_a_decline_is_possibl
     const auto refused = p.server.link_failed(Reason::kLinkNotReady, "", true, kStart);
     CHECK(are<SendClc, GiveBack, RunOnTcp>(refused));
     CHECK(declined(refused) == Reason::kLinkNotReady);
-    CHECK(are<GiveBack, RememberIncapable, FinishConnect>(p.client.clc_message(sent(refused).view(), kStart)));
-    CHECK(on_tcp(p.client.leg_arrived()) == Reason::kPeerDeclined);
+    const auto heard = p.client.clc_message(sent(refused).view(), kStart);
+    CHECK(let_go<GiveBack, RememberServer>(heard) == Reason::kPeerDeclined);
     Pair late(kSmcrServer);
     late.agree_on_smcr();
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.link_failed(Reason::kLinkDown, "", false, kStart)));
-    CHECK(are<GiveBack, RememberIncapable, ResetClc, Connect>(
-        late.client.link_failed(Reason::kLinkDown, "", false, kStart)));
+    CHECK(let_go<GiveBack, RememberServer>(late.client.link_failed(Reason::kLinkDown, "", false, kStart)) ==
+          Reason::kLinkDown);
 }
 
 TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm") {
@@ -216,7 +242,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     client.accept_smcd();
     REQUIRE(are<AttachDmb>(client.client.clc_message(client.accept.view(), kStart)));
     const auto refused = client.client.dmb_not_attached("", kStart);
-    CHECK(are<SendClc, GiveBack, RememberIncapable, FinishConnect>(refused));
+    CHECK(are<SendClc, GiveBack, RememberServer, ResetClc, LeaveToTcp>(refused));
     CHECK(declined(refused) == Reason::kFabric);
     CHECK(are<GiveBack, RunOnTcp>(client.server.clc_message(sent(refused).view(), kStart)));
     // Another type is tried before the server declines.
@@ -231,34 +257,27 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached("", kStart)));
 }
 
-TEST_CASE("client_session__a_server_without_smc_is_remembered_and_gets_tcp") {
+TEST_CASE("client_session__a_server_that_was_capable_and_is_not_leaves_tcp_alone") {
     for (const auto& [option, why] :
          {std::pair(PeerOption::kAbsent, Reason::kPeerNoSmc), std::pair(PeerOption::kEchoed, Reason::kPeerEchoes)}) {
         group::SmcdGroups groups;
         Client client(kClient, groups);
-        CHECK(find<Connect>(client.start())->offer);
+        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
         const auto actions = client.connected(option, roce("10.0.0.1"), kStart);
-        CHECK(are<RememberIncapable, FinishConnect>(actions));
-        CHECK(reason<RememberIncapable>(actions) == why);
+        CHECK(let_go<RememberServer>(actions) == why);
+        CHECK(learnt(actions) == RememberServer::As::kUnknown);
         CHECK_FALSE(client.listens());
-        CHECK(on_tcp(client.leg_arrived()) == why);
     }
 }
 
-TEST_CASE("client_session__a_connect_that_fails_is_the_applications_error") {
-    for (const int error : {ECONNREFUSED, ETIMEDOUT, ECONNRESET, EPIPE}) {
+TEST_CASE("client_session__a_connect_that_fails_is_left_to_the_applications_own") {
+    for (const int error : {ECONNREFUSED, ETIMEDOUT, ECONNRESET, EHOSTUNREACH}) {
         group::SmcdGroups groups;
         Client client(kClient, groups);
-        REQUIRE(are<Connect>(client.start()));
-        if (error == ECONNRESET || error == EPIPE) {  // perhaps somebody does not like the option
-            const auto again = client.connect_failed(error);
-            REQUIRE(are<ResetClc, Connect>(again));
-            CHECK_FALSE(find<Connect>(again)->offer);
-        }
+        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
         const auto actions = client.connect_failed(error);
-        REQUIRE(are<FailConnect, ResetClc, Refuse>(actions));
-        CHECK(reason<Refuse>(actions) == Reason::kConnectFailed);
-        CHECK(find<FailConnect>(actions)->error == error);
+        CHECK(let_go<RememberServer>(actions) == Reason::kConnectFailed);
+        CHECK(learnt(actions) == RememberServer::As::kUnknown);
     }
 }
 
@@ -274,28 +293,42 @@ TEST_CASE("client_session__a_negotiation_that_ends_badly_is_followed_by_plain_tc
         Pair p;
         CHECK(p.client.tick(p.client.next_deadline() - 1ms).empty());
         const auto actions = way(p);
-        REQUIRE(are<GiveBack, RememberIncapable, ResetClc, Connect>(actions));
-        CHECK(reason<RememberIncapable>(actions) == why);
-        CHECK_FALSE(find<Connect>(actions)->offer);
-        CHECK(are<FinishConnect>(p.client.connected(PeerOption::kPresent, {}, kStart)));  // whatever that is
-        CHECK(on_tcp(p.client.leg_arrived()) == why);
+        CHECK(let_go<GiveBack, RememberServer>(actions) == why);
+        CHECK(reason<RememberServer>(actions) == why);
+        CHECK(learnt(actions) == RememberServer::As::kNotNow);
     }
 }
 
-TEST_CASE("client_session__an_application_that_is_gone_gets_nothing_and_everything_is_given_back") {
-    Pair negotiating, reconnecting, finishing, refused, late;
-    CHECK(are<GiveBack, ResetClc, Refuse>(negotiating.client.application_gone()));
-    REQUIRE(find<Connect>(reconnecting.client.clc_closed(kStart)) != nullptr);
-    CHECK(are<ResetClc, Refuse>(reconnecting.client.application_gone()));  // it was given back already
+TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_it_is") {
+    group::SmcdGroups groups;
+    Client connecting(kClient, groups);
+    REQUIRE(are<Connect>(connecting.start(kStart + kBudget)));
+    CHECK(connecting.next_deadline() == kStart + kBudget);
+    CHECK(connecting.tick(kStart + kBudget - 1ms).empty());
+    const auto actions = connecting.tick(kStart + kBudget);
+    CHECK(let_go<RememberServer>(actions) == Reason::kBudget);
+    CHECK(learnt(actions) == RememberServer::As::kNotNow);
+
+    Pair negotiating, finishing;
+    CHECK(let_go<GiveBack, RememberServer>(negotiating.client.tick(kStart + kBudget)) == Reason::kBudget);
     finishing.agree_on_smcd();
-    CHECK(are<GiveBack, ResetClc, Refuse>(finishing.client.application_gone()));
-    refused.agree_on_smcd();
-    const auto actions = refused.client.leg_refused("");
-    REQUIRE(are<FailConnect, GiveBack, ResetClc, Refuse>(actions));
-    CHECK(find<GiveBack>(actions)->outcome.kind == Kind::kSmcD);
-    late.agree_on_smcd();
-    CHECK(late.client.tick(late.client.next_deadline() - 1ms).empty());
-    CHECK(are<RememberIncapable, GiveBack, ResetClc, Refuse>(late.client.tick(late.client.next_deadline())));
+    CHECK(finishing.client.next_deadline() == kStart + kBudget);
+    const auto late = finishing.client.tick(kStart + kBudget);
+    CHECK(let_go<GiveBack, RememberServer>(late) == Reason::kBudget);
+    CHECK(find<GiveBack>(late)->outcome.kind == Kind::kSmcD);
+}
+
+TEST_CASE("client_session__a_leg_that_fails_leaves_tcp_unless_the_application_has_gone") {
+    Pair without_leg, gone;
+    without_leg.agree_on_smcd();
+    const auto failed = without_leg.client.leg_failed(false, "");
+    CHECK(let_go<GiveBack, RememberServer>(failed) == Reason::kNoLeg);
+    CHECK(learnt(failed) == RememberServer::As::kNotNow);
+    gone.agree_on_smcd();
+    const auto refused = gone.client.leg_failed(true, "");
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
+    CHECK(reason<Refuse>(refused) == Reason::kApplicationGone);
+    CHECK(find<GiveBack>(refused)->outcome.kind == Kind::kSmcD);
 }
 
 TEST_CASE("server_session__the_application_hears_only_of_what_can_become_a_connection") {
@@ -323,7 +356,7 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
 TEST_CASE("session__a_message_that_cannot_be_written_is_no_agreement") {
     Pair confirming, accepting, declining(kStranger), late(kSmcrServer);
     confirming.agree_on_smcd();
-    CHECK(are<GiveBack, RememberIncapable, ResetClc, Connect>(confirming.client.clc_not_sent(kStart)));
+    CHECK(let_go<GiveBack, RememberServer>(confirming.client.clc_not_sent(kStart)) == Reason::kPeerClosed);
     accepting.accept_smcd();
     CHECK(are<GiveBack, ResetClc, Refuse>(accepting.server.clc_not_sent(kStart)));
     REQUIRE(find<SendClc>(declining.server.clc_message(declining.proposal.view(), kStart)) != nullptr);
@@ -337,15 +370,17 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     Pair smc, tcp(kStranger), refused;
     smc.agree_on_smcd();
     REQUIRE(are<AttachDmb>(smc.server.clc_message(smc.confirm.view(), kStart)));
-    REQUIRE((are<Run>(smc.server.dmb_attached(kStart)) && are<Run>(smc.client.leg_arrived())));
+    REQUIRE((are<Run>(smc.server.dmb_attached(kStart)) && find<Run>(smc.client.leg_connected()) != nullptr));
     CHECK((is_over(smc.server, smc.confirm) && is_over(smc.client, smc.accept)));
     const auto decline = sent(tcp.server.clc_message(tcp.proposal.view(), kStart));
-    REQUIRE(find<FinishConnect>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
-    REQUIRE((on_tcp(tcp.server.application_connected(kStart)) && on_tcp(tcp.client.leg_arrived())));
+    REQUIRE(find<LeaveToTcp>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
+    REQUIRE(on_tcp(tcp.server.application_connected(kStart)));
     CHECK((is_over(tcp.server, tcp.proposal) && is_over(tcp.client, decline)));
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
-    REQUIRE(find<Refuse>(refused.client.application_gone()) != nullptr);
-    CHECK((is_over(refused.server, refused.proposal) && is_over(refused.client, decline)));
+    Pair gone;
+    gone.agree_on_smcd();
+    REQUIRE(find<Refuse>(gone.client.leg_failed(true, "")) != nullptr);
+    CHECK((is_over(refused.server, refused.proposal) && is_over(gone.client, decline)));
 }
 
 TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {

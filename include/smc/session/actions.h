@@ -14,10 +14,8 @@
 namespace smc::session {
 
 // --- the TCP connection that CLC is spoken on ------------------------------------------------------------------------
-// Client: connect to the server; with `offer`, TCP option 254 in the SYN. Answer: connected() or connect_failed().
-struct Connect {
-    bool offer = true;
-};
+// Client: connect to the server, with TCP option 254 in the SYN. Answer: connected() or connect_failed().
+struct Connect {};
 // Write a CLC message. No answer; clc_not_sent() if it cannot be written.
 struct SendClc {
     clc::Message message;
@@ -48,22 +46,23 @@ struct AwaitLink {
 };
 
 // --- the application -------------------------------------------------------------------------------------------------
-// Client: finish its connect() against the local leg. Answer: leg_arrived() or leg_refused().
+// Client: finish its connect() by a leg. Answer: leg_connected() or leg_failed().
 struct FinishConnect {};
-// Client: its connect() fails with this errno. No answer.
-struct FailConnect {
-    int error = 0;
-};
-// Server: connect to its listener. Answer: application_connected() or application_refused().
+// Server: connect to its listener, as far as it does not hear of it before Run or RunOnTcp. Answer:
+// application_connected() or application_refused().
 struct ConnectApplication {};
 
-// --- the end of the session: one of these three, once. No answer -----------------------------------------------------
+// --- the end of the session: one of these four, once. No answer ------------------------------------------------------
 // The connection runs on SMC.
 struct Run {
     clc::Outcome outcome;
 };
-// It runs on TCP, through the agent.
+// Server: it runs on TCP, through the agent, because the client goes on on the connection that CLC was spoken on.
 struct RunOnTcp {
+    clc::Outcome outcome;
+};
+// The client's application does without us: its own SYN decides.
+struct LeaveToTcp {
     clc::Outcome outcome;
 };
 // There is none; what there was of it is to be reset.
@@ -76,13 +75,19 @@ struct Refuse {
 struct GiveBack {
     clc::Outcome outcome;
 };
-// Do not ask this server again for a while. No answer.
-struct RememberIncapable {
+// What was learnt of the server. No answer.
+struct RememberServer {
+    enum class As : std::uint8_t {
+        kCapable,  // connections to it need not ask
+        kUnknown,  // it may have been capable
+        kNotNow,   // it is not to be asked for a while, because of `reason`
+    };
+    As as = As::kCapable;
     Reason reason = Reason::kNone;
 };
 
 using Action = std::variant<Connect, SendClc, ResetClc, RegisterDmb, AttachDmb, JoinGroup, AwaitLink, FinishConnect,
-                            FailConnect, ConnectApplication, Run, RunOnTcp, Refuse, GiveBack, RememberIncapable>;
+                            ConnectApplication, Run, RunOnTcp, LeaveToTcp, Refuse, GiveBack, RememberServer>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::session

@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of one connection, without I/O: from the moment that its application asks for it to the moment that
-// its bytes move. The CLC messages are ClientHandshake's; this is everything around them.
+// The client's side of one connection, without I/O: from the moment that its server is known to speak SMC to the moment
+// that its bytes move, or that TCP does without us. The CLC messages are ClientHandshake's; this is everything around
+// them. The application waits in connect() meanwhile, with a SYN of its own that is kept back.
 //
 //   kConnecting   connected, option 254    -> kNegotiating
-//                 connected, no option     -> kFinishing, on TCP; the server is remembered
-//                 reset by the server      -> kReconnecting
-//                 failed                   -> the application gets that error
+//                 connected, no option     -> on TCP
+//                 failed                   -> on TCP, which will find out for itself
 //   kNegotiating  SMC                      -> kFinishing
-//                 Decline                  -> kFinishing, on TCP; the server is remembered
-// terminated               -> kReconnecting (RFC 7609 C.5 and C.6 end that TCP connection; the application has
-//                                             sent nothing yet, so it can have another one); the server is remembered
-//   kReconnecting connected                -> kFinishing, on TCP
-//                 failed                   -> the application gets that error
+//                 Decline, terminated      -> on TCP; the server is not asked for a while
 //   kFinishing    the leg is there         -> runs
-//                 it is not                -> refused
+//                 it is not                -> on TCP, unless the application has gone
 //   kDone
-//   the application gives up, at any time  -> refused
+//   the budget is used up, at any time     -> on TCP; the server is not asked for a while
 //
 // Invariant:
-//   S1  Exactly one of Run, RunOnTcp and Refuse is ever returned, and nothing after it.
+//   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.
 #pragma once
 
 #include "smc/clc/client_handshake.h"
@@ -37,12 +33,13 @@ enum class PeerOption : std::uint8_t {
 class Client {
  public:
     static constexpr bool kServer = false;
-    enum class State : std::uint8_t { kConnecting, kNegotiating, kReconnecting, kFinishing, kDone };
+    enum class State : std::uint8_t { kConnecting, kNegotiating, kFinishing, kDone };
 
     // Both references outlive the session.
     Client(const clc::LocalNode& node, group::SmcdGroups& smcd_groups) : node_(node), smcd_groups_(smcd_groups) {}
 
-    [[nodiscard]] Actions start();
+    // The whole attempt may take until `deadline`.
+    [[nodiscard]] Actions start(TimePoint deadline);
     // `roce`: how SMC-R could be used for this TCP connection.
     [[nodiscard]] Actions connected(PeerOption option, std::optional<clc::RoceOffer> roce, TimePoint now);
     // errno of connect().
@@ -66,10 +63,9 @@ class Client {
     // `before_confirm_link` makes a difference at the server only.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now);
 
-    [[nodiscard]] Actions leg_arrived();
-    [[nodiscard]] Actions leg_refused(std::string detail);
-    // Its connect() ended without us.
-    [[nodiscard]] Actions application_gone();
+    [[nodiscard]] Actions leg_connected();
+    // `application_gone`: nobody waits any more.
+    [[nodiscard]] Actions leg_failed(bool application_gone, std::string detail);
 
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
@@ -78,11 +74,12 @@ class Client {
     [[nodiscard]] bool listens() const;
 
  private:
-    Actions translate(clc::Actions from, TimePoint now);
-    Actions negotiated(clc::Outcome outcome, TimePoint now);
-    Actions finish_connect(Actions actions, TimePoint now);
-    Actions reconnect(Actions actions);
-    Actions give_up(Reason reason, std::string detail, Actions actions = {});
+    Actions translate(clc::Actions from);
+    Actions negotiated(clc::Outcome outcome);
+    Actions finish_connect();
+    Actions let_go(Reason reason, std::string detail, Actions actions = {});
+    Actions not_now(Reason reason, std::string detail, Actions actions = {});
+    Actions give_back();
 
     const clc::LocalNode& node_;
     group::SmcdGroups& smcd_groups_;
@@ -91,7 +88,7 @@ class Client {
     clc::SmcdPeer smcd_;  // whose DMB is being attached
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;
-    TimePoint leg_deadline_ = kNever;
+    TimePoint deadline_ = kNever;
 };
 
 }  // namespace smc::session

@@ -4,13 +4,14 @@
 //
 //   kNegotiating  the application is connected before anything is accepted
 //                 SMC             -> runs
-//                 Decline         -> runs on TCP, once the application is connected
+//                 Decline         -> runs on TCP, once the application is connected; where the client has an agent,
+//                                    left to TCP: the application's own SYN comes instead
 //                 terminated      -> refused; an application that was not connected never hears of it
 //   kConnecting   it falls back, and the application is being connected
 //   kDone
 //
 // Invariant:
-//   S1  Exactly one of Run, RunOnTcp and Refuse is ever returned, and nothing after it.
+//   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.
 #pragma once
 
 #include "smc/clc/server_handshake.h"
@@ -24,10 +25,11 @@ class Server {
     static constexpr bool kServer = true;
     enum class State : std::uint8_t { kNegotiating, kConnecting, kDone };
 
-    // `roce`: how SMC-R could be used for this TCP connection. Both references outlive the session.
+    // `roce`: how SMC-R could be used for this TCP connection. `peer_agent`: the client does without it when it falls
+    // back. Both references outlive the session.
     Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce,
-           TimePoint now)
-        : node_(node), smcd_groups_(smcd_groups), handshake_(node, std::move(roce), now) {}
+           bool peer_agent, TimePoint now)
+        : node_(node), smcd_groups_(smcd_groups), peer_agent_(peer_agent), handshake_(node, std::move(roce), now) {}
 
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
@@ -63,6 +65,7 @@ class Server {
 
     const clc::LocalNode& node_;
     group::SmcdGroups& smcd_groups_;
+    bool peer_agent_;
     clc::ServerHandshake handshake_;
     State state_ = State::kNegotiating;
     std::optional<clc::LocalDmb> dmb_;   // registered, while the application is being connected

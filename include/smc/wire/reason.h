@@ -49,9 +49,10 @@ enum class Reason : std::uint32_t {
     kRmbNotRegistered = 0x09990003,
 
     // ours: a decision of this node
-    kCached = 0x0a010000,            // destination in the negative cache
     kPeerEchoes = 0x0a010001,        // repeats unknown TCP options
+    kOptionLost = 0x0a010002,        // answers only a SYN without the option
     kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
+    kBudget = 0x0a020001,            // the attempt as a whole took too long
     kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6
     kPeerClosed = 0x0a040000,        // TCP connection ended during the handshake
     kConnectFailed = 0x0a050000,     // the CLC socket's connect() failed
@@ -67,6 +68,7 @@ enum class Reason : std::uint32_t {
     kStopped = 0x0a0d0000,           // agent is stopping
     kLinkDown = 0x0a0e0000,          // the link group lost its link
     kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
+    kNoLeg = 0x0a100000,             // agent and application could not be joined
     kPeerClosedEarly = 0x0a0f0000,   // the application still wrote when the peer had closed
 };
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Sockets that speak for an application's: from its address, by its device, as its user.
+#pragma once
+
+#include "agent/netns/namespace.h"
+#include "bpf/abi.h"
+#include "os/endpoint.h"
+
+namespace smc {
+
+// How a socket of the agent's resembles an application's. What is 0 is left to the kernel.
+struct Likeness {
+    Endpoint from;  // the port does not matter
+    Endpoint to;
+    Namespace::Owner owner;
+    std::uint32_t mark = 0;
+    unsigned device = 0;
+    std::uint8_t ttl = 0, tos = 0;
+};
+
+// A socket that is connecting. A server's leg keeps the last packet of its handshake back, for up to 200 ms: until then
+// the application does not hear of it. An Error has connect()'s errno.
+Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
+void release_last_packet(int fd);
+
+// What became of a connect(): 0, or its errno.
+int connect_error(int fd);
+
+}  // namespace smc

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/gateway/saved_syn.h"
+
+#include <netinet/in.h>
+
+#include "smc/wire/layout.h"
+
+namespace smc {
+
+namespace {
+
+constexpr std::size_t kIp6Header = 40;
+constexpr std::size_t kTcpHeader = 20;
+constexpr std::size_t kChecksum = 16;  // in the TCP header
+
+// RFC 1071, without the final complement.
+std::uint32_t sum16(const std::uint8_t* data, std::size_t bytes, std::uint32_t sum) {
+    for (std::size_t i = 0; i + 1 < bytes; i += 2) {
+        sum += static_cast<std::uint32_t>(data[i] << 8 | data[i + 1]);
+    }
+    return sum;
+}
+
+std::uint16_t fold(std::uint32_t sum) {
+    while (sum >> 16 != 0) {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    return static_cast<std::uint16_t>(~sum);
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> saved_syn(const smc_question& question) {
+    const std::size_t ip = question.mac_len;
+    if (question.syn_len > SMC_SYN_BYTES || question.syn_len < ip + 20 + kTcpHeader) {
+        return {};
+    }
+    std::vector<std::uint8_t> packet(question.syn, question.syn + question.syn_len);
+    const bool v6 = packet[ip] >> 4 == 6;
+    const std::size_t tcp = ip + (v6 ? kIp6Header : static_cast<std::size_t>(packet[ip] & 15) * 4);
+    if (tcp + kTcpHeader > packet.size() || packet.size() % 2 != ip % 2) {
+        return {};
+    }
+    const std::size_t bytes = packet.size() - tcp;
+    std::uint32_t sum =
+        sum16(&packet[ip + (v6 ? 8 : 12)], v6 ? 32 : 8, IPPROTO_TCP + static_cast<std::uint32_t>(bytes));
+    wire::store_be(&packet[tcp + kChecksum], 2, 0);
+    wire::store_be(&packet[tcp + kChecksum], 2, fold(sum16(&packet[tcp], bytes, sum)));
+    return packet;
+}
+
+}  // namespace smc

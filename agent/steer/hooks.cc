@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/steer/hooks.h"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "agent/log/log.h"
+#include "os/random.h"
+#include "smc/wire/layout.h"
+
+namespace smc::bpf {
+
+namespace {
+
+// A fixed place, so that a restart replaces what a killed agent left.
+constexpr unsigned kClsactHandle = 0x534d;
+constexpr unsigned kClsactPriority = 0x534d;
+
+// Devices that one namespace may have; more, and nothing of it is served.
+constexpr std::size_t kMostDevices = 256;
+
+// tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
+constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
+constexpr __u32 kFirst = 1U << 3;                   // BPF_F_BEFORE, relative to nobody
+
+int create_tcx_link(int program_fd, unsigned device, __u32 place, __u32 flags) {
+    struct {
+        __u32 prog_fd;
+        __u32 target_ifindex;
+        __u32 attach_type;
+        __u32 flags;
+        __u8 rest[48];  // relative position and expected revision: none
+    } attributes{};
+    attributes.prog_fd = static_cast<__u32>(program_fd);
+    attributes.target_ifindex = device;
+    attributes.attach_type = place;
+    attributes.flags = flags;
+    return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
+}
+
+bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
+    bpf_tc_hook hook{};
+    hook.sz = sizeof hook;
+    hook.ifindex = static_cast<int>(device);
+    hook.attach_point = point;
+    return hook;
+}
+
+bpf_tc_opts clsact_place() {
+    bpf_tc_opts options{};
+    options.sz = sizeof options;
+    options.handle = kClsactHandle;
+    options.priority = kClsactPriority;
+    return options;
+}
+
+void detach_clsact(unsigned device) {
+    for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
+        auto hook = clsact_hook(device, point);
+        auto place = clsact_place();
+        bpf_tc_detach(&hook, &place);
+    }
+}
+
+using wire::store_be;
+
+// What smc_is_probe() recognizes. The addresses are those of documentation, which nobody has.
+std::vector<std::uint8_t> probe_packet(std::uint32_t mac_len, Hooks::Family family, std::uint32_t mark) {
+    const std::size_t ip = mac_len, tcp = ip + (family == Hooks::kIpv6 ? 40 : 20);
+    std::vector<std::uint8_t> packet(tcp + 20);
+    if (mac_len != 0) {
+        store_be(&packet[12], 2, family == Hooks::kIpv6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
+    }
+    if (family == Hooks::kIpv6) {
+        packet[ip] = 0x60;
+        packet[ip + 5] = 20;
+        packet[ip + 6] = IPPROTO_TCP;
+        packet[ip + 7] = 1;
+        ::inet_pton(AF_INET6, "2001:db8::1", &packet[ip + 8]);
+        ::inet_pton(AF_INET6, "2001:db8::2", &packet[ip + 24]);
+    } else {
+        packet[ip] = 0x45;
+        packet[ip + 3] = 40;
+        packet[ip + 8] = 1;
+        packet[ip + 9] = IPPROTO_TCP;
+        ::inet_pton(AF_INET, "192.0.2.1", &packet[ip + 12]);
+        ::inet_pton(AF_INET, "192.0.2.2", &packet[ip + 16]);
+    }
+    store_be(&packet[tcp], 2, SMC_PROBE_PORT);
+    store_be(&packet[tcp + 2], 2, SMC_PROBE_PORT);
+    store_be(&packet[tcp + 4], 4, mark);
+    packet[tcp + 12] = 5 << 4;
+    return packet;
+}
+
+constexpr auto kHeaderUnknown = std::uint32_t(-1);
+
+}  // namespace
+
+Result<std::unique_ptr<Hooks>> Hooks::load(const Programs& programs, std::uint32_t slot, int netns_fd,
+                                           const std::string& tc, const std::vector<NetDevice>& devices) {
+    std::unique_ptr<Hooks> hooks(new Hooks(programs, slot));
+    hooks->tc_ = tc == "tcx" ? Tc::kTcx : tc == "clsact" ? Tc::kClsact : Tc::kAuto;
+    auto out = programs.stamped(Programs::Stamped::kOut, slot);
+    auto in = programs.stamped(Programs::Stamped::kIn, slot);
+    auto lookup = programs.stamped(Programs::Stamped::kLookup, slot);
+    for (const auto* program : {&out, &in, &lookup}) {
+        if (!*program) {
+            return program->error();
+        }
+    }
+    hooks->out_ = std::move(*out);
+    hooks->in_ = std::move(*in);
+    hooks->lookup_.reset(bpf_link_create(lookup->get(), netns_fd, BPF_SK_LOOKUP, nullptr));
+    if (!hooks->lookup_) {
+        return last_error("attaching sk_lookup");
+    }
+    hooks->packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!hooks->packets_) {
+        return last_error("opening a packet socket");
+    }
+    hooks->sync_devices(devices);
+    return hooks;
+}
+
+Hooks::~Hooks() {
+    for (const auto& [index, device] : devices_) {
+        detach(index, device);
+    }
+}
+
+void Hooks::attach(unsigned index, Device& device) const {
+    detach_clsact(index);  // of an agent that was killed
+    Result<void> attached;
+    if (device.mac_len == kHeaderUnknown) {
+        attached = Error{EPFNOSUPPORT, "its packets begin with a header of its own"};
+    } else if (tc_ == Tc::kClsact) {
+        attached = attach_clsact(index, device);
+    } else {
+        attached = attach_tcx(index, device);
+        if (!attached && tc_ == Tc::kAuto && (attached.error().code == EINVAL || attached.error().code == ENOTSUP)) {
+            attached = attach_clsact(index, device);
+        }
+    }
+    if (!attached) {
+        device.problem = attached.error().text();
+        log()->warn("device {} is not served: {}", device.name, device.problem);
+        detach(index, device);
+    }
+}
+
+// Behind everybody else on the way out, in front of everybody else on the way in.
+Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
+    for (const bool out : {true, false}) {
+        UniqueFd link(
+            create_tcx_link(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress, out ? 0 : kFirst));
+        if (!link) {
+            return last_error("attaching to " + device.name + " by tcx");
+        }
+        const std::string pin = programs_.pins() + "/smc_device_" + std::to_string(slot_) + "_" +
+                                std::to_string(index) + (out ? "_out" : "_in");
+        ::unlink(pin.c_str());
+        if (bpf_obj_pin(link.get(), pin.c_str()) == 0) {
+            device.pins.push_back(pin);
+        } else {
+            log()->warn("pinning {}: {}", pin, std::strerror(errno));
+            device.links.push_back(std::move(link));
+        }
+    }
+    return {};
+}
+
+Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
+    device.clsact = true;
+    auto both = clsact_hook(index, static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS));
+    if (const int rc = bpf_tc_hook_create(&both); rc != 0 && rc != -EEXIST) {
+        return Error{-rc, "creating a clsact qdisc on " + device.name};
+    }
+    for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
+        auto hook = clsact_hook(index, point);
+        auto place = clsact_place();
+        place.prog_fd = point == BPF_TC_EGRESS ? out_.get() : in_.get();
+        place.flags = BPF_TC_F_REPLACE;
+        if (const int rc = bpf_tc_attach(&hook, &place); rc != 0) {
+            return Error{-rc, "attaching to " + device.name + " by clsact"};
+        }
+    }
+    return {};
+}
+
+void Hooks::detach(unsigned index, const Device& device) const {
+    for (const std::string& pin : device.pins) {
+        ::unlink(pin.c_str());
+    }
+    if (device.clsact) {
+        detach_clsact(index);
+    }
+    programs_.devices.erase({slot_, index});
+}
+
+void Hooks::sync_devices(const std::vector<NetDevice>& devices) {
+    std::map<unsigned, const NetDevice*> present;
+    for (const NetDevice& device : devices) {
+        if (!device.loopback) {
+            present.emplace(device.index, &device);
+        }
+    }
+    const auto gone = [&](const auto& entry) { return !present.contains(entry.first); };
+    for (const auto& entry : devices_) {
+        if (gone(entry)) {
+            detach(entry.first, entry.second);
+        }
+    }
+    std::erase_if(devices_, gone);
+    for (const auto& [index, found] : present) {
+        auto& device = devices_[index];
+        device.name = found->name;
+        device.up = found->up;
+        // A device that is down moves no packet, and many namespaces have some that nobody ever sets up.
+        if (!device.up || devices_.size() > kMostDevices || device.clsact || !device.pins.empty() ||
+            !device.links.empty() || !device.problem.empty()) {
+            continue;
+        }
+        device.mac_len = found->header ? *found->header : kHeaderUnknown;
+        smc_device value{};
+        value.mac_len = device.mac_len;
+        random_bytes(reinterpret_cast<std::uint8_t*>(&value.probe), sizeof value.probe);
+        if (auto put = programs_.devices.put({slot_, index}, value); !put) {
+            device.problem = put.error().text();
+            continue;
+        }
+        attach(index, device);
+    }
+    probe();
+}
+
+// A packet through the hairpin arrives before send() returns, unless this processor's queue is handled elsewhere.
+bool Hooks::comes_round(unsigned index, const Device& device, Family family) const {
+    const auto turned = [&] {
+        const auto value = programs_.devices.get({slot_, index});
+        return value ? (family == kIpv6 ? value->turned6 : value->turned4) : 0;
+    };
+    const auto before = programs_.devices.get({slot_, index});
+    if (!before) {
+        return false;
+    }
+    const auto packet = probe_packet(device.mac_len, family, before->probe);
+    sockaddr_ll to{};
+    to.sll_family = AF_PACKET;
+    to.sll_protocol = htons(family == kIpv6 ? ETH_P_IPV6 : ETH_P_IP);
+    to.sll_ifindex = static_cast<int>(index);
+    const std::uint64_t count = family == kIpv6 ? before->turned6 : before->turned4;
+    if (::sendto(packets_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof to) < 0) {
+        return false;
+    }
+    for (int i = 0; i < 50; i++) {
+        if (turned() != count) {
+            return true;
+        }
+        ::usleep(i * 2);
+    }
+    return false;
+}
+
+void Hooks::probe(unsigned index, Device& device) const {
+    for (const Family family : {kIpv4, kIpv6}) {
+        const bool works = comes_round(index, device, family);
+        if (device.works[family] && !works) {
+            log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?",
+                        device.name);
+        }
+        device.works[family] = works;
+    }
+    // Somebody may have deleted the qdisc that the programs were attached to.
+    if (!device.works[kIpv4] && !device.works[kIpv6] && device.clsact && attach_clsact(index, device)) {
+        for (const Family family : {kIpv4, kIpv6}) {
+            device.works[family] = comes_round(index, device, family);
+        }
+    }
+}
+
+void Hooks::probe() {
+    for (auto& [index, device] : devices_) {
+        if (device.up && device.problem.empty() && devices_.size() <= kMostDevices) {
+            probe(index, device);
+        }
+    }
+    conclude();
+}
+
+// Whoever asks by one device may be answered by another, so all of them must work.
+void Hooks::conclude() {
+    for (const Family family : {kIpv4, kIpv6}) {
+        std::string obstacle = "no device is up";
+        if (devices_.size() > kMostDevices) {
+            obstacle = "it has more than " + std::to_string(kMostDevices) + " devices";
+        } else {
+            for (const auto& [index, device] : devices_) {
+                if (!device.up) {
+                    continue;
+                }
+                if (device.problem.empty() && device.works[family]) {
+                    obstacle = obstacle == "no device is up" ? "" : obstacle;
+                    continue;
+                }
+                obstacle = device.problem.empty() ? "device " + device.name + ": the hairpin does not work"
+                                                  : "device " + device.name + ": " + device.problem;
+                break;
+            }
+        }
+        obstacles_[family] = std::move(obstacle);
+    }
+}
+
+std::vector<std::string> Hooks::devices() const {
+    std::vector<std::string> names;
+    for (const auto& [index, device] : devices_) {
+        if (device.up && device.problem.empty()) {
+            names.push_back(device.name);
+        }
+    }
+    return names;
+}
+
+}  // namespace smc::bpf

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Server side: tc ingress recognises SYNs that carry option 254 and have a real listener behind them, sk_lookup hands
+ * exactly those to the agent's listener for CLC sockets.
+ */
+#ifndef SMC_ACCEPT_H
+#define SMC_ACCEPT_H
+
+static __always_inline enum smc_decision smc_decide_inbound(struct smc_subject *subject)
+{
+	SMC_INBOUND_QUESTIONS(SMC_ASK)
+	return SMC_IN_STEERED;
+}
+
+static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	/* no remote address: only the listener is wanted, not what TIME_WAIT keeps of a port used before */
+	if (packet->v6) {
+		__builtin_memcpy(tuple.ipv6.daddr, packet->tuple.local_ip, 16);
+		tuple.ipv6.dport = bpf_htons(packet->tuple.local_port);
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(&tuple.ipv4.daddr, packet->tuple.local_ip + 12, 4);
+	tuple.ipv4.dport = bpf_htons(packet->tuple.local_port);
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
+/* A SYN that nobody would answer must get its RST from the kernel, so the listener is looked up before steering. */
+static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_packet *packet,
+							const struct smc_tcp_options *options,
+							struct smc_inbound *inbound)
+{
+	struct smc_subject subject = {};
+	enum smc_decision decision;
+	struct bpf_sock *skc, *sk;
+	struct tcp_sock *tcp;
+	__u64 cgroup_id;
+
+	subject.config = smc_get_config();
+	if (!subject.config)
+		return SMC_IN_AGENT_STALE;
+	__builtin_memcpy(subject.remote.ip, packet->tuple.remote_ip, 16);
+	subject.remote.port = packet->tuple.remote_port;
+	subject.port = packet->tuple.local_port;
+	subject.direction = SMC_INBOUND;
+	subject.mptcp = options->mptcp;
+	subject.signed_segments = options->signed_segments;
+	subject.fast_open = options->fast_open || packet->payload;
+	subject.own_tag = options->own && options->own_tag == subject.config->tag;
+	skc = smc_listener(skb, packet);
+	sk = skc ? bpf_sk_fullsock(skc) : 0;
+	tcp = sk && sk->state == BPF_TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : 0;
+	if (tcp) {
+		subject.tcp = tcp;
+		subject.listener = true;
+		inbound->bound_device = sk->bound_dev_if;
+		subject.netns_cookie = BPF_CORE_READ((struct sock *)tcp, __sk_common.skc_net.net, net_cookie);
+		/* the helper for this is not open to tc programs */
+		cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	}
+	decision = smc_decide_inbound(&subject);
+	if (skc)
+		bpf_sk_release(skc);
+	return decision;
+}
+
+/* A SYN from the network. */
+static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct smc_tcp_options options = {};
+	struct smc_inbound inbound = {};
+	enum smc_decision decision;
+
+	smc_parse_options(skb, packet, &options);
+	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
+	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
+	if (!options.smc)
+		return TC_ACT_UNSPEC;
+	decision = smc_decide_syn(skb, packet, &options, &inbound);
+	if (decision == SMC_IN_STEERED) {
+		inbound.since_ns = bpf_ktime_get_ns();
+		inbound.port = options.own ? options.own_port : 0;
+		inbound.peer_agent = options.own;
+		inbound.ttl = packet->ttl;
+		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
+			decision = SMC_IN_TABLE_FULL;
+	}
+	smc_count(decision);
+	return TC_ACT_UNSPEC;
+}
+
+/* sk_lookup cannot ask in which namespace it runs: loaded once for each, with its slot in this place. */
+SEC("sk_lookup")
+int smc_lookup(struct bpf_sk_lookup *ctx)
+{
+	struct smc_inbound *inbound;
+	struct smc_tuple tuple = {};
+	struct bpf_sock *sk;
+	bool v6 = ctx->family == AF_INET6;
+	__u32 slot, key;
+
+	SMC_OWN_SLOT(slot);
+	if (ctx->protocol != IPPROTO_TCP)
+		return SK_PASS;
+	if (v6) {
+		__u32 *remote = (__u32 *)tuple.remote_ip, *local = (__u32 *)tuple.local_ip;
+
+		remote[0] = ctx->remote_ip6[0];
+		remote[1] = ctx->remote_ip6[1];
+		remote[2] = ctx->remote_ip6[2];
+		remote[3] = ctx->remote_ip6[3];
+		local[0] = ctx->local_ip6[0];
+		local[1] = ctx->local_ip6[1];
+		local[2] = ctx->local_ip6[2];
+		local[3] = ctx->local_ip6[3];
+	} else {
+		smc_map_v4(tuple.remote_ip, ctx->remote_ip4);
+		smc_map_v4(tuple.local_ip, ctx->local_ip4);
+	}
+	tuple.remote_port = bpf_ntohs(ctx->remote_port);
+	tuple.local_port = ctx->local_port;
+	tuple.slot = slot;
+	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
+	/* with SYN cookies the last packet of the handshake comes here too; nothing else may, however late */
+	if (!inbound || bpf_ktime_get_ns() - inbound->since_ns > SMC_INBOUND_NS)
+		return SK_PASS;
+	key = slot * 2 + v6;
+	sk = bpf_map_lookup_elem(&smc_clc, &key);
+	if (!sk)
+		return SK_PASS; /* agent gone: the application's own listener answers */
+	bpf_sk_assign(ctx, sk, 0);
+	bpf_sk_release(sk);
+	return SK_PASS;
+}
+
+#endif

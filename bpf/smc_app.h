@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Applications' sockets: which namespace they are in, and the hairpin of those that a leg has connected to. */
+#ifndef SMC_APP_H
+#define SMC_APP_H
+
+static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote, __u8 *ip)
+{
+	__u32 *word = (__u32 *)ip;
+
+	if (ctx->family == AF_INET) {
+		smc_map_v4(ip, remote ? ctx->remote_ip4 : ctx->local_ip4);
+	} else if (remote) {
+		word[0] = ctx->remote_ip6[0];
+		word[1] = ctx->remote_ip6[1];
+		word[2] = ctx->remote_ip6[2];
+		word[3] = ctx->remote_ip6[3];
+	} else {
+		word[0] = ctx->local_ip6[0];
+		word[1] = ctx->local_ip6[1];
+		word[2] = ctx->local_ip6[2];
+		word[3] = ctx->local_ip6[3];
+	}
+}
+
+static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
+{
+	__u64 cookie = bpf_get_netns_cookie(ctx);
+	struct bpf_sock *sk = ctx->sk;
+	struct smc_event *event;
+
+	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
+		return; /* known, or a listener of the agent itself */
+	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
+	if (event) {
+		event->netns = cookie;
+		bpf_ringbuf_submit(event, 0);
+	}
+}
+
+/* An accepted socket: if its peer is a leg of the agent, its packets take the hairpin. */
+static __always_inline void smc_mark_accepted(struct bpf_sock_ops *ctx)
+{
+	__u64 cookie = bpf_get_netns_cookie(ctx);
+	struct smc_hairpin *hairpin;
+	struct smc_tuple tuple = {};
+	struct smc_netns *netns;
+	struct smc_sock *state;
+	struct bpf_sock *sk = ctx->sk;
+
+	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
+	if (!sk || !netns)
+		return;
+	smc_address_of(ctx, true, tuple.remote_ip);
+	smc_address_of(ctx, false, tuple.local_ip);
+	tuple.remote_port = bpf_ntohl(ctx->remote_port);
+	tuple.local_port = ctx->local_port;
+	tuple.slot = netns->slot;
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &tuple);
+	if (!hairpin || hairpin->closed_ns)
+		return;
+	state = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (state) {
+		state->role = SMC_ROLE_APP;
+		state->mac_len = hairpin->mac_len;
+		state->partner = hairpin->partner;
+	}
+}
+
+SEC("sockops")
+int smc_app_sockops(struct bpf_sock_ops *ctx)
+{
+	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
+		smc_netns_wanted(ctx);
+	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		smc_mark_accepted(ctx);
+	return 1;
+}
+
+#endif

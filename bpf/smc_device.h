@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* The programs on devices. Loaded once; the two small ones at the end are loaded for each network namespace. */
+#ifndef SMC_DEVICE_H
+#define SMC_DEVICE_H
+
+/* What a packet of the agent's own looks like that tries whether a hairpin works. Such a segment is never sent. */
+static __always_inline bool smc_is_probe(const struct smc_packet *packet, const struct smc_device *device)
+{
+	return !packet->flags && packet->tuple.local_port == SMC_PROBE_PORT &&
+	       packet->tuple.remote_port == SMC_PROBE_PORT && packet->seq == bpf_htonl(device->probe);
+}
+
+SEC("tc")
+int smc_egress(struct __sk_buff *skb)
+{
+	struct smc_device_key key = {.slot = skb->cb[0], .ifindex = skb->ifindex};
+	struct smc_packet packet = {};
+	struct bpf_sock *sk = skb->sk;
+	struct smc_hairpin *hairpin;
+	struct smc_device *device;
+	struct smc_sock *leg = 0;
+	enum smc_decision paired;
+
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (sk && sk->type == SOCK_STREAM && sk->protocol == IPPROTO_TCP) {
+		leg = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+		/* an application's socket may be disconnected, and connect() again */
+		if (leg && leg->role == SMC_ROLE_APP && sk->state == BPF_TCP_SYN_SENT) {
+			bpf_sk_storage_delete(&smc_socks, sk);
+			leg = 0;
+		}
+		if (leg && leg->partner)
+			return smc_turn(skb, leg->mac_len, leg->partner);
+		/* the way of all packets that are none of ours */
+		if (sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV && sk->state != BPF_TCP_LISTEN)
+			return TC_ACT_UNSPEC;
+	} else if (sk && sk->protocol == IPPROTO_UDP) {
+		return TC_ACT_UNSPEC;
+	} else {
+		sk = 0;
+	}
+	device = bpf_map_lookup_elem(&smc_devices, &key);
+	if (!device || !smc_parse(skb, key.slot, device->mac_len, true, &packet))
+		return TC_ACT_UNSPEC;
+	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {
+		if (!leg)
+			return smc_ask(skb, &packet, device, sk);
+		if (leg->role != SMC_ROLE_LEG_CLIENT && leg->role != SMC_ROLE_LEG_SERVER) {
+			smc_ask_for_clc(skb, &packet);
+			return TC_ACT_UNSPEC;
+		}
+		paired = smc_pair(skb, &packet, leg);
+		smc_count(paired);
+		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner) : TC_ACT_SHOT;
+	}
+	if (smc_is_probe(&packet, device))
+		return smc_turn(skb, packet.mac_len, SMC_PROBE_PORT);
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
+	if (!hairpin)
+		return TC_ACT_UNSPEC;
+	if (sk && sk->state != BPF_TCP_LISTEN) {
+		leg = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (leg) {
+			leg->role = SMC_ROLE_APP;
+			leg->mac_len = hairpin->mac_len;
+			leg->partner = hairpin->partner;
+		}
+	}
+	return smc_turn(skb, packet.mac_len, hairpin->partner);
+}
+
+SEC("tc")
+int smc_ingress(struct __sk_buff *skb)
+{
+	struct smc_device_key key = {.slot = skb->cb[0], .ifindex = skb->ifindex};
+	struct smc_device *device;
+	struct smc_packet packet = {};
+	__u32 tcp_at;
+	__u8 first, flags;
+
+	/* the way of all packets that neither begin a connection nor refuse one */
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes_relative(skb, 0, &first, 1, BPF_HDR_START_NET))
+			return TC_ACT_UNSPEC;
+		tcp_at = (first & 15) * 4;
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		tcp_at = sizeof(struct ipv6hdr);
+	} else {
+		return TC_ACT_UNSPEC;
+	}
+	if (bpf_skb_load_bytes_relative(skb, tcp_at + 13, &flags, 1, BPF_HDR_START_NET) ||
+	    (flags && !(flags & (SMC_TCP_SYN | SMC_TCP_RST))))
+		return TC_ACT_UNSPEC;
+	device = bpf_map_lookup_elem(&smc_devices, &key);
+	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
+		return TC_ACT_UNSPEC;
+	if (smc_is_probe(&packet, device)) {
+		__sync_fetch_and_add(packet.v6 ? &device->turned6 : &device->turned4, 1);
+		return TC_ACT_SHOT;
+	}
+	if (packet.flags & SMC_TCP_RST) {
+		smc_hear_refusal(&packet);
+		return TC_ACT_UNSPEC;
+	}
+	if (!(packet.flags & SMC_TCP_SYN))
+		return TC_ACT_UNSPEC;
+	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_question(skb, &packet);
+}
+
+SEC("tc")
+int smc_out(struct __sk_buff *skb)
+{
+	__u32 slot;
+
+	SMC_OWN_SLOT(slot);
+	skb->cb[0] = slot;
+	bpf_tail_call(skb, &smc_programs, SMC_PROGRAM_EGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int smc_in(struct __sk_buff *skb)
+{
+	__u32 slot;
+
+	SMC_OWN_SLOT(slot);
+	skb->cb[0] = slot;
+	bpf_tail_call(skb, &smc_programs, SMC_PROGRAM_INGRESS);
+	return TC_ACT_UNSPEC;
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Tables age: user space runs this now and then (BPF_PROG_TEST_RUN). */
+#ifndef SMC_SWEEP_H
+#define SMC_SWEEP_H
+
+struct bpf_map;
+
+static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
+{
+	__u64 life = question->state == SMC_QUESTION_TAKEN ? SMC_TAKEN_NS : SMC_QUESTION_NS;
+
+	if (*(__u64 *)now - question->since_ns > life)
+		bpf_map_delete_elem(&smc_questions, key);
+	return 0;
+}
+
+static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
+{
+	if (hairpin->closed_ns && *(__u64 *)now - hairpin->closed_ns > SMC_HAIRPIN_NS)
+		bpf_map_delete_elem(&smc_hairpins, key);
+	return 0;
+}
+
+static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct smc_inbound *inbound, void *now)
+{
+	if (*(__u64 *)now - inbound->since_ns > SMC_INBOUND_NS)
+		bpf_map_delete_elem(&smc_inbound, key);
+	return 0;
+}
+
+SEC("syscall")
+int smc_sweep(void *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
+	bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
+	bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
+	return 0;
+}
+
+#endif

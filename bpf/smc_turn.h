@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The hairpin: how an application and a leg of the agent speak to each other, each as if to the network.
+ *
+ *	client   A  (own:pa -> server:ps)           L  (own:pl -> server:ps)
+ *	server   A' (own:ps -> client:pa)           L' (own:pl -> client:pa)
+ *
+ * Both ends of a pair have the same addresses and the same remote port. A packet of one is turned round on its device:
+ * addresses swapped, from the remote port, to the partner's local port. It arrives on that device as the remote's.
+ */
+#ifndef SMC_TURN_H
+#define SMC_TURN_H
+
+static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
+{
+	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
+	__u32 tcp_at = mac_len + sizeof(struct ipv6hdr);
+	struct {
+		__be16 source, dest;
+	} ports, turned;
+
+	if (!v6) {
+		__u8 first;
+
+		if (bpf_skb_load_bytes(skb, mac_len, &first, 1))
+			return TC_ACT_SHOT;
+		tcp_at = mac_len + (first & 15) * 4;
+	}
+	if (bpf_skb_load_bytes(skb, tcp_at, &ports, sizeof(ports)))
+		return TC_ACT_SHOT;
+	smc_swap_addresses(skb, mac_len, v6);
+	turned.source = ports.dest;
+	turned.dest = bpf_htons(partner);
+	bpf_l4_csum_replace(skb, tcp_at + SMC_TCP_CHECKSUM, ports.source, turned.dest, 2);
+	bpf_skb_store_bytes(skb, tcp_at, &turned, sizeof(turned), 0);
+	if (mac_len) {
+		__u8 own[6];
+
+		/* to anybody else it would be a stranger's packet, and vanish */
+		bpf_skb_load_bytes(skb, 6, own, sizeof(own));
+		bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
+	}
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * Keeps an outgoing packet here, and lets TCP believe that it has left: a drop at this place would be taken for
+ * congestion. It goes round as one of the agent's own probes, which nobody is given.
+ */
+static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
+				    const struct smc_device *device)
+{
+	struct {
+		__be16 source, dest;
+		__be32 seq, ack;
+		__u8 offset, flags;
+	} __attribute__((packed)) tcp = {
+		.source = bpf_htons(SMC_PROBE_PORT),
+		.dest = bpf_htons(SMC_PROBE_PORT),
+		.seq = bpf_htonl(device->probe),
+		.offset = packet->tcp_len << 2,
+	};
+
+	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* A new connection may use ports whose hairpin is not swept yet. */
+static __always_inline void smc_forget_hairpin(const struct smc_tuple *tuple)
+{
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, tuple);
+
+	if (hairpin && hairpin->closed_ns)
+		bpf_map_delete_elem(&smc_hairpins, tuple);
+}
+
+/* Whose connection the server's leg would take over: nobody's, or one that is as good as gone. */
+static __always_inline bool smc_front_is_free(struct __sk_buff *skb, const struct smc_tuple *front, bool v6)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	bool is_free;
+
+	if (v6) {
+		__builtin_memcpy(tuple.ipv6.saddr, front->remote_ip, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, front->local_ip, 16);
+		tuple.ipv6.sport = bpf_htons(front->remote_port);
+		tuple.ipv6.dport = bpf_htons(front->local_port);
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	} else {
+		__builtin_memcpy(&tuple.ipv4.saddr, front->remote_ip + 12, 4);
+		__builtin_memcpy(&tuple.ipv4.daddr, front->local_ip + 12, 4);
+		tuple.ipv4.sport = bpf_htons(front->remote_port);
+		tuple.ipv4.dport = bpf_htons(front->local_port);
+		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	if (!sk)
+		return true;
+	is_free = sk->state == BPF_TCP_LISTEN || sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_NEW_SYN_RECV;
+	bpf_sk_release(sk);
+	return is_free;
+}
+
+/* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
+static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const struct smc_packet *packet,
+						  struct smc_sock *leg)
+{
+	const struct smc_tuple *front = &leg->front;
+	struct smc_hairpin to_front = {}, to_leg = {};
+	struct smc_question *question;
+
+	if (packet->tuple.remote_port != front->remote_port || packet->tuple.slot != front->slot)
+		return SMC_LEG_LATE;
+	if (leg->role == SMC_ROLE_LEG_CLIENT) {
+		question = bpf_map_lookup_elem(&smc_questions, front);
+		if (!question || question->state != SMC_QUESTION_HELD)
+			return SMC_LEG_LATE;
+		question->state = SMC_QUESTION_TAKEN;
+	} else if (!smc_front_is_free(skb, front, packet->v6)) {
+		return SMC_LEG_CONFLICT;
+	}
+	to_front.partner = front->local_port;
+	to_front.mac_len = packet->mac_len;
+	to_leg.partner = packet->tuple.local_port;
+	to_leg.mac_len = packet->mac_len;
+	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_front, BPF_ANY) ||
+	    bpf_map_update_elem(&smc_hairpins, front, &to_leg, BPF_ANY)) {
+		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
+		return SMC_LEG_FULL;
+	}
+	leg->mac_len = packet->mac_len;
+	leg->partner = front->local_port;
+	return SMC_LEG_PAIRED;
+}
+
+#endif
