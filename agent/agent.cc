@@ -77,7 +77,6 @@ Agent::Agent(Config config)
       policy_(config_),
       signals_(io_, SIGTERM, SIGINT),
       heartbeat_(io_),
-      cgroup_look_(io_),
       node_(local_node(config_)) {}
 
 Result<void> Agent::start() {
@@ -94,6 +93,9 @@ Result<void> Agent::start() {
         return mount.error();
     }
     const std::string root = config_.cgroup_root.empty() ? *mount : config_.cgroup_root;
+    if (auto checked = check_cgroup(root); !checked) {
+        return checked;
+    }
     auto own = OwnCgroup::enter(*mount, root);
     if (!own) {
         return own.error();
@@ -188,26 +190,10 @@ void Agent::handle(const smc_event& event) {
             break;
         case SMC_EVENT_CGROUP_WANTED:
             if (!cgroups_->groups().contains(event.cgroup)) {
-                look_at_cgroups_soon();
+                cgroups_->rescan_soon();
             }
             break;
     }
-}
-
-// One walk for a burst of connections from a cgroup that is not known yet.
-void Agent::look_at_cgroups_soon() {
-    if (cgroup_look_pending_) {
-        return;
-    }
-    cgroup_look_pending_ = true;
-    cgroup_look_.expires_after(std::chrono::milliseconds(20));
-    cgroup_look_.async_wait([this](std::error_code error) {
-        cgroup_look_pending_ = false;
-        if (!error) {
-            cgroups_->rescan();
-            namespaces_->rescan_soon();
-        }
-    });
 }
 
 void Agent::beat() {

@@ -31,15 +31,12 @@ class Agent {
     void handle(const smc_event& event);
     void beat();
     void stop();
-    void look_at_cgroups_soon();
 
     Config config_;
     Policy policy_;
     asio::io_context io_;
     asio::signal_set signals_;
     asio::steady_timer heartbeat_;
-    asio::steady_timer cgroup_look_;
-    bool cgroup_look_pending_ = false;
     unsigned beats_ = 0;
     clc::LocalNode node_;
     Connections connections_;

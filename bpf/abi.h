@@ -82,6 +82,7 @@ enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
 	SMC_OPTION_ABSENT,
 	SMC_OPTION_PRESENT,
+	SMC_OPTION_AGENT,  /* present, and the server has an agent */
 	SMC_OPTION_ECHOED, /* the canary came back: the peer repeats whatever it is sent */
 };
 
@@ -116,6 +117,8 @@ enum smc_decision {
 	SMC_OUT_AGENT_FULL,
 	SMC_OUT_NETNS_UNKNOWN,
 	SMC_OUT_NOT_SERVED,
+	SMC_OUT_NETNS_FULL,
+	SMC_OUT_CGROUP_FULL,
 	SMC_OUT_AGENT_GONE,
 	SMC_OUT_HEADERS,
 	SMC_OUT_MPTCP,
@@ -139,6 +142,8 @@ enum smc_decision {
 	SMC_IN_AGENT_FULL,
 	SMC_IN_SAME_AGENT,
 	SMC_IN_NOT_SERVED,
+	SMC_IN_NETNS_FULL,
+	SMC_IN_CGROUP_FULL,
 	SMC_IN_MPTCP,
 	SMC_IN_FAST_OPEN,
 	SMC_IN_NO_LISTENER,
@@ -197,14 +202,15 @@ struct smc_rule {
 struct smc_cgroup {
 	__u64 rules;    /* bit n: rule n's cgroup globs match this cgroup */
 	__u32 enrolled; /* 0: nothing here is ever eligible (no rule, or the agent itself) */
-	__u32 pad;
+	__u32 full;     /* it has as many connections as one cgroup may have */
 };
 
 struct smc_netns {
 	__u32 slot;
 	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
 	__u8 serves6;
-	__u16 pad;
+	__u8 full; /* it has as many connections as one namespace may have */
+	__u8 pad;
 	__u64 inode; /* as in /proc/PID/ns/net */
 };
 
@@ -253,8 +259,8 @@ struct smc_question {
 	enum smc_question_state state;
 	__u32 ifindex;
 	__u64 cookie; /* the application's socket */
-	__u64 since_ns;
-	__u64 netns; /* cookie */
+	__u64 since_ns; /* in this state, or in the one before where time does not matter */
+	__u64 netns;    /* cookie */
 	__u64 cgroup;
 	struct smc_addr local; /* the application's own, before any translation */
 	__u32 uid;
@@ -290,6 +296,7 @@ struct smc_inbound {
 	__u8 peer_agent; /* the client has an agent */
 	__u8 ttl;
 	__u32 bound_device; /* the listener's */
+	__u64 cgroup;       /* likewise */
 };
 
 enum smc_event_type {
@@ -305,6 +312,11 @@ struct smc_event {
 	__u64 cgroup;
 	struct smc_tuple tuple; /* of the question */
 	struct smc_question question;
+};
+
+/* What program smc_sweep answers. */
+struct smc_clock {
+	__u64 ktime_ns;
 };
 
 /* What program smc_explain is asked, and answers. */
@@ -334,7 +346,7 @@ static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 16);
 static_assert(sizeof(smc_question) == 240);
 static_assert(sizeof(smc_hairpin) == 16);
-static_assert(sizeof(smc_inbound) == 16);
+static_assert(sizeof(smc_inbound) == 24);
 static_assert(sizeof(smc_config) == 32);
 #endif
 

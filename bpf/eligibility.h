@@ -15,12 +15,14 @@
 #define SMC_OUTBOUND_QUESTIONS(X)                                                                                      \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
 	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
-	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are served by this agent, which leaves them to TCP")            \
+	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are on this host, which leaves them to TCP")                    \
 	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
 	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                  \
 	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \
 	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not known (yet)")                      \
 	X(SMC_OUT_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                           \
+	X(SMC_OUT_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")       \
+	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                \
 	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
 	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
 	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                     \
@@ -38,7 +40,9 @@
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                      \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                            \
+	X(SMC_IN_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")        \
 	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \
+	X(SMC_IN_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                 \
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \

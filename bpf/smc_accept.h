@@ -60,6 +60,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		/* the helper for this is not open to tc programs */
 		cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
 		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+		inbound->cgroup = cgroup_id;
 	}
 	decision = smc_decide_inbound(&subject);
 	if (skc)

@@ -210,6 +210,7 @@ static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct 
 		return;
 	__builtin_memset(question, 0, sizeof(*question));
 	question->state = SMC_QUESTION_CLC;
+	question->isn = packet->seq;
 	question->cookie = bpf_get_socket_cookie(skb);
 	question->since_ns = bpf_ktime_get_ns();
 	bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY);
@@ -260,7 +261,8 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	struct smc_tcp_options options = {};
 	bool echoed;
 
-	if (!question || !config)
+	/* what does not answer this very SYN is TCP's own business */
+	if (!question || !config || bpf_ntohl(packet->ack) != bpf_ntohl(question->isn) + 1)
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
 	echoed = options.own && options.own_tag == config->tag;
@@ -289,6 +291,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	 */
 	if (question->state == SMC_QUESTION_ASKED || question->state == SMC_QUESTION_ASKED_BARE) {
 		question->state = SMC_QUESTION_HELD;
+		question->since_ns = bpf_ktime_get_ns();
 		question->seen_port = options.own ? options.own_port : 0;
 		question->answer_ttl = packet->ttl;
 		question->answer_isn = packet->seq;

@@ -60,11 +60,13 @@ static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc
 	struct smc_own_option own = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_OWN_EXID)};
 	struct smc_tcpopt option = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_TCPOPT_EXID)};
 
-	if (config && bpf_load_hdr_opt(ctx, &own, sizeof(own), 0) > 0 && own.tag == bpf_htonl(config->tag)) {
+	bool has_own = bpf_load_hdr_opt(ctx, &own, sizeof(own), 0) > 0;
+
+	if (has_own && config && own.tag == bpf_htonl(config->tag)) {
 		state->option = SMC_OPTION_ECHOED;
 		smc_count(SMC_PEER_OPTION_ECHOED);
 	} else if (bpf_load_hdr_opt(ctx, &option, sizeof(option), 0) > 0) {
-		state->option = SMC_OPTION_PRESENT;
+		state->option = has_own ? SMC_OPTION_AGENT : SMC_OPTION_PRESENT;
 		smc_count(SMC_PEER_OPTION_PRESENT);
 	} else {
 		state->option = SMC_OPTION_ABSENT;

@@ -68,6 +68,16 @@ static __always_inline bool smc_q_not_served(struct smc_subject *s)
 	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->serves4 : s->netns->serves6);
 }
 
+static __always_inline bool smc_q_netns_full(struct smc_subject *s)
+{
+	return s->netns && s->netns->full;
+}
+
+static __always_inline bool smc_q_cgroup_full(struct smc_subject *s)
+{
+	return s->cgroup && s->cgroup->full;
+}
+
 static __always_inline bool smc_q_agent_gone(struct smc_subject *s)
 {
 	return !s->netns || !smc_agent_listens(s->netns->slot, !smc_is_v4(s->remote.ip));

@@ -29,13 +29,14 @@ static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct
 }
 
 SEC("syscall")
-int smc_sweep(void *ctx)
+int smc_sweep(struct smc_clock *clock)
 {
 	__u64 now = bpf_ktime_get_ns();
 
 	bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
 	bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
 	bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
+	clock->ktime_ns = now; /* the agent's own clock may be another's, in a time namespace */
 	return 0;
 }
 

@@ -116,6 +116,7 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 		if (!question || question->state != SMC_QUESTION_HELD)
 			return SMC_LEG_LATE;
 		question->state = SMC_QUESTION_TAKEN;
+		question->since_ns = bpf_ktime_get_ns();
 	} else if (!smc_front_is_free(skb, front, packet->v6)) {
 		return SMC_LEG_CONFLICT;
 	}

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Ratios against plain TCP over the same veth, measured alternately in one run: median, and lowest to highest.
+"""Ratios against plain TCP, measured alternately in one run: median, and lowest to highest.
 
-A ratio above 1 means better than TCP, whatever the unit. The baseline is the same program in a cgroup that no
-smc-agent program is attached to. Numbers are of the machine at hand; only the ratios are worth comparing.
+A ratio above 1 means better than TCP, whatever the unit. The baseline is the same program between two namespaces of
+its own, joined by a veth pair as the others are, that no agent has ever seen. Numbers are of the machine at hand;
+only the ratios are worth comparing. --cores one puts everything on one processor, agents included; split puts each
+end on its own.
 
 --codec measures the wire library instead: nanoseconds and allocations per message.
 
-Paths: plain (an agent runs, the connection is not eligible), fallback (spliced by the client's agent, the
-server has none), smcd.
+Paths: denied (agents run, the policy leaves the connection alone), asked (the server's node has no agent: every
+connection asks, and is plain TCP), smcd.
 """
 import argparse
 import json
@@ -20,7 +22,7 @@ from lab.nodes import Lab
 
 PEER = test_program("smc-bench-peer")
 CODEC = test_program("smc-bench-codec")
-PORT, FRESH = 7000, 8000  # FRESH: ports that are used once, for connections that must not be cached
+PORT = 7000
 # name, peer's arguments, unit, higher is better
 CASES = [
     ("64 B round trip", ("roundtrip", 64), "us", False),
@@ -28,63 +30,60 @@ CASES = [
     ("64 KiB stream", ("stream", 65536), "GB/s", True),
     ("connections", ("connect", 1), "1/s", True),
 ]
-FRESH_EACH = 150
+PROCESSORS = {"free": ("0,1", "0,1"), "one": ("0", "0"), "split": ("0", "1")}
 
 
 class Bench:
-    def __init__(self, lab, path, seconds):
-        self.lab, self.path, self.seconds = lab, path, seconds
-        self.a, self.b = lab.node("a"), lab.node("b")
+    def __init__(self, lab, path, options):
+        self.path, self.seconds = path, options.seconds
+        self.client_on, server_on = PROCESSORS[options.cores]
+        self.a, self.b, self.c, self.d = (lab.node(name) for name in "abcd")
         lab.link(self.a, self.b)
-        self.b.popen([PEER, "serve", str(PORT), "1"])
-        self.fresh = FRESH
-        quiet = {"log": {"level": "warn"}}
-        if path == "plain":
-            rules = [
-                {"name": "not-the-bench", "action": "deny", "ports": [str(PORT)]},
-                {"name": "all", "action": "allow"},
-            ]
-            self.a.start_agent(policy={"rules": rules}, **quiet)
-            self.b.start_agent(policy={"rules": rules}, **quiet)
-        else:
-            self.a.start_agent(fallback={"cache_s": 1}, **quiet)
-            if path == "smcd":
-                self.b.start_agent(**quiet)
-        wait_for("the server", lambda: f":{PORT} " in self.b.run(["ss", "-Hltn"]).stdout)
+        lab.link(self.c, self.d)
+        for server in (self.b, self.d):
+            server.popen(["taskset", "-c", server_on, PEER, "serve", str(PORT), "1"])
+            wait_for("the server", lambda node=server: f":{PORT} " in node.run(["ss", "-Hltn"]).stdout)
+        more = {"log": {"level": "warn"}}
+        if path == "denied":
+            more["policy"] = {"rules": [{"name": "none", "action": "deny"}, {"name": "all", "action": "allow"}]}
+        self.start_agent(self.a, self.client_on, **more)
+        if path != "asked":
+            self.start_agent(self.b, server_on, **more)
+
+    @staticmethod
+    def start_agent(node, processors, **more):
+        node.start_agent(**more)
+        subprocess.run(["taskset", "-apc", processors, str(node.agent.pid)], check=True, stdout=subprocess.DEVNULL)
 
     def once(self, arguments, ours):
+        client, server = (self.a, self.b) if ours else (self.c, self.d)
         what, size = arguments
-        port = PORT
-        if self.path == "fallback" and ours:
-            # every connection must meet the agent for the first time
-            count = FRESH_EACH if what == "connect" else 1
-            port, self.fresh = self.fresh, self.fresh + count
-            server = self.b.popen([PEER, "serve", str(port), str(count)])
-            wait_for("fresh ports", lambda: f":{port + count - 1} " in self.b.run(["ss", "-Hltn"]).stdout)
-            size = count if what == "connect" else size
-        done = self.a.run(
-            [PEER, what, self.b.ip4, str(port), str(size), str(self.seconds)], cgroup=None if ours else self.lab.cgroup
-        )
-        if port != PORT:
-            server.kill()
-            server.wait()
+        command = [PEER, what, server.ip4, str(PORT), str(size), str(self.seconds)]
+        done = client.run(["taskset", "-c", self.client_on, *command])
         if done.returncode != 0:
             raise RuntimeError(done.stderr)
         return float(done.stdout)
 
     def check_path(self):
-        totals = self.a.agent.totals()
-        wanted = {"plain": set(), "fallback": {"fallback"}, "smcd": {"smcd"}}[self.path]
-        if {path for path, _ in totals} != wanted:
-            raise RuntimeError(f"connections took another path: {totals}")
+        totals, decisions = self.a.agent.totals(), self.a.agent.decisions()
+        wanted = {"denied": "SMC_OUT_DENIED", "asked": "SMC_ANSWER_PLAIN", "smcd": "SMC_LEG_PAIRED"}[self.path]
+        if decisions[wanted] == 0 or {path for path, _ in totals} != ({"smcd"} if self.path == "smcd" else set()):
+            raise RuntimeError(f"connections took another path: {totals} {decisions}")
 
 
-def measure(path, rounds, seconds):
+def measure(path, options):
     results = []
     with Lab("bench") as lab:
-        bench = Bench(lab, path, seconds)
+        bench = Bench(lab, path, options)
         for name, arguments, unit, higher in CASES:
-            pairs = [(bench.once(arguments, True), bench.once(arguments, False)) for _ in range(rounds)]
+            if options.case and options.case not in name:
+                continue
+            pairs = [
+                (bench.once(arguments, True), bench.once(arguments, False))
+                if number % 2
+                else (bench.once(arguments, False), bench.once(arguments, True))[::-1]
+                for number in range(options.rounds)
+            ]
             ratios = sorted(o / b if higher else b / o for o, b in pairs)
             ours, base = (statistics.median(side) for side in zip(*pairs))
             results.append(
@@ -123,7 +122,9 @@ def measure_codec():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--path", choices=["plain", "fallback", "smcd"], help="only this one")
+    parser.add_argument("--path", choices=["denied", "asked", "smcd"], help="only this one")
+    parser.add_argument("--case", help="only those whose name has this in it")
+    parser.add_argument("--cores", choices=sorted(PROCESSORS), default="free", help="where it runs (default free)")
     parser.add_argument("--codec", action="store_true", help="the wire library, no network")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--rounds", type=int, default=7, help="pairs of measurements (default 7)")
@@ -142,8 +143,8 @@ def measure_paths(options):
         f"(lowest to highest of {options.rounds})"
     )
     results = []
-    for path in [options.path] if options.path else ["plain", "fallback", "smcd"]:
-        results += measure(path, options.rounds, options.seconds)
+    for path in [options.path] if options.path else ["denied", "asked", "smcd"]:
+        results += measure(path, options)
     return results
 
 

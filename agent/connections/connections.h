@@ -50,6 +50,7 @@ struct Connection {
     std::string detail;
     Endpoint client, server;           // as the applications see them
     std::uint64_t netns = 0;           // inode
+    std::uint64_t cgroup = 0;          // ID, of the application on this side
     std::uint32_t pid = 0;             // of the client application; 0 on the server's side
     std::optional<std::uint32_t> uid;  // likewise
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();

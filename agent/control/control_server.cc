@@ -102,6 +102,10 @@ Result<void> ControlServer::start() {
         return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path_ + ".lock (another smc-agent holds it?)"};
     }
     lock_ = std::move(lock);
+    if (const auto found = std::filesystem::symlink_status(path_, failure);
+        std::filesystem::exists(found) && !std::filesystem::is_socket(found)) {
+        return Error{EEXIST, "control.socket " + path_ + " is something else than a socket"};
+    }
     ::unlink(path_.c_str());  // ours by the lock
     auto listener = listen_unix(path_, SOCK_STREAM | SOCK_NONBLOCK, 0600, kBacklog);
     if (!listener) {

@@ -84,7 +84,11 @@ json Introspection::status() const {
               {"dmbs", p_.fabric.registered()},
               {"dmb_bytes", p_.config.dmb_kib * 1024}}},
             {"eids", p_.config.ueids},
-            {"cgroups", {{"root", p_.cgroups.root()}, {"known", p_.cgroups.groups().size()}, {"enrolled", enrolled}}},
+            {"cgroups",
+             {{"root", p_.cgroups.root()},
+              {"known", p_.cgroups.groups().size()},
+              {"enrolled", enrolled},
+              {"left_out", p_.cgroups.left_out()}}},
             {"programs", p_.programs.attached()},
             {"pin_path", p_.config.pin_path},
             {"namespaces", spaces},
@@ -97,7 +101,10 @@ json Introspection::status() const {
             {"totals", totals},
             {"decisions", counters},
             {"connections", connections(false)["connections"]},
-            {"limits", {{"connections", p_.config.max_connections}}}};
+            {"limits",
+             {{"connections", p_.config.max_connections},
+              {"namespace_percent", p_.config.namespace_share},
+              {"cgroup_percent", p_.config.cgroup_share}}}};
 }
 
 json Introspection::link_groups() const {

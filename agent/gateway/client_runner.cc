@@ -13,19 +13,22 @@ namespace smc {
 namespace {
 
 session::PeerOption option_of(smc_option_seen seen) {
-    return seen == SMC_OPTION_PRESENT  ? session::PeerOption::kPresent
-           : seen == SMC_OPTION_ECHOED ? session::PeerOption::kEchoed
-                                       : session::PeerOption::kAbsent;
+    return seen == SMC_OPTION_AGENT     ? session::PeerOption::kAgent
+           : seen == SMC_OPTION_PRESENT ? session::PeerOption::kPresent
+           : seen == SMC_OPTION_ECHOED  ? session::PeerOption::kEchoed
+                                        : session::PeerOption::kAbsent;
 }
 
 }  // namespace
 
 void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
             const smc_question& question) {
-    programs.let_go(tuple);
+    if (!programs.let_go(tuple, question.cookie)) {
+        return;  // its retransmission was quicker
+    }
     const auto syn = saved_syn(question);
     if (syn.empty() || space == nullptr) {
-        return;  // its retransmission does
+        return;  // the next one goes
     }
     if (const auto sent = space->send_packet(syn, !remote_of(tuple).is_v4(), question.ifindex); !sent) {
         log()->debug("a SYN waits for its retransmission: {}", sent.error().text());
@@ -112,6 +115,10 @@ void ClientRunner::on(const session::Run& action) {
 void ClientRunner::let_go() {
     leg_.reset();
     smc::let_go(programs_, wanted_.space.get(), wanted_.tuple, wanted_.question);
+}
+
+void ClientRunner::on(const session::RunOnTcp& action) {
+    end({SessionEnd::Kind::kTcp, action.outcome, leg_->release(), clc_->release()});
 }
 
 void ClientRunner::on(const session::LeaveToTcp& action) {

@@ -33,6 +33,7 @@ class ClientRunner final : public Runner<session::Client> {
     void on(const session::FinishConnect& action) override;
     void on(const session::RememberServer& action) override;
     void on(const session::Run& action) override;
+    void on(const session::RunOnTcp& action) override;
     void on(const session::LeaveToTcp& action) override;
     void on(const session::Refuse& action) override;
 

@@ -52,20 +52,36 @@ struct Gateway::Acceptor {
     Namespace::Listener which;
 };
 
-Gateway::Gateway(const Parts& parts) : p_(parts) {}
+namespace {
+
+std::size_t share(const Config& config, unsigned percent) {
+    return std::max<std::size_t>(1, std::size_t{config.max_connections} * percent / 100);
+}
+
+}  // namespace
+
+Gateway::Gateway(const Parts& parts)
+    : p_(parts),
+      netns_quota_(share(parts.session.config, parts.session.config.namespace_share),
+                   [this](std::uint64_t inode, bool full) {
+                       if (const auto space = p_.namespaces.by_inode(inode)) {
+                           space->set_full(full);
+                       }
+                   }),
+      cgroup_quota_(share(parts.session.config, parts.session.config.cgroup_share),
+                    [this](std::uint64_t id, bool full) { p_.programs.set_full(id, full); }) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
 void Gateway::question_answered(const smc_event& event) {
     auto space = p_.namespaces.by_cookie(event.netns);
-    if (!space || !has_room()) {
+    if (!space || !has_room_for(space->inode(), event.cgroup)) {
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
-    const Handle connection = admit(Role::kClient);
+    const Handle connection = admit(Role::kClient, space->inode(), event.cgroup);
     connection->server = remote_of(event.tuple);
     connection->client = from_abi(event.question.local);
-    connection->netns = space->inode();
     connection->pid = event.question.pid;
     connection->uid = event.question.uid;
     const auto runner = std::make_shared<ClientRunner>(
@@ -86,13 +102,30 @@ void Gateway::let_all_go() {
     servers_.clear();
 }
 
-// The one that fills the agent also stops the programs from steering more; the next beat with room resumes.
-Gateway::Handle Gateway::admit(Role role) {
+bool Gateway::has_room_for(std::uint64_t netns, std::uint64_t cgroup) const {
+    return has_room() && netns_quota_.has_room(netns) && cgroup_quota_.has_room(cgroup);
+}
+
+// The one that fills the agent also stops the programs from asking more; the next beat with room resumes.
+Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgroup) {
     auto connection = p_.connections.add(role);
+    connection->netns = netns;
+    connection->cgroup = cgroup;
+    netns_quota_.take(netns);
+    cgroup_quota_.take(cgroup);
     if (!has_room()) {
         p_.programs.beat(false);
     }
     return connection;
+}
+
+void Gateway::over(const Handle& connection, Reason reason) {
+    if (!p_.connections.find(connection->id)) {
+        return;
+    }
+    p_.connections.end(connection->id, reason);
+    netns_quota_.give_back(connection->netns);
+    cgroup_quota_.give_back(connection->cgroup);
 }
 
 void Gateway::serve(const std::shared_ptr<Namespace>& space) {
@@ -134,14 +167,13 @@ Endpoint Gateway::shown_client(const Endpoint& from, const Endpoint& server, con
 void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
     const Endpoint server = local_endpoint(fd.get());
     const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, space->slot()));
-    if (server.port == space->port(which) || !has_room()) {
+    if (server.port == space->port(which) || !has_room_for(space->inode(), inbound.cgroup)) {
         TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
         return;
     }
-    const Handle connection = admit(Role::kServer);
+    const Handle connection = admit(Role::kServer, space->inode(), inbound.cgroup);
     connection->client = shown_client(from, server, inbound, *space);
     connection->server = server;
-    connection->netns = space->inode();
     const auto runner = std::make_shared<ServerRunner>(p_.session, connection, space, inbound, std::move(fd),
                                                        [this](Runner<session::Server>& ended_one, SessionEnd end) {
                                                            ended(ended_one, std::move(end));
@@ -246,7 +278,7 @@ void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
     c->detail = end.outcome.detail;
     p_.connections.count(Path::kFallback, c->reason);
     note(*c, "is left to tcp");
-    p_.connections.end(c->id, c->reason);
+    over(c, c->reason);
 }
 
 void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) {
@@ -255,7 +287,7 @@ void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) 
     c->detail = detail;
     p_.connections.count(Path::kRefused, reason);
     note(*c, "refused");
-    p_.connections.end(c->id, reason);
+    over(c, reason);
 }
 
 void Gateway::keep_alive(int fd) const {
@@ -281,7 +313,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
-    p_.connections.end(end.id, end.reason);
+    over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
     // Of a link that broke its group has told already, once for all its connections.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "agent/connections/quota.h"
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/server_runner.h"
 #include "agent/log/log.h"
@@ -47,7 +48,9 @@ class Gateway {
     using Space = std::shared_ptr<Namespace>;
     struct Acceptor;
 
-    Handle admit(Role role);
+    [[nodiscard]] bool has_room_for(std::uint64_t netns, std::uint64_t cgroup) const;
+    Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
+    void over(const Handle& connection, Reason reason);
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     template <class Runner>
     void ended(Runner& runner, SessionEnd end);
@@ -65,6 +68,7 @@ class Gateway {
 
     Parts p_;
     LogLimiter limiter_;
+    Quota netns_quota_, cgroup_quota_;  // by inode, by ID
     std::map<const Acceptor*, std::unique_ptr<Acceptor>> acceptors_;
     // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;

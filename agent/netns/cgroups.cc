@@ -3,10 +3,12 @@
 
 #include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -54,6 +56,16 @@ Result<std::string> find_cgroup_mount() {
     return Error{ENOENT, "finding the cgroup v2 mount"};
 }
 
+Result<void> check_cgroup(const std::string& path) {
+    constexpr long kCgroup2Magic = 0x63677270;
+    struct statfs status {};
+    if (::statfs(path.c_str(), &status) != 0) {
+        return last_error("opening cgroup.root " + path);
+    }
+    return status.f_type == kCgroup2Magic ? Result<void>()
+                                          : Result<void>(Error{EINVAL, "cgroup.root " + path + " is no cgroup v2"});
+}
+
 Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
                  bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change)
     : root_(std::move(root)),
@@ -61,7 +73,8 @@ Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const 
       policy_(policy),
       map_(map),
       on_change_(std::move(on_change)),
-      inotify_(io) {}
+      inotify_(io),
+      soon_(io) {}
 
 Result<void> Cgroups::start() {
     const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -82,36 +95,54 @@ void Cgroups::listen() {
         alignas(inotify_event) std::array<char, 16384> events;
         while (::read(inotify_.native_handle(), events.data(), events.size()) > 0) {
         }
-        rescan();
-        on_change_();
+        rescan_soon();
         listen();
     });
 }
 
+void Cgroups::rescan_soon() {
+    constexpr auto kSoon = std::chrono::milliseconds(10);
+    constexpr int kRest = 9;  // so many times what the last walk took: a tenth of the thread at most
+    if (std::exchange(soon_pending_, true)) {
+        return;
+    }
+    soon_.expires_after(kSoon + last_walk_ * kRest);
+    soon_.async_wait([this](std::error_code error) {
+        soon_pending_ = false;
+        if (!error) {
+            rescan();
+            on_change_();
+        }
+    });
+}
+
+void Cgroups::watch(const std::string& path) {
+    const int descriptor = inotify_.native_handle();
+    // a watch that cannot be had costs only the immediacy: programs ask for unknown cgroups
+    ::inotify_add_watch(descriptor, path.c_str(), IN_CREATE | IN_DELETE);
+    ::inotify_add_watch(descriptor, (path + "/cgroup.events").c_str(), IN_MODIFY);
+}
+
 void Cgroups::rescan() {
     namespace fs = std::filesystem;
+    const auto began = std::chrono::steady_clock::now();
     std::map<std::uint64_t, Group> found;
-    const auto visit = [&](const std::string& path) {
-        const std::uint64_t id = cgroup_id(path);
-        if (id == 0 || found.size() >= SMC_MAX_CGROUPS) {
-            return;
-        }
+    std::vector<std::pair<std::uint64_t, std::string>> fresh;
+    const auto describe = [&](const std::string& path) {
         const std::string below = path.size() > root_.size() ? path.substr(root_.size()) : "/";
         const std::uint64_t rules = policy_.rules_for_cgroup(below);
-        const bool enrolled = path != own_ && (rules != 0 || policy_.default_allow());
-        found[id] = {below, rules, enrolled};
-        if (!groups_.contains(id)) {
-            // a watch that cannot be had costs only the immediacy: programs ask for unknown cgroups
-            ::inotify_add_watch(inotify_.native_handle(), path.c_str(), IN_CREATE | IN_DELETE);
-            ::inotify_add_watch(inotify_.native_handle(), (path + "/cgroup.events").c_str(), IN_MODIFY);
-        }
+        return Group{below, rules, path != own_ && (rules != 0 || policy_.default_allow())};
     };
-    // By hand: a cgroup that vanishes during the walk must cost only itself.
-    std::vector<std::string> left{root_};
-    while (!left.empty()) {
-        const std::string path = std::move(left.back());
-        left.pop_back();
-        visit(path);
+    // By hand: a cgroup that vanishes during the walk must cost only itself. Near the root first.
+    std::deque<std::string> left{root_};
+    for (; !left.empty(); left.pop_front()) {
+        const std::string& path = left.front();
+        const std::uint64_t id = cgroup_id(path);
+        if (id != 0 && groups_.contains(id)) {
+            found[id] = describe(path);
+        } else if (id != 0) {
+            fresh.emplace_back(id, path);
+        }
         std::error_code gone;
         for (auto it = fs::directory_iterator(path, gone); !gone && it != fs::directory_iterator();
              it.increment(gone)) {
@@ -126,23 +157,37 @@ void Cgroups::rescan() {
             map_.erase(id);
         }
     }
-    for (const auto& [id, group] : found) {
-        if (!groups_.contains(id)) {
-            if (auto put = map_.put(id, {group.rules, group.enrolled ? 1U : 0U, 0}); !put) {
-                log()->warn("cgroup {} is not served: {}", group.path, put.error().text());
-            }
+    left_out_ = 0;
+    for (const auto& [id, path] : fresh) {
+        if (found.size() >= SMC_MAX_CGROUPS) {
+            left_out_++;
+            continue;
         }
+        const Group group = describe(path);
+        if (auto put = map_.put(id, {group.rules, group.enrolled ? 1U : 0U, 0}); !put) {
+            log()->warn("cgroup {} is not served: {}", group.path, put.error().text());
+        }
+        watch(path);
+        found[id] = group;
+    }
+    if (left_out_ != 0) {
+        log()->warn("{} cgroups are not served: there are more than {}", left_out_, SMC_MAX_CGROUPS);
     }
     groups_ = std::move(found);
+    last_walk_ = std::chrono::steady_clock::now() - began;
 }
 
-std::vector<int> Cgroups::enrolled_pids() const {
+std::optional<std::vector<int>> Cgroups::enrolled_pids() const {
     std::vector<int> pids;
     for (const auto& [id, group] : groups_) {
         if (!group.enrolled) {
             continue;
         }
+        errno = 0;
         std::ifstream procs(root_ + group.path + "/cgroup.procs");
+        if (!procs.is_open() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+            return std::nullopt;  // else it is gone
+        }
         for (int pid = 0; procs >> pid;) {
             pids.push_back(pid);
         }

@@ -4,9 +4,12 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <asio/steady_timer.hpp>
 
+#include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,8 @@ namespace smc {
 
 // Where cgroup v2 is mounted; an Error if it is not.
 Result<std::string> find_cgroup_mount();
+// An Error if it is no directory of a cgroup v2.
+Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
@@ -27,8 +32,11 @@ class Cgroups {
             bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change);
 
     Result<void> start();
-    // Walks the tree: the map then holds exactly the cgroups that exist.
+    // Walks the tree: the map then holds the cgroups that exist. Where there are more than it can hold, those that it
+    // knows already stay, so that nobody who makes many pushes another's out.
     void rescan();
+    // The same soon; the more a walk costs, the rarer it is.
+    void rescan_soon();
 
     [[nodiscard]] const std::string& root() const { return root_; }
     struct Group {
@@ -38,11 +46,14 @@ class Cgroups {
     };
     // By cgroup id.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
-    // The processes of every cgroup that some rule matches.
-    [[nodiscard]] std::vector<int> enrolled_pids() const;
+    // The processes of every cgroup that some rule matches. Nothing: they could not all be asked for.
+    [[nodiscard]] std::optional<std::vector<int>> enrolled_pids() const;
+    // More than the map can hold: how many were left out of it.
+    [[nodiscard]] std::size_t left_out() const { return left_out_; }
 
  private:
     void listen();
+    void watch(const std::string& path);
 
     std::string root_, own_;
     const Policy& policy_;
@@ -50,6 +61,10 @@ class Cgroups {
     std::function<void()> on_change_;
     asio::posix::stream_descriptor inotify_;
     std::map<std::uint64_t, Group> groups_;
+    std::size_t left_out_ = 0;
+    asio::steady_timer soon_;
+    bool soon_pending_ = false;
+    std::chrono::steady_clock::duration last_walk_{};
 };
 
 // The agent's own place: a cgroup for its CLC sockets. If the process sits in the root of the tree, it

@@ -151,9 +151,14 @@ std::string Namespace::obstacle(bpf::Hooks::Family family) const {
 }
 
 Result<void> Namespace::publish() {
-    const smc_netns now{slot_, obstacle(bpf::Hooks::kIpv4).empty() ? __u8{1} : __u8{0},
-                        obstacle(bpf::Hooks::kIpv6).empty() ? __u8{1} : __u8{0}, 0, inode_};
-    if (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6) {
+    const smc_netns now{slot_,
+                        obstacle(bpf::Hooks::kIpv4).empty() ? __u8{1} : __u8{0},
+                        obstacle(bpf::Hooks::kIpv6).empty() ? __u8{1} : __u8{0},
+                        full_ ? __u8{1} : __u8{0},
+                        0,
+                        inode_};
+    if (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6 &&
+        now.full == published_.full) {
         return {};
     }
     published_ = now;
@@ -202,6 +207,13 @@ void Namespace::sync_devices() {
     }
     hooks_->sync_devices(*devices);
     open_listeners();
+    if (auto published = publish(); !published) {
+        log()->warn("netns {}: {}", inode_, published.error().text());
+    }
+}
+
+void Namespace::set_full(bool full) {
+    full_ = full;
     if (auto published = publish(); !published) {
         log()->warn("netns {}: {}", inode_, published.error().text());
     }

@@ -71,6 +71,8 @@ class Namespace {
     // could not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
+    // It has as many connections as it may have, or no longer.
+    void set_full(bool full);
     // Tries the hairpins again.
     void probe();
 
@@ -92,6 +94,7 @@ class Namespace {
     std::optional<Rtnetlink> link_events_;
     std::unique_ptr<bpf::Hooks> hooks_;
     smc_netns published_{};
+    bool full_ = false;
 };
 
 }  // namespace smc

@@ -81,7 +81,11 @@ void Namespaces::want(int pid) {
 
 void Namespaces::rescan() {
     std::map<std::uint64_t, int> present;
-    for (const int pid : cgroups_.enrolled_pids()) {
+    const auto pids = cgroups_.enrolled_pids();
+    if (!pids) {
+        return;  // out of descriptors: nothing is known to be gone
+    }
+    for (const int pid : *pids) {
         if (const auto inode = netns_inode(pid); inode != 0) {
             present.emplace(inode, pid);
         }

@@ -17,7 +17,7 @@ namespace smc {
 
 class Namespaces {
  public:
-    // A namespace has fresh listeners: it is new, or its loopback device came up.
+    // A namespace has fresh listeners: it is new, or one could not be opened before.
     using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
 
     Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, std::string tc,

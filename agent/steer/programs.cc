@@ -33,7 +33,7 @@ namespace {
 constexpr long kBpfFsMagic = 0xcafe4a11;
 constexpr const char* kBpfFs = "/sys/fs/bpf";
 
-std::uint64_t ktime_ns() {
+std::uint64_t monotonic_ns() {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
@@ -100,6 +100,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     programs->devices = Map<smc_device_key, smc_device>(programs->map_fd("smc_devices"));
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
+    programs->sweep();  // for its clock
     if (auto filled = programs->fill_tables(config, policy); !filled) {
         return filled.error();
     }
@@ -185,7 +186,9 @@ Result<void> Programs::pin(const std::string& path) {
         }
     }
     if (::rename(fresh.c_str(), path.c_str()) != 0) {
-        return last_error("renaming " + fresh);
+        const Error error = last_error("renaming " + fresh + " to " + path);
+        remove_pins(fresh);
+        return error;
     }
     pinned_ = path;
     return {};
@@ -288,13 +291,15 @@ smc_option_seen Programs::option_seen(int fd) const {
     return value ? value->option : SMC_OPTION_UNKNOWN;
 }
 
-void Programs::let_go(const smc_tuple& tuple) const {
+bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
     const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    if (auto question = questions.get(tuple)) {
-        question->state = SMC_QUESTION_LET_GO;
-        // not if it was answered meanwhile
-        bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST);
+    auto question = questions.get(tuple);
+    if (!question || question->cookie != cookie ||
+        (question->state != SMC_QUESTION_HELD && question->state != SMC_QUESTION_TAKEN)) {
+        return false;
     }
+    question->state = SMC_QUESTION_LET_GO;
+    return bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST) == 0;
 }
 
 std::size_t Programs::questions() const {
@@ -313,10 +318,30 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
     return found.value_or(smc_inbound{});
 }
 
-void Programs::sweep() const {
+void Programs::sweep() {
+    smc_clock clock{};
     bpf_test_run_opts options{};
     options.sz = sizeof options;
-    bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options);
+    options.ctx_in = &clock;
+    options.ctx_size_in = sizeof clock;
+    options.ctx_out = &clock;
+    options.ctx_size_out = sizeof clock;
+    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) == 0) {
+        constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
+        const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
+        clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
+    }
+}
+
+std::uint64_t Programs::ktime_ns() const {
+    return monotonic_ns() + clock_ahead_ns_;
+}
+
+void Programs::set_full(std::uint64_t cgroup, bool full) const {
+    if (auto value = cgroups.get(cgroup)) {
+        value->full = full ? 1 : 0;
+        bpf_map_update_elem(cgroups.fd(), &cgroup, &*value, BPF_EXIST);
+    }
 }
 
 void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowledge knowledge, Reason reason,

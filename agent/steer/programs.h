@@ -56,14 +56,14 @@ class Programs {
     // What the SYN-ACK on a CLC socket said about option 254.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
 
-    // The SYN of this question decides from here on, without options.
-    void let_go(const smc_tuple& question) const;
+    // The SYN of this question decides from here on, without options. False: it does already, or is answered.
+    [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
     // Connections whose SYN has asked, or waits.
     [[nodiscard]] std::size_t questions() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
     // Entries of tables that nobody needs any more.
-    void sweep() const;
+    void sweep();
 
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
                   std::chrono::seconds how_long) const;
@@ -90,17 +90,22 @@ class Programs {
     Map<std::uint32_t, std::uint64_t> clc_listeners;
     Map<smc_tuple, smc_hairpin> hairpins;
 
+    // A cgroup has as many connections as it may have, or no longer.
+    void set_full(std::uint64_t cgroup, bool full) const;
+
  private:
     Programs() = default;
     Result<void> fill_tables(const Config& config, const Policy& policy) const;
     Result<void> pin(const std::string& path);
     void unpin();
+    [[nodiscard]] std::uint64_t ktime_ns() const;
 
     smc_gateway* skeleton_ = nullptr;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
     std::string pinned_;
+    std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace
 };
 
 }  // namespace smc::bpf

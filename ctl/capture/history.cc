@@ -162,6 +162,9 @@ std::string answered(const Connection& c, const LinkGroup* group) {
     if (!c.server_has_option) {
         return "the server did not answer TCP option 254";
     }
+    if (!c.proposal && c.reset_by_server && !*c.reset_by_server) {
+        return "the server speaks SMC; reset by the client before a Proposal, as by one who only asked";
+    }
     std::vector<std::string> parts;
     if (c.accept) {
         parts.push_back(accepted(c, group));

@@ -30,6 +30,12 @@ void remove_stale_sockets(const std::string& directory) {
     }
 }
 
+bool only_we_write_to(const std::string& directory) {
+    struct stat status {};
+    return ::stat(directory.c_str(), &status) == 0 && status.st_uid == ::geteuid() &&
+           (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 }  // namespace
 
 std::string socket_path(const std::string& directory, const Gid& gid) {
@@ -42,9 +48,14 @@ Result<UniqueFd> connect_to(const std::string& path) {
 
 Result<UniqueFd> listen_in(const std::string& directory, const Gid& gid) {
     std::error_code failure;
-    std::filesystem::create_directories(directory, failure);
-    if (failure || ::chmod(directory.c_str(), 0700) != 0) {
-        return Error{failure ? failure.value() : errno, "creating the ISM directory " + directory};
+    if (std::filesystem::create_directories(directory, failure) && ::chmod(directory.c_str(), 0700) != 0) {
+        failure.assign(errno, std::generic_category());
+    }
+    if (failure) {
+        return Error{failure.value(), "creating the ISM directory " + directory};
+    }
+    if (!only_we_write_to(directory)) {
+        return Error{EPERM, "the ISM directory " + directory + " belongs to another user, or others may write to it"};
     }
     remove_stale_sockets(directory);
     return listen_unix(socket_path(directory, gid), SOCK_SEQPACKET | SOCK_NONBLOCK, 0600, kBacklog);

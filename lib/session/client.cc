@@ -15,7 +15,8 @@ Actions Client::connected(PeerOption option, std::optional<clc::RoceOffer> roce,
     if (state_ != State::kConnecting) {
         return {};
     }
-    if (option == PeerOption::kPresent) {
+    if (option == PeerOption::kPresent || option == PeerOption::kAgent) {
+        peer_agent_ = option == PeerOption::kAgent;
         state_ = State::kNegotiating;
         handshake_.emplace(node_, std::move(roce));
         return translate(handshake_->start(now));
@@ -63,8 +64,17 @@ Actions Client::negotiated(clc::Outcome outcome) {
         return finish_connect();
     }
     const bool in_sync = outcome_.reason != Reason::kOutOfSync && !outcome_.peer_out_of_sync;
+    Actions actions{GiveBack{outcome_}};
+    if (outcome_.kind == clc::Outcome::Kind::kFallBack && !peer_agent_) {
+        if (in_sync) {
+            actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
+        }
+        state_ = State::kFinishing;
+        actions.push_back(FinishConnect{});
+        return actions;
+    }
     const auto end = in_sync ? &Client::not_now : &Client::let_go;
-    return (this->*end)(outcome_.reason, outcome_.detail, {GiveBack{outcome_}});
+    return (this->*end)(outcome_.reason, outcome_.detail, std::move(actions));
 }
 
 Actions Client::finish_connect() {
@@ -162,6 +172,9 @@ Actions Client::leg_connected() {
         return {};
     }
     state_ = State::kDone;
+    if (!outcome_.is_smc()) {
+        return {RunOnTcp{outcome_}};
+    }
     return {RememberServer{RememberServer::As::kCapable}, Run{outcome_}};
 }
 

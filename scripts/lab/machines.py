@@ -218,7 +218,12 @@ class Machine:
 
     def start_agent(self, config=None, name="agent", command=()):
         self.modprobe("sch_ingress", "cls_bpf")
-        agent = Agent(self, {"log": {"level": "debug"}, "fallback": {"cache_s": 1}, **(config or {})}, name, command)
+        agent = Agent(
+            self,
+            {"log": {"level": "debug"}, "fallback": {"cache_s": 1, "budget_ms": 15000}, **(config or {})},
+            name,
+            command,
+        )
         return agent.wait_serving()
 
     def modprobe(self, *names):

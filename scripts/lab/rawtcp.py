@@ -75,7 +75,7 @@ class Wire:
                         / ARP(op="is-at", hwsrc=self.mac, psrc=self.ip, hwdst=frame[ARP].hwsrc, pdst=frame[ARP].psrc)
                     )
                 )
-        if TCP not in frame or frame[IP].dst != self.ip:
+        if IP not in frame or TCP not in frame or frame[IP].dst != self.ip:
             return None
         self.macs[frame[IP].src] = frame.src
         return frame[IP].src, frame[TCP]

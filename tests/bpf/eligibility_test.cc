@@ -38,7 +38,7 @@ struct Loaded {
         : config(config_of(policy_text)), policy(config), programs(*bpf::Programs::load(config, policy)) {
         query.direction = SMC_OUTBOUND;
         query.netns = 1;
-        REQUIRE(programs->netns.put(1, {1, 1, 1, 0, 1}));
+        REQUIRE(programs->netns.put(1, {1, 1, 1, 0, 0, 1}));
     }
     smc_query ask(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
         const std::uint64_t rules = policy.rules_for_cgroup(cgroup);
@@ -127,7 +127,7 @@ TEST_CASE("explain__every_question_is_answered_or_open") {
     CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NETNS_UNKNOWN));
     CHECK(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NOT_SERVED));
     p.query.netns = 1;
-    REQUIRE(p.programs->netns.put(1, {1, 1, 0, 0, 1}));
+    REQUIRE(p.programs->netns.put(1, {1, 1, 0, 0, 0, 1}));
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_NOT_SERVED));
     CHECK(bit(p.ask("/a", "[fd00::1]:81"), SMC_OUT_NOT_SERVED));
     p.serves = false;
@@ -429,7 +429,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         if (known) {
             REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
         }
-        REQUIRE(p.programs->netns.put(netns, {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, 1}));
+        REQUIRE(p.programs->netns.put(netns, {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, 0, 1}));
         REQUIRE(p.programs->devices.put(lo, {14, 0, 0, 0}));
         const auto config = bpf::Map<std::uint32_t, smc_config>(p.programs->map_fd("smc_config")).get(0);
         REQUIRE(config);

@@ -180,7 +180,7 @@ while True:
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
     def test_a_full_agent_lets_connections_be_plain(self):
-        self.start_agents(limits={"connections": 2})
+        self.start_agents(limits={"connections": 2, "namespace_percent": 100, "cgroup_percent": 100})
         self.serve()
         hold = self.a.popen(
             [
@@ -204,6 +204,43 @@ print('held', flush=True); time.sleep(60)""",
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_AGENT_FULL"], 3)
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
         self.assertIn("FULL", self.a.agent.ctl("status").stdout)
+
+    HOLD = """
+import socket, sys, time
+held = []
+for _ in range(int(sys.argv[2])):
+    c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); held.append(c)
+print('held', flush=True); time.sleep(60)"""
+
+    def hold(self, node, count, **kwargs):
+        """A program that keeps connections open."""
+        process = node.popen(
+            ["/usr/bin/python3", "-c", self.HOLD, self.b.ip4, str(count)], stdout=-1, text=True, **kwargs
+        )
+        self.addCleanup(process.stdout.close)
+        self.assertEqual(process.stdout.readline(), "held\n")
+        return process
+
+    def test_one_namespace_or_cgroup_does_not_use_up_the_agent(self):
+        self.a.start_agent(limits={"connections": 6, "namespace_percent": 50, "cgroup_percent": 34})
+        self.b.start_agent()
+        self.serve()
+        other = f"{self.a.cgroup}/other"
+        os.makedirs(other)
+        self.hold(self.a, 3)  # of which a cgroup may have two
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_CGROUP_FULL"], 1)
+        self.hold(self.a, 2, cgroup=other)  # of which the namespace has room for one
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 3})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NETNS_FULL"], 1)
+        pod = self.lab.node("pod")
+        self.lab.link(pod, self.b)
+        pod.apps = f"{self.a.cgroup}/pods/pod1"
+        os.makedirs(pod.apps)
+        pod.popen(["sleep", "60"])
+        wait_for("the pod's namespace", lambda: len(self.a.agent.status()["namespaces"]) == 2)
+        self.assertTrue(self.connect(self.b.ip4, node=pod)["ok"])
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 4})
 
 
 class BuiltInDefault(unittest.TestCase):
@@ -267,6 +304,21 @@ class CommandLine(unittest.TestCase):
         missing = self.agent("--config", "/does/not/exist")
         self.assertEqual(missing.returncode, 2)
         self.assertIn("No such file", missing.stderr)
+
+    def test_a_wrong_place_is_an_error_and_nothing_is_touched(self):
+        with tempfile.TemporaryDirectory() as place:
+            open(f"{place}/file", "w").close()
+            os.chmod(place, 0o777)
+            good = {"control": {"socket": f"{place}/control.sock"}, "ism": {"directory": f"{place}/ism"}}
+            for section, value, words in (
+                ("control", {"socket": f"{place}/file"}, "is something else than a socket"),
+                ("cgroup", {"root": place}, "is no cgroup v2"),
+                ("cgroup", {"root": f"{place}/nothing"}, "No such file"),
+            ):
+                done = self.with_config(json.dumps({**good, section: value}))
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(sorted(os.listdir(place)), ["file"])
 
     def test_version_and_usage(self):
         self.assertRegex(self.agent("--version").stdout, r"smc-agent \d")

@@ -61,7 +61,7 @@ void ClientAttempt::on(const session::Connect&) {
             return feed(session_.connect_failed(ECONNRESET));
         }
         use_clc_socket(socket);
-        feed(session_.connected(session::PeerOption::kPresent, parts_.roce, world_.now()));
+        feed(session_.connected(session::PeerOption::kAgent, parts_.roce, world_.now()));
     });
 }
 

@@ -96,11 +96,13 @@ struct Pair {
     Server server;
     clc::Message proposal, accept, confirm{};
 
-    // `native`: the client has no agent, and goes on on the same TCP connection when it falls back.
+    // `native`: to each side its peer is one without an agent, which goes on on the same TCP connection when they fall
+    // back.
     explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
         : server(server_node, server_groups, roce("10.0.0.2"), !native, kStart) {
         REQUIRE(are<Connect>(client.start(kStart + kBudget)));
-        proposal = sent(client.connected(PeerOption::kPresent, roce("10.0.0.1"), kStart));
+        const auto option = native ? PeerOption::kPresent : PeerOption::kAgent;
+        proposal = sent(client.connected(option, roce("10.0.0.1"), kStart));
     }
     // Up to the server's Accept. The application is connected before it.
     void accept_smcd() {
@@ -188,15 +190,18 @@ TEST_CASE("session__a_decline_means_tcp") {
     CHECK_FALSE(p.server.listens());  // what comes is the application's
     CHECK(on_tcp(p.server.application_connected(kStart)) == declined(refused));
     const auto heard = p.client.clc_message(sent(refused).view(), kStart);
-    CHECK(let_go<GiveBack, RememberServer>(heard) == Reason::kPeerDeclined);
+    CHECK(are<GiveBack, RememberServer, FinishConnect>(heard));
     CHECK(learnt(heard) == RememberServer::As::kNotNow);
     CHECK_FALSE(p.client.listens());
+    CHECK(on_tcp(p.client.leg_connected()) == Reason::kPeerDeclined);
 }
 
 TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itself") {
     Pair at_once(kStranger, false), with_application(kSmcdServer, false);
     const auto refused = at_once.server.clc_message(at_once.proposal.view(), kStart);
     CHECK(let_go<SendClc, GiveBack>(refused) == declined(refused));
+    const auto heard = at_once.client.clc_message(sent(refused).view(), kStart);
+    CHECK(let_go<GiveBack, RememberServer>(heard) == Reason::kPeerDeclined);
     with_application.accept_smcd();
     REQUIRE(are<AttachDmb>(with_application.client.clc_message(with_application.accept.view(), kStart)));
     const auto declines = with_application.client.dmb_not_attached("", kStart);
@@ -212,7 +217,7 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     Pair p;
     known_to_server(p);
     const auto refused = p.confirm_smcd();
-    CHECK(are<SendClc, GiveBack, ResetClc, LeaveToTcp>(refused));  // it is no reason not to ask again
+    CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // it is no reason not to ask again
     CHECK(declined(refused) == Reason::kOutOfSync);
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
     CHECK(p.server_groups.all().empty());
@@ -228,8 +233,7 @@ TEST_CASE("session__a_link_that_fails_leaves_tcp_only_while_a_decline_is_possibl
     const auto refused = p.server.link_failed(Reason::kLinkNotReady, "", true, kStart);
     CHECK(are<SendClc, GiveBack, RunOnTcp>(refused));
     CHECK(declined(refused) == Reason::kLinkNotReady);
-    const auto heard = p.client.clc_message(sent(refused).view(), kStart);
-    CHECK(let_go<GiveBack, RememberServer>(heard) == Reason::kPeerDeclined);
+    CHECK(are<GiveBack, RememberServer, FinishConnect>(p.client.clc_message(sent(refused).view(), kStart)));
     Pair late(kSmcrServer);
     late.agree_on_smcr();
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.link_failed(Reason::kLinkDown, "", false, kStart)));
@@ -242,7 +246,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     client.accept_smcd();
     REQUIRE(are<AttachDmb>(client.client.clc_message(client.accept.view(), kStart)));
     const auto refused = client.client.dmb_not_attached("", kStart);
-    CHECK(are<SendClc, GiveBack, RememberServer, ResetClc, LeaveToTcp>(refused));
+    CHECK(are<SendClc, GiveBack, RememberServer, FinishConnect>(refused));
     CHECK(declined(refused) == Reason::kFabric);
     CHECK(are<GiveBack, RunOnTcp>(client.server.clc_message(sent(refused).view(), kStart)));
     // Another type is tried before the server declines.
@@ -373,8 +377,8 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     REQUIRE((are<Run>(smc.server.dmb_attached(kStart)) && find<Run>(smc.client.leg_connected()) != nullptr));
     CHECK((is_over(smc.server, smc.confirm) && is_over(smc.client, smc.accept)));
     const auto decline = sent(tcp.server.clc_message(tcp.proposal.view(), kStart));
-    REQUIRE(find<LeaveToTcp>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
-    REQUIRE(on_tcp(tcp.server.application_connected(kStart)));
+    REQUIRE(find<FinishConnect>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
+    REQUIRE((on_tcp(tcp.server.application_connected(kStart)) && on_tcp(tcp.client.leg_connected())));
     CHECK((is_over(tcp.server, tcp.proposal) && is_over(tcp.client, decline)));
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
     Pair gone;

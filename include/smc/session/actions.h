@@ -57,7 +57,7 @@ struct ConnectApplication {};
 struct Run {
     clc::Outcome outcome;
 };
-// Server: it runs on TCP, through the agent, because the client goes on on the connection that CLC was spoken on.
+// It runs on TCP, through the agent: a peer without an agent goes on on the connection that CLC was spoken on.
 struct RunOnTcp {
     clc::Outcome outcome;
 };

@@ -7,8 +7,13 @@
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
 //   kNegotiating  SMC                      -> kFinishing
-//                 Decline, terminated      -> on TCP; the server is not asked for a while
-//   kFinishing    the leg is there         -> runs
+//                 Decline                  -> kFinishing: the connection that CLC was spoken on is the server's, and
+//                 goes
+//                                             on (RFC 7609 section 3.5); where the server has an agent, on TCP by
+//                                             itself
+//                 terminated               -> on TCP
+//                 in either case the server is not asked for a while
+//   kFinishing    the leg is there         -> runs, on SMC or on TCP through the agent
 //                 it is not                -> on TCP, unless the application has gone
 //   kDone
 //   the budget is used up, at any time     -> on TCP; the server is not asked for a while
@@ -27,6 +32,7 @@ namespace smc::session {
 enum class PeerOption : std::uint8_t {
     kAbsent,
     kPresent,
+    kAgent,   // present, and the server has an agent
     kEchoed,  // the peer repeats whatever it is sent
 };
 
@@ -86,6 +92,7 @@ class Client {
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
     clc::SmcdPeer smcd_;  // whose DMB is being attached
+    bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;
     TimePoint deadline_ = kNever;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How many connections each of many (network namespaces, cgroups) may have, so that one cannot use up what is there for
+// all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+
+namespace smc {
+
+class Quota {
+ public:
+    // Somebody has as many as it may have, or no longer.
+    using OnFull = std::function<void(std::uint64_t whose, bool full)>;
+
+    Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}
+
+    [[nodiscard]] std::size_t limit() const { return limit_; }
+    [[nodiscard]] bool has_room(std::uint64_t whose) const {
+        const auto it = taken_.find(whose);
+        return it == taken_.end() || it->second < limit_;
+    }
+    void take(std::uint64_t whose) {
+        if (++taken_[whose] == limit_) {
+            on_full_(whose, true);
+        }
+    }
+    void give_back(std::uint64_t whose) {
+        const auto it = taken_.find(whose);
+        if (it == taken_.end()) {
+            return;
+        }
+        if (it->second == limit_) {
+            on_full_(whose, false);
+        }
+        if (--it->second == 0) {
+            taken_.erase(it);
+        }
+    }
+
+ private:
+    std::size_t limit_;
+    OnFull on_full_;
+    std::unordered_map<std::uint64_t, std::size_t> taken_;
+};
+
+}  // namespace smc
