@@ -102,7 +102,7 @@ struct smc_sock {
 	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
 	__u16 mac_len;          /* of the hairpin's device */
 	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
-	__u16 pad;
+	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
@@ -252,13 +252,14 @@ enum smc_question_state {
 	SMC_QUESTION_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
 	SMC_QUESTION_TAKEN,      /* a leg answers */
 	SMC_QUESTION_CLC,        /* no application's: the SYN of a CLC socket */
+	SMC_QUESTION_LEG,        /* no application's: the last packet of the handshake of a server's leg */
 };
 
 /* An application's SYN that asked, or that is held; key is its tuple. */
 struct smc_question {
 	enum smc_question_state state;
 	__u32 ifindex;
-	__u64 cookie; /* the application's socket */
+	__u64 cookie;   /* the application's socket */
 	__u64 since_ns; /* in this state, or in the one before where time does not matter */
 	__u64 netns;    /* cookie */
 	__u64 cgroup;

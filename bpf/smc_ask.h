@@ -121,7 +121,6 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	struct tcp_sock *tcp;
 	__u64 cgroup_id;
 	__u32 zero = 0;
-	__u64 last;
 
 	smc_forget_hairpin(&packet->tuple);
 	question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
@@ -165,17 +164,10 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	question->netns = subject.netns_cookie;
 	question->cgroup = cgroup_id;
 	smc_describe(skb, packet, sk, tcp, question);
-	/*
-	 * The offset of the last byte, not the length: the verifier of 6.1 does not learn from len == 0 that len is 1
-	 * or more. It wants the test on this very register, which clang would fold into the one above.
-	 */
-	last = skb->len - 1;
-	barrier_var(last);
-	if (last >= SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, question->syn, last + 1)) {
+	if (!smc_save(skb, question)) {
 		smc_count(SMC_OUT_NO_ROOM);
 		return TC_ACT_UNSPEC;
 	}
-	question->syn_len = last + 1;
 
 	server = smc_server_of(subject.netns_cookie, &subject.remote);
 	if (server && server->knowledge == SMC_SERVER_CAPABLE) {

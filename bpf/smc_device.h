@@ -30,10 +30,11 @@ int smc_egress(struct __sk_buff *skb)
 			bpf_sk_storage_delete(&smc_socks, sk);
 			leg = 0;
 		}
-		if (leg && leg->partner)
+		if (leg && leg->partner && !leg->hold)
 			return smc_turn(skb, leg->mac_len, leg->partner);
 		/* the way of all packets that are none of ours */
-		if (sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV && sk->state != BPF_TCP_LISTEN)
+		if (!leg && sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV &&
+		    sk->state != BPF_TCP_LISTEN)
 			return TC_ACT_UNSPEC;
 	} else if (sk && sk->protocol == IPPROTO_UDP) {
 		return TC_ACT_UNSPEC;
@@ -43,6 +44,8 @@ int smc_egress(struct __sk_buff *skb)
 	device = bpf_map_lookup_elem(&smc_devices, &key);
 	if (!device || !smc_parse(skb, key.slot, device->mac_len, true, &packet))
 		return TC_ACT_UNSPEC;
+	if (leg && leg->partner)
+		return smc_hold(skb, &packet, device, leg);
 	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {
 		if (!leg)
 			return smc_ask(skb, &packet, device, sk);
@@ -52,7 +55,8 @@ int smc_egress(struct __sk_buff *skb)
 		}
 		paired = smc_pair(skb, &packet, leg);
 		smc_count(paired);
-		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner) : TC_ACT_SHOT;
+		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
+						: smc_refuse_leg(skb, &packet);
 	}
 	if (smc_is_probe(&packet, device))
 		return smc_turn(skb, packet.mac_len, SMC_PROBE_PORT);

@@ -11,25 +11,35 @@
 		__uint(max_entries, entries);                                                                          \
 	} map_name SEC(".maps")
 
+/* Memory is taken as entries come: most nodes use a small part of what is allowed. */
+#define SMC_GROWING_MAP(map_name, key_type, value_type, entries)                                                       \
+	struct {                                                                                                       \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                                       \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                                                  \
+		__type(key, key_type);                                                                                 \
+		__type(value, value_type);                                                                             \
+		__uint(max_entries, entries);                                                                          \
+	} map_name SEC(".maps")
+
 SMC_MAP(smc_config, BPF_MAP_TYPE_ARRAY, __u32, struct smc_config, 1);
 SMC_MAP(smc_heartbeat, BPF_MAP_TYPE_ARRAY, __u32, struct smc_heartbeat, 1);
 SMC_MAP(smc_rules, BPF_MAP_TYPE_ARRAY, __u32, struct smc_rule, SMC_MAX_RULES);
 /* cgroup id -> which rules' globs match; a cgroup that is absent has not been seen by the agent */
-SMC_MAP(smc_cgroups, BPF_MAP_TYPE_HASH, __u64, struct smc_cgroup, SMC_MAX_CGROUPS);
+SMC_GROWING_MAP(smc_cgroups, __u64, struct smc_cgroup, SMC_MAX_CGROUPS);
 /* network namespace cookie -> what is served there */
-SMC_MAP(smc_netns, BPF_MAP_TYPE_HASH, __u64, struct smc_netns, SMC_MAX_NETNS);
-SMC_MAP(smc_devices, BPF_MAP_TYPE_HASH, struct smc_device_key, struct smc_device, SMC_MAX_DEVICES);
+SMC_GROWING_MAP(smc_netns, __u64, struct smc_netns, SMC_MAX_NETNS);
+SMC_GROWING_MAP(smc_devices, struct smc_device_key, struct smc_device, SMC_MAX_DEVICES);
 /* what was learnt of servers */
 SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, SMC_MAX_SERVERS);
 /*
  * Connections that asked, and that wait for an answer of the server or of the agent. An entry that is lost is a
  * question whose answer would not be recognized, so nothing is evicted: a full table means that nobody asks.
  */
-SMC_MAP(smc_questions, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
+SMC_GROWING_MAP(smc_questions, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
 /* both directions of every leg; see smc_turn.h */
-SMC_MAP(smc_hairpins, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
+SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
 /* SYNs that tc hands to sk_lookup; too old an entry means nothing */
-SMC_MAP(smc_inbound, BPF_MAP_TYPE_HASH, struct smc_tuple, struct smc_inbound, SMC_MAX_INBOUND);
+SMC_GROWING_MAP(smc_inbound, struct smc_tuple, struct smc_inbound, SMC_MAX_INBOUND);
 /* a hash, because an array's key cannot keep the names of the enumeration; the agent fills in every key */
 SMC_MAP(smc_counters, BPF_MAP_TYPE_PERCPU_HASH, enum smc_decision, __u64, SMC_DECISIONS);
 

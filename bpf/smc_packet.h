@@ -49,6 +49,13 @@ struct smc_tcpopt {
 	__be32 exid;
 } __attribute__((packed));
 
+/* The beginning of a TCP header. */
+struct smc_tcp_head {
+	__be16 source, dest;
+	__be32 seq, ack;
+	__u8 offset, flags;
+} __attribute__((packed));
+
 static __always_inline void smc_map_v6(__u8 *ip, const struct in6_addr *address)
 {
 	__builtin_memcpy(ip, address, 16);
@@ -273,11 +280,7 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
 static __always_inline int smc_turn_into_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
-	struct {
-		__be16 source, dest;
-		__be32 seq, ack;
-		__u8 offset, flags;
-	} __attribute__((packed)) tcp;
+	struct smc_tcp_head tcp;
 	__be16 before, after, port;
 	__be32 zero = 0;
 

@@ -11,6 +11,17 @@
 #ifndef SMC_TURN_H
 #define SMC_TURN_H
 
+static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
+{
+	__u8 own[6];
+
+	if (!mac_len)
+		return;
+	/* to anybody else it would be a stranger's packet, and vanish */
+	bpf_skb_load_bytes(skb, 6, own, sizeof(own));
+	bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
+}
+
 static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
@@ -33,13 +44,7 @@ static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 
 	turned.dest = bpf_htons(partner);
 	bpf_l4_csum_replace(skb, tcp_at + SMC_TCP_CHECKSUM, ports.source, turned.dest, 2);
 	bpf_skb_store_bytes(skb, tcp_at, &turned, sizeof(turned), 0);
-	if (mac_len) {
-		__u8 own[6];
-
-		/* to anybody else it would be a stranger's packet, and vanish */
-		bpf_skb_load_bytes(skb, 6, own, sizeof(own));
-		bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
-	}
+	smc_to_own_mac(skb, mac_len);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
@@ -50,11 +55,7 @@ static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 
 static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device)
 {
-	struct {
-		__be16 source, dest;
-		__be32 seq, ack;
-		__u8 offset, flags;
-	} __attribute__((packed)) tcp = {
+	struct smc_tcp_head tcp = {
 		.source = bpf_htons(SMC_PROBE_PORT),
 		.dest = bpf_htons(SMC_PROBE_PORT),
 		.seq = bpf_htonl(device->probe),
@@ -62,6 +63,70 @@ static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_pack
 	};
 
 	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* True: the packet is in `to`. */
+static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_question *to)
+{
+	/*
+	 * The offset of the last byte, not the length: the verifier of 6.1 does not learn from len == 0 that len is 1
+	 * or more. It wants the test on this very register, which clang would fold into the one above.
+	 */
+	__u64 last = skb->len - 1;
+
+	barrier_var(last);
+	if (last >= SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, to->syn, last + 1))
+		return false;
+	to->syn_len = last + 1;
+	return true;
+}
+
+/*
+ * A server's leg whose application must not hear of it yet: a listener's answer is known with its SYN-ACK, and it
+ * accepts with the ACK of that. So this one waits, until the agent sends it.
+ */
+static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
+				    const struct smc_device *device, const struct smc_sock *leg)
+{
+	__u32 zero = 0;
+	struct smc_question *held = bpf_map_lookup_elem(&smc_scratch, &zero);
+
+	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST) || !held)
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	__builtin_memset(held, 0, sizeof(*held));
+	held->state = SMC_QUESTION_LEG;
+	held->ifindex = skb->ifindex;
+	held->since_ns = bpf_ktime_get_ns();
+	held->mac_len = packet->mac_len;
+	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	return smc_keep(skb, packet, device);
+}
+
+/* The answer to a leg's SYN that finds nobody: its own RST. */
+static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
+	struct smc_tcp_head tcp;
+	__be32 ack = bpf_htonl(bpf_ntohl(packet->seq) + 1);
+	__be16 port;
+
+	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+		return TC_ACT_SHOT;
+	smc_swap_addresses(skb, packet->mac_len, packet->v6);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, 0, 4);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, ack, 4);
+	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
+			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST | SMC_TCP_ACK), 2);
+	port = tcp.source;
+	tcp.source = tcp.dest;
+	tcp.dest = port;
+	tcp.seq = 0;
+	tcp.ack = ack;
+	tcp.flags = SMC_TCP_RST | SMC_TCP_ACK;
+	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	smc_to_own_mac(skb, packet->mac_len);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 

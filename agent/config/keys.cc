@@ -132,10 +132,7 @@ ordered_json rules_of(const Config& c) {
 // --- the rows
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member cannot stand in them
-#define SMC_MEMBER(name)   \
-    [](auto& c) -> auto& { \
-        return c.name;     \
-    }
+#define SMC_MEMBER(name) [](auto& c) -> auto& { return c.name; }
 
 // NOLINTNEXTLINE(readability-function-size): a table, a row each
 std::vector<ConfigKey> make_keys() {
@@ -213,9 +210,9 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         key("fallback", "budget_ms", SMC_MEMBER(budget), integer(50, 30000),
-            "From the server's answer to a connection on SMC; beyond it the application's SYN goes without options."),
+            "Longest way from the server's answer to a connection on SMC; then it is TCP."),
         key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),
-            "Servers that are known to speak SMC, or have failed; the least recently used goes first."),
+            "Servers that speak SMC, or have failed; the least recently used goes first."),
         key("fallback", "cache_s", SMC_MEMBER(cache_time), integer(1, 86400),
             "How long that is remembered. A server that failed is not asked meanwhile."),
         key("limits", "connections", SMC_MEMBER(max_connections), integer(1, 1000000),

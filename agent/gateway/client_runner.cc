@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "agent/gateway/saved_syn.h"
+#include "agent/gateway/saved_packet.h"
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
 
@@ -26,7 +26,7 @@ void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tup
     if (!programs.let_go(tuple, question.cookie)) {
         return;  // its retransmission was quicker
     }
-    const auto syn = saved_syn(question);
+    const auto syn = saved_packet(question);
     if (syn.empty() || space == nullptr) {
         return;  // the next one goes
     }
@@ -90,7 +90,7 @@ void ClientRunner::leg_connected() {
     if (error == 0) {
         return feed(session_.leg_connected());
     }
-    // A RST can only come from the application's own host: its socket is gone.
+    // A RST can only come from this host: the application has gone, or gone on without us.
     feed(session_.leg_failed(error == ECONNREFUSED, std::generic_category().message(error)));
 }
 

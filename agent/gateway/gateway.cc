@@ -174,11 +174,12 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
     const Handle connection = admit(Role::kServer, space->inode(), inbound.cgroup);
     connection->client = shown_client(from, server, inbound, *space);
     connection->server = server;
-    const auto runner = std::make_shared<ServerRunner>(p_.session, connection, space, inbound, std::move(fd),
-                                                       [this](Runner<session::Server>& ended_one, SessionEnd end) {
-                                                           ended(ended_one, std::move(end));
-                                                           servers_.erase(ended_one.connection()->id);
-                                                       });
+    const auto runner =
+        std::make_shared<ServerRunner>(p_.session, p_.programs, connection, space, inbound, std::move(fd),
+                                       [this](Runner<session::Server>& ended_one, SessionEnd end) {
+                                           ended(ended_one, std::move(end));
+                                           servers_.erase(ended_one.connection()->id);
+                                       });
     servers_.emplace(connection->id, runner);
     runner->start();
 }

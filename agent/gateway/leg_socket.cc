@@ -2,7 +2,6 @@
 #include "agent/gateway/leg_socket.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -72,10 +71,6 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
     if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
         return bound.error();
     }
-    // What the application's listener has not heard of can be taken back.
-    if (mark.role == SMC_ROLE_LEG_SERVER) {
-        set(fd->get(), IPPROTO_TCP, TCP_QUICKACK, 0);
-    }
     sockaddr_storage address{};
     const socklen_t length = like.to.to_sockaddr(address, family);
     if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
@@ -88,10 +83,6 @@ int connect_error(int fd) {
     int error = 0;
     socklen_t size = sizeof error;
     return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
-}
-
-void release_last_packet(int fd) {
-    set(fd, IPPROTO_TCP, TCP_QUICKACK, 1);
 }
 
 }  // namespace smc

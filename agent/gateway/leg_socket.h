@@ -18,10 +18,8 @@ struct Likeness {
     std::uint8_t ttl = 0, tos = 0;
 };
 
-// A socket that is connecting. A server's leg keeps the last packet of its handshake back, for up to 200 ms: until then
-// the application does not hear of it. An Error has connect()'s errno.
+// A socket that is connecting. An Error has connect()'s errno.
 Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
-void release_last_packet(int fd);
 
 // What became of a connect(): 0, or its errno.
 int connect_error(int fd);

@@ -3,16 +3,19 @@
 
 #include <system_error>
 
+#include "agent/gateway/saved_packet.h"
+#include "agent/log/log.h"
 #include "agent/steer/addresses.h"
 
 namespace smc {
 
-ServerRunner::ServerRunner(const SessionParts& parts, Connections::Handle connection, std::shared_ptr<Namespace> space,
-                           const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
+ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
+                           std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, roce_offer(parts.roce_devices, clc.get()),
                              inbound.peer_agent != 0, loop::now()),
              std::move(on_end)),
+      programs_(programs),
       space_(std::move(space)),
       inbound_(inbound) {
     local_ = smcr::gid_of(local_endpoint(clc.get()));
@@ -23,6 +26,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, Connections::Handle connec
 void ServerRunner::on(const session::ConnectApplication&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
+    mark.hold = 1;
     mark.front = tuple_of(connection_->server, connection_->client, space_->slot());
     auto fd = connect_like(*space_, mark,
                            {.from = connection_->server,
@@ -49,8 +53,14 @@ void ServerRunner::refused(int error) {
     feed(session_.application_refused(std::generic_category().message(error), loop::now()));
 }
 
+// Its listener accepts now.
 UniqueFd ServerRunner::take_application() {
-    release_last_packet(application_->fd());
+    if (const auto held = programs_.release_leg(application_->fd())) {
+        const auto packet = saved_packet(*held);
+        if (auto sent = space_->send_packet(packet, !connection_->server.is_v4(), held->ifindex); !sent) {
+            log()->debug("connection {}: {}", connection_->id, sent.error().text());  // its SYN-ACK comes again
+        }
+    }
     return application_->release();
 }
 

@@ -12,8 +12,8 @@ namespace smc {
 class ServerRunner final : public Runner<session::Server> {
  public:
     // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.
-    ServerRunner(const SessionParts& parts, Connections::Handle connection, std::shared_ptr<Namespace> space,
-                 const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
+    ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
+                 std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
     void start() { feed({}); }
 
  private:
@@ -28,6 +28,7 @@ class ServerRunner final : public Runner<session::Server> {
     UniqueFd take_application();
     void reset_application();
 
+    const bpf::Programs& programs_;
     std::shared_ptr<Namespace> space_;
     smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;

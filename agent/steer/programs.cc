@@ -302,6 +302,25 @@ bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
     return bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST) == 0;
 }
 
+std::optional<smc_question> Programs::release_leg(int fd) const {
+    const Map<int, smc_sock> socks(map_fd("smc_socks"));
+    auto mark = socks.get(fd);
+    if (!mark) {
+        return std::nullopt;
+    }
+    mark->hold = 0;
+    if (auto put = socks.put(fd, *mark); !put) {
+        log()->warn("releasing a leg: {}", put.error().text());
+    }
+    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
+    const auto held = questions.get(mark->front);
+    if (!held || held->state != SMC_QUESTION_LEG) {
+        return std::nullopt;
+    }
+    questions.erase(mark->front);
+    return held;
+}
+
 std::size_t Programs::questions() const {
     const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
     const auto keys = questions.keys();

@@ -58,6 +58,8 @@ class Programs {
 
     // The SYN of this question decides from here on, without options. False: it does already, or is answered.
     [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
+    // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
+    [[nodiscard]] std::optional<smc_question> release_leg(int fd) const;
     // Connections whose SYN has asked, or waits.
     [[nodiscard]] std::size_t questions() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/gateway/saved_syn.h"
+#include "agent/gateway/saved_packet.h"
 
 #include <netinet/in.h>
 
@@ -30,7 +30,7 @@ std::uint16_t fold(std::uint32_t sum) {
 
 }  // namespace
 
-std::vector<std::uint8_t> saved_syn(const smc_question& question) {
+std::vector<std::uint8_t> saved_packet(const smc_question& question) {
     const std::size_t ip = question.mac_len;
     if (question.syn_len > SMC_SYN_BYTES || question.syn_len < ip + 20 + kTcpHeader) {
         return {};
