@@ -81,6 +81,7 @@ Agent::Agent(Config config)
 
 Result<void> Agent::start() {
     std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
     config_.max_connections = affordable_connections(config_.max_connections);
     control_ = std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request) {
         return introspection_ ? introspection_->answer(request) : nlohmann::json{{"error", "starting"}};

@@ -81,6 +81,7 @@ void ServerRunner::reset_application() {
 
 void ServerRunner::on(const session::LeaveToTcp& action) {
     reset_application();
+    TcpSocket(clc_->release()).reset();
     end({SessionEnd::Kind::kPlain, action.outcome});
 }
 

@@ -341,11 +341,11 @@ void Programs::sweep() {
     smc_clock clock{};
     bpf_test_run_opts options{};
     options.sz = sizeof options;
-    options.ctx_in = &clock;
+    options.ctx_in = &clock;  // and what the program makes of it
     options.ctx_size_in = sizeof clock;
-    options.ctx_out = &clock;
-    options.ctx_size_out = sizeof clock;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) == 0) {
+    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) != 0) {
+        log()->warn("sweeping the tables: {}", std::strerror(errno));
+    } else {
         constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
         const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
         clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;

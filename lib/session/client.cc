@@ -73,8 +73,14 @@ Actions Client::negotiated(clc::Outcome outcome) {
         actions.push_back(FinishConnect{});
         return actions;
     }
-    const auto end = in_sync ? &Client::not_now : &Client::let_go;
-    return (this->*end)(outcome_.reason, outcome_.detail, std::move(actions));
+    if (in_sync) {
+        actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
+    }
+    if (outcome_.kind == clc::Outcome::Kind::kFallBack && !clc_closed_) {
+        state_ = State::kLeaving;
+        return actions;
+    }
+    return let_go(outcome_.reason, outcome_.detail, std::move(actions));
 }
 
 Actions Client::finish_connect() {
@@ -115,6 +121,9 @@ Actions Client::clc_fault(const Fault& fault, TimePoint) {
 
 Actions Client::clc_closed(TimePoint) {
     clc_closed_ = true;
+    if (state_ == State::kLeaving) {
+        return let_go(outcome_.reason, outcome_.detail);
+    }
     if (state_ != State::kNegotiating || handshake_->state() == clc::ClientHandshake::State::kLinking) {
         return {};  // a short connection may be closed by its peer before the news of its link is here
     }
@@ -193,6 +202,9 @@ Actions Client::leg_failed(bool application_gone, std::string detail) {
 }
 
 Actions Client::tick(TimePoint now) {
+    if (state_ == State::kLeaving && now >= deadline_) {
+        return let_go(outcome_.reason, outcome_.detail);
+    }
     if (state_ != State::kDone && now >= deadline_) {
         return not_now(Reason::kBudget, {}, give_back());
     }
@@ -208,6 +220,9 @@ TimePoint Client::next_deadline() const {
 
 bool Client::listens() const {
     using Handshake = clc::ClientHandshake::State;
+    if (state_ == State::kLeaving) {
+        return !clc_closed_;
+    }
     return state_ == State::kNegotiating && !clc_closed_ &&
            (handshake_->state() == Handshake::kAwaitAccept || handshake_->state() == Handshake::kLinking);
 }

@@ -50,7 +50,6 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     Actions actions{GiveBack{outcome_}};
     if (peer_agent_ && outcome_.kind == clc::Outcome::Kind::kFallBack) {
         state_ = State::kDone;
-        actions.push_back(ResetClc{});
         actions.push_back(LeaveToTcp{outcome_});
         return actions;
     }

@@ -92,6 +92,20 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 2})
 
+    def test_a_decline_behind_the_servers_leg_leaves_no_trace(self):
+        """The client has no memory for a DMB, which it finds out when the server's leg stands: its application connects
+        by itself at once, and the server's hears of one connection only."""
+        self.a.start_agent(ism={"dmb_kib": 4096}, limits={"connections": 1})
+        self.b.start_agent()
+        server = self.serve()
+        sh("prlimit", "--pid", str(self.a.agent.pid), "--fsize=1000000")  # a DMB is a file
+        began = time.monotonic()
+        self.assertTrue(self.connect(timeout=0.9)["ok"])
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertEqual([c for c in self.a.agent.connections(ended=True) if c["path"] == "smcd"], [])
+        self.assertEqual(self.b.agent.decisions()["SMC_LEG_PAIRED"], 1)
+        self.assertIsNone(server.poll())
+
     def test_decline_on_another_fabric(self):
         self.a.start_agent()
         self.b.start_agent(ism={"chid": "0xff01"})

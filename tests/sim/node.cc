@@ -78,8 +78,10 @@ void Node::ended(Attempt<Session>& attempt, AttemptEnd end) {
             attempt.runs();
             return run_smc(attempt, std::move(end));
         case AttemptEnd::Kind::kTcp:
-            if (end.leg) {
-                end.leg->reset();
+            for (const auto& socket : {end.leg, end.clc}) {
+                if (socket) {
+                    socket->reset();
+                }
             }
             return attempt.on_tcp();
         case AttemptEnd::Kind::kRefused:

@@ -61,7 +61,8 @@ struct Run {
 struct RunOnTcp {
     clc::Outcome outcome;
 };
-// The client's application does without us: its own SYN decides.
+// The client's application does without us: its own SYN decides. Server: what there is of the application's connection
+// is reset first, then the one that CLC was spoken on, which the client waits for.
 struct LeaveToTcp {
     clc::Outcome outcome;
 };

@@ -7,14 +7,13 @@
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
 //   kNegotiating  SMC                      -> kFinishing
-//                 Decline                  -> kFinishing: the connection that CLC was spoken on is the server's, and
-//                 goes
-//                                             on (RFC 7609 section 3.5); where the server has an agent, on TCP by
-//                                             itself
+//                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609 section
+//                                             3.5); where the server has an agent, kLeaving
 //                 terminated               -> on TCP
 //                 in either case the server is not asked for a while
 //   kFinishing    the leg is there         -> runs, on SMC or on TCP through the agent
 //                 it is not                -> on TCP, unless the application has gone
+//   kLeaving      the server has closed    -> on TCP; before, it may still hold the tuple of the application
 //   kDone
 //   the budget is used up, at any time     -> on TCP; the server is not asked for a while
 //
@@ -39,7 +38,7 @@ enum class PeerOption : std::uint8_t {
 class Client {
  public:
     static constexpr bool kServer = false;
-    enum class State : std::uint8_t { kConnecting, kNegotiating, kFinishing, kDone };
+    enum class State : std::uint8_t { kConnecting, kNegotiating, kFinishing, kLeaving, kDone };
 
     // Both references outlive the session.
     Client(const clc::LocalNode& node, group::SmcdGroups& smcd_groups) : node_(node), smcd_groups_(smcd_groups) {}
