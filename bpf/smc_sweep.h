@@ -5,25 +5,31 @@
 
 struct bpf_map;
 
+/* An entry may be younger than the sweep. */
+static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
+{
+	return (__s64)(now - since) > (__s64)life;
+}
+
 static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
 {
 	__u64 life = question->state == SMC_QUESTION_TAKEN ? SMC_TAKEN_NS : SMC_QUESTION_NS;
 
-	if (*(__u64 *)now - question->since_ns > life)
+	if (smc_older(*(__u64 *)now, question->since_ns, life))
 		bpf_map_delete_elem(&smc_questions, key);
 	return 0;
 }
 
 static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
 {
-	if (hairpin->closed_ns && *(__u64 *)now - hairpin->closed_ns > SMC_HAIRPIN_NS)
+	if (hairpin->closed_ns && smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS))
 		bpf_map_delete_elem(&smc_hairpins, key);
 	return 0;
 }
 
 static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct smc_inbound *inbound, void *now)
 {
-	if (*(__u64 *)now - inbound->since_ns > SMC_INBOUND_NS)
+	if (smc_older(*(__u64 *)now, inbound->since_ns, SMC_INBOUND_NS))
 		bpf_map_delete_elem(&smc_inbound, key);
 	return 0;
 }

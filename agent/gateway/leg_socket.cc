@@ -31,8 +31,13 @@ bool bind_to(int fd, const Endpoint& address, int family) {
 }
 
 // The application's address may be one that the host does not have (IP_TRANSPARENT).
-Result<void> bind_like(int fd, Endpoint from, int family) {
+Result<void> bind_like(int fd, Endpoint from, int family, bool apart) {
     from.port = 0;
+    // bind() and connect() choose from different halves of the ports. What is TIME_WAIT at the server of an
+    // application's connection came from a leg of the server's, and its time stamps would refuse our SYN.
+    if (apart && bind_to(fd, from, family)) {
+        return {};
+    }
     set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if (bind_to(fd, from, family)) {
         return {};
@@ -68,7 +73,7 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
     if (like.tos != 0) {
         set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, like.tos & ~3);
     }
-    if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
+    if (const auto bound = bind_like(fd->get(), like.from, family, mark.role != SMC_ROLE_LEG_SERVER); !bound) {
         return bound.error();
     }
     sockaddr_storage address{};

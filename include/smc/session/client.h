@@ -7,8 +7,8 @@
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
 //   kNegotiating  SMC                      -> kFinishing
-//                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609 section
-//                                             3.5); where the server has an agent, kLeaving
+//                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609
+//                                             section 3.5); where the server has an agent, kLeaving
 //                 terminated               -> on TCP
 //                 in either case the server is not asked for a while
 //   kFinishing    the leg is there         -> runs, on SMC or on TCP through the agent
