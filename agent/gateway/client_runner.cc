@@ -38,7 +38,9 @@ void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tup
 // As the device sees it: whatever translates addresses has done so for the application's SYN.
 Likeness ClientRunner::likeness() const {
     const smc_question& q = wanted_.question;
-    return {.from = from_abi(q.local),
+    Endpoint from = from_abi(q.local);
+    from.port = 0;
+    return {.from = from,
             .to = remote_of(wanted_.tuple),
             .owner = {q.uid, q.gid},
             .mark = q.mark,

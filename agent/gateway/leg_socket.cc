@@ -30,22 +30,33 @@ bool bind_to(int fd, const Endpoint& address, int family) {
     return ::bind(fd, reinterpret_cast<sockaddr*>(&storage), length) == 0;
 }
 
-// The application's address may be one that the host does not have (IP_TRANSPARENT).
-Result<void> bind_like(int fd, Endpoint from, int family, bool apart) {
-    from.port = 0;
-    // bind() and connect() choose from different halves of the ports. What is TIME_WAIT at the server of an
-    // application's connection came from a leg of the server's, and its time stamps would refuse our SYN.
-    if (apart && bind_to(fd, from, family)) {
-        return {};
+// bind() and connect() choose from different halves of the ports. Ours that are not wished for come from bind()'s: what
+// is TIME_WAIT at a server of an application's connection came from a leg there, and its time stamps would refuse them.
+bool bind_somewhere(int fd, Endpoint from, int family) {
+    if (from.port != 0) {
+        set(fd, SOL_SOCKET, SO_REUSEADDR, 1);  // several may wish for it, for different peers
+        if (bind_to(fd, from, family)) {
+            return true;
+        }
+        set(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+        from.port = 0;
+    }
+    if (bind_to(fd, from, family)) {
+        return true;
     }
     set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
-    if (bind_to(fd, from, family)) {
+    return bind_to(fd, from, family);
+}
+
+// The application's address may be one that the host does not have (IP_TRANSPARENT).
+Result<void> bind_like(int fd, const Endpoint& from, int family) {
+    if (bind_somewhere(fd, from, family)) {
         return {};
     }
     if (errno == EADDRNOTAVAIL) {
         set(fd, family == AF_INET6 ? IPPROTO_IPV6 : IPPROTO_IP, family == AF_INET6 ? IPV6_TRANSPARENT : IP_TRANSPARENT,
             1);
-        if (bind_to(fd, from, family)) {
+        if (bind_somewhere(fd, from, family)) {
             return {};
         }
     }
@@ -54,7 +65,9 @@ Result<void> bind_like(int fd, Endpoint from, int family, bool apart) {
 
 }  // namespace
 
-Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like) {
+namespace {
+
+Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, const Likeness& like) {
     const int family = like.to.family();
     auto fd = space.tcp_socket(family, mark, like.owner);
     if (!fd) {
@@ -73,13 +86,25 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
     if (like.tos != 0) {
         set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, like.tos & ~3);
     }
-    if (const auto bound = bind_like(fd->get(), like.from, family, mark.role != SMC_ROLE_LEG_SERVER); !bound) {
+    if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
         return bound.error();
     }
     sockaddr_storage address{};
     const socklen_t length = like.to.to_sockaddr(address, family);
     if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
         return last_error("connecting to " + like.to.text());
+    }
+    return fd;
+}
+
+}  // namespace
+
+Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like) {
+    auto fd = try_to_connect(space, mark, like);
+    if (!fd && fd.error().code == EADDRNOTAVAIL && like.from.port != 0) {
+        Likeness elsewhere = like;  // what it wished for is TIME_WAIT
+        elsewhere.from.port = 0;
+        return try_to_connect(space, mark, elsewhere);
     }
     return fd;
 }

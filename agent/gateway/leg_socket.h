@@ -10,7 +10,7 @@ namespace smc {
 
 // How a socket of the agent's resembles an application's. What is 0 is left to the kernel.
 struct Likeness {
-    Endpoint from;  // the port does not matter
+    Endpoint from;  // the port is only wished for; 0: any
     Endpoint to;
     Namespace::Owner owner;
     std::uint32_t mark = 0;

@@ -22,18 +22,19 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
     use_clc_socket(std::move(clc));
 }
 
-// From the server's own address to the client: the hairpin makes it the client that connects to the server.
+// From the server's own address to the client: the hairpin makes it the client that connects to the server. From the
+// port that the client has: Linux makes the time stamps of a connection from its four numbers, and a client that uses
+// its port again must find them where those of its last connection ended, or a TIME_WAIT refuses it.
 void ServerRunner::on(const session::ConnectApplication&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
     mark.front = tuple_of(connection_->server, connection_->client, space_->slot());
-    auto fd = connect_like(*space_, mark,
-                           {.from = connection_->server,
-                            .to = connection_->client,
-                            .owner = {},
-                            .device = inbound_.bound_device,
-                            .ttl = inbound_.ttl});
+    Endpoint from = connection_->server;
+    from.port = connection_->client.port;
+    auto fd = connect_like(
+        *space_, mark,
+        {.from = from, .to = connection_->client, .owner = {}, .device = inbound_.bound_device, .ttl = inbound_.ttl});
     if (!fd) {
         return refused(fd.error().code);
     }
