@@ -153,6 +153,7 @@ enum smc_decision {
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
 	SMC_IN_TABLE_FULL,
+	SMC_IN_MADE_WAY,  /* the client went on without us while our leg was half open */
 	SMC_LEG_PAIRED,   /* a leg's SYN was turned round for the first time */
 	SMC_LEG_LATE,     /* ... was not: the application has gone on */
 	SMC_LEG_CONFLICT, /* ... was not: the client's port is in use at the server */
@@ -243,6 +244,7 @@ struct smc_server {
 	enum smc_knowledge knowledge;
 	__u32 reason; /* why not now: code as in <smc/wire/reason.h> */
 	__u64 expires_ns;
+	__u64 ttl; /* of its SYN-ACK; 0: not known */
 };
 
 enum smc_question_state {
@@ -344,7 +346,7 @@ static_assert(sizeof(smc_rule) == 40);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
-static_assert(sizeof(smc_server) == 16);
+static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 240);
 static_assert(sizeof(smc_hairpin) == 16);
 static_assert(sizeof(smc_inbound) == 24);

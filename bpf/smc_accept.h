@@ -68,6 +68,42 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	return decision;
 }
 
+/*
+ * The client goes on without us, by its application's own SYN, while our leg's connection is half open in its place.
+ * Then that one ends first: this packet becomes the RST for it, and a copy of the SYN follows.
+ */
+static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct smc_question *held = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
+	struct smc_hairpin *hairpin;
+	struct smc_tuple leg = packet->tuple;
+	struct smc_tcp_head tcp;
+	__be32 seq;
+
+	if (!held || held->state != SMC_QUESTION_LEG)
+		return false;
+	seq = held->isn;
+	bpf_map_delete_elem(&smc_questions, &packet->tuple);
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
+	if (hairpin) {
+		leg.local_port = hairpin->partner;
+		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
+		bpf_map_delete_elem(&smc_hairpins, &leg);
+	}
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) || !smc_cut_options(skb, packet) ||
+	    bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+		return false;
+	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
+	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
+			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
+	tcp.seq = seq;
+	tcp.flags = SMC_TCP_RST;
+	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	smc_count(SMC_IN_MADE_WAY);
+	return true;
+}
+
 /* A SYN from the network. */
 static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -75,6 +111,8 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	struct smc_inbound inbound = {};
 	enum smc_decision decision;
 
+	if (smc_make_way(skb, packet))
+		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
 	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);

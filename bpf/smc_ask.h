@@ -173,6 +173,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	if (server && server->knowledge == SMC_SERVER_CAPABLE) {
 		question->state = SMC_QUESTION_HELD;
 		question->capable = 1;
+		question->answer_ttl = server->ttl;
 	}
 	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY)) {
 		smc_count(SMC_OUT_TABLE_FULL);

@@ -99,6 +99,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	held->ifindex = skb->ifindex;
 	held->since_ns = bpf_ktime_get_ns();
 	held->mac_len = packet->mac_len;
+	held->isn = packet->seq; /* the listener's half-open connection waits for this */
 	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
 		return smc_turn(skb, packet->mac_len, leg->partner);
 	return smc_keep(skb, packet, device);

@@ -64,6 +64,12 @@ void note(std::vector<std::string>& list, std::string text) {
     }
 }
 
+// Where it is in the list.
+constexpr std::size_t kLoopback = [] {
+    const auto it = std::ranges::find(bpf::kOutboundQuestions, SMC_OUT_LOOPBACK, &bpf::Question::decision);
+    return static_cast<std::size_t>(it - bpf::kOutboundQuestions.begin());
+}();
+
 // Who asks: the cgroup and the network namespaces that it may be in.
 struct Subject {
     smc_query query{};
@@ -110,6 +116,9 @@ Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const End
         const auto answer = parts.programs.explain(subject.query);
         if (!answer) {
             return answer.error();
+        }
+        if (const auto served = parts.namespaces.by_cookie(space); served && served->has_address(remote)) {
+            note(verdict.obstacles, bpf::kOutboundQuestions[kLoopback].text);
         }
         verdict.denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
         verdict.rule = answer->rule;

@@ -19,6 +19,16 @@ session::PeerOption option_of(smc_option_seen seen) {
                                         : session::PeerOption::kAbsent;
 }
 
+// Who answered is the agent there, or its kernel, with a time to live of 64; the server's application may use 255, so
+// that clients know how far away it is (IP_MINTTL). Over as many routers its packets would come with this.
+std::uint8_t nearest_ttl(std::uint8_t seen) {
+    constexpr std::uint8_t kUsual = 64, kMost = 255;
+    return seen == 0 || seen > kUsual ? seen : static_cast<std::uint8_t>(seen + (kMost - kUsual));
+}
+
+// A leg's handshake does not leave this host.
+constexpr auto kLegPatience = std::chrono::milliseconds(300);
+
 }  // namespace
 
 void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
@@ -78,16 +88,18 @@ void ClientRunner::on(const session::FinishConnect&) {
     mark.front = wanted_.tuple;
     Likeness like = likeness();
     like.device = wanted_.question.ifindex;
-    like.ttl = wanted_.question.answer_ttl;
+    like.ttl = nearest_ttl(wanted_.question.answer_ttl);
     auto fd = connect_like(*wanted_.space, mark, like);
     if (!fd) {
         return feed(session_.leg_failed(false, fd.error().text()));
     }
     leg_.emplace(parts_.io, std::move(*fd));
     leg_->when_writable([this] { leg_connected(); });
+    patience_.set_in(kLegPatience);
 }
 
 void ClientRunner::leg_connected() {
+    patience_.set(kNever);
     const int error = connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected());
@@ -102,7 +114,8 @@ void ClientRunner::on(const session::RememberServer& action) {
     const std::uint64_t netns = wanted_.question.netns;
     switch (action.as) {
         case As::kCapable:
-            return programs_.remember(netns, server, SMC_SERVER_CAPABLE, Reason::kNone, parts_.config.cache_time);
+            return programs_.remember(netns, server, SMC_SERVER_CAPABLE, Reason::kNone, parts_.config.cache_time,
+                                      wanted_.question.answer_ttl);
         case As::kUnknown:
             return programs_.forget(netns, server);
         case As::kNotNow:

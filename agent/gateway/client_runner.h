@@ -21,7 +21,8 @@ class ClientRunner final : public Runner<session::Client> {
                  OnEnd on_end)
         : Runner(parts, std::move(connection), session::Client(parts.node, parts.smcd_groups), std::move(on_end)),
           programs_(programs),
-          wanted_(std::move(wanted)) {}
+          wanted_(std::move(wanted)),
+          patience_(parts.io, [this] { feed(session_.leg_failed(false, "something keeps its packets")); }) {}
 
     void start() { feed(session_.start(loop::now() + parts_.config.budget)); }
 
@@ -44,6 +45,7 @@ class ClientRunner final : public Runner<session::Client> {
     bpf::Programs& programs_;
     Wanted wanted_;
     std::optional<loop::FdWatch> leg_;
+    loop::Deadline patience_;  // with it
 };
 
 // The application's own SYN, without options, decides.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/server_runner.h"
 
+#include <cerrno>
 #include <system_error>
 
 #include "agent/gateway/saved_packet.h"
@@ -8,6 +9,14 @@
 #include "agent/steer/addresses.h"
 
 namespace smc {
+
+namespace {
+
+// Its handshake does not leave this host. A listener whose queue is full, or a firewall that keeps its packets, is the
+// business of the client's own TCP.
+constexpr auto kLegPatience = std::chrono::milliseconds(300);
+
+}  // namespace
 
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
@@ -17,7 +26,8 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
              std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),
-      inbound_(inbound) {
+      inbound_(inbound),
+      patience_(parts.io, [this] { refused(ETIMEDOUT); }) {
     local_ = smcr::gid_of(local_endpoint(clc.get()));
     use_clc_socket(std::move(clc));
 }
@@ -40,9 +50,11 @@ void ServerRunner::on(const session::ConnectApplication&) {
     }
     application_.emplace(parts_.io, std::move(*fd));
     application_->when_writable([this] { connected(); });
+    patience_.set_in(kLegPatience);
 }
 
 void ServerRunner::connected() {
+    patience_.set(kNever);
     const int error = connect_error(application_->fd());
     if (error != 0) {
         return refused(error);

@@ -32,6 +32,7 @@ class ServerRunner final : public Runner<session::Server> {
     std::shared_ptr<Namespace> space_;
     smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;
+    loop::Deadline patience_;  // with it
 };
 
 }  // namespace smc

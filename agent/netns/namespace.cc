@@ -7,6 +7,8 @@
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 
@@ -210,6 +212,14 @@ void Namespace::sync_devices() {
     if (auto published = publish(); !published) {
         log()->warn("netns {}: {}", inode_, published.error().text());
     }
+}
+
+bool Namespace::has_address(const Endpoint& address) const {
+    const InNamespace inside(netns_.get());
+    const auto rtnetlink = Rtnetlink::open();
+    const auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
+    return addresses &&
+           std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
 }
 
 void Namespace::set_full(bool full) {

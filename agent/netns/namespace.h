@@ -71,6 +71,8 @@ class Namespace {
     // could not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
+    // An address of this namespace: connections to it do not leave by a device.
+    [[nodiscard]] bool has_address(const Endpoint& address) const;
     // It has as many connections as it may have, or no longer.
     void set_full(bool full);
     // Tries the hairpins again.

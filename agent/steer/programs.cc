@@ -364,9 +364,10 @@ void Programs::set_full(std::uint64_t cgroup, bool full) const {
 }
 
 void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowledge knowledge, Reason reason,
-                        std::chrono::seconds how_long) const {
+                        std::chrono::seconds how_long, std::uint8_t ttl) const {
     const auto duration = std::chrono::nanoseconds(how_long).count();
-    const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration)};
+    const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration),
+                           ttl};
     [[maybe_unused]] const auto put =
         Map<smc_dest, smc_server>(map_fd("smc_servers")).put({cookie, to_abi(server), 0}, value);
 }

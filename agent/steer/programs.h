@@ -67,8 +67,9 @@ class Programs {
     // Entries of tables that nobody needs any more.
     void sweep();
 
+    // `ttl`: of its SYN-ACK; 0: not known.
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
-                  std::chrono::seconds how_long) const;
+                  std::chrono::seconds how_long, std::uint8_t ttl = 0) const;
     void forget(std::uint64_t netns, const Endpoint& server) const;
     [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
     // Fills in the answers to everything that needs no socket. Changes nothing.

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Both ends see each other's true addresses, ports and devices, and a socket's options mean what they mean.
+
+Each scene is played without an agent, then with one on both nodes, where its server is asked and then remembered.
+"""
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import unittest
+
+from base import TwoNodes
+from lab.basics import sh, wait_for
+
+SO_MARK, SO_BINDTODEVICE, IP_TRANSPARENT, IP_MINTTL = 36, 25, 19, 21
+IPV6_DSTOPTS, IPV6_MINHOPCOUNT = 59, 73
+PAD_N = "0000010400000000"  # a destination options header: nothing but padding
+RESET = [socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0).hex()]  # the port is free at once
+
+# {"at": [address, port], "options": [[level, option, int or hex]]}. Whoever says "who" is told how the server sees him.
+SERVER = """
+import json, socket, sys, threading
+spec = json.loads(sys.argv[1])
+s = socket.socket(socket.AF_INET6 if ':' in spec['at'][0] else socket.AF_INET); s.setsockopt(1, 2, 1)
+for level, option, value in spec['options']:
+    s.setsockopt(level, option, bytes.fromhex(value) if isinstance(value, str) else value)
+s.bind(tuple(spec['at'])); s.listen(100); print('ready', flush=True)
+def serve(c, accepted):
+    try:
+        if s.family == socket.AF_INET: c.setsockopt(0, 8, 1); c.setsockopt(0, 12, 1)  # IP_PKTINFO, IP_RECVTTL
+        while data := c.recv(1000):
+            seen = [accepted[:2], c.getpeername()[:2], c.getsockname()[:2]]
+            packet = c.getsockopt(0, 9, 100).hex() if s.family == socket.AF_INET else ''  # IP_PKTOPTIONS
+            c.sendall(json.dumps({'seen': seen, 'packet': packet}).encode() if data == b'who' else data)
+    except OSError: pass
+while True: threading.Thread(target=serve, args=s.accept(), daemon=True).start()
+"""
+
+# {"to": [address, port], "from": [address, port] or null, "options": as above, "hold": until stdin ends}.
+CLIENT = """
+import errno, json, socket, sys
+spec, out = json.loads(sys.argv[1]), {}
+try:
+    c = socket.socket(socket.AF_INET6 if ':' in spec['to'][0] else socket.AF_INET); c.settimeout(4)
+    for level, option, value in spec['options']:
+        c.setsockopt(level, option, bytes.fromhex(value) if isinstance(value, str) else value)
+    if spec['from']: c.bind(tuple(spec['from']))
+    c.connect(tuple(spec['to'])); c.sendall(b'who'); out = json.loads(c.recv(1000))
+    c.sendall(b'x' * 999); out.update(own=c.getsockname()[:2], peer=c.getpeername()[:2], error=None)
+    if c.recv(999, 0x100) != b'x' * 999: out['error'] = 'not echoed'
+except OSError as e: out['error'] = errno.errorcode.get(e.errno, str(e))
+print(json.dumps(out), flush=True)
+if spec['hold']: sys.stdin.read()
+"""
+
+# Two devices without a link header, tun0 in each namespace, and what one sends the other receives.
+TUNNEL = """
+import ctypes, fcntl, os, select, struct, sys
+ends = []
+for name in sys.argv[1:]:
+    space = os.open('/run/netns/' + name, os.O_RDONLY)
+    assert ctypes.CDLL(None).setns(space, 0x40000000) == 0
+    tun = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(tun, 0x400454ca, struct.pack('16sH22x', b'tun0', 0x1001))  # TUNSETIFF, IFF_TUN | IFF_NO_PI
+    ends.append(tun)
+print('ready', flush=True)
+while True:
+    for tun in select.select(ends, [], [])[0]:
+        packet = os.read(tun, 65536)
+        try: os.write(ends[1 - ends.index(tun)], packet)
+        except OSError: pass
+"""
+
+
+def plain_ip(address):
+    return address.removeprefix("::ffff:")
+
+
+class Addresses(TwoNodes):
+    # --- what the tests do -----------------------------------------------------------------------------
+    def listen(self, ip="0.0.0.0", port=5000, options=(), node=None):
+        command = ["/usr/bin/python3", "-c", SERVER, json.dumps({"at": [ip, port], "options": list(options)})]
+        server = (node or self.b).popen(command, stdout=-1, text=True)
+        self.addCleanup(server.stdout.close)
+        self.assertEqual(server.stdout.readline(), "ready\n")
+
+    def spec(self, ip=None, port=5000, own=None, options=(), hold=False):
+        return json.dumps({"to": [ip or self.b.ip4, port], "from": own, "options": list(options), "hold": hold})
+
+    def agreed(self, seen):
+        """What both ends say of the connection, if they agree; or the error."""
+        if seen["error"]:
+            return seen["error"]
+        accepted, peer, own = [[plain_ip(ip), port] for ip, port in seen["seen"]]
+        client = [plain_ip(seen["own"][0]), seen["own"][1]]
+        server = [plain_ip(seen["peer"][0]), seen["peer"][1]]
+        self.assertEqual((accepted, peer, own), (client, client, server))
+        return client, server
+
+    def connect_as(self, node=None, **how):
+        done = (node or self.a).python(CLIENT, self.spec(**how))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return self.agreed(json.loads(done.stdout))
+
+    def same(self, scene, path="smcd", **policy):
+        plain = scene()
+        self.start_agents(**policy)
+        for what in ("asked", "remembered"):
+            self.assertEqual(scene(), plain, what)
+        if path:
+            self.assertPath(self.a, path, at_least=2)
+        else:
+            self.assertEqual(self.a.agent.totals(), {})
+        return plain
+
+    def in_ss(self, node, *which):
+        """(own, peer) of established connections that belong to Python programs."""
+        lines = node.run(["ss", "-Htnp", "state", "established", *which]).stdout.splitlines()
+        names = [re.sub(r"\[::ffff:([0-9.]+)\]", r"\1", line).split() for line in lines if "python3" in line]
+        return [tuple(columns[2:4]) for columns in names]
+
+    # --- names -----------------------------------------------------------------------------------------
+    def names(self, target, listener):
+        """Several at once: both ends and ss at both ends tell the same."""
+        self.listen(listener)
+
+        def scene():
+            clients = []
+            for _ in range(4):
+                command = ["/usr/bin/python3", "-c", CLIENT, self.spec(ip=target, hold=True)]
+                clients.append(self.a.popen(command, stdin=-1, stdout=-1, text=True))
+            seen = [self.agreed(json.loads(client.stdout.readline())) for client in clients]
+            here, there = self.in_ss(self.a, "dport = :5000"), self.in_ss(self.b, "sport = :5000")
+            self.assertEqual(sorted(here), sorted((peer, own) for own, peer in there))
+            ports = {int(own.rsplit(":", 1)[1]) for own, _ in here}
+            self.assertEqual(ports, {client[1] for client, _ in seen})
+            for client in clients:
+                client.communicate(timeout=10)
+            return {(client[0], *server) for client, server in seen}, len(ports)
+
+        self.same(scene)
+        self.assertPath(self.a, "smcd", at_least=8)
+        self.assertPath(self.b, "smcd", at_least=8)
+
+    def test_both_ends_and_ss_agree(self):
+        self.names(self.b.ip4, "0.0.0.0")
+
+    def test_both_ends_and_ss_agree_on_ipv6(self):
+        self.names(self.b.ip6, "::")
+
+    def test_both_ends_and_ss_agree_on_mapped_addresses(self):
+        self.names("::ffff:" + self.b.ip4, "::")
+
+    def test_both_ends_and_ss_agree_where_only_the_server_is_mapped(self):
+        self.names(self.b.ip4, "::")
+
+    def test_ports_that_the_client_has_bound(self):
+        self.listen()
+        self.listen("::", 5001, [[socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1]])
+        how = {"options": [[socket.SOL_SOCKET, socket.SO_REUSEADDR, 1], RESET]}
+
+        def scene():
+            found = [self.connect_as(own=[self.a.ip4, 40000], **how) for _ in range(3)]
+            found += [self.connect_as(own=["", 1000 + n], **how) for n in range(2)]
+            found += [self.connect_as(ip=self.b.ip6, port=5001, own=["::", 40001], **how)]
+            return found
+
+        plain = self.same(scene)
+        self.assertEqual([client[1] for client, _ in plain], [40000, 40000, 40000, 1000, 1001, 40001])
+        self.assertPath(self.a, "smcd", at_least=12)
+
+    def test_the_server_sees_the_device_and_the_hops(self):
+        """By IP_PKTOPTIONS."""
+        self.listen()
+
+        def packet():
+            return json.loads(self.a.python(CLIENT, self.spec(options=[[0, socket.IP_TTL, 77]])).stdout)["packet"]
+
+        index = int(sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/ifindex"))
+        self.assertIn(struct.pack("i4s", index, socket.inet_aton(self.b.ip4)).hex(), self.same(packet))
+
+    # --- options of sockets ----------------------------------------------------------------------------
+    def test_sockets_bound_to_devices(self):
+        first = self.b.ip4
+        self.lab.link(self.a, self.b)
+        to = [socket.SOL_SOCKET, SO_BINDTODEVICE]
+        self.listen(options=[[*to, self.b.device.encode().hex()]])
+        bound = {"options": [[*to, self.a.device.encode().hex()]]}
+
+        def scene():
+            free, held, elsewhere = self.connect_as(ip=self.b.ip4), self.connect_as(ip=self.b.ip4, **bound), None
+            elsewhere = self.connect_as(ip=first)
+            return free[0][0], free[1], held[0][0], held[1], elsewhere
+
+        self.assertEqual(self.same(scene)[-1], "ECONNREFUSED")
+        self.assertPath(self.a, "smcd", at_least=4)
+
+    def test_a_transparent_client(self):
+        foreign = "10.99.0.5"
+        sh("ip", "-n", self.b.netns, "route", "add", foreign, "via", self.a.ip4)
+        sh("ip", "-n", self.a.netns, "rule", "add", "to", foreign, "iif", self.a.device, "lookup", "100")
+        sh("ip", "-n", self.a.netns, "route", "add", "local", foreign, "dev", "lo", "table", "100")
+        self.listen()
+        how = {"own": [foreign, 0], "options": [[socket.IPPROTO_IP, IP_TRANSPARENT, 1]]}
+
+        def scene():
+            client, server = self.connect_as(**how)
+            return client[0], server
+
+        self.assertEqual(self.same(scene)[0], foreign)
+
+    def gtsm(self, listener, target, level, ttl, least):
+        """Both ends take nothing from farther away than the next hop."""
+        options = [[level, ttl, 255], [level, least, 255]]
+        self.listen(listener, options=options)
+        self.same(lambda: isinstance(self.connect_as(ip=target, options=options), tuple), path="smcd")
+
+    def test_a_least_time_to_live(self):
+        self.gtsm("0.0.0.0", self.b.ip4, socket.IPPROTO_IP, socket.IP_TTL, IP_MINTTL)
+
+    def test_a_least_hop_limit(self):
+        self.gtsm("::", self.b.ip6, socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, IPV6_MINHOPCOUNT)
+
+    def test_a_loopback_source_has_no_way_out(self):
+        self.listen()
+        self.assertEqual(self.same(lambda: self.connect_as(own=["127.0.0.1", 0]), path=None), "EINVAL")
+
+    def test_sticky_destination_options(self):
+        self.listen("::")
+        how = {"ip": self.b.ip6, "options": [[socket.IPPROTO_IPV6, IPV6_DSTOPTS, PAD_N]]}
+        self.assertEqual(self.same(lambda: self.connect_as(**how)[1], path=None), [self.b.ip6, 5000])
+
+    def test_a_mark_that_routes(self):
+        """To a server that has a route for marked packets only."""
+        there = "10.99.0.2"
+        sh("ip", "-n", self.b.netns, "addr", "add", f"{there}/32", "dev", "lo")
+        sh("ip", "-n", self.a.netns, "rule", "add", "fwmark", "7", "lookup", "100")
+        sh("ip", "-n", self.a.netns, "route", "add", there, "via", self.b.ip4, "table", "100")
+        self.listen()
+        marked = {"ip": there, "options": [[socket.SOL_SOCKET, SO_MARK, 7]]}
+
+        def scene():
+            client, server = self.connect_as(**marked)
+            return client[0], server, self.connect_as(ip=there)
+
+        self.assertEqual(self.same(scene), (self.a.ip4, [there, 5000], "ENETUNREACH"))
+
+    # --- devices and ends ------------------------------------------------------------------------------
+    @unittest.skipUnless(os.path.exists("/dev/net/tun"), "there is no /dev/net/tun")
+    def test_a_device_without_a_link_header(self):
+        tunnel = subprocess.Popen(
+            ["/usr/bin/python3", "-c", TUNNEL, self.a.netns, self.b.netns], stdout=subprocess.PIPE, text=True
+        )
+        self.lab.processes.append(tunnel)
+        self.addCleanup(tunnel.stdout.close)
+        self.assertEqual(tunnel.stdout.readline(), "ready\n")
+        for host, node in enumerate((self.a, self.b), start=1):
+            sh("ip", "-n", node.netns, "addr", "add", f"10.88.0.{host}/24", "dev", "tun0")
+            sh("ip", "-n", node.netns, "addr", "add", f"fd88::{host}/64", "dev", "tun0", "nodad")
+            sh("ip", "-n", node.netns, "link", "set", "tun0", "up")
+        self.listen("::")
+
+        def scene():
+            ends = self.connect_as(ip="10.88.0.2"), self.connect_as(ip="fd88::2"), self.connect_as()
+            return [(client[0], server) for client, server in ends]
+
+        self.same(scene)
+        for node in (self.a, self.b):
+            status = node.agent.status()["namespaces"][0]
+            self.assertTrue(status["ipv4"] and status["ipv6"], status)
+            self.assertIn("tun0", status["devices"])
+        self.assertPath(self.a, "smcd", at_least=6)
+
+    def test_loopback_is_plain_and_explained(self):
+        rule = {"name": "all", "action": "allow", "remotes": ["0.0.0.0/0", "::/0"]}
+        targets = ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1", self.a.ip4, self.a.ip6]
+        self.listen("::", node=self.a)
+        self.same(
+            lambda: [self.connect_as(ip=ip)[1] for ip in targets],
+            path=None,
+            policy={"default": "deny", "rules": [rule]},
+        )
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 0)
+        for ip in targets:
+            text = self.a.agent.ctl("explain", f"[{ip}]:5000" if ":" in ip else f"{ip}:5000").stdout
+            self.assertIn("both ends are on this host", text, ip)
+
+    def test_two_pods_of_one_agent(self):
+        pods = [self.lab.node(name) for name in ("one", "two")]
+        for number, pod in enumerate(pods):
+            pod.apps = f"{self.a.cgroup}/pods/{number}"
+            os.makedirs(pod.apps)
+        self.lab.link(*pods)
+        one, two = pods
+        self.listen("::", node=two)
+        targets = [two.ip4, two.ip6]
+
+        def scene():
+            return [self.connect_as(node=one, ip=ip)[1] for ip in targets]
+
+        plain = scene()
+        self.start_agents()
+        one.popen(["sleep", "60"])
+        wait_for("the pods' namespaces", lambda: len(self.a.agent.status()["namespaces"]) == 3)
+        for _ in range(2):
+            self.assertEqual(scene(), plain)
+        decisions = self.a.agent.decisions()
+        self.assertEqual((decisions["SMC_IN_SAME_AGENT"], decisions["SMC_ANSWER_PLAIN"]), (4, 4))
+        self.assertEqual(self.a.agent.totals(), {})
+
+
+if __name__ == "__main__":
+    unittest.main()
