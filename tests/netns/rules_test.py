@@ -32,14 +32,16 @@ while True:
     for s in select.select(socks, [], [])[0]: s.accept()[0].close()
 """
 
-# Connects to all at once, to 10.77.0.2 below port 5100, else to fd77:1::2. [{port: "ok" or the error}, the longest time]
+# Connects to all at once, to 10.77.0.2 below port 5100, else to fd77:1::2.
+# [{port: "ok" or the error}, the longest time]
 MANY_CONNECTS = """
 import errno, json, socket, sys, threading, time
 out, times = {}, []
 def connect(port):
     began = time.monotonic()
     try:
-        c = socket.create_connection(('10.77.0.2' if port < 5100 else 'fd77:1::2', port), 4); c.recv(1); out[port] = 'ok'
+        c = socket.create_connection(('10.77.0.2' if port < 5100 else 'fd77:1::2', port), 4)
+        c.recv(1); out[port] = 'ok'
     except OSError as e: out[port] = errno.errorcode.get(e.errno, str(e))
     times.append(time.monotonic() - began)
 threads = [threading.Thread(target=connect, args=(int(port),)) for port in sys.argv[1:]]
