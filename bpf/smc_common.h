@@ -4,7 +4,7 @@
 #define SMC_COMMON_H
 
 /* sockops and tc programs may ask for it from kernel 6.10 on; user space finds out */
-const volatile bool smc_pid_is_open;
+const volatile __u32 smc_pid_is_open;
 
 /* Not a constant for the compiler: user space finds it among the instructions. */
 #define SMC_OWN_SLOT(slot) asm volatile("%0 = %1" : "=r"(slot) : "i"(SMC_SLOT_PLACE))

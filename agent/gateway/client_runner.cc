@@ -105,7 +105,8 @@ void ClientRunner::leg_connected() {
         return feed(session_.leg_connected());
     }
     // A RST can only come from this host: the application has gone, or gone on without us.
-    feed(session_.leg_failed(error == ECONNREFUSED, std::generic_category().message(error)));
+    const bool gone = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
+    feed(session_.leg_failed(gone, std::generic_category().message(error)));
 }
 
 void ClientRunner::on(const session::RememberServer& action) {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <system_error>
 
 #include "agent/log/log.h"
 #include "os/random.h"
@@ -172,7 +172,7 @@ Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
         if (bpf_obj_pin(link.get(), pin.c_str()) == 0) {
             device.pins.push_back(pin);
         } else {
-            log()->warn("pinning {}: {}", pin, std::strerror(errno));
+            log()->warn("pinning {}: {}", pin, std::generic_category().message(errno));
             device.links.push_back(std::move(link));
         }
     }
@@ -262,7 +262,7 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
     if (::sendto(packets_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof to) < 0) {
         return false;
     }
-    for (int i = 0; i < 50; i++) {
+    for (unsigned i = 0; i < 50; i++) {
         if (turned() != count) {
             return true;
         }

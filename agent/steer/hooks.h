@@ -56,7 +56,7 @@ class Hooks {
     Result<void> attach_clsact(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
     void probe(unsigned index, Device& device) const;
-    bool comes_round(unsigned index, const Device& device, Family family) const;
+    [[nodiscard]] bool comes_round(unsigned index, const Device& device, Family family) const;
     void conclude();
 
     const Programs& programs_;

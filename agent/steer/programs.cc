@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
@@ -91,7 +91,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     }
     bpf_map__set_max_entries(programs->skeleton_->maps.smc_servers, config.cache_entries);
     programs->skeleton_->rodata->smc_pid_is_open =
-        libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1;
+        libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1 ? 1 : 0;
     if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
         return Error{-rc, "loading the BPF programs (is this kernel 6.1 or newer, with BTF?)"};
     }
@@ -344,7 +344,7 @@ void Programs::sweep() {
     options.ctx_in = &clock;  // and what the program makes of it
     options.ctx_size_in = sizeof clock;
     if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) != 0) {
-        log()->warn("sweeping the tables: {}", std::strerror(errno));
+        log()->warn("sweeping the tables: {}", std::generic_category().message(errno));
     } else {
         constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
         const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
