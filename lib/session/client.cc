@@ -61,31 +61,28 @@ Actions Client::negotiated(clc::Outcome outcome) {
         smcd_groups_.establish(group::key_of(kServer, outcome_.smcd), outcome_.smcd.host_name);
     }
     if (outcome_.is_smc()) {
-        return finish_connect();
+        return finish_connect({});
     }
     const bool in_sync = outcome_.reason != Reason::kOutOfSync && !outcome_.peer_out_of_sync;
+    const bool falls_back = outcome_.kind == clc::Outcome::Kind::kFallBack;
     Actions actions{GiveBack{outcome_}};
-    if (outcome_.kind == clc::Outcome::Kind::kFallBack && !peer_agent_) {
-        if (in_sync) {
-            actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
-        }
-        state_ = State::kFinishing;
-        actions.push_back(FinishConnect{});
-        return actions;
-    }
     if (in_sync) {
         actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
     }
-    if (outcome_.kind == clc::Outcome::Kind::kFallBack && !clc_closed_) {
+    if (falls_back && !peer_agent_) {
+        return finish_connect(std::move(actions));
+    }
+    if (falls_back && !clc_closed_) {
         state_ = State::kLeaving;
         return actions;
     }
     return let_go(outcome_.reason, outcome_.detail, std::move(actions));
 }
 
-Actions Client::finish_connect() {
+Actions Client::finish_connect(Actions actions) {
     state_ = State::kFinishing;
-    return {FinishConnect{}};
+    actions.push_back(FinishConnect{});
+    return actions;
 }
 
 // S1.

@@ -81,7 +81,7 @@ class Client {
  private:
     Actions translate(clc::Actions from);
     Actions negotiated(clc::Outcome outcome);
-    Actions finish_connect();
+    Actions finish_connect(Actions actions);
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
     Actions not_now(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
