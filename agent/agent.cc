@@ -183,11 +183,7 @@ void Agent::handle(const smc_event& event) {
             gateway_->question_answered(event);
             break;
         case SMC_EVENT_NETNS_WANTED:
-            if (event.pid != 0) {
-                namespaces_->want(static_cast<int>(event.pid));
-            } else {
-                namespaces_->rescan_soon();
-            }
+            namespaces_->rescan_soon();
             break;
         case SMC_EVENT_CGROUP_WANTED:
             if (!cgroups_->groups().contains(event.cgroup)) {

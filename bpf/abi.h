@@ -24,7 +24,7 @@
 #define SMC_MAX_INBOUND 16384
 #define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
 #define SMC_EVENT_BYTES (1u << 21)
-#define SMC_SYN_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
+#define SMC_PACKET_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
 
 /* RFC 7609 appendix A.1: experimental option 254 with ExID "SMCR" in EBCDIC (IBM-1047). */
 #define SMC_TCPOPT_KIND 254
@@ -58,7 +58,6 @@
 #define SMC_QUESTION_NS 130000000000ull /* longer than TCP goes on with its SYNs */
 #define SMC_HAIRPIN_NS 3000000000ull    /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull      /* of a question that a leg has answered: late answers of the server */
-#define SMC_LOST_NS 60000000000ull      /* how long a server is not asked that answered a bare SYN only */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
@@ -178,7 +177,8 @@ struct smc_config {
 	__u32 abi_version;
 	__u32 rule_count;
 	__u64 heartbeat_max_age_ns;
-	__u64 budget_ns; /* how long a SYN may be kept back */
+	__u64 budget_ns;  /* how long a SYN may be kept back */
+	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
 	__u32 default_allow;
 	__u32 tag; /* of this agent, in our own TCP option */
 };
@@ -254,7 +254,7 @@ enum smc_question_state {
 	SMC_QUESTION_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
 	SMC_QUESTION_TAKEN,      /* a leg answers */
 	SMC_QUESTION_CLC,        /* no application's: the SYN of a CLC socket */
-	SMC_QUESTION_LEG,        /* no application's: the last packet of the handshake of a server's leg */
+	SMC_QUESTION_LEG,        /* no application's: a server's leg that its application has not heard of */
 };
 
 /* An application's SYN that asked, or that is held; key is its tuple. */
@@ -276,12 +276,11 @@ struct smc_question {
 	__u16 mac_len;
 	__u8 ttl;
 	__u8 tos;
-	__u16 syn_len;
+	__u16 packet_len;
 	__u16 seen_port; /* the application's, as the server sees it; 0: it did not say */
 	__u8 answer_ttl; /* of the SYN-ACK */
-	__u8 capable;    /* held without a question */
-	__u8 pad[2];
-	__u8 syn[SMC_SYN_BYTES]; /* as it would have left the device; TCP checksum incomplete */
+	__u8 pad[3];
+	__u8 packet[SMC_PACKET_BYTES]; /* as it would have left the device; TCP checksum incomplete */
 };
 
 /* One direction of a hairpin; key is the tuple of its sender. */
@@ -310,11 +309,10 @@ enum smc_event_type {
 
 struct smc_event {
 	enum smc_event_type type;
-	__u32 pid;
-	__u64 netns;
-	__u64 cgroup;
-	struct smc_tuple tuple; /* of the question */
-	struct smc_question question;
+	__u32 pad;
+	__u64 cgroup;                 /* that is wanted */
+	struct smc_tuple tuple;       /* of a question ... */
+	struct smc_question question; /* ... and itself */
 };
 
 /* What program smc_sweep answers. */
@@ -350,7 +348,7 @@ static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 240);
 static_assert(sizeof(smc_hairpin) == 16);
 static_assert(sizeof(smc_inbound) == 24);
-static_assert(sizeof(smc_config) == 32);
+static_assert(sizeof(smc_config) == 40);
 #endif
 
 #endif

@@ -81,9 +81,9 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 	struct smc_tcp_head tcp;
 	__be32 seq;
 
-	if (!held || held->state != SMC_QUESTION_LEG)
-		return false;
-	seq = held->isn;
+	if (!held || held->state != SMC_QUESTION_LEG || held->isn == packet->seq)
+		return false; /* or the leg's own SYN, on its way round */
+	seq = bpf_htonl(bpf_ntohl(held->isn) + 1);
 	bpf_map_delete_elem(&smc_questions, &packet->tuple);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
 	if (hairpin) {

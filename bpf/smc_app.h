@@ -31,10 +31,8 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
 		return; /* known, or a listener of the agent itself */
 	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
-	if (event) {
-		event->netns = cookie;
+	if (event)
 		bpf_ringbuf_submit(event, 0);
-	}
 }
 
 /* An accepted socket: if its peer is a leg of the agent, its packets take the hairpin. */

@@ -33,7 +33,6 @@ static __always_inline void smc_tell_unknown(const struct smc_subject *subject, 
 	if (!event)
 		return;
 	event->cgroup = cgroup_id;
-	event->netns = subject->netns_cookie;
 	bpf_ringbuf_submit(event, 0);
 }
 
@@ -44,9 +43,6 @@ static __always_inline bool smc_tell_question(const struct smc_tuple *tuple, con
 	if (!event)
 		return false;
 	event->type = SMC_EVENT_QUESTION;
-	event->pid = question->pid;
-	event->netns = question->netns;
-	event->cgroup = question->cgroup;
 	event->tuple = *tuple;
 	event->question = *question;
 	bpf_ringbuf_submit(event, 0);
@@ -172,7 +168,6 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	server = smc_server_of(subject.netns_cookie, &subject.remote);
 	if (server && server->knowledge == SMC_SERVER_CAPABLE) {
 		question->state = SMC_QUESTION_HELD;
-		question->capable = 1;
 		question->answer_ttl = server->ttl;
 	}
 	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY)) {
@@ -224,16 +219,16 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* What a server said only to a SYN without options, somebody on the way may be the cause of. */
-static __always_inline void smc_not_now(const struct smc_question *question, const struct smc_tuple *tuple,
-					__u32 reason)
+/* Only a SYN without options was answered: perhaps something on the way drops what it does not know. */
+static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_question *question,
+					    const struct smc_tuple *tuple)
 {
 	struct smc_dest dest = {.netns = question->netns};
-	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = reason};
+	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = SMC_REASON_OPTION_LOST};
 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
 	dest.remote.port = tuple->remote_port;
-	server.expires_ns = bpf_ktime_get_ns() + SMC_LOST_NS;
+	server.expires_ns = bpf_ktime_get_ns() + config->not_now_ns;
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
@@ -271,7 +266,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 		if (echoed) {
 			smc_count(SMC_ANSWER_ECHOED);
 		} else if (question->state == SMC_QUESTION_ASKED_BARE) {
-			smc_not_now(question, &packet->tuple, SMC_REASON_OPTION_LOST);
+			smc_option_lost(config, question, &packet->tuple);
 			smc_count(SMC_ANSWER_LOST);
 		} else if (question->state == SMC_QUESTION_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);

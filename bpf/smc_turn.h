@@ -76,10 +76,27 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_question 
 	__u64 last = skb->len - 1;
 
 	barrier_var(last);
-	if (last >= SMC_SYN_BYTES || bpf_skb_load_bytes(skb, 0, to->syn, last + 1))
+	if (last >= SMC_PACKET_BYTES || bpf_skb_load_bytes(skb, 0, to->packet, last + 1))
 		return false;
-	to->syn_len = last + 1;
+	to->packet_len = last + 1;
 	return true;
+}
+
+/* From its SYN on: smc_make_way() must know the half-open connection that the leg makes at the listener. */
+static __always_inline struct smc_question *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	__u32 zero = 0;
+	struct smc_question *leg = bpf_map_lookup_elem(&smc_scratch, &zero);
+
+	if (!leg)
+		return 0;
+	__builtin_memset(leg, 0, sizeof(*leg));
+	leg->state = SMC_QUESTION_LEG;
+	leg->ifindex = skb->ifindex;
+	leg->since_ns = bpf_ktime_get_ns();
+	leg->mac_len = packet->mac_len;
+	leg->isn = packet->seq;
+	return leg;
 }
 
 /*
@@ -89,17 +106,14 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_question 
 static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device, const struct smc_sock *leg)
 {
-	__u32 zero = 0;
-	struct smc_question *held = bpf_map_lookup_elem(&smc_scratch, &zero);
+	struct smc_question *held;
 
-	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST) || !held)
+	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST))
 		return smc_turn(skb, packet->mac_len, leg->partner);
-	__builtin_memset(held, 0, sizeof(*held));
-	held->state = SMC_QUESTION_LEG;
-	held->ifindex = skb->ifindex;
-	held->since_ns = bpf_ktime_get_ns();
-	held->mac_len = packet->mac_len;
-	held->isn = packet->seq; /* the listener's half-open connection waits for this */
+	held = smc_begin_leg(skb, packet);
+	if (!held)
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	held->isn = bpf_htonl(bpf_ntohl(packet->seq) - 1);
 	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
 		return smc_turn(skb, packet->mac_len, leg->partner);
 	return smc_keep(skb, packet, device);
@@ -185,6 +199,10 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 		question->since_ns = bpf_ktime_get_ns();
 	} else if (!smc_front_is_free(skb, front, packet->v6)) {
 		return SMC_LEG_CONFLICT;
+	} else {
+		question = smc_begin_leg(skb, packet);
+		if (!question || bpf_map_update_elem(&smc_questions, front, question, BPF_ANY))
+			return SMC_LEG_FULL;
 	}
 	to_front.partner = front->local_port;
 	to_front.mac_len = packet->mac_len;

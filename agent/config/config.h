@@ -80,7 +80,8 @@ struct Config {
     std::chrono::seconds cache_time{60};
     std::chrono::milliseconds budget{1000};
     unsigned max_connections = 10000;
-    // Of limits.connections, in percent.
+    unsigned max_handshakes = 512;
+    // Of either, in percent.
     unsigned namespace_share = 75;
     unsigned cgroup_share = 75;
     std::string log_level = "info";

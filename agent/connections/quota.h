@@ -12,12 +12,11 @@ namespace smc {
 
 class Quota {
  public:
-    // Somebody has as many as it may have, or no longer.
+    // Somebody has as many as it may have, or no longer; called behind the change.
     using OnFull = std::function<void(std::uint64_t whose, bool full)>;
 
     Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}
 
-    [[nodiscard]] std::size_t limit() const { return limit_; }
     [[nodiscard]] bool has_room(std::uint64_t whose) const {
         const auto it = taken_.find(whose);
         return it == taken_.end() || it->second < limit_;
@@ -32,11 +31,12 @@ class Quota {
         if (it == taken_.end()) {
             return;
         }
-        if (it->second == limit_) {
-            on_full_(whose, false);
-        }
+        const bool was_full = it->second == limit_;
         if (--it->second == 0) {
             taken_.erase(it);
+        }
+        if (was_full) {
+            on_full_(whose, false);
         }
     }
 

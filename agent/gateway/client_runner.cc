@@ -26,9 +26,6 @@ std::uint8_t nearest_ttl(std::uint8_t seen) {
     return seen == 0 || seen > kUsual ? seen : static_cast<std::uint8_t>(seen + (kMost - kUsual));
 }
 
-// A leg's handshake does not leave this host.
-constexpr auto kLegPatience = std::chrono::milliseconds(300);
-
 }  // namespace
 
 void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
@@ -107,6 +104,13 @@ void ClientRunner::leg_connected() {
     // A RST can only come from this host: the application has gone, or gone on without us.
     const bool gone = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
     feed(session_.leg_failed(gone, std::generic_category().message(error)));
+}
+
+// Unless it is this thread that has been late.
+void ClientRunner::lose_patience() {
+    if (connect_error(leg_->fd()) == EINPROGRESS) {
+        feed(session_.leg_failed(false, "something keeps its packets"));
+    }
 }
 
 void ClientRunner::on(const session::RememberServer& action) {

@@ -3,7 +3,7 @@
 // session::Client.
 #pragma once
 
-#include "agent/gateway/leg_socket.h"
+#include "agent/gateway/likeness.h"
 #include "agent/gateway/runner.h"
 #include "agent/steer/programs.h"
 #include "smc/session/client.h"
@@ -22,7 +22,7 @@ class ClientRunner final : public Runner<session::Client> {
         : Runner(parts, std::move(connection), session::Client(parts.node, parts.smcd_groups), std::move(on_end)),
           programs_(programs),
           wanted_(std::move(wanted)),
-          patience_(parts.io, [this] { feed(session_.leg_failed(false, "something keeps its packets")); }) {}
+          patience_(parts.io, [this] { lose_patience(); }) {}
 
     void start() { feed(session_.start(loop::now() + parts_.config.budget)); }
 
@@ -41,6 +41,7 @@ class ClientRunner final : public Runner<session::Client> {
     [[nodiscard]] Likeness likeness() const;
     void connected();
     void leg_connected();
+    void lose_patience();
 
     bpf::Programs& programs_;
     Wanted wanted_;

@@ -52,34 +52,34 @@ struct Gateway::Acceptor {
     Namespace::Listener which;
 };
 
-namespace {
-
-std::size_t share(const Config& config, unsigned percent) {
-    return std::max<std::size_t>(1, std::size_t{config.max_connections} * percent / 100);
+Room Gateway::room_for(unsigned total) {
+    return {{total, p_.session.config.namespace_share, p_.session.config.cgroup_share},
+            [this](std::uint64_t inode, bool) {
+                if (const auto space = p_.namespaces.by_inode(inode)) {
+                    space->set_full(!connections_room_.has_for_netns(inode) || !handshakes_room_.has_for_netns(inode));
+                }
+            },
+            [this](std::uint64_t id, bool) {
+                p_.programs.set_full(id, !connections_room_.has_for_cgroup(id) || !handshakes_room_.has_for_cgroup(id));
+            }};
 }
-
-}  // namespace
 
 Gateway::Gateway(const Parts& parts)
     : p_(parts),
-      netns_quota_(share(parts.session.config, parts.session.config.namespace_share),
-                   [this](std::uint64_t inode, bool full) {
-                       if (const auto space = p_.namespaces.by_inode(inode)) {
-                           space->set_full(full);
-                       }
-                   }),
-      cgroup_quota_(share(parts.session.config, parts.session.config.cgroup_share),
-                    [this](std::uint64_t id, bool full) { p_.programs.set_full(id, full); }) {}
+      connections_room_(room_for(parts.session.config.max_connections)),
+      handshakes_room_(room_for(parts.session.config.max_handshakes)) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
 void Gateway::question_answered(const smc_event& event) {
-    auto space = p_.namespaces.by_cookie(event.netns);
-    if (!space || !has_room_for(space->inode(), event.cgroup)) {
+    auto space = p_.namespaces.by_cookie(event.question.netns);
+    if (!space || !connections_room_.has_for(space->inode(), event.question.cgroup) ||
+        !handshakes_room_.has_for(space->inode(), event.question.cgroup)) {
+        p_.connections.count(Path::kFallback, Reason::kLimit);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
-    const Handle connection = admit(Role::kClient, space->inode(), event.cgroup);
+    const Handle connection = admit(Role::kClient, space->inode(), event.question.cgroup);
     connection->server = remote_of(event.tuple);
     connection->client = from_abi(event.question.local);
     connection->pid = event.question.pid;
@@ -87,7 +87,7 @@ void Gateway::question_answered(const smc_event& event) {
     const auto runner = std::make_shared<ClientRunner>(
         p_.session, p_.programs, connection, ClientRunner::Wanted{event.tuple, event.question, std::move(space)},
         [this](Runner<session::Client>& which, SessionEnd end) {
-            ended(which, std::move(end));
+            session_ended(which, std::move(end));
             clients_.erase(which.connection()->id);
         });
     clients_.emplace(connection->id, runner);
@@ -102,17 +102,13 @@ void Gateway::let_all_go() {
     servers_.clear();
 }
 
-bool Gateway::has_room_for(std::uint64_t netns, std::uint64_t cgroup) const {
-    return has_room() && netns_quota_.has_room(netns) && cgroup_quota_.has_room(cgroup);
-}
-
-// The one that fills the agent also stops the programs from asking more; the next beat with room resumes.
+// The one that fills the agent also stops the programs from asking more.
 Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgroup) {
     auto connection = p_.connections.add(role);
     connection->netns = netns;
     connection->cgroup = cgroup;
-    netns_quota_.take(netns);
-    cgroup_quota_.take(cgroup);
+    connections_room_.take(netns, cgroup);
+    handshakes_room_.take(netns, cgroup);
     if (!has_room()) {
         p_.programs.beat(false);
     }
@@ -124,8 +120,7 @@ void Gateway::over(const Handle& connection, Reason reason) {
         return;
     }
     p_.connections.end(connection->id, reason);
-    netns_quota_.give_back(connection->netns);
-    cgroup_quota_.give_back(connection->cgroup);
+    connections_room_.give_back(connection->netns, connection->cgroup);
 }
 
 void Gateway::serve(const std::shared_ptr<Namespace>& space) {
@@ -167,7 +162,8 @@ Endpoint Gateway::shown_client(const Endpoint& from, const Endpoint& server, con
 void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
     const Endpoint server = local_endpoint(fd.get());
     const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, space->slot()));
-    if (server.port == space->port(which) || !has_room_for(space->inode(), inbound.cgroup)) {
+    // One handshake too many it can bear: its client has its answer already, and the next one has none.
+    if (server.port == space->port(which) || !connections_room_.has_for(space->inode(), inbound.cgroup)) {
         TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
         return;
     }
@@ -177,7 +173,7 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
     const auto runner =
         std::make_shared<ServerRunner>(p_.session, p_.programs, connection, space, inbound, std::move(fd),
                                        [this](Runner<session::Server>& ended_one, SessionEnd end) {
-                                           ended(ended_one, std::move(end));
+                                           session_ended(ended_one, std::move(end));
                                            servers_.erase(ended_one.connection()->id);
                                        });
     servers_.emplace(connection->id, runner);
@@ -187,7 +183,13 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
 // --- ends of sessions -----------------------------------------------------------------------------------------------
 
 template <class Runner>
-void Gateway::ended(Runner& runner, SessionEnd end) {
+void Gateway::session_ended(Runner& runner, SessionEnd end) {
+    const Handle& c = runner.connection();
+    const bool was_full = !has_room();
+    handshakes_room_.give_back(c->netns, c->cgroup);
+    if (was_full && has_room()) {
+        p_.programs.beat(true);
+    }
     switch (end.kind) {
         case SessionEnd::Kind::kSmc:
             return run_smc(runner, std::move(end));

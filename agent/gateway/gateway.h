@@ -8,7 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "agent/connections/quota.h"
+#include "agent/connections/room.h"
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/server_runner.h"
 #include "agent/log/log.h"
@@ -41,19 +41,19 @@ class Gateway {
     void connection_ended(const ConnectionEnd& end);
 
     // False: full; new connections shall stay plain.
-    [[nodiscard]] bool has_room() const { return p_.connections.live() < p_.session.config.max_connections; }
+    [[nodiscard]] bool has_room() const { return connections_room_.has_any() && handshakes_room_.has_any(); }
 
  private:
     using Handle = Connections::Handle;
     using Space = std::shared_ptr<Namespace>;
     struct Acceptor;
 
-    [[nodiscard]] bool has_room_for(std::uint64_t netns, std::uint64_t cgroup) const;
+    Room room_for(unsigned total);
     Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
     void over(const Handle& connection, Reason reason);
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     template <class Runner>
-    void ended(Runner& runner, SessionEnd end);
+    void session_ended(Runner& runner, SessionEnd end);
     template <class Runner>
     void run_smc(Runner& runner, SessionEnd end);
     void run_smcd(Connection& connection, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange);
@@ -68,7 +68,9 @@ class Gateway {
 
     Parts p_;
     LogLimiter limiter_;
-    Quota netns_quota_, cgroup_quota_;  // by inode, by ID
+    // All that are in the agent; those whose session is under way. Many of these at once would all come too late: each
+    // waits for all the others' messages.
+    Room connections_room_, handshakes_room_;
     std::map<const Acceptor*, std::unique_ptr<Acceptor>> acceptors_;
     // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;

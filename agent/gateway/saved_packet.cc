@@ -32,10 +32,10 @@ std::uint16_t fold(std::uint32_t sum) {
 
 std::vector<std::uint8_t> saved_packet(const smc_question& question) {
     const std::size_t ip = question.mac_len;
-    if (question.syn_len > SMC_SYN_BYTES || question.syn_len < ip + 20 + kTcpHeader) {
+    if (question.packet_len > SMC_PACKET_BYTES || question.packet_len < ip + 20 + kTcpHeader) {
         return {};
     }
-    std::vector<std::uint8_t> packet(question.syn, question.syn + question.syn_len);
+    std::vector<std::uint8_t> packet(question.packet, question.packet + question.packet_len);
     const bool v6 = packet[ip] >> 4 == 6;
     const std::size_t tcp = ip + (v6 ? kIp6Header : static_cast<std::size_t>(packet[ip] & 15) * 4);
     if (tcp + kTcpHeader > packet.size() || packet.size() % 2 != ip % 2) {

@@ -10,14 +10,6 @@
 
 namespace smc {
 
-namespace {
-
-// Its handshake does not leave this host. A listener whose queue is full, or a firewall that keeps its packets, is the
-// business of the client's own TCP.
-constexpr auto kLegPatience = std::chrono::milliseconds(300);
-
-}  // namespace
-
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
@@ -27,7 +19,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
       programs_(programs),
       space_(std::move(space)),
       inbound_(inbound),
-      patience_(parts.io, [this] { refused(ETIMEDOUT); }) {
+      patience_(parts.io, [this] { lose_patience(); }) {
     local_ = smcr::gid_of(local_endpoint(clc.get()));
     use_clc_socket(std::move(clc));
 }
@@ -60,6 +52,13 @@ void ServerRunner::connected() {
         return refused(error);
     }
     feed(session_.application_connected(loop::now()));
+}
+
+// Unless it is this thread that has been late.
+void ServerRunner::lose_patience() {
+    if (connect_error(application_->fd()) == EINPROGRESS) {
+        refused(ETIMEDOUT);
+    }
 }
 
 void ServerRunner::refused(int error) {

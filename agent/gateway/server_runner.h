@@ -3,7 +3,7 @@
 // out session::Server.
 #pragma once
 
-#include "agent/gateway/leg_socket.h"
+#include "agent/gateway/likeness.h"
 #include "agent/gateway/runner.h"
 #include "smc/session/server.h"
 
@@ -24,6 +24,7 @@ class ServerRunner final : public Runner<session::Server> {
     void on(const session::Refuse& action) override;
 
     void connected();
+    void lose_patience();
     void refused(int error);
     UniqueFd take_application();
     void reset_application();

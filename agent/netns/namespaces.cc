@@ -72,13 +72,6 @@ void Namespaces::rescan_soon() {
     });
 }
 
-void Namespaces::want(int pid) {
-    const std::uint64_t inode = netns_inode(pid);
-    if (inode != 0 && !served_.contains(inode)) {
-        open(inode, pid);
-    }
-}
-
 void Namespaces::rescan() {
     std::map<std::uint64_t, int> present;
     const auto pids = cgroups_.enrolled_pids();

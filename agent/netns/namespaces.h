@@ -27,8 +27,6 @@ class Namespaces {
     void rescan();
     // A rescan soon; several wishes become one.
     void rescan_soon();
-    // A program met a namespace it does not know, in this process.
-    void want(int pid);
 
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;

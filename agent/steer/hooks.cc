@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/steer/hooks.h"
 
-#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_packet.h>
@@ -14,8 +13,8 @@
 #include <system_error>
 
 #include "agent/log/log.h"
+#include "agent/steer/probe_packet.h"
 #include "os/random.h"
-#include "smc/wire/layout.h"
 
 namespace smc::bpf {
 
@@ -69,37 +68,6 @@ void detach_clsact(unsigned device) {
         auto place = clsact_place();
         bpf_tc_detach(&hook, &place);
     }
-}
-
-using wire::store_be;
-
-// What smc_is_probe() recognizes. The addresses are those of documentation, which nobody has.
-std::vector<std::uint8_t> probe_packet(std::uint32_t mac_len, Hooks::Family family, std::uint32_t mark) {
-    const std::size_t ip = mac_len, tcp = ip + (family == Hooks::kIpv6 ? 40 : 20);
-    std::vector<std::uint8_t> packet(tcp + 20);
-    if (mac_len != 0) {
-        store_be(&packet[12], 2, family == Hooks::kIpv6 ? ETHERTYPE_IPV6 : ETHERTYPE_IP);
-    }
-    if (family == Hooks::kIpv6) {
-        packet[ip] = 0x60;
-        packet[ip + 5] = 20;
-        packet[ip + 6] = IPPROTO_TCP;
-        packet[ip + 7] = 1;
-        ::inet_pton(AF_INET6, "2001:db8::1", &packet[ip + 8]);
-        ::inet_pton(AF_INET6, "2001:db8::2", &packet[ip + 24]);
-    } else {
-        packet[ip] = 0x45;
-        packet[ip + 3] = 40;
-        packet[ip + 8] = 1;
-        packet[ip + 9] = IPPROTO_TCP;
-        ::inet_pton(AF_INET, "192.0.2.1", &packet[ip + 12]);
-        ::inet_pton(AF_INET, "192.0.2.2", &packet[ip + 16]);
-    }
-    store_be(&packet[tcp], 2, SMC_PROBE_PORT);
-    store_be(&packet[tcp + 2], 2, SMC_PROBE_PORT);
-    store_be(&packet[tcp + 4], 4, mark);
-    packet[tcp + 12] = 5 << 4;
-    return packet;
 }
 
 constexpr auto kHeaderUnknown = std::uint32_t(-1);
@@ -253,7 +221,7 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
     if (!before) {
         return false;
     }
-    const auto packet = probe_packet(device.mac_len, family, before->probe);
+    const auto packet = probe_packet(device.mac_len, family == kIpv6, before->probe);
     sockaddr_ll to{};
     to.sll_family = AF_PACKET;
     to.sll_protocol = htons(family == kIpv6 ? ETH_P_IPV6 : ETH_P_IP);
@@ -300,22 +268,19 @@ void Hooks::probe() {
 // Whoever asks by one device may be answered by another, so all of them must work.
 void Hooks::conclude() {
     for (const Family family : {kIpv4, kIpv6}) {
-        std::string obstacle = "no device is up";
+        std::string obstacle;
+        bool any_up = false;
+        for (const auto& [index, device] : devices_) {
+            any_up |= device.up;
+            if (device.up && obstacle.empty() && (!device.problem.empty() || !device.works[family])) {
+                obstacle = "device " + device.name + ": " +
+                           (device.problem.empty() ? "the hairpin does not work" : device.problem);
+            }
+        }
         if (devices_.size() > kMostDevices) {
             obstacle = "it has more than " + std::to_string(kMostDevices) + " devices";
-        } else {
-            for (const auto& [index, device] : devices_) {
-                if (!device.up) {
-                    continue;
-                }
-                if (device.problem.empty() && device.works[family]) {
-                    obstacle = obstacle == "no device is up" ? "" : obstacle;
-                    continue;
-                }
-                obstacle = device.problem.empty() ? "device " + device.name + ": the hairpin does not work"
-                                                  : "device " + device.name + ": " + device.problem;
-                break;
-            }
+        } else if (!any_up) {
+            obstacle = "no device is up";
         }
         obstacles_[family] = std::move(obstacle);
     }

@@ -33,12 +33,6 @@ namespace {
 constexpr long kBpfFsMagic = 0xcafe4a11;
 constexpr const char* kBpfFs = "/sys/fs/bpf";
 
-std::uint64_t monotonic_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) {
     if (level == LIBBPF_DEBUG) {
         return 0;
@@ -145,6 +139,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy) c
     shared.rule_count = static_cast<__u32>(policy.table().size());
     shared.heartbeat_max_age_ns = 900'000'000;  // beats come every 250 ms; promised is one second
     shared.budget_ns = static_cast<__u64>(std::chrono::nanoseconds(config.budget).count());
+    shared.not_now_ns = static_cast<__u64>(std::chrono::nanoseconds(config.cache_time).count());
     shared.default_allow = policy.default_allow() ? 1 : 0;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
@@ -176,6 +171,15 @@ Result<void> Programs::pin(const std::string& path) {
     if (::mkdir(fresh.c_str(), 0700) != 0) {
         return last_error("creating " + fresh);
     }
+    if (auto done = pin_maps(fresh, path); !done) {
+        remove_pins(fresh);
+        return done;
+    }
+    pinned_ = path;
+    return {};
+}
+
+Result<void> Programs::pin_maps(const std::string& fresh, const std::string& path) const {
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
@@ -185,13 +189,8 @@ Result<void> Programs::pin(const std::string& path) {
             return last_error("pinning " + name);
         }
     }
-    if (::rename(fresh.c_str(), path.c_str()) != 0) {
-        const Error error = last_error("renaming " + fresh + " to " + path);
-        remove_pins(fresh);
-        return error;
-    }
-    pinned_ = path;
-    return {};
+    return ::rename(fresh.c_str(), path.c_str()) == 0 ? Result<void>()
+                                                      : last_error("renaming " + fresh + " to " + path);
 }
 
 void Programs::unpin() {
@@ -241,13 +240,6 @@ void Programs::poll() {
     ring_buffer__consume(ring_);
 }
 
-void Programs::beat(bool steer) const {
-    if (skeleton_ != nullptr && skeleton_->maps.smc_heartbeat != nullptr) {
-        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U};
-        [[maybe_unused]] const auto put = Map<std::uint32_t, smc_heartbeat>(map_fd("smc_heartbeat")).put(0, value);
-    }
-}
-
 namespace {
 
 // The instruction that stands in a namespace's slot's place (SMC_OWN_SLOT).
@@ -280,148 +272,6 @@ Result<UniqueFd> Programs::stamped(Stamped which, std::uint32_t slot) const {
     UniqueFd fd(bpf_prog_load(bpf_program__type(program), bpf_program__name(program), "Dual BSD/GPL", code.data(),
                               code.size(), &options));
     return fd ? Result<UniqueFd>(std::move(fd)) : last_error(std::string("loading ") + bpf_program__name(program));
-}
-
-Result<void> Programs::mark_socket(int fd, const smc_sock& mark) const {
-    return Map<int, smc_sock>(map_fd("smc_socks")).put(fd, mark);
-}
-
-smc_option_seen Programs::option_seen(int fd) const {
-    const auto value = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
-    return value ? value->option : SMC_OPTION_UNKNOWN;
-}
-
-bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    auto question = questions.get(tuple);
-    if (!question || question->cookie != cookie ||
-        (question->state != SMC_QUESTION_HELD && question->state != SMC_QUESTION_TAKEN)) {
-        return false;
-    }
-    question->state = SMC_QUESTION_LET_GO;
-    return bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST) == 0;
-}
-
-std::optional<smc_question> Programs::release_leg(int fd) const {
-    const Map<int, smc_sock> socks(map_fd("smc_socks"));
-    auto mark = socks.get(fd);
-    if (!mark) {
-        return std::nullopt;
-    }
-    mark->hold = 0;
-    if (auto put = socks.put(fd, *mark); !put) {
-        log()->warn("releasing a leg: {}", put.error().text());
-    }
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    const auto held = questions.get(mark->front);
-    if (!held || held->state != SMC_QUESTION_LEG) {
-        return std::nullopt;
-    }
-    questions.erase(mark->front);
-    return held;
-}
-
-std::size_t Programs::questions() const {
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    const auto keys = questions.keys();
-    return static_cast<std::size_t>(std::ranges::count_if(keys, [&](const smc_tuple& key) {
-        const auto question = questions.get(key);
-        return question && question->state <= SMC_QUESTION_HELD;
-    }));
-}
-
-smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
-    const Map<smc_tuple, smc_inbound> inbound(map_fd("smc_inbound"));
-    const auto found = inbound.get(tuple);
-    inbound.erase(tuple);
-    return found.value_or(smc_inbound{});
-}
-
-void Programs::sweep() {
-    smc_clock clock{};
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &clock;  // and what the program makes of it
-    options.ctx_size_in = sizeof clock;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) != 0) {
-        log()->warn("sweeping the tables: {}", std::generic_category().message(errno));
-    } else {
-        constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
-        const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
-        clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
-    }
-}
-
-std::uint64_t Programs::ktime_ns() const {
-    return monotonic_ns() + clock_ahead_ns_;
-}
-
-void Programs::set_full(std::uint64_t cgroup, bool full) const {
-    if (auto value = cgroups.get(cgroup)) {
-        value->full = full ? 1 : 0;
-        bpf_map_update_elem(cgroups.fd(), &cgroup, &*value, BPF_EXIST);
-    }
-}
-
-void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowledge knowledge, Reason reason,
-                        std::chrono::seconds how_long, std::uint8_t ttl) const {
-    const auto duration = std::chrono::nanoseconds(how_long).count();
-    const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration),
-                           ttl};
-    [[maybe_unused]] const auto put =
-        Map<smc_dest, smc_server>(map_fd("smc_servers")).put({cookie, to_abi(server), 0}, value);
-}
-
-void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {
-    Map<smc_dest, smc_server>(map_fd("smc_servers")).erase({cookie, to_abi(server), 0});
-}
-
-std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& server) const {
-    auto value = Map<smc_dest, smc_server>(map_fd("smc_servers")).get({cookie, to_abi(server), 0});
-    return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
-}
-
-Result<smc_query> Programs::explain(smc_query query) const {
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &query;
-    options.ctx_size_in = sizeof query;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_explain), &options) != 0) {
-        return last_error("running smc_explain");
-    }
-    return query;
-}
-
-std::uint64_t Programs::counter(smc_decision decision) const {
-    std::vector<std::uint64_t> values(static_cast<std::size_t>(libbpf_num_possible_cpus()));
-    const int key = decision;
-    bpf_map_lookup_elem(map_fd("smc_counters"), &key, values.data());
-    std::uint64_t sum = 0;
-    for (const auto value : values) {
-        sum += value;
-    }
-    return sum;
-}
-
-std::string Programs::decision_name(smc_decision decision) {
-    static const auto kObject = [] {
-        std::size_t size = 0;
-        const void* elf = smc_gateway__elf_bytes(&size);
-        return std::unique_ptr<bpf_object, decltype(&bpf_object__close)>(bpf_object__open_mem(elf, size, nullptr),
-                                                                         &bpf_object__close);
-    }();
-    const btf* types = kObject ? bpf_object__btf(kObject.get()) : nullptr;
-    const int id = types != nullptr ? btf__find_by_name_kind(types, "smc_decision", BTF_KIND_ENUM) : -1;
-    if (id < 0) {
-        return std::to_string(decision);
-    }
-    const btf_type* type = btf__type_by_id(types, static_cast<__u32>(id));
-    for (int i = 0; i < btf_vlen(type); i++) {
-        if (btf_enum(type)[i].val == static_cast<int>(decision)) {
-            return btf__name_by_offset(types, btf_enum(type)[i].name_off);
-        }
-    }
-    return std::to_string(decision);
 }
 
 int Programs::program_fd(const std::string& name) const {

@@ -100,6 +100,7 @@ class Programs {
     Programs() = default;
     Result<void> fill_tables(const Config& config, const Policy& policy) const;
     Result<void> pin(const std::string& path);
+    Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
     [[nodiscard]] std::uint64_t ktime_ns() const;
 

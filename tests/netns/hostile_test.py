@@ -48,10 +48,12 @@ def proposal(length=None, **patch):
 
 
 class Hostile(TwoNodes):
+    LIMITS = {"handshakes": 10000, "namespace_percent": 100, "cgroup_percent": 100}
+
     def setUp(self):
         super().setUp()
         at_once = self._testMethodName.endswith("at_once")  # there, many slow handshakes are what is wanted
-        self.b.start_agent(smc={"step_timeout_ms": 20000 if at_once else 1000})
+        self.b.start_agent(smc={"step_timeout_ms": 20000 if at_once else 1000}, limits=self.LIMITS)
         self.serve()
 
     def resources(self):
@@ -140,9 +142,7 @@ class Hostile(TwoNodes):
         self.assertLess(self.b.agent_log().count("reason handshake_timeout"), 200)  # the log is not flooded
         self.still_works()
 
-    def test_two_thousand_connections_at_once(self):
-        self.a.start_agent()
-        before = self.resources()
+    def two_thousand(self):
         done = self.a.python(
             f"""
 import resource, select, socket
@@ -176,6 +176,21 @@ print(good)
         self.assertEqual(
             done.stdout, "2000\n", f"{done.stderr} client {self.a.agent.totals()} server {self.b.agent.totals()}"
         )
+
+    def test_a_burst_is_accelerated_as_far_as_it_can_be_in_time(self):
+        self.a.start_agent(limits={"handshakes": 100, "cgroup_percent": 100})
+        self.two_thousand()
+        totals = self.a.agent.totals()
+        self.assertGreaterEqual(totals[("smcd", "none")], 75)
+        self.assertEqual(set(totals), {("smcd", "none"), ("fallback", "limit")})
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+        self.connect()
+        self.assertEqual(self.a.agent.totals()[("smcd", "none")], totals[("smcd", "none")] + 1)
+
+    def test_two_thousand_connections_at_once(self):
+        self.a.start_agent(limits=self.LIMITS, fallback={"budget_ms": 30000})
+        before = self.resources()
+        self.two_thousand()
         # a full request queue of the fabric is waited for, not taken for its failure
         for node in (self.a, self.b):
             self.assertFalse([key for key in node.agent.totals() if key[1] == "fabric"], node.agent.totals())

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/gateway/leg_socket.h"
+#include "agent/gateway/likeness.h"
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -63,10 +64,6 @@ Result<void> bind_like(int fd, const Endpoint& from, int family) {
     return last_error("binding to " + from.ip_text());
 }
 
-}  // namespace
-
-namespace {
-
 Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, const Likeness& like) {
     const int family = like.to.family();
     auto fd = space.tcp_socket(family, mark, like.owner);
@@ -110,6 +107,10 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
 }
 
 int connect_error(int fd) {
+    pollfd ready{fd, POLLOUT, 0};
+    if (::poll(&ready, 1, 0) == 0) {
+        return EINPROGRESS;
+    }
     int error = 0;
     socklen_t size = sizeof error;
     return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;

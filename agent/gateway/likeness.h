@@ -2,6 +2,8 @@
 // Sockets that speak for an application's: from its address, by its device, as its user.
 #pragma once
 
+#include <chrono>
+
 #include "agent/netns/namespace.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
@@ -21,7 +23,11 @@ struct Likeness {
 // A socket that is connecting. An Error has connect()'s errno.
 Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
 
-// What became of a connect(): 0, or its errno.
+// A leg's handshake does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps
+// the packets of the leg: then the application's own connection decides.
+inline constexpr auto kLegPatience = std::chrono::milliseconds(300);
+
+// What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet.
 int connect_error(int fd);
 
 }  // namespace smc

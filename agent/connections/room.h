@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How much of something there may be at once: in the agent, and of that in one network namespace and in one cgroup.
+#pragma once
+
+#include <algorithm>
+
+#include "agent/connections/quota.h"
+
+namespace smc {
+
+class Room {
+ public:
+    struct Limits {
+        std::size_t total;
+        unsigned netns_percent, cgroup_percent;  // of the total
+    };
+
+    // The callbacks: it has no more room for this one, or has some again.
+    Room(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
+        : total_(limits.total),
+          netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
+          cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}
+
+    [[nodiscard]] bool has_any() const { return taken_ < total_; }
+    [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.has_room(inode); }
+    [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.has_room(id); }
+    [[nodiscard]] bool has_for(std::uint64_t netns, std::uint64_t cgroup) const {
+        return has_any() && has_for_netns(netns) && has_for_cgroup(cgroup);
+    }
+    void take(std::uint64_t netns, std::uint64_t cgroup) {
+        taken_++;
+        netns_.take(netns);
+        cgroup_.take(cgroup);
+    }
+    void give_back(std::uint64_t netns, std::uint64_t cgroup) {
+        taken_--;
+        netns_.give_back(netns);
+        cgroup_.give_back(cgroup);
+    }
+
+ private:
+    static std::size_t share(std::size_t total, unsigned percent) {
+        return std::max<std::size_t>(1, total * percent / 100);
+    }
+
+    std::size_t total_;
+    std::size_t taken_ = 0;
+    Quota netns_, cgroup_;  // by inode, by ID
+};
+
+}  // namespace smc
