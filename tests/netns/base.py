@@ -12,16 +12,20 @@ import socket, sys, threading
 family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET
 s = socket.socket(family); s.setsockopt(1, 2, 1); s.bind((sys.argv[1], int(sys.argv[2]))); s.listen(4096)
 print('ready', flush=True)
+accepted = 0
+def answer(d, peer):
+    return f'{peer[0]} {peer[1]}'.encode() if d == b'who' else str(accepted).encode() if d == b'accepted' else d
 def serve(c, peer):
     try:
         while True:
             d = c.recv(65536)
             if not d: break
-            c.sendall(peer[0].encode() + b' ' + str(peer[1]).encode() if d == b'who' else d)
+            c.sendall(answer(d, peer))
     except OSError: pass
     c.close()
 while True:
     c, peer = s.accept()
+    accepted += 1
     threading.Thread(target=serve, args=(c, peer), daemon=True).start()
 """
 
@@ -72,6 +76,11 @@ class TwoNodes(unittest.TestCase):
         self.assertEqual(process.stdout.readline(), "ready\n")
         self.addCleanup(process.stdout.close)
         return process
+
+    def accepted(self, port=5000):
+        """How many connections the server has accepted, without the one that asks."""
+        ask = f"import socket; s = socket.create_connection(('{self.b.ip4}', {port})); s.send(b'accepted')"
+        return int(self.b.python(ask + "; print(s.recv(9).decode())", timeout=20).stdout) - 1
 
     def connect(self, ip=None, port=5000, node=None, timeout=15, options=()):
         done = (node or self.a).python(CLIENT, ip or self.b.ip4, port, timeout, json.dumps(list(options)), timeout=60)

@@ -128,13 +128,16 @@ class Hostile(TwoNodes):
                 "client",
                 self.b.ip4,
                 5000,
-                json.dumps({"send": [proposal() + b"hello".hex()], "listen_s": 3}),
+                json.dumps({"send": [proposal() + b"who".hex()], "listen_s": 3}),
             )
         )
         received = bytes.fromhex(results[0]["received"])
         self.assertEqual(received[:8].hex(), EYE_R + "04002c20")
         self.assertEqual(received[16:20].hex(), "03030007")
-        self.assertEqual(received[44:], b"hello")  # and the connection goes on as TCP
+        # the connection goes on as TCP; the client's own port has the agent's CLC socket
+        ip, port = received[44:].decode().split()
+        self.assertEqual(ip, RAW_IP)
+        self.assertGreaterEqual(int(port), 61000)
         self.assertPath(self.b, "fallback", "no_smcd_v2_device")
 
     def test_two_thousand_silent_connections(self):
