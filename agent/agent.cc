@@ -144,7 +144,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     cgroups_ =
         std::make_unique<Cgroups>(io_, root, own, policy_, programs_->cgroups, [this] { namespaces_->rescan_soon(); });
     namespaces_ =
-        std::make_unique<Namespaces>(io_, *programs_, *cgroups_, config_.tc,
+        std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     const SessionParts session{io_, config_, node_, *fabric_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_});
@@ -164,6 +164,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return attached;
     }
     namespaces_->rescan();
+    namespaces_->settle();
     beat();  // questions begin here
     return {};
 }

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/netns/namespace.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <asio/post.hpp>
 
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 
 #include "agent/log/log.h"
+#include "os/in_namespace.h"
 
 namespace smc {
 
 namespace {
-
-int home_netns() {
-    static const UniqueFd home(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
-    return home.get();
-}
 
 constexpr int kBacklog = 4096;
 
@@ -31,56 +26,44 @@ void reset_on_close(int fd) {
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, sizeof value);
 }
 
-// Of the namespace that the thread is in.
-Result<std::vector<NetDevice>> devices_here() {
-    const auto rtnetlink = Rtnetlink::open();
-    return rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
-}
-
 }  // namespace
 
-InNamespace::InNamespace(int netns_fd) {
-    home_netns();
-    entered_ = ::setns(netns_fd, CLONE_NEWNET) == 0;
-}
-
-InNamespace::~InNamespace() {
-    if (entered_ && ::setns(home_netns(), CLONE_NEWNET) != 0) {
-        log()->error("cannot return to the agent's own network namespace");
-        std::abort();  // every socket made from here on would be in the wrong namespace
+Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
+                                                   std::uint32_t slot) {
+    std::shared_ptr<Namespace> self(new Namespace(parts, std::move(netns), inode, slot));
+    UniqueFd copy(::dup(self->netns_.get()));
+    if (!copy) {
+        return last_error("opening a network namespace");
     }
-}
-
-Result<std::unique_ptr<Namespace>> Namespace::open(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode,
-                                                   std::uint32_t slot, const std::string& tc) {
-    std::unique_ptr<Namespace> self(new Namespace(programs, std::move(netns), inode, slot));
-    const InNamespace inside(self->netns_.get());
-    if (!inside.entered()) {
-        return last_error("entering a network namespace");
-    }
-    auto events = Rtnetlink::open(Rtnetlink::Events::kChanges);
-    const auto devices = devices_here();
-    if (!events || !devices) {
-        return events ? devices.error() : events.error();
-    }
-    self->link_events_.emplace(std::move(*events));
-    self->cookie_ = self->link_events_->netns_cookie();
-    if (self->cookie_ == 0) {
-        return last_error("asking for a network namespace's cookie");
+    {
+        const InNamespace inside(self->netns_.get());
+        if (!inside.entered()) {
+            return last_error("entering a network namespace");
+        }
+        auto events = Rtnetlink::open(Rtnetlink::Events::kChanges);
+        if (!events) {
+            return events.error();
+        }
+        self->link_events_.emplace(std::move(*events));
+        self->cookie_ = self->link_events_->netns_cookie();
+        if (self->cookie_ == 0) {
+            return last_error("asking for a network namespace's cookie");
+        }
     }
     self->open_listeners();
-    auto hooks = bpf::Hooks::load(programs, slot, self->netns_.get(), tc, *devices);
-    if (!hooks) {
-        return hooks.error();
-    }
-    self->hooks_ = std::move(*hooks);
-    if (auto published = self->publish(); !published) {
-        return published.error();
-    }
+    self->hooks_ = std::make_shared<bpf::Hooks>(parts.programs, slot, std::move(copy), parts.tc);
+    self->work(Work::kSync);
     return self;
 }
 
 void Namespace::open_listeners() {
+    if (std::ranges::all_of(listeners_, [](const UniqueFd& fd) { return bool(fd); })) {
+        return;
+    }
+    const InNamespace inside(netns_.get());
+    if (!inside.entered()) {
+        return;
+    }
     for (const Listener which : {kClc4, kClc6}) {
         if (listeners_[which]) {
             continue;
@@ -100,15 +83,14 @@ Namespace::~Namespace() {
 }
 
 void Namespace::close() {
-    programs_.netns.erase(cookie_);
+    p_.programs.netns.erase(cookie_);
     for (UniqueFd& listener : listeners_) {
         if (listener) {
             ::shutdown(listener.get(), SHUT_RDWR);  // also for duplicates
             listener.reset();
         }
     }
-    const InNamespace inside(netns_.get());
-    hooks_.reset();
+    asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // they go where they are used
 }
 
 Result<void> Namespace::listen(Listener which) {
@@ -131,13 +113,14 @@ Result<void> Namespace::listen(Listener which) {
     // The role must be there before listen(): the sockops program acts on it then.
     smc_sock mark{};
     mark.role = SMC_ROLE_AGENT_CLC;
-    if (auto marked = programs_.mark_socket(fd.get(), mark); !marked) {
+    if (auto marked = p_.programs.mark_socket(fd.get(), mark); !marked) {
         return marked;
     }
     if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 || ::listen(fd.get(), kBacklog) != 0) {
         return last_error("listening on loopback");
     }
-    if (auto put = programs_.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get())); !put) {
+    if (auto put = p_.programs.clc_listeners.put(slot_ * 2 + (v6 ? 1 : 0), static_cast<std::uint64_t>(fd.get()));
+        !put) {
         return put;
     }
     ports_[which] = local_endpoint(fd.get()).port;
@@ -149,22 +132,24 @@ std::string Namespace::obstacle(bpf::Hooks::Family family) const {
     if (!hooks_ || !listeners_[family == bpf::Hooks::kIpv6 ? kClc6 : kClc4]) {
         return "the agent cannot listen there";
     }
-    return hooks_->obstacle(family);
+    return hooking_failed_.empty() ? hooked_.obstacles[family] : hooking_failed_;
 }
 
-Result<void> Namespace::publish() {
+void Namespace::publish() {
     const smc_netns now{slot_,
                         obstacle(bpf::Hooks::kIpv4).empty() ? __u8{1} : __u8{0},
                         obstacle(bpf::Hooks::kIpv6).empty() ? __u8{1} : __u8{0},
                         full_ ? __u8{1} : __u8{0},
                         0,
                         inode_};
-    if (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6 &&
-        now.full == published_.full) {
-        return {};
+    if (!hooks_ || (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6 &&
+                    now.full == published_.full)) {
+        return;
     }
     published_ = now;
-    return programs_.netns.put(cookie_, now);
+    if (auto put = p_.programs.netns.put(cookie_, now); !put) {
+        log()->warn("netns {}: {}", inode_, put.error().text());
+    }
 }
 
 Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
@@ -179,7 +164,7 @@ Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner o
         return last_error("creating a socket in a network namespace");
     }
     reset_on_close(fd.get());
-    if (auto marked = programs_.mark_socket(fd.get(), mark); !marked) {
+    if (auto marked = p_.programs.mark_socket(fd.get(), mark); !marked) {
         return marked.error();
     }
     return fd;
@@ -198,19 +183,54 @@ Result<void> Namespace::send_packet(const std::vector<std::uint8_t>& packet, boo
 
 void Namespace::sync_devices() {
     link_events_->drain();
-    const InNamespace inside(netns_.get());
-    if (!inside.entered() || !hooks_) {
-        return;
-    }
-    const auto devices = devices_here();
-    if (!devices) {
-        log()->warn("netns {}: {}", inode_, devices.error().text());
-        return;
-    }
-    hooks_->sync_devices(*devices);
     open_listeners();
-    if (auto published = publish(); !published) {
-        log()->warn("netns {}: {}", inode_, published.error().text());
+    publish();
+    work(Work::kSync);
+}
+
+void Namespace::probe() {
+    work(Work::kProbe);
+}
+
+void Namespace::work(Work what) {
+    if (working_ || !hooks_) {
+        wanted_ = std::max(wanted_, what);
+        return;
+    }
+    working_ = true;
+    asio::post(p_.hooking, [hooks = hooks_, what, &io = p_.io, weak = weak_from_this()] {
+        if (weak.expired()) {
+            return;
+        }
+        auto state = what == Work::kSync ? hooks->sync_devices() : hooks->probe();
+        asio::post(io, [weak, state = std::move(state)] {
+            if (const auto self = weak.lock()) {
+                self->worked(state);
+            }
+        });
+    });
+}
+
+void Namespace::worked(const Result<bpf::Hooks::State>& state) {
+    working_ = false;
+    const std::string failed = state ? "" : state.error().text();
+    if (failed != hooking_failed_ && !failed.empty()) {
+        log()->warn("netns {} is not served: {}", inode_, failed);
+    }
+    hooking_failed_ = failed;
+    if (state) {
+        if (hooked_.unfinished && !state->unfinished) {
+            log()->info("netns {} is prepared, devices {}", inode_, state->devices.size());
+        }
+        hooked_ = *state;
+    }
+    publish();
+    Work next = std::exchange(wanted_, Work::kNothing);
+    if (state && state->unfinished) {
+        next = Work::kSync;
+    }
+    if (next != Work::kNothing) {
+        work(next);
     }
 }
 
@@ -224,19 +244,7 @@ bool Namespace::has_address(const Endpoint& address) const {
 
 void Namespace::set_full(bool full) {
     full_ = full;
-    if (auto published = publish(); !published) {
-        log()->warn("netns {}: {}", inode_, published.error().text());
-    }
-}
-
-void Namespace::probe() {
-    const InNamespace inside(netns_.get());
-    if (inside.entered() && hooks_) {
-        hooks_->probe();
-        if (auto published = publish(); !published) {
-            log()->warn("netns {}: {}", inode_, published.error().text());
-        }
-    }
+    publish();
 }
 
 }  // namespace smc

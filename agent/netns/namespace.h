@@ -2,6 +2,9 @@
 // One network namespace that the agent serves: its listeners, its BPF programs, its sockets.
 #pragma once
 
+#include <asio/io_context.hpp>
+#include <asio/thread_pool.hpp>
+
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,24 +19,20 @@
 
 namespace smc {
 
-// The calling thread is inside another network namespace while this lives. setns() moves only the thread.
-class InNamespace {
+class Namespace : public std::enable_shared_from_this<Namespace> {
  public:
-    explicit InNamespace(int netns_fd);
-    InNamespace(const InNamespace&) = delete;
-    InNamespace& operator=(const InNamespace&) = delete;
-    ~InNamespace();
-    [[nodiscard]] bool entered() const { return entered_; }
+    // What they all share. `hooking`: one thread, on which programs are attached; what comes of it is told on `io`.
+    struct Parts {
+        bpf::Programs& programs;
+        asio::io_context& io;
+        asio::thread_pool& hooking;
+        bpf::Hooks::Tc tc;
+    };
 
- private:
-    bool entered_ = false;
-};
-
-class Namespace {
- public:
-    // Opens the listeners and attaches the programs. From the return on, SYNs with option 254 come here.
-    static Result<std::unique_ptr<Namespace>> open(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode,
-                                                   std::uint32_t slot, const std::string& tc);
+    // Opens the listeners. The programs follow on the other thread: it serves once obstacle() is empty. `slot` is its
+    // place in the maps.
+    static Result<std::shared_ptr<Namespace>> open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
+                                                   std::uint32_t slot);
     ~Namespace();
     Namespace(const Namespace&) = delete;
     Namespace& operator=(const Namespace&) = delete;
@@ -44,9 +43,7 @@ class Namespace {
     [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
-    [[nodiscard]] std::vector<std::string> devices() const {
-        return hooks_ ? hooks_->devices() : std::vector<std::string>();
-    }
+    [[nodiscard]] const std::vector<std::string>& devices() const { return hooked_.devices; }
 
     // A non-blocking TCP socket of the namespace: until somebody says otherwise, its close is a reset (L1). It belongs
     // to `owner`, so that firewall rules by user see the application's.
@@ -63,6 +60,8 @@ class Namespace {
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
     // Empty: connections of the family are accelerated here. Else what is in the way.
     [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
+    // Its programs are being attached or tried.
+    [[nodiscard]] bool busy() const { return working_; }
 
     // Listeners that opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
@@ -79,13 +78,17 @@ class Namespace {
     void probe();
 
  private:
-    Namespace(bpf::Programs& programs, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
-        : programs_(programs), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
+    enum class Work : std::uint8_t { kNothing, kProbe, kSync };
+
+    Namespace(const Parts& parts, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
+        : p_(parts), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
     void open_listeners();
     Result<void> listen(Listener which);
-    Result<void> publish();
+    void work(Work what);
+    void worked(const Result<bpf::Hooks::State>& state);
+    void publish();
 
-    bpf::Programs& programs_;
+    Parts p_;
     UniqueFd netns_;
     std::uint64_t inode_;
     std::uint32_t slot_;
@@ -94,7 +97,11 @@ class Namespace {
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
     std::optional<Rtnetlink> link_events_;
-    std::unique_ptr<bpf::Hooks> hooks_;
+    std::shared_ptr<bpf::Hooks> hooks_;  // used on the other thread, but for its packet socket
+    bpf::Hooks::State hooked_;
+    std::string hooking_failed_;
+    bool working_ = false;
+    Work wanted_ = Work::kNothing;  // behind what is being done
     smc_netns published_{};
     bool full_ = false;
 };

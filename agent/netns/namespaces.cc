@@ -14,6 +14,7 @@ namespace smc {
 namespace {
 
 constexpr auto kRegularly = std::chrono::seconds(1);
+constexpr auto kSettling = std::chrono::seconds(5);
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
@@ -31,12 +32,11 @@ std::uint64_t netns_inode(int pid) {
 
 }  // namespace
 
-Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, std::string tc,
+Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
                        OnOpened on_opened)
     : io_(io),
-      programs_(programs),
+      parts_{programs, io, hooking_, tc},
       cgroups_(cgroups),
-      tc_(std::move(tc)),
       on_opened_(std::move(on_opened)),
       soon_(io),
       regular_(io) {
@@ -56,6 +56,14 @@ void Namespaces::look_again_later() {
             look_again_later();
         }
     });
+}
+
+void Namespaces::settle() {
+    const auto until = std::chrono::steady_clock::now() + kSettling;
+    while (std::ranges::any_of(served_, [](const auto& entry) { return entry.second.space->busy(); }) &&
+           std::chrono::steady_clock::now() < until) {
+        io_.run_one_until(until);
+    }
 }
 
 void Namespaces::rescan_soon() {
@@ -128,7 +136,7 @@ void Namespaces::open(std::uint64_t inode, int pid) {
     if (!fd) {
         return;  // the process ended meanwhile
     }
-    auto opened = Namespace::open(programs_, std::move(fd), inode, free_slot(), tc_);
+    auto opened = Namespace::open(parts_, std::move(fd), inode, free_slot());
     if (!opened) {
         failed_[inode]++;
         log()->warn("netns {} is not served: {}", inode, opened.error().text());
@@ -144,7 +152,7 @@ void Namespaces::open(std::uint64_t inode, int pid) {
     auto events = std::make_shared<asio::posix::stream_descriptor>(io_, copy.release());
     served_[inode] = {space, events, 0};
     watch_links(events, space);
-    log()->info("netns {} opened, slot {}, devices {}", inode, space->slot(), space->devices().size());
+    log()->info("netns {} opened, slot {}", inode, space->slot());
     on_opened_(space);
 }
 
@@ -189,6 +197,7 @@ void Namespaces::close_all() {
         served.space->close();
     }
     served_.clear();
+    hooking_.join();
 }
 
 }  // namespace smc

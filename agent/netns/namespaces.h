@@ -20,17 +20,23 @@ class Namespaces {
     // A namespace has fresh listeners: it is new, or one could not be opened before.
     using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
 
-    Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, std::string tc,
+    Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
                OnOpened on_opened);
+    ~Namespaces() { close_all(); }
+    Namespaces(const Namespaces&) = delete;
+    Namespaces& operator=(const Namespaces&) = delete;
 
     // Compares with /proc: opens what is new, closes what has had no process for two looks in a row.
     void rescan();
+    // Runs what `io` has until the namespaces that are known are prepared; not for ever.
+    void settle();
     // A rescan soon; several wishes become one.
     void rescan_soon();
 
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
+    // When it returns, no program is attached any more.
     void close_all();
 
  private:
@@ -47,9 +53,9 @@ class Namespaces {
     [[nodiscard]] std::uint32_t free_slot() const;
 
     asio::io_context& io_;
-    bpf::Programs& programs_;
+    asio::thread_pool hooking_{1};
+    Namespace::Parts parts_;
     const Cgroups& cgroups_;
-    std::string tc_;
     OnOpened on_opened_;
     std::map<std::uint64_t, Served> served_;    // by inode
     std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts

@@ -14,6 +14,7 @@
 
 #include "agent/log/log.h"
 #include "agent/steer/probe_packet.h"
+#include "os/in_namespace.h"
 #include "os/random.h"
 
 namespace smc::bpf {
@@ -26,6 +27,7 @@ constexpr unsigned kClsactPriority = 0x534d;
 
 // Devices that one namespace may have; more, and nothing of it is served.
 constexpr std::size_t kMostDevices = 256;
+constexpr unsigned kFreshAtOnce = 4;
 
 // tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
 constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
@@ -74,33 +76,30 @@ constexpr auto kHeaderUnknown = std::uint32_t(-1);
 
 }  // namespace
 
-Result<std::unique_ptr<Hooks>> Hooks::load(const Programs& programs, std::uint32_t slot, int netns_fd,
-                                           const std::string& tc, const std::vector<NetDevice>& devices) {
-    std::unique_ptr<Hooks> hooks(new Hooks(programs, slot));
-    hooks->tc_ = tc == "tcx" ? Tc::kTcx : tc == "clsact" ? Tc::kClsact : Tc::kAuto;
-    auto out = programs.stamped(Programs::Stamped::kOut, slot);
-    auto in = programs.stamped(Programs::Stamped::kIn, slot);
-    auto lookup = programs.stamped(Programs::Stamped::kLookup, slot);
+Result<void> Hooks::load() {
+    if (packets_) {
+        return {};
+    }
+    auto out = programs_.stamped(Programs::Stamped::kOut, slot_);
+    auto in = programs_.stamped(Programs::Stamped::kIn, slot_);
+    auto lookup = programs_.stamped(Programs::Stamped::kLookup, slot_);
     for (const auto* program : {&out, &in, &lookup}) {
         if (!*program) {
             return program->error();
         }
     }
-    hooks->out_ = std::move(*out);
-    hooks->in_ = std::move(*in);
-    hooks->lookup_.reset(bpf_link_create(lookup->get(), netns_fd, BPF_SK_LOOKUP, nullptr));
-    if (!hooks->lookup_) {
+    out_ = std::move(*out);
+    in_ = std::move(*in);
+    lookup_.reset(bpf_link_create(lookup->get(), netns_.get(), BPF_SK_LOOKUP, nullptr));
+    if (!lookup_) {
         return last_error("attaching sk_lookup");
     }
-    hooks->packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!hooks->packets_) {
-        return last_error("opening a packet socket");
-    }
-    hooks->sync_devices(devices);
-    return hooks;
+    packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    return packets_ ? Result<void>() : Result<void>(last_error("opening a packet socket"));
 }
 
 Hooks::~Hooks() {
+    const InNamespace inside(netns_.get());
     for (const auto& [index, device] : devices_) {
         detach(index, device);
     }
@@ -175,9 +174,18 @@ void Hooks::detach(unsigned index, const Device& device) const {
     programs_.devices.erase({slot_, index});
 }
 
-void Hooks::sync_devices(const std::vector<NetDevice>& devices) {
+Result<Hooks::State> Hooks::sync_devices() {
+    const InNamespace inside(netns_.get());
+    const auto rtnetlink = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
+    const auto devices = rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
+    if (!devices) {
+        return devices.error();
+    }
+    if (auto loaded = load(); !loaded) {
+        return loaded.error();
+    }
     std::map<unsigned, const NetDevice*> present;
-    for (const NetDevice& device : devices) {
+    for (const NetDevice& device : *devices) {
         if (!device.loopback) {
             present.emplace(device.index, &device);
         }
@@ -189,13 +197,14 @@ void Hooks::sync_devices(const std::vector<NetDevice>& devices) {
         }
     }
     std::erase_if(devices_, gone);
+    unsigned fresh = 0;
     for (const auto& [index, found] : present) {
         auto& device = devices_[index];
         device.name = found->name;
         device.up = found->up;
         // A device that is down moves no packet, and many namespaces have some that nobody ever sets up.
-        if (!device.up || devices_.size() > kMostDevices || device.clsact || !device.pins.empty() ||
-            !device.links.empty() || !device.problem.empty()) {
+        if (!device.up || present.size() > kMostDevices || device.clsact || !device.pins.empty() ||
+            !device.links.empty() || !device.problem.empty() || fresh++ >= kFreshAtOnce) {
             continue;
         }
         device.mac_len = found->header ? *found->header : kHeaderUnknown;
@@ -208,7 +217,11 @@ void Hooks::sync_devices(const std::vector<NetDevice>& devices) {
         }
         attach(index, device);
     }
-    probe();
+    const bool unfinished = fresh > kFreshAtOnce;
+    if (!unfinished) {
+        probe_all();
+    }
+    return conclude(unfinished);
 }
 
 // A packet through the hairpin arrives before send() returns, unless this processor's queue is handled elsewhere.
@@ -239,34 +252,55 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
     return false;
 }
 
-void Hooks::probe(unsigned index, Device& device) const {
-    for (const Family family : {kIpv4, kIpv6}) {
-        const bool works = comes_round(index, device, family);
-        if (device.works[family] && !works) {
-            log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?",
-                        device.name);
-        }
-        device.works[family] = works;
+void Hooks::probe(unsigned index, Device& device, Family family) const {
+    const bool works = comes_round(index, device, family);
+    if (device.works[family] && !works) {
+        log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?", device.name);
     }
+    device.works[family] = works;
     // Somebody may have deleted the qdisc that the programs were attached to.
-    if (!device.works[kIpv4] && !device.works[kIpv6] && device.clsact && attach_clsact(index, device)) {
-        for (const Family family : {kIpv4, kIpv6}) {
-            device.works[family] = comes_round(index, device, family);
+    if (!works && device.clsact && attach_clsact(index, device)) {
+        device.works[family] = comes_round(index, device, family);
+    }
+}
+
+// One that does not work decides for its family, and takes its time: the others then need not be tried.
+void Hooks::probe_all() {
+    for (const Family family : {kIpv4, kIpv6}) {
+        bool all_work = devices_.size() <= kMostDevices;
+        for (auto& [index, device] : devices_) {
+            if (all_work && device.up && device.problem.empty()) {
+                probe(index, device, family);
+                all_work = device.works[family];
+            }
         }
     }
 }
 
-void Hooks::probe() {
-    for (auto& [index, device] : devices_) {
-        if (device.up && device.problem.empty() && devices_.size() <= kMostDevices) {
-            probe(index, device);
-        }
+Result<Hooks::State> Hooks::probe() {
+    if (!packets_) {
+        return sync_devices();
     }
-    conclude();
+    const InNamespace inside(netns_.get());
+    if (!inside.entered()) {
+        return last_error("entering it");
+    }
+    probe_all();
+    return conclude(false);
 }
 
 // Whoever asks by one device may be answered by another, so all of them must work.
-void Hooks::conclude() {
+Hooks::State Hooks::conclude(bool unfinished) const {
+    State state;
+    state.unfinished = unfinished;
+    for (const auto& [index, device] : devices_) {
+        if (device.up && device.problem.empty()) {
+            state.devices.push_back(device.name);
+        }
+    }
+    if (unfinished) {
+        return state;
+    }
     for (const Family family : {kIpv4, kIpv6}) {
         std::string obstacle;
         bool any_up = false;
@@ -282,18 +316,9 @@ void Hooks::conclude() {
         } else if (!any_up) {
             obstacle = "no device is up";
         }
-        obstacles_[family] = std::move(obstacle);
+        state.obstacles[family] = std::move(obstacle);
     }
-}
-
-std::vector<std::string> Hooks::devices() const {
-    std::vector<std::string> names;
-    for (const auto& [index, device] : devices_) {
-        if (device.up && device.problem.empty()) {
-            names.push_back(device.name);
-        }
-    }
-    return names;
+    return state;
 }
 
 }  // namespace smc::bpf

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The programs of one network namespace: sk_lookup, and tc on both sides of each of its devices.
+// The programs of one network namespace: sk_lookup, and tc on both sides of each of its devices. To attach one the
+// kernel waits for a grace period of RCU, tens of milliseconds: not for a thread on which others wait.
 #pragma once
 
 #include <array>
@@ -17,26 +18,35 @@ namespace smc::bpf {
 class Hooks {
  public:
     enum class Tc : std::uint8_t { kAuto, kTcx, kClsact };
+    // Of bpf.tc in the configuration.
+    static Tc tc_of(const std::string& name) {
+        return name == "tcx" ? Tc::kTcx : name == "clsact" ? Tc::kClsact : Tc::kAuto;
+    }
     enum Family : std::uint8_t { kIpv4, kIpv6, kFamilies };
 
-    // To be called, like all members and the destructor, while the calling thread is inside the namespace that
-    // `netns_fd` names. `slot` is its place in the maps.
-    static Result<std::unique_ptr<Hooks>> load(const Programs& programs, std::uint32_t slot, int netns_fd,
-                                               const std::string& tc, const std::vector<NetDevice>& devices);
+    struct State {
+        // Empty: every device that is up has a working hairpin. Else what is in the way.
+        std::array<std::string, kFamilies> obstacles{"its devices are being prepared",
+                                                     "its devices are being prepared"};
+        std::vector<std::string> devices;  // that have programs
+        bool unfinished = true;            // there are more: call sync_devices() again
+    };
+
+    // `slot` is the namespace's place in the maps. Nothing is loaded yet.
+    Hooks(const Programs& programs, std::uint32_t slot, UniqueFd netns, Tc tc)
+        : programs_(programs), slot_(slot), netns_(std::move(netns)), tc_(tc) {}
     ~Hooks();
     Hooks(const Hooks&) = delete;
     Hooks& operator=(const Hooks&) = delete;
 
-    // Attaches to devices that are new (not lo), forgets those that are gone, and tries every hairpin.
-    void sync_devices(const std::vector<NetDevice>& devices);
+    // Loads what is not loaded, attaches to devices that are new (not lo; a few for each call, so that another
+    // namespace has its turn), forgets those that are gone, and tries every hairpin.
+    Result<State> sync_devices();
     // Sends a packet of our own through the hairpin of every device that is up. It tells whether programs are where
     // they should be and whether somebody else's are in front of them.
-    void probe();
+    Result<State> probe();
 
-    // Empty: every device that is up has a working hairpin. Else what is in the way.
-    [[nodiscard]] const std::string& obstacle(Family family) const { return obstacles_[family]; }
-    [[nodiscard]] std::vector<std::string> devices() const;
-    // For packets that leave as they are: a packet socket of the namespace.
+    // For packets that leave as they are: a packet socket of the namespace. -1 before anything is loaded.
     [[nodiscard]] int packet_socket() const { return packets_.get(); }
 
  private:
@@ -50,23 +60,24 @@ class Hooks {
         std::vector<UniqueFd> links;          // ... or held, where they could not be pinned
         std::array<bool, kFamilies> works{};  // its hairpins, when they were tried last
     };
-    Hooks(const Programs& programs, std::uint32_t slot) : programs_(programs), slot_(slot) {}
+    Result<void> load();
     void attach(unsigned index, Device& device) const;
     Result<void> attach_tcx(unsigned index, Device& device) const;
     Result<void> attach_clsact(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
-    void probe(unsigned index, Device& device) const;
+    void probe_all();
+    void probe(unsigned index, Device& device, Family family) const;
     [[nodiscard]] bool comes_round(unsigned index, const Device& device, Family family) const;
-    void conclude();
+    [[nodiscard]] State conclude(bool unfinished) const;
 
     const Programs& programs_;
     std::uint32_t slot_;
-    Tc tc_ = Tc::kAuto;
+    UniqueFd netns_;
+    Tc tc_;
     UniqueFd out_, in_;  // the namespace's own programs
     UniqueFd lookup_;    // a link
     UniqueFd packets_;
     std::map<unsigned, Device> devices_;
-    std::array<std::string, kFamilies> obstacles_{"it was not tried yet", "it was not tried yet"};
 };
 
 }  // namespace smc::bpf

@@ -26,10 +26,15 @@ class Agent:
             code = self.process.poll()
             if code is not None:
                 raise RuntimeError(f"the agent ended with {code}: {self.log()[-2000:]}")
-            return (self.ask("status") or {}).get("namespaces")
+            return self.prepared()
 
         wait_for("the agent to serve its namespace", serving)
         return self
+
+    def prepared(self):
+        """How many namespaces it has; 0 while one is being prepared."""
+        spaces = (self.ask("status") or {}).get("namespaces") or []
+        return 0 if any("being prepared" in space["ipv4_obstacle"] for space in spaces) else len(spaces)
 
     @property
     def pid(self):

@@ -303,7 +303,7 @@ class Addresses(TwoNodes):
         plain = scene()
         self.start_agents()
         one.popen(["sleep", "60"])
-        wait_for("the pods' namespaces", lambda: len(self.a.agent.status()["namespaces"]) == 3)
+        wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
         for _ in range(2):
             self.assertEqual(scene(), plain)
         decisions = self.a.agent.decisions()

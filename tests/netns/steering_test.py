@@ -158,7 +158,7 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
         pod.apps = f"{self.a.cgroup}/pods/pod1"
         os.makedirs(pod.apps)
         pod.popen(["sleep", "60"])
-        wait_for("the pod's namespace", lambda: len(self.a.agent.status()["namespaces"]) == 2)
+        wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
         self.serve()
         self.assertTrue(self.connect(self.b.ip4, node=pod)["ok"])
         self.assertPath(self.a, "smcd")
@@ -240,7 +240,8 @@ print('up', flush=True); time.sleep(60)""",
     def test_a_device_that_appears_later(self):
         self.start_agents()
         self.lab.link(self.a, self.b)
-        wait_for("the new device", lambda: self.b.device in self.b.agent.status()["namespaces"][0]["devices"])
+        for node in (self.a, self.b):
+            wait_for("the new device", lambda: node.device in node.agent.status()["namespaces"][0]["devices"])
         self.serve()
         self.assertTrue(self.connect(self.b.ip4)["ok"])
         self.assertPath(self.b, "smcd")

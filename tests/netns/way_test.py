@@ -12,6 +12,8 @@ import unittest
 from base import TwoNodes
 from lab.basics import sh, wait_for
 
+ROUNDS = int(os.environ.get("SMC_ROUNDS", 10))  # of agents that die
+
 # A server that greets every client with 100 bytes, and wants a token of 4. When its stdin ends it tells how many
 # connections ended how. Arguments: backlog, seconds between two accept(), "close" if it closes first.
 GREETER = """
@@ -336,12 +338,13 @@ class Way(TwoNodes):
     def under_fire(self, seconds, within, fire):
         """Clients all the time, and agents that come and go: as good as plain TCP, but for connections that break."""
         asked_again = {"fallback": {"cache_s": 1}}
+        self.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"])  # TIME_WAITs of a minute
         self.start_agents(**asked_again)
         greeter = self.greeter()
         spec = {"to": self.b.ip4, "threads": 8, "count": 100000, "seconds": seconds, "timeout": 8}
         clients = self.a.popen(["/usr/bin/python3", "-c", CLIENTS, json.dumps(spec)], stdout=-1, text=True)
         fire(asked_again)
-        seen = json.loads(clients.communicate(timeout=60)[0])
+        seen = json.loads(clients.communicate(timeout=60 + seconds)[0])
         for node in (self.a, self.b):
             wait_for("connections to end", lambda: not node.agent.connections(), 15)
         server, smcd = json.loads(greeter.communicate(timeout=20)[0]), self.a.agent_log().count(" smcd client ")
@@ -355,16 +358,18 @@ class Way(TwoNodes):
             self.assertLess(seen["longest"], within)
         with self.subTest("no server is told that a client came and went that never spoke"):
             self.assertEqual(server.get("ended without a token", 0), 0)
+        with self.subTest("no server accepts what no client uses"):
+            self.assertLessEqual(server["accepted"], sum(seen["ends"].values()))
 
     def restarts(self, how):
         def fire(config):
-            for _ in range(10):
+            for _ in range(ROUNDS):
                 time.sleep(random.uniform(0.05, 0.3))
                 node = random.choice((self.a, self.b))
                 node.agent.stop(how)
                 node.start_agent(**config)
 
-        self.under_fire(8, 1.5, fire)
+        self.under_fire(0.8 * ROUNDS, 1.5, fire)
 
     def test_agents_that_are_killed(self):
         self.restarts(signal.SIGKILL)
