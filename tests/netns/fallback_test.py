@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Everything that keeps a connection on TCP, with nothing lost."""
 import json
-import time
 import unittest
 
 from base import TwoNodes

@@ -32,9 +32,9 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
           R"(/limits/connections: found "many", allowed: integer from 1 to 1000000)");
     CHECK(problem(R"({"limits": {"connections": 0}})") ==
           "/limits/connections: found 0, allowed: integer from 1 to 1000000");
-    CHECK(
-        problem(R"({"limits": {"conections": 5}})") ==
-        "/limits/conections: found an unknown key, allowed: cgroup_percent, connections, handshakes, namespace_percent");
+    CHECK(problem(R"({"limits": {"conections": 5}})") ==
+          "/limits/conections: found an unknown key, "
+          "allowed: cgroup_percent, connections, handshakes, namespace_percent");
     CHECK(problem(R"({"tc": 1})").starts_with("/tc: found an unknown key, allowed: $schema, bpf, cgroup"));
     CHECK(problem(R"({"bpf": {"tc": "xdp"}})") == R"(/bpf/tc: found "xdp", allowed: "auto", "tcx", "clsact")");
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==
