@@ -19,6 +19,8 @@ namespace smc {
 namespace {
 
 constexpr auto kBeat = std::chrono::milliseconds(250);
+constexpr unsigned kStandsStill = 2;  // beats that the data path may miss
+constexpr auto kEnginePatience = std::chrono::seconds(5);
 constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
 // For answers to questions, when it stops: TCP itself goes on after a second.
@@ -147,7 +149,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     const SessionParts session{io_, config_, node_, *fabric_, smcd_groups_, *roce_devices_, *smcr_groups_};
-    gateway_ = std::make_unique<Gateway>(Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_});
+    gateway_ = std::make_unique<Gateway>(
+        Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
                            smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
@@ -194,8 +197,19 @@ void Agent::handle(const smc_event& event) {
     }
 }
 
+// Whether they may ask and answer.
+void Agent::tell_programs() const {
+    programs_->beat(gateway_->has_room() && stood_still_ <= kStandsStill);
+}
+
 void Agent::beat() {
-    programs_->beat(gateway_->has_room());
+    const bool moves = engine_->comes_round();
+    if (!moves && stood_still_++ == kStandsStill) {
+        log()->error("the data path stands still: new connections are plain TCP");
+    } else if (moves && std::exchange(stood_still_, 0) > kStandsStill) {
+        log()->info("the data path goes on");
+    }
+    tell_programs();
     if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep();
     }
@@ -229,7 +243,12 @@ void Agent::stop() {
     heartbeat_.cancel();
     gateway_->let_all_go();
     smcr_groups_->end_all();
-    engine_->stop();
+    if (!engine_->stop(kEnginePatience)) {
+        log()->error("the data path does not end: ending without it");
+        namespaces_->close_all();
+        programs_.reset();
+        ::_exit(1);  // the kernel resets its sockets
+    }
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (programs_->questions() != 0 && std::chrono::steady_clock::now() < until) {
         ::usleep(10'000);

@@ -30,6 +30,7 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     void beat();
+    void tell_programs() const;
     void stop();
 
     Config config_;
@@ -38,6 +39,7 @@ class Agent {
     asio::signal_set signals_;
     asio::steady_timer heartbeat_;
     unsigned beats_ = 0;
+    unsigned stood_still_ = 0;  // beats for which the data path has not moved
     clc::LocalNode node_;
     Connections connections_;
     group::SmcdGroups smcd_groups_;

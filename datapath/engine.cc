@@ -27,15 +27,31 @@ Engine::~Engine() {
     stop();
 }
 
-void Engine::stop() {
-    if (thread_.joinable()) {
-        {
-            const std::lock_guard lock(mutex_);
-            stop_ = true;
-        }
-        wake();
-        thread_.join();
+bool Engine::stop(std::chrono::milliseconds patience) {
+    if (!thread_.joinable()) {
+        return true;
     }
+    {
+        std::unique_lock lock(mutex_);
+        stop_ = true;
+        wake();
+        if (patience != std::chrono::milliseconds::max() &&
+            !stopping_.wait_for(lock, patience, [this] { return stopped_; })) {
+            return false;
+        }
+    }
+    thread_.join();
+    return true;
+}
+
+bool Engine::comes_round() {
+    const std::uint64_t asked = asked_.load();
+    if (answered_.load() != asked) {
+        return false;
+    }
+    asked_.store(asked + 1);
+    wake();
+    return true;
 }
 
 void Engine::enlist(Entry entry) {
@@ -161,6 +177,7 @@ void Engine::loop() {
         auto now = std::chrono::steady_clock::now();
         const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms(now));
         now = std::chrono::steady_clock::now();
+        answered_.store(asked_.load());
 
         touched_.clear();
         touched_.swap(ready_);
@@ -202,6 +219,9 @@ void Engine::end_all() {
         }
     }
     tasks_.clear();
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    stopping_.notify_all();
 }
 
 }  // namespace smc

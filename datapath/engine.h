@@ -7,6 +7,9 @@
 // Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,8 +40,13 @@ class Engine final : private Poller {
     // Runs a task of this engine soon: another thread has something for it. One that has ended is left alone.
     void kick(std::shared_ptr<Task> task);
 
-    // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on.
-    void stop();
+    // Whether the thread has come round since the last call. To be asked now and then; once in a second is enough to
+    // know of one that stands still.
+    [[nodiscard]] bool comes_round();
+
+    // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on. False: it did not end
+    // in time, and whoever destroys the engine waits for it.
+    bool stop(std::chrono::milliseconds patience = std::chrono::milliseconds::max());
 
  private:
     struct Entry {
@@ -66,10 +74,12 @@ class Engine final : private Poller {
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 
-    std::mutex mutex_;  // guards new_, kicked_ and stop_
+    std::mutex mutex_;  // guards new_, kicked_, stop_ and stopped_
     std::vector<Entry> new_;
     std::vector<std::shared_ptr<Task>> kicked_;
-    bool stop_ = false;
+    bool stop_ = false, stopped_ = false;
+    std::condition_variable stopping_;
+    std::atomic<std::uint64_t> asked_{0}, answered_{0};  // comes_round()
 
     // engine's thread only
     std::unordered_map<std::uint64_t, Entry> tasks_;  // by order

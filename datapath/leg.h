@@ -38,6 +38,11 @@ class Leg {
     };
     // `urgent`: the one byte is to be urgent at the application.
     virtual Written write(Pieces from, bool urgent) = 0;
+    // The application's kernel has everything that was written.
+    [[nodiscard]] virtual bool delivered() const = 0;
+    // The application's stream has ended. Whether it only ends its half or has gone altogether does not show: from now
+    // on ask its kernel from time to time, and fail when nobody is there.
+    virtual void look_for_its_end() = 0;
     // The stream ends behind what was written.
     virtual void end_writing() = 0;
     // In order, or with an error at the application.

@@ -46,11 +46,20 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
         flow_.clc_changed();
     } else if (which == kLeg) {
         flow_.leg_changed(leg_events(events));
+    } else {
+        parts_.transport->woken();
     }
 }
 
 bool SmcConnection::run(TimePoint now) {
-    const bool more = !ended() && turn(now);
+    bool more = false;
+    if (!ended() && !last_words_) {
+        more = turn(now);
+    }
+    if (!ended() && last_words_) {
+        speak_last_words(now);
+        more = false;
+    }
     show();
     return more;
 }
@@ -107,7 +116,7 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
             return flow_.leg_full();
         case Leg::Outcome::kEnd:
         case Leg::Outcome::kError:
-            return flow_.leg_broke();
+            return flow_.leg_takes_nothing();
         case Leg::Outcome::kInterrupted:
             return;
     }
@@ -125,6 +134,7 @@ void SmcConnection::take(const flow::Take& take) {
         case Leg::Outcome::kNothing:
             return flow_.leg_empty();
         case Leg::Outcome::kEnd:
+            parts_.leg->look_for_its_end();
             return flow_.leg_ended();
         case Leg::Outcome::kError:
             return flow_.leg_broke();
@@ -150,23 +160,45 @@ void SmcConnection::abort(Reason reason) {
     if (ended()) {
         return;
     }
+    if (last_words_) {
+        return reset(end_reason_);
+    }
+    if (reason == Reason::kLinkDown) {
+        flow_.peer(parts_.transport->peer());  // F8: the last news may not have been looked at
+    }
     flow_.abort(reason);
     turn({});  // publishes the abort and ends; the time does not matter any more
     show();
 }
 
 void SmcConnection::finish(const flow::End& end) {
-    if (!set_ended(end.reason)) {
-        return;
+    using How = flow::End::How;
+    if (end.how == How::kDeliver) {
+        last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), parts_.close_timeout);
+        end_reason_ = end.reason;
     }
     parts_.transport->stop();
-    if (end.orderly) {
+    if (end.how == How::kDeliver) {
+        parts_.clc->reset();  // spoken with the next run()
+    } else if (end.how == How::kReset) {
+        reset(end.reason);
+    } else if (set_ended(end.reason)) {
         parts_.leg->close();
         parts_.clc->close();
-        return;
     }
-    parts_.leg->reset();
-    parts_.clc->reset();
+}
+
+void SmcConnection::reset(Reason reason) {
+    if (set_ended(reason)) {
+        parts_.leg->reset();
+        parts_.clc->reset();
+    }
+}
+
+void SmcConnection::speak_last_words(TimePoint now) {
+    if (last_words_->run(*parts_.leg, now)) {
+        reset(end_reason_);
+    }
 }
 
 void SmcConnection::show() const {

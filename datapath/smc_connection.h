@@ -4,7 +4,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "datapath/last_words.h"
 #include "datapath/leg.h"
 #include "datapath/task.h"
 #include "datapath/transport.h"
@@ -27,7 +29,9 @@ class SmcConnection final : public ConnectionTask {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
-    [[nodiscard]] TimePoint deadline() const override { return flow_.next_deadline(); }
+    [[nodiscard]] TimePoint deadline() const override {
+        return last_words_ ? last_words_->deadline() : flow_.next_deadline();
+    }
 
  private:
     enum Which { kLeg, kClc, kTransport };
@@ -38,11 +42,16 @@ class SmcConnection final : public ConnectionTask {
     void take(const flow::Take& take);
     void look_at_clc_socket();
     void finish(const flow::End& end);
+    void reset(Reason reason);
+    void speak_last_words(TimePoint now);
     void show() const;
 
     Parts parts_;
+    std::chrono::milliseconds patience_;
     flow::Flow flow_;
     flow::PeerState seen_;
+    std::optional<LastWords> last_words_;  // its transport has stopped
+    Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];
 };
 

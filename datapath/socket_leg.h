@@ -14,6 +14,8 @@ class SocketLeg final : public Leg {
     bool start(Poller& poller, Poller::Source& source) override;
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
+    [[nodiscard]] bool delivered() const override { return socket_.unsent() == 0; }
+    void look_for_its_end() override { socket_.keep_alive(); }
     void end_writing() override { socket_.end_writing(); }
     void close() override { socket_.close(); }
     void reset() override { socket_.reset(); }

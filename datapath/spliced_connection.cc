@@ -14,6 +14,8 @@ namespace smc {
 namespace {
 constexpr int kStepsPerRun = 8;
 // The default capacity; more would need a privilege per user (pipe-max-size).
+constexpr auto kPatience = std::chrono::seconds(10);  // with an application that does not read
+constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
@@ -64,6 +66,10 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         return Step::kMoved;
     }
     if (n == 0) {
+        const int side = c.from == &leg_ ? 0 : 1;
+        if (failed_[side]) {
+            fail(side);  // the error was told already, to a write
+        }
         c.ended = true;
         return Step::kMoved;
     }
@@ -74,7 +80,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         return Step::kIdle;
     }
     if (errno != EINTR) {
-        finish(c.from == &leg_ ? Reason::kApplicationReset : Reason::kPeerReset);
+        fail(c.from == &leg_ ? 0 : 1);
     }
     return Step::kMoved;
 }
@@ -107,16 +113,22 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         return Step::kIdle;
     }
     if (n < 0 && errno != EINTR) {
-        finish(c.to == &leg_ ? Reason::kApplicationReset : Reason::kPeerReset);
+        const int side = c.to == &leg_ ? 0 : 1;
+        c.useless = true;
+        c.held = 0;
+        failed_[side] = true;  // what it sent before is still read
+        if (broken_ || directions_[side].ended) {
+            fail(side);
+        }
     }
     return Step::kMoved;
 }
 
-bool SplicedConnection::run(TimePoint) {
-    for (int step = 0; step < kStepsPerRun && !ended(); step++) {
+bool SplicedConnection::run(TimePoint now) {
+    for (int step = 0; step < kStepsPerRun && !ended() && !broken_; step++) {
         const bool moved = move();
-        if (ended()) {
-            return false;
+        if (broken_) {
+            break;
         }
         if (directions_[0].delivered && directions_[1].delivered) {
             finish(Reason::kNone);
@@ -124,17 +136,48 @@ bool SplicedConnection::run(TimePoint) {
         }
         if (!moved) {
             look_for_failure();
-            return false;
+            break;
+        }
+        if (step + 1 == kStepsPerRun) {
+            return true;
         }
     }
-    return !ended();
+    if (broken_ && !ended()) {
+        end_behind_what_was_sent(now);
+    }
+    return false;
+}
+
+void SplicedConnection::fail(int side) {
+    const bool both = broken_ && *broken_ != side;
+    broken_ = broken_.value_or(side);
+    if (both) {
+        finish(*broken_ == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
+    }
+}
+
+void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
+    Direction& last = directions_[*broken_];
+    auto& counter = *broken_ == 0 ? stats->bytes_sent : stats->bytes_received;
+    while (!last.useless && last.held != 0 && drain(last, counter) == Step::kMoved) {
+    }
+    if (until_ == kNever) {
+        until_ = now + kPatience;
+    }
+    next_look_ = now + kPause;
+    if (last.useless || (last.held == 0 && last.to->unsent() == 0) || now >= until_) {
+        finish(*broken_ == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
+    }
 }
 
 bool SplicedConnection::move() {
     bool moved = false;
-    for (int i = 0; i < 2 && !ended(); i++) {
+    for (int i = 0; i < 2 && !broken_; i++) {
+        if (directions_[i].useless) {
+            continue;
+        }
         moved |= fill(directions_[i]) == Step::kMoved;
-        if (!ended()) {
+        if (!broken_) {
             moved |= drain(directions_[i], i == 0 ? stats->bytes_sent : stats->bytes_received) == Step::kMoved;
         }
     }
@@ -144,8 +187,7 @@ bool SplicedConnection::move() {
 void SplicedConnection::look_for_failure() {
     for (int i = 0; i < 2; i++) {
         if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
-            finish(i == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
-            return;
+            return fail(i);
         }
     }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "datapath/task.h"
 #include "datapath/tcp_socket.h"
@@ -18,6 +19,7 @@ class SplicedConnection final : public ConnectionTask {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
+    [[nodiscard]] TimePoint deadline() const override { return next_look_; }
 
  private:
     enum class Step { kMoved, kIdle };
@@ -34,12 +36,16 @@ class SplicedConnection final : public ConnectionTask {
         bool writable = true;
         bool ended = false;      // end of file read
         bool delivered = false;  // and passed on
+        bool useless = false;    // `to` takes nothing any more
     };
 
     // What can be moved now, both ways.
     bool move();
     // Where reading would not tell of a failure: behind a FIN, or while nothing can be read.
     void look_for_failure();
+    // A side has failed, and nothing more can be read from it. The other one gets what it sent before, then a reset.
+    void fail(int side);
+    void end_behind_what_was_sent(TimePoint now);
     Step fill(Direction& direction);
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
     void finish(Reason reason);
@@ -48,6 +54,8 @@ class SplicedConnection final : public ConnectionTask {
     Direction directions_[2];  // 0: leg -> server, 1: server -> leg
     Poller::Source sources_[2];
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
+    std::optional<int> broken_;        // the side that has failed
+    TimePoint until_ = kNever, next_look_ = kNever;
 };
 
 }  // namespace smc

@@ -8,6 +8,8 @@
 
 #include <linux/sockios.h>
 
+#include <algorithm>
+
 namespace smc {
 
 TcpSocket::TcpSocket(UniqueFd fd) : fd_(std::move(fd)) {
@@ -30,6 +32,22 @@ bool TcpSocket::at_mark() const {
 std::uint32_t TcpSocket::readable() const {
     int bytes = 0;
     return ::ioctl(fd_.get(), SIOCINQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0;
+}
+
+std::uint32_t TcpSocket::unsent() const {
+    int bytes = 0;
+    return ::ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0;
+}
+
+void TcpSocket::keep_alive() const {
+    const int on = 1, between_s = 10;
+    int idle_s = 60;
+    socklen_t length = sizeof idle_s;
+    ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_LINGER2, &idle_s, &length);  // tcp_fin_timeout of the namespace
+    idle_s = std::clamp(idle_s, 1, 600);
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_KEEPINTVL, &between_s, sizeof between_s);
+    ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 void TcpSocket::end_writing() {

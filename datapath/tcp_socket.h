@@ -25,6 +25,11 @@ class TcpSocket {
     [[nodiscard]] bool at_mark() const;
     // Bytes that can be read now.
     [[nodiscard]] std::uint32_t readable() const;
+    // Bytes that were written and that the other end's kernel does not have yet.
+    [[nodiscard]] std::uint32_t unsent() const;
+    // Probes an idle connection after as long as TCP keeps a closed socket whose peer has not closed (FIN-WAIT-2,
+    // tcp_fin_timeout): then it has forgotten it, and answers with a reset.
+    void keep_alive() const;
     // FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.

@@ -33,6 +33,8 @@ class Transport {
     // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that
     // there is room. False: out of memory or watches.
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
+    // An event of that source came. Before anything else.
+    virtual void woken() {}
     // Nothing more is heard. What was published is still on its way; of more there will be none.
     virtual void stop() = 0;
 

@@ -110,7 +110,7 @@ Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgr
     connections_room_.take(netns, cgroup);
     handshakes_room_.take(netns, cgroup);
     if (!has_room()) {
-        p_.programs.beat(false);
+        p_.room_changed();
     }
     return connection;
 }
@@ -188,7 +188,7 @@ void Gateway::session_ended(Runner& runner, SessionEnd end) {
     const bool was_full = !has_room();
     handshakes_room_.give_back(c->netns, c->cgroup);
     if (was_full && has_room()) {
-        p_.programs.beat(true);
+        p_.room_changed();
     }
     switch (end.kind) {
         case SessionEnd::Kind::kSmc:

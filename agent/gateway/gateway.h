@@ -25,6 +25,7 @@ class Gateway {
         Namespaces& namespaces;
         Engine& engine;
         Connections& connections;
+        std::function<void()> room_changed;  // has_room() is no longer what it was
     };
     explicit Gateway(const Parts& parts);
     ~Gateway();

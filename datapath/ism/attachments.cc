@@ -5,6 +5,7 @@
 #include <asio/steady_timer.hpp>
 #include <cstring>
 #include <deque>
+#include <set>
 
 #include "datapath/ism/local_dmb.h"
 
@@ -19,8 +20,9 @@ struct Attachments::Peer {
     Gid gid;
     asio::posix::stream_descriptor socket;
     std::map<std::uint64_t, Pending> pending;
-    std::deque<Request> waiting;  // the socket was full; a burst of connections is not the peer's failure
-    bool flushing = false;        // a wait for room is under way
+    std::set<std::uint64_t> unanswered;  // also those that nobody waits for any more
+    std::deque<Request> waiting;         // the socket was full; a burst of connections is not the peer's failure
+    bool flushing = false;               // a wait for room is under way
     std::uint64_t next_number = 1;
 
     Peer(asio::io_context& io, const Gid& peer, UniqueFd fd) : gid(peer), socket(io, fd.release()) {}
@@ -42,9 +44,13 @@ struct Attachments::Peer {
         if (!receive_reply(socket.native_handle(), reply, memory, doorbell)) {
             return errno == EAGAIN;
         }
+        if (unanswered.erase(reply.number) == 0) {
+            errno = EPROTO;
+            return false;  // it was not asked
+        }
         const auto it = pending.find(reply.number);
         if (it == pending.end()) {
-            return true;
+            return true;  // it timed out
         }
         if (reply.status != 0) {
             settle(reply.number, Error{reply.status, "attaching a DMB, says its owner"});
@@ -103,6 +109,7 @@ void Attachments::attach(const Gid& gid, DmbToken token, std::uint32_t bytes, st
             strong->settle(number, Error{ETIMEDOUT, "waiting for the owner of a DMB"});
         }
     });
+    peer->unanswered.insert(request.number);
     peer->pending.emplace(request.number, Peer::Pending{bytes, std::move(on_attached), std::move(timer)});
 }
 
@@ -130,6 +137,9 @@ void Attachments::send_waiting(const std::shared_ptr<Peer>& peer) {
                 send_when_writable(peer);
             }
             return;  // otherwise the end of the connection shows when reading
+        }
+        if (!peer->pending.contains(next.number)) {
+            peer->unanswered.erase(next.number);
         }
         peer->waiting.pop_front();
     }

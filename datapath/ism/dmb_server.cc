@@ -37,7 +37,7 @@ Result<smcd::Fabric::Registered> DmbServer::register_dmb(const Gid& peer, std::u
     do {
         token = random_number<DmbToken>();
     } while (token == DmbToken{} || dmbs_.contains(token));
-    dmbs_.emplace(token, Owned{peer, created->dmb, std::move(created->memory)});
+    dmbs_.emplace(token, Owned{peer, created->dmb, std::move(created->memory), std::move(created->bell)});
     return smcd::Fabric::Registered{token, created->dmb};
 }
 
@@ -114,7 +114,7 @@ bool DmbServer::answer(Visitor& visitor) {
     reply.status = refusal(request, peer);
     Owned* owned = reply.status == 0 ? &dmbs_.at(DmbToken{request.token}) : nullptr;
     if (!send_reply(fd, reply, owned != nullptr ? owned->memory.get() : -1,
-                    owned != nullptr ? owned->dmb->doorbell().fd() : -1)) {
+                    owned != nullptr ? owned->bell.get() : -1)) {
         if (errno != EAGAIN) {
             return false;
         }
@@ -123,6 +123,7 @@ bool DmbServer::answer(Visitor& visitor) {
     }
     if (owned != nullptr) {
         owned->memory.reset();
+        owned->bell.reset();
     }
     return true;
 }

@@ -35,7 +35,7 @@ class DmbServer {
     struct Owned {
         Gid peer;
         std::shared_ptr<smcd::Dmb> dmb;
-        UniqueFd memory;  // until it was handed out
+        UniqueFd memory, bell;  // until they were handed out
     };
     void accept_next();
     void accept_later();

@@ -2,11 +2,10 @@
 #include "datapath/ism/local_dmb.h"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
+#include <linux/magic.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-
-#include <string>
-#include <string_view>
+#include <sys/vfs.h>
 
 #include "os/mapping.h"
 
@@ -17,18 +16,22 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kProviderBytes = 4096;
 
-// The word in the provider's page says whether the owner sleeps: an eventfd is written only then.
+// The word in the provider's page says whether the owner sleeps: the bell is rung only then.
 class LocalDoorbell final : public smcd::Doorbell {
  public:
-    LocalDoorbell(UniqueFd event, std::uint8_t* word) : event_(std::move(event)), word_(word) {}
+    LocalDoorbell(UniqueFd bell, std::uint8_t* word) : bell_(std::move(bell)), word_(word) {}
 
-    [[nodiscard]] int fd() const override { return event_.get(); }
+    [[nodiscard]] int fd() const override { return bell_.get(); }
     void arm() override { word().store(1); }
+    void heard() override {
+        char rings[256];
+        while (::recv(bell_.get(), rings, sizeof rings, MSG_DONTWAIT) == sizeof rings) {
+        }
+    }
     void ring() override {
         if (word().exchange(0) != 0) {
-            const std::uint64_t one = 1;
-            // EAGAIN would mean 2^64 unread rings: the owner is awake then
-            [[maybe_unused]] const ssize_t written = ::write(event_.get(), &one, sizeof one);
+            // EAGAIN: hundreds of rings that nobody heard, of which one is enough
+            [[maybe_unused]] const ssize_t sent = ::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }
 
@@ -36,22 +39,31 @@ class LocalDoorbell final : public smcd::Doorbell {
     [[nodiscard]] std::atomic_ref<std::uint32_t> word() const {
         return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(word_));
     }
-    UniqueFd event_;
+    UniqueFd bell_;
     std::uint8_t* word_;
 };
 
-smcd::Dmb make_dmb(Mapping mapping, UniqueFd event, std::uint32_t bytes) {
+smcd::Dmb make_dmb(Mapping mapping, UniqueFd bell, std::uint32_t bytes) {
     const auto memory = std::make_shared<Mapping>(std::move(mapping));
     std::uint8_t* page = memory->bytes().data();
-    return {memory, page + kProviderBytes, bytes, std::make_unique<LocalDoorbell>(std::move(event), page)};
+    return {memory, page + kProviderBytes, bytes, std::make_unique<LocalDoorbell>(std::move(bell), page)};
 }
 
-// Anything but a non-blocking eventfd might block the one who rings it.
-bool is_doorbell(int fd) {
-    char target[64] = "";
-    const std::string link = "/proc/self/fd/" + std::to_string(fd);
-    return ::readlink(link.c_str(), target, sizeof target - 1) >= 0 &&
-           std::string_view(target) == "anon_inode:[eventfd]" && (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0;
+int option(int fd, int which) {
+    int value = -1;
+    socklen_t length = sizeof value;
+    return ::getsockopt(fd, SOL_SOCKET, which, &value, &length) == 0 ? value : -1;
+}
+
+// What is no socket might block the one who rings it.
+bool is_bell(int fd) {
+    return option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_STREAM;
+}
+
+// Of huge pages there may be none when one is touched.
+bool has_ordinary_pages(int fd) {
+    struct statfs where {};
+    return ::fstatfs(fd, &where) == 0 && where.f_type == TMPFS_MAGIC;
 }
 
 }  // namespace
@@ -65,19 +77,20 @@ Result<CreatedDmb> create_dmb(std::uint32_t bytes) {
         ::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) {
         return last_error("sizing a DMB");
     }
-    UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!event) {
+    int bell[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bell) != 0) {
         return last_error("creating a doorbell");
     }
+    UniqueFd own(bell[0]), peers(bell[1]);
     auto mapping = Mapping::shared(memory.get(), kProviderBytes + bytes);
     if (!mapping) {
         return mapping.error();
     }
-    return CreatedDmb{std::make_shared<smcd::Dmb>(make_dmb(std::move(*mapping), std::move(event), bytes)),
-                      std::move(memory)};
+    return CreatedDmb{std::make_shared<smcd::Dmb>(make_dmb(std::move(*mapping), std::move(own), bytes)),
+                      std::move(memory), std::move(peers)};
 }
 
-Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uint32_t bytes) {
+Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd bell, std::uint32_t bytes) {
     // D2: first that it cannot become shorter, then how long it is.
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -87,14 +100,17 @@ Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uin
     if (::fstat(memory.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) < kProviderBytes + bytes) {
         return Error{EPROTO, "attaching a DMB that is shorter than announced"};
     }
-    if (!is_doorbell(doorbell.get())) {
-        return Error{EPROTO, "attaching a DMB whose doorbell is no eventfd"};
+    if (!has_ordinary_pages(memory.get())) {
+        return Error{EPROTO, "attaching a DMB that is not of ordinary pages"};
+    }
+    if (!is_bell(bell.get())) {
+        return Error{EPROTO, "attaching a DMB whose doorbell is no socket"};
     }
     auto mapping = Mapping::shared(memory.get(), kProviderBytes + bytes);
     if (!mapping) {
         return mapping.error();
     }
-    return make_dmb(std::move(*mapping), std::move(doorbell), bytes);
+    return make_dmb(std::move(*mapping), std::move(bell), bytes);
 }
 
 }  // namespace smc::ism

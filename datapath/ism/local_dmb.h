@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// DMBs of the `local` ISM provider: a sealed memfd and an eventfd.
+// DMBs of the `local` ISM provider: a sealed memfd, and a pair of sockets as the doorbell.
 //
 //   page 0            the provider's: the doorbell word, not part of SMC
 //   page 1 ...        the DMB
 //
 // The memfd is sealed against every change of size before it leaves its owner, and the one who attaches checks the
-// seals (D2).
+// seals (D2). The doorbell is no eventfd: that is one open file for both, and the flag that keeps a write from blocking
+// is the open file's. Each end of a socket pair is a file of its own, and a send says for itself that it does not
+// block.
 #pragma once
 
 #include "datapath/smcd/dmb.h"
@@ -16,13 +18,13 @@ namespace smc::ism {
 
 struct CreatedDmb {
     std::shared_ptr<smcd::Dmb> dmb;
-    UniqueFd memory;  // for the peer, with the doorbell's descriptor; needed no more once it has its copy
+    UniqueFd memory, bell;  // for the peer; needed no more once it has its copies
 };
 
 // A new DMB of `bytes`.
 Result<CreatedDmb> create_dmb(std::uint32_t bytes);
-// A peer's DMB from its descriptors; refuses memory that is not sealed or shorter than `bytes`, and a doorbell that
-// could block.
-Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd doorbell, std::uint32_t bytes);
+// A peer's DMB from its descriptors; refuses memory that is not sealed, shorter than `bytes` or not of ordinary pages,
+// and a bell that could block.
+Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd bell, std::uint32_t bytes);
 
 }  // namespace smc::ism

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -112,15 +113,15 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
         errno = n == 0 ? ECONNRESET : errno;
         return false;
     }
-    if (const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-        rights != nullptr && rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(2 * sizeof(int))) {
-        int fds[2];
-        std::memcpy(fds, CMSG_DATA(rights), sizeof fds);
+    // Whatever came is ours to close; of more than two the kernel has closed the rest.
+    if (const cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+        int fds[2] = {-1, -1};
+        std::memcpy(fds, CMSG_DATA(rights), std::min(sizeof fds, rights->cmsg_len - CMSG_LEN(0)));
         memory.reset(fds[0]);
         doorbell.reset(fds[1]);
     }
     errno = EPROTO;
-    return n == sizeof reply && reply.magic == kMagic && (reply.status != 0 || doorbell);
+    return n == sizeof reply && reply.magic == kMagic && (reply.status == 0) == static_cast<bool>(doorbell);
 }
 
 }  // namespace smc::ism

@@ -11,7 +11,7 @@
 
 namespace smc::ism {
 
-inline constexpr std::uint32_t kMagic = 0x534d4931;  // "SMI1": version of this protocol
+inline constexpr std::uint32_t kMagic = 0x534d4932;  // "SMI2": version of this protocol
 
 struct Request {
     std::uint32_t magic = kMagic;
@@ -22,7 +22,7 @@ struct Request {
     std::uint8_t gid[16] = {};  // of the one who asks
 };
 
-// Carries two descriptors (memory, doorbell) if status is 0.
+// Carries two descriptors (memory, the peer's end of the doorbell) if status is 0.
 struct Reply {
     std::uint32_t magic = kMagic;
     std::int32_t status = 0;  // errno value

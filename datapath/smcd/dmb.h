@@ -25,9 +25,10 @@ namespace smc::smcd {
 class Doorbell {
  public:
     virtual ~Doorbell() = default;
-    // Owner's side: readable when it was rung. Owned by the doorbell.
+    // Owner's side: readable when it was rung, until it is told that this was heard. Owned by the doorbell.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void arm() = 0;
+    virtual void heard() = 0;
     // Peer's side: wakes the owner if it sleeps.
     virtual void ring() = 0;
 };

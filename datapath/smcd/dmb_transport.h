@@ -15,6 +15,7 @@ class DmbTransport final : public Transport {
     DmbTransport(std::shared_ptr<Dmb> own, Dmb peer) : own_(std::move(own)), peer_(std::move(peer)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
+    void woken() override { own_->doorbell().heard(); }
     void stop() override;
     [[nodiscard]] std::uint32_t send_size() const override { return static_cast<std::uint32_t>(peer_.ring().size()); }
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }

@@ -118,6 +118,9 @@ Actions ClientHandshake::accept(const AcceptD& a) {
     if (a.chid != node_.chid) {
         return decline(Reason::kNoSmcdV2Device, "server chose CHID " + smc::text(a.chid));
     }
+    if (join(a.gid, a.gid_part2) == node_.gid) {
+        return decline(Reason::kNoSmcdV2Device, "server has this node's own GID");
+    }
     const bool offered = std::find(node_.ueids.begin(), node_.ueids.end(), a.eid) != node_.ueids.end();
     if (!offered && a.eid != node_.seid) {
         return decline(Reason::kNoUeid, "server chose EID " + a.eid.text());

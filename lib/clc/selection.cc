@@ -37,7 +37,7 @@ Reason select_smcd_v2(const Proposal& p, const LocalNode& node, SmcdPeer& peer) 
     // A release 0 client cannot know Emulated-ISM; a reserved CHID does not match for it.
     const bool emulated = v2.release >= kRelease1 && (v2.features & kFeatureEmulatedIsm) != 0;
     const auto gid = emulated ? extended_gid(*v2.smcd, node.chid) : std::nullopt;
-    if (!gid) {
+    if (!gid || *gid == node.gid) {  // somebody with this node's own GID would read what he writes
         return Reason::kNoSmcdV2Device;
     }
     auto eid = common_ueid(v2, node);

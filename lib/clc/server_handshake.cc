@@ -66,7 +66,8 @@ Actions ServerHandshake::peer_declined(Bytes bytes) {
 
 Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
     if (state_ == State::kAwaitProposal) {
-        return proposed(bytes, now);
+        // A client that finds out too late that it cannot: Linux without a device, for instance (RFC 7609 3.5.1.6.4).
+        return type_of(bytes) == Type::kDecline ? peer_declined(bytes) : proposed(bytes, now);
     }
     if (state_ != State::kAwaitConfirm && state_ != State::kLinking) {
         return {};

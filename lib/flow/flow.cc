@@ -70,6 +70,9 @@ Step Flow::next(TimePoint now, bool can_send) {
 void Flow::peer(const PeerState& state) {
     close_.peer_flags(state.producer.state);
     if (close_.peer_aborted()) {
+        if (receiving_.can_be(state.producer.cursor)) {  // F8
+            receiving_.peer_produced(state.producer, state.urgent);
+        }
         finish(Reason::kPeerAborted);
         return;
     }
@@ -87,7 +90,7 @@ std::optional<Step> Flow::receive() {
         if (writing_ == Writing::kWritable) {
             return Deliver{receiving_.next()};
         }
-    } else if (close_.peer_done() && writing_ != Writing::kEnded) {
+    } else if (close_.peer_done() && writing_ != Writing::kEnded && writing_ != Writing::kBroken) {
         writing_ = Writing::kEnded;  // F2
         moved_ = true;
         phase_ = Phase::kSend;
@@ -104,6 +107,15 @@ void Flow::delivered(std::uint32_t bytes) {
     phase_ = Phase::kSend;
 }
 
+void Flow::leg_takes_nothing() {
+    writing_ = Writing::kBroken;
+    leg_failed_ = true;
+    if (reading_ != Reading::kEnded) {
+        reading_ = Reading::kEnding;
+    }
+    phase_ = Phase::kSend;
+}
+
 void Flow::leg_full() {
     writing_ = Writing::kFull;
     phase_ = Phase::kSend;
@@ -115,6 +127,10 @@ std::optional<Step> Flow::send(bool can_send) {
         return std::nullopt;
     }
     const Sending::Room room = sending_.state();
+    if (room != Sending::Room::kSome && (close_.peer() & cdc::kConnectionClosed) != 0) {
+        abort(Reason::kPeerClosedEarly);  // it will never make room (section 4.8.1)
+        return std::nullopt;
+    }
     if (room == Sending::Room::kSome && can_send) {
         return Take{sending_.produced().cursor, sending_.room()};
     }
@@ -125,7 +141,7 @@ std::optional<Step> Flow::send(bool can_send) {
         moved_ = true;  // the peer may have consumed before it saw the flag
         return std::nullopt;
     }
-    stuck_ = true;
+    stuck_ = room != Sending::Room::kSome;
     return room == Sending::Room::kUrgent || can_send ? std::nullopt : std::optional<Step>(WantRoom{});
 }
 
@@ -153,6 +169,10 @@ void Flow::leg_empty() {
 }
 
 void Flow::leg_ended() {
+    if (leg_failed_) {
+        leg_broke();  // the error was told already, to a write
+        return;
+    }
     reading_ = Reading::kEnded;
     close_.application_done();
     publish_ = true;
@@ -242,7 +262,10 @@ void Flow::finish(Reason reason) {
     if (reason == Reason::kPeerAborted) {
         publish_ = true;  // answers A with A (figure 23, 2B)
     }
-    end_ = End{reason, reason == Reason::kNone || reason == Reason::kCloseTimeout};
+    const bool deliver =
+        reason == Reason::kPeerAborted || reason == Reason::kPeerReset || reason == Reason::kLinkDown;  // F8
+    const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
+    end_ = End{reason, orderly ? End::How::kOrderly : deliver ? End::How::kDeliver : End::How::kReset};
 }
 
 }  // namespace smc::flow

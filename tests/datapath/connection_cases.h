@@ -380,3 +380,50 @@ SMC_CONNECTION_CASE("a_full_ring_says_writer_blocked_and_goes_on_when_read") {
     const cdc::Cursor all = cdc::advance(full, 1000, size);
     h.await([&](const cdc::Producer& p) { return p.cursor == all && p.flags == 0; });
 }
+
+SMC_CONNECTION_CASE("what_was_written_before_a_reset_arrives_before_it_F8") {
+    const std::string answer = "413 Content Too Large\r\n\r\n";
+    for (int i = 0; i < 40; i++) {
+        BackToBack<TestType> c;
+        const std::vector<char> request(1000, 'r');
+        REQUIRE(::send(c.client.app.get(), request.data(), request.size(), 0) == 1000);
+        char byte = 0;
+        REQUIRE(::recv(c.server.app.get(), &byte, 1, MSG_PEEK) == 1);
+        REQUIRE(::send(c.server.app.get(), answer.data(), answer.size(), 0) == static_cast<ssize_t>(answer.size()));
+        c.server.app.reset();  // with the request unread
+        std::string got(answer.size(), '?');
+        REQUIRE(::recv(c.client.app.get(), got.data(), got.size(), MSG_WAITALL) == static_cast<ssize_t>(answer.size()));
+        CHECK(got == answer);
+        CHECK(receive_error(c.client.app.get()) == ECONNRESET);
+    }
+}
+
+SMC_CONNECTION_CASE("what_a_peer_published_before_its_abort_is_delivered_F8") {
+    Hostile<TestType> h;
+    const std::uint32_t size = h.receive_size();
+    const int small = 4096;
+    ::setsockopt(h.victim.app.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    h.publish({cdc::advance({}, size, size), 0, cdc::kAbnormalClose});
+    std::vector<char> got(size);
+    CHECK(::recv(h.victim.app.get(), got.data(), got.size(), MSG_WAITALL) == static_cast<ssize_t>(size));
+    CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
+    CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
+}
+
+SMC_CONNECTION_CASE("an_application_that_does_not_read_is_not_waited_for_for_ever_F8") {
+    Hostile<TestType> h(std::chrono::milliseconds(50));
+    const std::uint32_t size = h.receive_size();
+    h.publish({cdc::advance({}, size, size), 0, cdc::kAbnormalClose});
+    CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
+}
+
+SMC_CONNECTION_CASE("a_blocked_writer_hears_that_its_peer_has_closed") {
+    Hostile<TestType> h;
+    const std::vector<char> data(h.victims_window() + 1000, 'x');
+    REQUIRE(::send(h.victim.app.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
+    h.await([](const cdc::Producer& p) { return (p.flags & cdc::kWriterBlocked) != 0; });
+    h.publish({{0, 0}, 0, cdc::kSendingDone | cdc::kConnectionClosed});
+    CHECK(h.victim.ends.wait() == Reason::kPeerClosedEarly);
+    CHECK(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+    CHECK((errno == EPIPE || errno == ECONNRESET));
+}

@@ -30,7 +30,7 @@ struct DmbPair {
         std::array<Result<ism::CreatedDmb>, 2> own{ism::create_dmb(kRing), ism::create_dmb(kRing)};
         for (std::size_t i = 0; i < 2; i++) {
             ism::CreatedDmb& peer = *own[1 - i];
-            auto attached = ism::attach_dmb(peer.memory, UniqueFd(::dup(peer.dmb->doorbell().fd())), kRing);
+            auto attached = ism::attach_dmb(peer.memory, UniqueFd(::dup(peer.bell.get())), kRing);
             ends[i].transport = std::make_unique<smcd::DmbTransport>(own[i]->dmb, std::move(*attached));
         }
     }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,7 +22,7 @@ constexpr std::uint32_t kDmb = 16 * 1024;
 TEST_CASE("dmb__only_the_peer_writes_into_it_D1") {
     const auto own = ism::create_dmb(kDmb), peer = ism::create_dmb(kDmb);
     REQUIRE((own && peer));
-    auto attached = ism::attach_dmb(peer->memory, UniqueFd(::dup(peer->dmb->doorbell().fd())), kDmb);
+    auto attached = ism::attach_dmb(peer->memory, UniqueFd(::dup(peer->bell.get())), kDmb);
     REQUIRE(attached);
     smcd::DmbTransport transport(own->dmb, std::move(*attached));
     std::memset(transport.space({}, 7).part[0].iov_base, 'x', 7);
@@ -42,10 +45,34 @@ TEST_CASE("dmb__unsealed_or_short_memory_is_refused_D2") {
     const auto attaches = [&](const UniqueFd& memory, int doorbell, std::uint32_t bytes) {
         return ism::attach_dmb(memory, UniqueFd(::dup(doorbell)), bytes).has_value();
     };
-    const int doorbell = created->dmb->doorbell().fd();
-    CHECK(attaches(created->memory, doorbell, kDmb));
-    CHECK_FALSE(attaches(plain, doorbell, kDmb));
-    CHECK_FALSE(attaches(created->memory, doorbell, kDmb * 2));
-    CHECK_FALSE(attaches(created->memory, plain.get(), kDmb));  // ringing anything but an eventfd might block
+    const int bell = created->bell.get();
+    CHECK(attaches(created->memory, bell, kDmb));
+    CHECK_FALSE(attaches(plain, bell, kDmb));
+    CHECK_FALSE(attaches(created->memory, bell, kDmb * 2));
+    const UniqueFd event(::eventfd(0, EFD_NONBLOCK));
+    CHECK_FALSE(attaches(created->memory, event.get(), kDmb));  // its peer could make it block
+    CHECK_FALSE(attaches(created->memory, plain.get(), kDmb));
     CHECK_FALSE(attaches(created->memory, -1, kDmb));
+}
+
+TEST_CASE("dmb__a_doorbell_never_blocks_whatever_its_owner_does") {
+    const auto created = ism::create_dmb(kDmb);
+    REQUIRE(created);
+    auto attached = ism::attach_dmb(created->memory, UniqueFd(::dup(created->bell.get())), kDmb);
+    REQUIRE(attached);
+    const int own = created->dmb->doorbell().fd();
+    for (const int fd : {own, created->bell.get()}) {
+        REQUIRE(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0);
+    }
+    for (int i = 0; i < 10'000; i++) {  // far beyond what the socket holds
+        created->dmb->doorbell().arm();
+        attached->doorbell().ring();
+    }
+    pollfd ready{own, POLLIN, 0};
+    CHECK(::poll(&ready, 1, 0) == 1);
+    created->dmb->doorbell().heard();
+    CHECK(::poll(&ready, 1, 0) == 0);
+    created->dmb->doorbell().arm();
+    attached->doorbell().ring();
+    CHECK(::poll(&ready, 1, 0) == 1);
 }

@@ -3,6 +3,7 @@
 // Invariants H1 to H4: client_handshake.h.
 //
 //   kAwaitProposal  Proposal   -> the first type that fits, or Decline
+//                   Decline    -> fall back
 //   kPreparing      failed     -> the next type, or Decline
 //                   prepared and the application is there -> send Accept
 //   kAwaitConfirm   Confirm    -> the type's own

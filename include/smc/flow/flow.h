@@ -15,6 +15,9 @@
 //   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
 //       peer's last flags, which go another way, so they have the time of a close to follow.
 //   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
+//   F8  What the peer published before the end is the application's, before it hears of the end: whoever drives the
+//       flow gives it what receiving() still has when End says so. Likewise what the application wrote before its leg
+//       broke is published before the abort, as far as there is room.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +35,7 @@ namespace smc::flow {
 // --- steps ----------------------------------------------------------------------------------------------------------
 // Look at what the peer published. Answer: peer().
 struct Load {};
-// Give this to the application. Answer: delivered(), leg_full() or leg_broke().
+// Give this to the application. Answer: delivered(), leg_full() or leg_takes_nothing().
 struct Deliver {
     Receiving::Piece piece;
 };
@@ -59,10 +62,15 @@ struct WantRoom {};
 struct LookAtClcSocket {};
 // Nothing to do. Ask to be told of news; look again at once if the peer published something meanwhile. Answer: slept().
 struct Sleep {};
-// The connection is over. `orderly`: everything was delivered both ways; otherwise both sockets are to be reset.
+// The connection is over.
 struct End {
+    enum class How : std::uint8_t {
+        kOrderly,  // everything was delivered both ways: close both sockets
+        kReset,    // reset both
+        kDeliver,  // reset both, the leg's behind what receiving() still has (F8)
+    };
     Reason reason = Reason::kNone;
-    bool orderly = false;
+    How how = How::kReset;
 };
 using Step = std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, LookAtClcSocket, Sleep, End>;
 
@@ -110,6 +118,8 @@ class Flow {
     void leg_ended();
     // The leg failed; an interrupted call is not a failure, and is answered with nothing at all.
     void leg_broke() { abort(Reason::kApplicationReset); }
+    // It failed, but what the application wrote before may still be read (F8).
+    void leg_takes_nothing();
     void clc_quiet() { phase_ = Phase::kClose; }
     void clc_data();
     void clc_ended();
@@ -128,7 +138,7 @@ class Flow {
     // One turn: from looking at the peer to looking at the peer again, or to sleep.
     enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kTurned, kLoadForClc, kClc, kClose, kSleep };
     enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
-    enum class Writing : std::uint8_t { kWritable, kFull, kEnded };
+    enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
     std::optional<Step> receive();
     std::optional<Step> send(bool can_send);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/last_words.h"
+
+#include <algorithm>
+
+namespace smc {
+
+namespace {
+
+// That a kernel has acknowledged everything is no event.
+constexpr auto kLongestPause = std::chrono::milliseconds(50);
+
+}  // namespace
+
+LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds patience)
+    : left_(left), first_(left.consumed()), ring_bytes_(static_cast<std::uint32_t>(ring.size())), patience_(patience) {
+    bytes_.reserve(left.available());
+    const Pieces all = pieces(ring, first_.count, left.available());
+    for (int i = 0; i < all.count; i++) {
+        const auto* from = static_cast<const std::uint8_t*>(all.part[i].iov_base);
+        bytes_.insert(bytes_.end(), from, from + all.part[i].iov_len);
+    }
+}
+
+// True: the leg has taken everything, or takes nothing any more.
+bool LastWords::write_all(Leg& leg) {
+    while (left_.available() != 0) {
+        const auto piece = left_.next();
+        const auto at = cdc::distance(first_, piece.at, ring_bytes_);
+        const auto written = leg.write(pieces(bytes_, at, piece.bytes), piece.urgent);
+        if (written.outcome == Leg::Outcome::kBytes) {
+            left_.delivered(written.bytes);
+        } else if (written.outcome != Leg::Outcome::kInterrupted) {
+            return written.outcome != Leg::Outcome::kNothing;
+        }
+    }
+    return true;
+}
+
+bool LastWords::run(Leg& leg, TimePoint now) {
+    const bool written = write_all(leg);
+    if (written && leg.delivered()) {
+        return true;
+    }
+    if (until_ == kNever) {
+        until_ = now + patience_;
+    }
+    next_look_ = written ? std::min(until_, now + pause_) : until_;
+    pause_ = std::min(2 * pause_, kLongestPause);
+    return now >= until_;
+}
+
+}  // namespace smc

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/engine.h"
+
+#include <catch2/catch.hpp>
+#include <future>
+
+using namespace smc;
+
+namespace {
+
+// Stands still in run() until it is let go.
+class Stuck final : public Task {
+ public:
+    bool start(Poller&) override { return true; }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override {
+        begun.set_value();
+        go_on.get_future().wait();
+        done_ = true;
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+    std::promise<void> begun, go_on;
+
+ private:
+    bool done_ = false;
+};
+
+// Always has more to do.
+class Busy final : public Task {
+ public:
+    bool start(Poller&) override { return true; }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override { return true; }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+ private:
+    bool done_ = false;
+};
+
+void await_a_round(Engine& engine) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!engine.comes_round()) {
+        REQUIRE(std::chrono::steady_clock::now() < end);
+        std::this_thread::yield();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_for_it") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    for (int i = 0; i < 3; i++) {
+        await_a_round(*engine);  // also while it sleeps
+    }
+    const auto stuck = std::make_shared<Stuck>();
+    engine->add_task(stuck);
+    stuck->begun.get_future().wait();
+    (void)engine->comes_round();  // asks
+    CHECK_FALSE(engine->comes_round());
+    CHECK_FALSE(engine->stop(std::chrono::milliseconds(20)));
+    stuck->go_on.set_value();
+    CHECK(engine->stop());
+}
+
+TEST_CASE("engine__one_that_is_busy_comes_round") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    engine->add_task(std::make_shared<Busy>());
+    for (int i = 0; i < 100; i++) {
+        await_a_round(*engine);
+    }
+}
