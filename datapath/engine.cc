@@ -110,12 +110,33 @@ void Engine::take_new() {
         if (!task.start(*this)) {
             task.abort(Reason::kLimit);
         }
-        ready_.push_back(&task);
+        wait_for_turn(task);
     }
     for (const auto& task : kicked) {
         if (tasks_.contains(task->order())) {
-            ready_.push_back(task.get());
+            wait_for_turn(*task);
         }
+    }
+}
+
+void Engine::wait_for_turn(Task& task) {
+    if (!std::exchange(task.waits_, true)) {
+        ready_.push_back(&task);
+    }
+}
+
+void Engine::touch(Task& task) {
+    if (!task.waits_) {
+        touched_.push_back(&task);
+    }
+}
+
+void Engine::run_next(TimePoint now) {
+    if (!ready_.empty()) {
+        Task* task = ready_.front();
+        ready_.pop_front();
+        task->waits_ = false;
+        run_task(*task, now);
     }
 }
 
@@ -140,7 +161,7 @@ void Engine::run_task(Task& task, TimePoint now) {
         return;
     }
     if (more) {
-        ready_.push_back(&task);
+        wait_for_turn(task);
     }
     deadlines_.set(task.order(), task.deadline());
 }
@@ -180,23 +201,25 @@ void Engine::loop() {
         answered_.store(asked_.load());
 
         touched_.clear();
-        touched_.swap(ready_);
         for (int i = 0; i < n; i++) {
             const epoll_event& event = events[static_cast<std::size_t>(i)];
             const auto& source = *static_cast<Source*>(event.data.ptr);
             if (source.task != nullptr) {
                 source.task->on_event(source.which, event.events);
-                touched_.push_back(source.task);
+                touch(*source.task);
             }
         }
-        deadlines_.take_expired(now, [&](std::uint64_t order) { touched_.push_back(tasks_.at(order).task.get()); });
+        deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task); });
         run_all(touched_, now);
+        run_next(now);
         // What a link brought is delivered without another look at the descriptors; what that calls waits for the next
         // turn.
         touched_.clear();
         touched_.swap(called_);
         run_all(touched_, now);
-        ready_.insert(ready_.end(), called_.begin(), called_.end());
+        for (Task* task : called_) {
+            wait_for_turn(*task);
+        }
         called_.clear();
         forget_ended();
         take_new();

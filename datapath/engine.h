@@ -5,11 +5,15 @@
 // Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run
 // in the order of their coming whatever woke them, one epoll_wait() serves all, and nothing is allocated for an event.
 // Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
+//
+// A task that always has more to do waits for its turn behind others like it, and only one of them runs between two
+// looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -62,6 +66,9 @@ class Engine final : private Poller {
     void loop();
     void enlist(Entry entry);
     void take_new();
+    void touch(Task& task);
+    void wait_for_turn(Task& task);
+    void run_next(TimePoint now);
     void run_all(std::vector<Task*>& tasks, TimePoint now);
     void run_task(Task& task, TimePoint now);
     void tell_end(const Entry& entry);
@@ -84,7 +91,7 @@ class Engine final : private Poller {
     // engine's thread only
     std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
     std::uint64_t last_order_ = 0;
-    std::vector<Task*> ready_;    // have more to do
+    std::deque<Task*> ready_;     // have more to do: one of them has its turn each time round
     std::vector<Task*> touched_;  // had events in this turn
     std::vector<Task*> called_;   // another task has something for them
     std::vector<Task*> ended_;    // in this turn

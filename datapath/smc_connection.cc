@@ -9,8 +9,10 @@ namespace smc {
 
 namespace {
 
-// Looks at the peer of one connection before the others get their turn.
+// Looks at the peer of one connection before the others get their turn, and bytes that are then moved: as many take
+// about as long as the looks.
 constexpr int kTurnsPerRun = 8;
+constexpr std::uint32_t kBytesPerRun = 64 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     return {parts.transport->send_size(), parts.transport->window(),
@@ -65,10 +67,11 @@ bool SmcConnection::run(TimePoint now) {
 }
 
 bool SmcConnection::turn(TimePoint now) {
+    moved_ = 0;
     for (int looks = 0;;) {
         const flow::Step step = flow_.next(now, parts_.transport->can_send());
         if (std::holds_alternative<flow::Load>(step)) {
-            if (looks++ == kTurnsPerRun) {
+            if (looks++ == kTurnsPerRun || moved_ >= kBytesPerRun) {
                 return true;
             }
             load();
@@ -106,11 +109,12 @@ void SmcConnection::load() {
 }
 
 void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
-    const auto written =
-        parts_.leg->write(pieces(parts_.transport->receive_ring(), piece.at.count, piece.bytes), piece.urgent);
+    const auto written = parts_.leg->write(
+        pieces(parts_.transport->receive_ring(), piece.at.count, std::min(piece.bytes, kBytesPerRun)), piece.urgent);
     switch (written.outcome) {
         case Leg::Outcome::kBytes:
             add(stats->bytes_received, written.bytes);
+            moved_ += written.bytes;
             return flow_.delivered(written.bytes);
         case Leg::Outcome::kNothing:
             return flow_.leg_full();
@@ -123,10 +127,11 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
 }
 
 void SmcConnection::take(const flow::Take& take) {
-    const auto read = parts_.leg->read(parts_.transport->space(take.at, take.bytes));
+    const auto read = parts_.leg->read(parts_.transport->space(take.at, std::min(take.bytes, kBytesPerRun)));
     switch (read.outcome) {
         case Leg::Outcome::kBytes:
             flow_.took(read.bytes, read.urgent, read.drained);
+            moved_ += read.bytes;
             if (!flow_.ended()) {
                 add(stats->bytes_sent, read.bytes);
             }

@@ -50,6 +50,7 @@ class SmcConnection final : public ConnectionTask {
     std::chrono::milliseconds patience_;
     flow::Flow flow_;
     flow::PeerState seen_;
+    std::uint32_t moved_ = 0;              // bytes, in this run
     std::optional<LastWords> last_words_;  // its transport has stopped
     Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];

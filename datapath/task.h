@@ -55,6 +55,7 @@ class Task {
  private:
     friend class Engine;
     std::uint64_t order_ = 0;
+    bool waits_ = false;  // for its turn, with more to do
 };
 
 // Written by the engine's thread, read by anybody. Relaxed counters.

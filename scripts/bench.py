@@ -28,6 +28,7 @@ CASES = [
     ("64 B round trip", ("roundtrip", 64), "us", False),
     ("4 KiB round trip", ("roundtrip", 4096), "us", False),
     ("64 KiB stream", ("stream", 65536), "GB/s", True),
+    ("crowded 64 B", ("crowded", 64), "us", False),  # round trip, beside four streams
     ("connections", ("connect", 1), "1/s", True),
 ]
 PROCESSORS = {"free": ("0,1", "0,1"), "one": ("0", "0"), "split": ("0", "1")}

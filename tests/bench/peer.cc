@@ -4,6 +4,7 @@
 //   peer serve PORT COUNT                      echoes or swallows on COUNT ports from PORT on
 //   peer roundtrip IP PORT BYTES SECONDS       prints microseconds a round trip
 //   peer stream IP PORT BYTES SECONDS          prints GB/s, until the server has it all
+//   peer crowded IP PORT BYTES SECONDS         prints microseconds a round trip, the median, beside four streams
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
@@ -12,6 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -157,6 +160,42 @@ void stream(const char* ip, int port, std::uint64_t bytes, double seconds) {
     std::printf("%.4f\n", total / since(start) / 1e9);
 }
 
+void crowded(const char* ip, int port, std::uint64_t bytes, double seconds) {
+    std::atomic<bool> done{false};
+    std::vector<std::thread> streams;
+    for (int i = 0; i < 4; i++) {
+        streams.emplace_back([&, fd = connect_to(ip, port)] {
+            const std::vector<char> buffer(64 * 1024, 'x');
+            const std::uint64_t zero = 0;
+            write_all(fd, reinterpret_cast<const char*>(&zero), sizeof zero);
+            while (!done) {
+                write_all(fd, buffer.data(), buffer.size());
+            }
+            ::close(fd);
+        });
+    }
+    const int fd = connect_to(ip, port);
+    std::vector<char> buffer(bytes, 'x');
+    std::vector<double> took;
+    write_all(fd, reinterpret_cast<char*>(&bytes), sizeof bytes);
+    const auto start = Clock::now();
+    while (since(start) < seconds) {
+        const auto began = Clock::now();
+        write_all(fd, buffer.data(), bytes);
+        if (!read_all(fd, buffer.data(), bytes)) {
+            fail("recv");
+        }
+        took.push_back(since(began) * 1e6);
+    }
+    done = true;
+    for (auto& thread : streams) {
+        thread.join();
+    }
+    const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
+    std::nth_element(took.begin(), middle, took.end());
+    std::printf("%.3f\n", *middle);
+}
+
 void connect_many(const char* ip, int port, int ports, double seconds) {
     const std::uint64_t size = 8 | kOnce;
     char buffer[16] = {};
@@ -214,6 +253,8 @@ int main(int argc, char** argv) {
         roundtrip(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
     } else if (what == "stream") {
         stream(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
+    } else if (what == "crowded") {
+        crowded(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
     } else if (what == "connect") {
         connect_many(argv[2], port, std::atoi(argv[4]), seconds);
     } else if (what == "contact") {
