@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/agent.h"
 
+#include "agent/afford.h"
 #include "os/random.h"
 
 #include <fcntl.h>
@@ -25,30 +26,6 @@ constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
 // For answers to questions, when it stops: TCP itself goes on after a second.
 constexpr auto kPatience = std::chrono::milliseconds(900);
-
-// A connection holds at most six descriptors (a spliced one: two sockets, two pipes). Where the system allows
-// too few, the limit of connections is lowered, so that it is met as a limit and not as a failure half-way.
-unsigned affordable_connections(unsigned wanted) {
-    constexpr rlim_t kEach = 6;
-    constexpr rlim_t kOthers = 4096;  // about 10 for every namespace
-    const rlim_t needed = wanted * kEach + kOthers;
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    rlimit raised{std::max(limit.rlim_max, needed), std::max(limit.rlim_max, needed)};
-    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) {
-        return wanted;
-    }
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_max >= needed) {
-        return wanted;
-    }
-    const rlim_t others = std::min(kOthers, limit.rlim_max / 2);
-    const rlim_t afforded = (limit.rlim_max - others) / kEach;
-    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, afforded,
-                limit.rlim_max);
-    return static_cast<unsigned>(afforded);
-}
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -84,7 +61,7 @@ Agent::Agent(Config config)
 Result<void> Agent::start() {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
-    config_.max_connections = affordable_connections(config_.max_connections);
+    lower_to_what_the_system_allows(config_);
     control_ = std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request) {
         return introspection_ ? introspection_->answer(request) : nlohmann::json{{"error", "starting"}};
     });
@@ -105,6 +82,7 @@ Result<void> Agent::start() {
     }
     own_cgroup_.emplace(std::move(*own));
 
+    smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
     fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid,
                                                  [this](const Gid& peer) { smcd_groups_.drop_peer(peer); });
     if (auto started = fabric_->start(); !started) {
@@ -148,12 +126,13 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_ =
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
-    const SessionParts session{io_, config_, node_, *fabric_, smcd_groups_, *roce_devices_, *smcr_groups_};
+    const SessionParts session{io_,           config_,      node_,          *fabric_,
+                               *smcd_memory_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(
-        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, connections_,
-                           smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
+        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
+                           connections_, smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }

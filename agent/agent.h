@@ -48,6 +48,7 @@ class Agent {
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<ism::LocalFabric> fabric_;
+    std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;

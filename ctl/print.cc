@@ -70,7 +70,8 @@ void print_status(std::ostream& out, const json& s) {
                                     (agent["serving"].get<bool>() ? ", serving" : ", FULL: new connections are plain")},
                       {"Host name", word(agent["host_name"])},
                       {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
-                      {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"])},
+                      {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + "; with the peers' " +
+                                   bytes(ism["taken_bytes"]) + " of at most " + bytes(ism["memory_bytes"])},
                       {"RoCE", s["roce"]["enabled"].get<bool>()
                                    ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
                                          " registered of " + bytes(s["roce"]["memory_bytes"])

@@ -12,6 +12,7 @@ namespace {
 // Looks at the peer of one connection before the others get their turn, and bytes that are then moved: as many take
 // about as long as the looks.
 constexpr int kTurnsPerRun = 8;
+constexpr auto kIdle = std::chrono::seconds(2);
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
@@ -57,6 +58,7 @@ bool SmcConnection::run(TimePoint now) {
     bool more = false;
     if (!ended() && !last_words_) {
         more = turn(now);
+        look_for_idleness(now);
     }
     if (!ended() && last_words_) {
         speak_last_words(now);
@@ -98,6 +100,19 @@ bool SmcConnection::turn(TimePoint now) {
         } else if (const auto* end = std::get_if<flow::End>(&step)) {
             finish(*end);
             return false;
+        }
+    }
+}
+
+void SmcConnection::look_for_idleness(TimePoint now) {
+    if (idle_check_ == kNever) {
+        idle_check_ = moved_ != 0 ? now + kIdle : kNever;
+    } else if (now >= idle_check_) {
+        const std::uint64_t sent = stats->bytes_sent.load(std::memory_order_relaxed);
+        const bool idle = sent == std::exchange(sent_at_check_, sent) && flow_.sending().drained();
+        idle_check_ = idle ? kNever : now + kIdle;
+        if (idle && !ended() && !last_words_) {
+            parts_.transport->idle();
         }
     }
 }

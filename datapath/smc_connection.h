@@ -30,7 +30,7 @@ class SmcConnection final : public ConnectionTask {
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
     [[nodiscard]] TimePoint deadline() const override {
-        return last_words_ ? last_words_->deadline() : flow_.next_deadline();
+        return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
     }
 
  private:
@@ -44,13 +44,16 @@ class SmcConnection final : public ConnectionTask {
     void finish(const flow::End& end);
     void reset(Reason reason);
     void speak_last_words(TimePoint now);
+    void look_for_idleness(TimePoint now);
     void show() const;
 
     Parts parts_;
     std::chrono::milliseconds patience_;
     flow::Flow flow_;
     flow::PeerState seen_;
-    std::uint32_t moved_ = 0;              // bytes, in this run
+    std::uint32_t moved_ = 0;          // bytes, in this run
+    TimePoint idle_check_ = kNever;    // while it is busy, and once more
+    std::uint64_t sent_at_check_ = 0;  // bytes, at the last one
     std::optional<LastWords> last_words_;  // its transport has stopped
     Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];

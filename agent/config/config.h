@@ -58,6 +58,7 @@ struct Config {
     std::string ism_directory = "/run/smc-agent/ism";
     std::string chid = "0xff00";
     unsigned dmb_kib = 1024;
+    unsigned ism_memory_mib = 4096;
 
     struct Roce {
         bool enabled = true;

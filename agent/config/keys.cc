@@ -170,6 +170,8 @@ std::vector<ConfigKey> make_keys() {
             "Rendezvous directory, common to all agents of one `local` fabric."),
         key("ism", "chid", SMC_MEMBER(chid), string("^0x[fF][fF][0-9a-fA-F]{2}$"),
             "Emulated-ISM CHID of the fabric, equal at both ends. 0xffff: both are one agent."),
+        key("ism", "memory_mib", SMC_MEMBER(ism_memory_mib), integer(1, 1048576),
+            "Memory of DMBs, own and attached, in all. What would need more is declined."),
         key("ism", "dmb_kib", SMC_MEMBER(dmb_kib), power_of_two_kib(),
             "Size of the DMB that receives for one connection; memory is taken as it is used."),
         key("roce", "enabled", SMC_MEMBER(roce.enabled), boolean(),

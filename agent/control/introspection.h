@@ -17,6 +17,7 @@ struct IntrospectionParts {
     const Cgroups& cgroups;
     const Namespaces& namespaces;
     const smcd::Fabric& fabric;
+    const smcd::Memory& smcd_memory;
     const Connections& connections;
     const group::SmcdGroups& smcd_groups;
     const Gateway& gateway;

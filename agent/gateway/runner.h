@@ -26,6 +26,7 @@ struct SessionParts {
     const Config& config;
     const clc::LocalNode& node;
     smcd::Fabric& fabric;
+    smcd::Memory& smcd_memory;
     group::SmcdGroups& smcd_groups;
     smcr::Devices& roce_devices;
     smcr::LinkGroups& smcr_groups;
@@ -73,7 +74,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.config.dmb_kib * 1024)),
+          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_memory, parts.config.dmb_kib * 1024)),
           deadline_(parts.io, [this] { feed(session_.tick(loop::now())); }),
           on_end_(std::move(on_end)) {}
 
@@ -154,8 +155,11 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     void on(const session::AttachDmb& action) {
         smcd_->attach(action.peer, parts_.config.step_timeout, [this](const Result<void>& attached) {
-            feed(attached ? session_.dmb_attached(loop::now())
-                          : session_.dmb_not_attached(attached.error().text(), loop::now()));
+            if (attached) {
+                return feed(session_.dmb_attached(loop::now()));
+            }
+            const Reason reason = attached.error().code == ENOMEM ? Reason::kOutOfMemory : Reason::kFabric;
+            feed(session_.dmb_not_attached(reason, attached.error().text(), loop::now()));
         });
     }
     void on(const session::JoinGroup& action) {

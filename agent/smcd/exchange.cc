@@ -6,6 +6,15 @@
 namespace smc::smcd {
 
 Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
+    // The peer's as well, which is likely as large: behind Confirm it is too late to find out (RFC 7609 C.3).
+    share_ = memory_.take(dmb_bytes_);
+    if (!peer_) {
+        peers_share_ = memory_.take(dmb_bytes_);
+    }
+    if (!share_ || !peers_share_) {
+        give_back();
+        return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
+    }
     auto registered = fabric_.register_dmb(peer, dmb_bytes_);
     if (!registered) {
         return registered.error();
@@ -16,6 +25,11 @@ Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
 
 void Exchange::attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout,
                       std::function<void(Result<void>)> then) {
+    peers_share_ = {};
+    peers_share_ = memory_.take(bytes_of(peer.dmb_size));
+    if (!peers_share_) {
+        return then(Error{ENOMEM, "attaching a DMB beyond ism.memory_mib"});
+    }
     fabric_.attach(peer.gid, peer.token, bytes_of(peer.dmb_size), timeout,
                    [this, alive = std::weak_ptr(alive_), then = std::move(then)](Result<Dmb> attached) {
                        if (alive.expired()) {
@@ -35,6 +49,8 @@ void Exchange::give_back() {
         own_.reset();
     }
     peer_.reset();
+    share_ = {};
+    peers_share_ = {};
 }
 
 std::unique_ptr<Transport> Exchange::transport() {

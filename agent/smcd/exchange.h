@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "agent/smcd/memory.h"
 #include "datapath/smcd/fabric.h"
 #include "datapath/transport.h"
 #include "smc/clc/node.h"
@@ -16,8 +17,9 @@ namespace smc::smcd {
 
 class Exchange {
  public:
-    // `fabric` outlives this object. `dmb_bytes`: of the own DMB.
-    Exchange(Fabric& fabric, std::uint32_t dmb_bytes) : fabric_(fabric), dmb_bytes_(dmb_bytes) {}
+    // `fabric` and `memory` outlive this object. `dmb_bytes`: of the own DMB.
+    Exchange(Fabric& fabric, Memory& memory, std::uint32_t dmb_bytes)
+        : fabric_(fabric), memory_(memory), dmb_bytes_(dmb_bytes) {}
     ~Exchange() { give_back(); }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
@@ -35,9 +37,11 @@ class Exchange {
 
  private:
     Fabric& fabric_;
+    Memory& memory_;
     std::uint32_t dmb_bytes_;
     std::optional<Fabric::Registered> own_;
     std::optional<Dmb> peer_;
+    Memory::Share share_, peers_share_;
     const std::shared_ptr<int> alive_ = std::make_shared<int>();  // answers may outlive this object
 };
 

@@ -46,6 +46,11 @@ class Dmb {
     [[nodiscard]] std::span<std::uint8_t> ring() const { return {start_ + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes}; }
     [[nodiscard]] Doorbell& doorbell() const { return *doorbell_; }
 
+    // Peer's side, when its owner has consumed everything: gives the pages of the ring back to the system. They come
+    // again, zeroed, when they are written. Only the one who writes can do this, because nobody else knows that nothing
+    // is being written.
+    void give_pages_back() const;
+
     // Cursors as cdc::pack() has them, always read and written whole.
     [[nodiscard]] std::uint64_t load_producer() const { return word(cdc::kProducerOffset).load(); }
     [[nodiscard]] std::uint64_t load_consumer() const { return word(cdc::kConsumerOffset).load(); }

@@ -2,9 +2,20 @@
 #include "datapath/smcd/dmb_transport.h"
 
 #include <sys/epoll.h>
+#include <sys/mman.h>
 
 // D1: of `own_` only what loads is called, of `peer_` only what stores.
 namespace smc::smcd {
+
+void Dmb::give_pages_back() const {
+    constexpr std::size_t kPage = 4096;
+    const auto first = (reinterpret_cast<std::uintptr_t>(ring().data()) + kPage - 1) & ~(kPage - 1);
+    const auto end = reinterpret_cast<std::uintptr_t>(start_ + bytes_) & ~(kPage - 1);
+    if (first < end) {
+        // memory of another kind keeps its pages
+        ::madvise(reinterpret_cast<void*>(first), end - first, MADV_REMOVE);
+    }
+}
 
 bool DmbTransport::start(Poller& poller, Poller::Source& source) {
     poller_ = &poller;

@@ -29,6 +29,7 @@ class DmbTransport final : public Transport {
     }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
+    void idle() override { peer_.give_pages_back(); }
     void flush() override {}
 
  private:

@@ -138,8 +138,8 @@ Actions Client::dmb_attached(TimePoint) {
     return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid}} : Actions{};
 }
 
-Actions Client::dmb_not_attached(std::string detail, TimePoint now) {
-    return dmb_refused(Reason::kFabric, std::move(detail), now);
+Actions Client::dmb_not_attached(Reason reason, std::string detail, TimePoint now) {
+    return dmb_refused(reason, std::move(detail), now);
 }
 
 Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint) {

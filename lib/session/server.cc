@@ -119,8 +119,8 @@ Actions Server::dmb_attached(TimePoint now) {
     return state_ == State::kNegotiating ? translate(handshake_.attached(), now) : Actions{};
 }
 
-Actions Server::dmb_not_attached(std::string detail, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_.attach_failed(Reason::kFabric, std::move(detail)), now)
+Actions Server::dmb_not_attached(Reason reason, std::string detail, TimePoint now) {
+    return state_ == State::kNegotiating ? translate(handshake_.attach_failed(reason, std::move(detail)), now)
                                          : Actions{};
 }
 

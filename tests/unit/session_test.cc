@@ -208,7 +208,7 @@ TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itsel
     CHECK(let_go<>(at_once.client.clc_closed(kStart)) == Reason::kPeerDeclined);
     with_application.accept_smcd();
     REQUIRE(are<AttachDmb>(with_application.client.clc_message(with_application.accept.view(), kStart)));
-    const auto declines = with_application.client.dmb_not_attached("", kStart);
+    const auto declines = with_application.client.dmb_not_attached(Reason::kFabric, "", kStart);
     CHECK(are<GiveBack, LeaveToTcp>(with_application.server.clc_message(sent(declines).view(), kStart)));
     CHECK(let_go<>(with_application.client.tick(kStart + kBudget)) == Reason::kFabric);
 }
@@ -249,7 +249,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     Pair client, server, late;
     client.accept_smcd();
     REQUIRE(are<AttachDmb>(client.client.clc_message(client.accept.view(), kStart)));
-    const auto refused = client.client.dmb_not_attached("", kStart);
+    const auto refused = client.client.dmb_not_attached(Reason::kFabric, "", kStart);
     CHECK(are<SendClc, GiveBack, RememberServer, FinishConnect>(refused));
     CHECK(declined(refused) == Reason::kFabric);
     CHECK(are<GiveBack, RunOnTcp>(client.server.clc_message(sent(refused).view(), kStart)));
@@ -262,7 +262,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     CHECK(declined(neither) == Reason::kOutOfMemory);
     late.agree_on_smcd();  // behind the Confirm there is no way back (C.3)
     REQUIRE(are<AttachDmb>(late.server.clc_message(late.confirm.view(), kStart)));
-    CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached("", kStart)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached(Reason::kFabric, "", kStart)));
 }
 
 TEST_CASE("client_session__a_server_that_was_capable_and_is_not_leaves_tcp_alone") {

@@ -58,7 +58,7 @@ class Client {
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
     [[nodiscard]] Actions dmb_attached(TimePoint now);
-    [[nodiscard]] Actions dmb_not_attached(std::string detail, TimePoint now);
+    [[nodiscard]] Actions dmb_not_attached(Reason reason, std::string detail, TimePoint now);
     [[nodiscard]] Actions dmb_registered(const clc::LocalDmb& own, TimePoint now);
     [[nodiscard]] Actions dmb_refused(Reason reason, std::string detail, TimePoint now);
 

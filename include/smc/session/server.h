@@ -40,7 +40,7 @@ class Server {
     [[nodiscard]] Actions dmb_registered(const clc::LocalDmb& own, TimePoint now);
     [[nodiscard]] Actions dmb_refused(Reason reason, std::string detail, TimePoint now);
     [[nodiscard]] Actions dmb_attached(TimePoint now);
-    [[nodiscard]] Actions dmb_not_attached(std::string detail, TimePoint now);
+    [[nodiscard]] Actions dmb_not_attached(Reason reason, std::string detail, TimePoint now);
 
     [[nodiscard]] Actions joined(const clc::LocalRmbe& own, TimePoint now);
     [[nodiscard]] Actions join_refused(group::Refusal refusal, std::string detail, TimePoint now);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "os/memory_limit.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace smc {
+
+namespace {
+
+// Where a hierarchy is mounted, which part of it that is, and where the process is in it.
+struct Place {
+    std::string mount, root, path;
+    const char* file;
+};
+
+// Of /proc/self/cgroup: "0::/path" for v2, "4:memory,other:/path" for v1.
+std::optional<std::string> own_path(bool v2) {
+    std::ifstream lines("/proc/self/cgroup");
+    for (std::string line; std::getline(lines, line);) {
+        const auto first = line.find(':'), second = line.find(':', first + 1);
+        if (first == std::string::npos || second == std::string::npos) {
+            continue;
+        }
+        const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+        if (v2 ? line.starts_with("0::") : controllers.find(",memory,") != std::string::npos) {
+            return line.substr(second + 1);
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<Place> place(bool v2) {
+    const auto path = own_path(v2);
+    std::ifstream mounts("/proc/self/mountinfo");
+    for (std::string line; path && std::getline(mounts, line);) {
+        std::istringstream words(line.substr(0, line.find(" - ")));
+        std::string skipped, root, mount;
+        words >> skipped >> skipped >> skipped >> root >> mount;
+        std::istringstream rest(line.substr(std::min(line.size(), line.find(" - ") + 3)));
+        std::string type, device, options;
+        rest >> type >> device >> options;
+        if (v2 ? type == "cgroup2" : type == "cgroup" && ("," + options + ",").find(",memory,") != std::string::npos) {
+            return Place{mount, root == "/" ? "" : root, *path, v2 ? "memory.max" : "memory.limit_in_bytes"};
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> memory_limit() {
+    constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 has a number for it
+    std::uint64_t lowest = kNoLimit;
+    for (const bool v2 : {true, false}) {
+        const auto where = place(v2);
+        if (!where || !where->path.starts_with(where->root)) {
+            continue;
+        }
+        std::filesystem::path below = std::filesystem::path(where->path.substr(where->root.size())).relative_path();
+        for (;; below = below.parent_path()) {
+            std::uint64_t bytes = 0;
+            if (std::ifstream(std::filesystem::path(where->mount) / below / where->file) >> bytes) {
+                lowest = std::min(lowest, bytes);
+            }
+            if (below.empty()) {
+                break;
+            }
+        }
+    }
+    return lowest < kNoLimit ? std::optional(lowest) : std::nullopt;
+}
+
+}  // namespace smc

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What connections may take is bounded, and what they do not use is given back."""
+import os
+import re
+import unittest
+
+from base import TwoNodes
+from lab.basics import wait_for
+from lab.nodes import cgroup_mount
+
+# Holds connections to an echo server, moves so many bytes over each, says so, and keeps them.
+HOLDER = """
+import socket, sys, threading, time
+held = [socket.create_connection((sys.argv[1], 5000), 20) for _ in range(int(sys.argv[2]))]
+def move(c):
+    left = int(sys.argv[3]); sender = threading.Thread(target=c.sendall, args=(b'x' * left,)); sender.start()
+    while left: left -= len(c.recv(min(left, 65536)))
+    sender.join()
+for c in held: move(c)
+print('moved', flush=True); time.sleep(600)
+"""
+
+
+def own_cgroup(controller):
+    """Where the process is in the hierarchy of a controller of cgroup v1; nothing if that is one of v2."""
+    with open("/proc/self/cgroup") as lines:
+        for line in lines:
+            _, controllers, path = line.strip().split(":", 2)
+            if controller in controllers.split(","):
+                return f"/sys/fs/cgroup/{controller}{path}"
+    return None
+
+
+class MemoryGroup:
+    """A control group with so much memory, which whoever is started meanwhile belongs to."""
+
+    def __init__(self, name, limit):
+        self.came_from = own_cgroup("memory")
+        v1 = self.came_from is not None
+        if not v1:
+            with open("/proc/self/cgroup") as lines:
+                self.came_from = cgroup_mount() + lines.read().strip().split("::", 1)[1]
+        base = "/sys/fs/cgroup/memory" if v1 else cgroup_mount()
+        self.path = f"{base}/{name}"
+        os.makedirs(self.path, exist_ok=True)
+        self.write("memory.limit_in_bytes" if v1 else "memory.max", limit)
+
+    def write(self, file, value):
+        with open(f"{self.path}/{file}", "w") as to:
+            to.write(str(value))
+
+    def __enter__(self):
+        self.write("cgroup.procs", os.getpid())
+
+    def __exit__(self, *_):
+        with open(f"{self.came_from}/cgroup.procs", "w") as to:
+            to.write(str(os.getpid()))
+
+    def remove(self):
+        os.rmdir(self.path)
+
+
+class Memory(TwoNodes):
+    def setUp(self):
+        self.groups = []
+        self.addCleanup(lambda: [group.remove() for group in self.groups])  # behind the laboratory's processes
+        super().setUp()
+
+    def hold(self, count, size):
+        holder = self.a.popen(
+            ["/usr/bin/python3", "-c", HOLDER, self.b.ip4, str(count), str(size)], stdout=-1, text=True
+        )
+        self.addCleanup(holder.stdout.close)
+        self.assertEqual(holder.stdout.readline(), "moved\n")
+        return holder
+
+    def resident(self, node):
+        """KiB of DMBs that the agent has in memory."""
+        with open(f"/proc/{node.agent.pid}/smaps") as file:
+            maps = re.findall(r"memfd:smc-dmb.*?\nRss:\s+(\d+) kB", file.read(), re.DOTALL)
+        self.assertTrue(maps)
+        return sum(int(kib) for kib in maps)
+
+    def test_idle_connections_give_their_rings_back(self):
+        self.start_agents()
+        self.serve()
+        holder = self.hold(3, 4_000_000)
+        self.assertPath(self.a, "smcd", at_least=3)
+        for node in (self.a, self.b):
+            wait_for("the rings to be given back", lambda: self.resident(node) < 6 * 16 * 4, 20)
+        holder.terminate()
+        self.assertTrue(self.connect()["ok"])
+
+    def test_the_rings_together_have_a_limit(self):
+        self.a.start_agent(ism={"memory_mib": 8}, fallback={"cache_s": 1})
+        self.b.start_agent()
+        self.serve()
+        holder = self.hold(6, 100_000)
+        self.assertEqual(self.a.agent.totals()[("smcd", "none")], 4)
+        self.assertEqual(self.a.agent.status()["ism"]["taken_bytes"], 8 << 20)
+        self.assertIn("8.0 MiB of at most 8.0 MiB", self.a.agent.ctl("status").stdout)
+        holder.terminate()
+        wait_for("the memory to be given back", lambda: self.a.agent.status()["ism"]["taken_bytes"] == 0)
+
+        def again():
+            self.assertTrue(self.connect()["ok"])
+            return self.a.agent.totals()[("smcd", "none")] > 4
+
+        wait_for("the server to be asked again", again)
+
+    def test_a_control_group_of_64_mib(self):
+        group = MemoryGroup(self.lab.tag, 64 << 20)
+        self.groups.append(group)
+        with group:
+            self.a.start_agent(fallback={"cache_s": 1})
+        self.b.start_agent()
+        self.serve()
+        self.hold(100, 2 << 20)
+        for node in (self.a, self.b):
+            self.assertIsNone(node.agent.process.poll())
+        self.assertIn("ism.memory_mib 4096 lowered", self.a.agent_log())
+        self.assertGreater(self.a.agent.totals()[("smcd", "none")], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
