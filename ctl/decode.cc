@@ -8,8 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "ctl/capture/capture_file.h"
 #include "ctl/capture/dissector.h"
-#include "ctl/capture/pcap_file.h"
 #include "ctl/capture/summary.h"
 #include "ctl/describe_print.h"
 

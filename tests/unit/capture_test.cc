@@ -2,8 +2,8 @@
 #include <pcap/dlt.h>
 #include <catch2/catch.hpp>
 
+#include "ctl/capture/capture_file.h"
 #include "ctl/capture/dissector.h"
-#include "ctl/capture/pcap_file.h"
 #include "ctl/capture/summary.h"
 #include "messages.h"
 #include "smc/wire/tcp_option.h"
@@ -794,8 +794,8 @@ TEST_CASE("read_capture__what_is_broken_is_told_after_what_could_be_read") {
     CHECK(frames == 30);
     CHECK(read(Raw(100, 'x'), frames));
     CHECK(frames == 0);
-    file[20] = 105;  // IEEE 802.11
-    CHECK(read(file, frames)->find("link layer IEEE802_11") != std::string::npos);
+    file[20] = 105;                   // IEEE 802.11
+    CHECK_FALSE(read(file, frames));  // the dissector skips and counts
     Dissector dissector([](const Event&) {});
     dissector.add({1, 0, 105, Raw(30)});
     CHECK(dissector.skipped() == std::map<int, std::uint64_t>{{105, 1}});
