@@ -8,8 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "ctl/capture/capture_file.h"
 #include "ctl/capture/dissector.h"
-#include "ctl/capture/pcap_file.h"
 #include "ctl/capture/summary.h"
 #include "ctl/describe_print.h"
 
@@ -36,6 +36,10 @@ std::string dump(const ordered_json& line) {
     return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+ordered_json version(const Description& m) {
+    return m.version != 0 ? ordered_json(m.version) : ordered_json(nullptr);  // not known
+}
+
 void print(std::ostream& out, const capture::Event& event, bool json) {
     const Description& m = event.message;
     if (!json) {
@@ -46,10 +50,10 @@ void print(std::ostream& out, const capture::Event& event, bool json) {
         out << "\n";
         return;
     }
-    ordered_json line{{"frame", event.frame}, {"time", static_cast<double>(event.time_us) / 1e6},
-                      {"from", event.from},   {"to", event.to},
-                      {"layer", m.layer},     {"type", m.type},
-                      {"version", m.version}, {"fields", to_json(m.fields)}};
+    ordered_json line{{"frame", event.frame},  {"time", static_cast<double>(event.time_us) / 1e6},
+                      {"from", event.from},    {"to", event.to},
+                      {"layer", m.layer},      {"type", m.type},
+                      {"version", version(m)}, {"fields", to_json(m.fields)}};
     if (m.fault) {
         line["fault"] = to_json(*m.fault);
     }
@@ -64,6 +68,19 @@ int written(std::ostream& out, std::ostream& error, int status) {
         return 1;
     }
     return status;
+}
+
+// Why not one frame was looked at; empty if any was.
+std::string nothing_known(const capture::Dissector& dissector, std::uint64_t frames) {
+    std::uint64_t skipped = 0;
+    std::string names;
+    for (const auto& [link_type, count] : dissector.skipped()) {
+        skipped += count;
+        names += (names.empty() ? "" : ", ") + capture::link_type_text(link_type);
+    }
+    return skipped == 0 || skipped != frames
+               ? ""
+               : "link layer " + names + " is not one of Ethernet, Linux cooked, raw IP, loopback";
 }
 
 int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
@@ -83,13 +100,17 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
         frames = frame.number;
         dissector.add(frame);
     });
+    if (const auto nothing = nothing_known(dissector, frames); !nothing.empty()) {
+        error << "Error: " << name << ": " << nothing << "\n";
+        return 1;
+    }
     if (frames != 0 || !broken) {
         if (options.summary && options.json) {
             capture::summary_json(dissector, [&](const ordered_json& line) { out << dump(line); });
         } else if (options.summary) {
             capture::print_summary(out, dissector);
         } else {
-            capture::print_counters(error, dissector.counters());
+            capture::print_counters(error, dissector);
         }
     }
     if (broken) {
@@ -171,7 +192,7 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
             ordered_json object{{"line", number},
                                 {"layer", message.layer},
                                 {"type", message.type},
-                                {"version", message.version},
+                                {"version", version(message)},
                                 {"fields", to_json(message.fields)}};
             if (message.fault) {
                 object["fault"] = to_json(*message.fault);

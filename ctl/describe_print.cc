@@ -52,6 +52,9 @@ ordered_json to_json(const Fields& fields) {
     ordered_json out = ordered_json::object();
     for (const Field& field : fields) {
         out[field.name] = to_json(field.value);
+        if (!field.text.empty()) {
+            out[field.name + "_text"] = field.text;
+        }
     }
     return out;
 }
@@ -72,7 +75,7 @@ void print_fields(std::ostream& out, const Fields& fields, unsigned indent) {
     const std::string blanks(indent, ' ');
     for (const Field& field : fields) {
         out << blanks << field.name;
-        if (const std::string text = plain_text(field.value); !text.empty()) {
+        if (const std::string text = field.text.empty() ? plain_text(field.value) : field.text; !text.empty()) {
             out << std::string(width - field.name.size() + 2, ' ') << text;
         }
         out << "\n";

@@ -77,7 +77,8 @@ int main(int argc, char** argv) {
     choose(ss);
     auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
     smc::ctl::DecodeOptions decoding;
-    decode->add_option("FILE", decoding.file, "pcap or pcapng; - is standard input")->capture_default_str();
+    decode->add_option("FILE", decoding.file, "pcap or pcapng, also compressed by gzip; - is standard input")
+        ->capture_default_str();
     auto* hex = decode->add_flag("--hex", decoding.hex, "FILE has messages in hexadecimal, one per line");
     decode->add_flag("--summary", decoding.summary, "The history of each connection instead of its messages")
         ->excludes(hex);

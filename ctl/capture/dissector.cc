@@ -10,42 +10,36 @@ namespace smc::capture {
 
 void Dissector::add(const Frame& frame) {
     frame_ = &frame;
+    if (!is_known_link_type(frame.link_type)) {
+        skipped_[frame.link_type]++;
+        return;
+    }
     if (const auto packet = parse_packet(frame.link_type, frame.bytes)) {
         if (packet->transport == Transport::kTcp) {
             add_tcp(*packet);
-        } else if (packet->to.port == kRoceV2Port) {
+        } else if (packet->transport == Transport::kRoceV1 || packet->to.port == kRoceV2Port) {
             add_roce(*packet);
         }
     }
 }
 
-void Dissector::open(const Packet& syn) {
-    const auto key = std::pair(syn.from, syn.to);
-    const auto known = followed_.find(key);
-    if (known != followed_.end() && known->second.client_first == syn.sequence) {
-        return;  // the SYN again
+Counters Dissector::counters() const {
+    Counters all = counters_;
+    for (const Connection& c : connections_) {
+        all.one_direction += one_direction(c) ? 1 : 0;
+        all.without_syn += c.from_start || one_direction(c) ? 0 : 1;
     }
-    if (known != followed_.end()) {
-        followed_.erase(known);
+    for (const LinkGroup& group : link_groups_) {
+        for (const Link& link : group.links) {
+            const RoceGid &server = link.server.gid, &client = link.client.gid;
+            all.one_direction += only_to(server, client) || only_to(client, server) ? 1 : 0;
+        }
     }
-    followed_.erase(std::pair(syn.to, syn.from));  // the same ports, the other way round
-    if (!tcp::find_smc_option(syn.options)) {
-        counters_.cut_syns += syn.options_cut ? 1 : 0;
-        return;
+    for (const UnnamedQp& qp : unnamed_qps_) {
+        all.one_direction += only_to(qp.gid, qp.peer) ? 1 : 0;
     }
-    if (connections_.size() == kMaxConnections) {
-        counters_.connections_not_followed++;
-        return;
-    }
-    Followed followed;
-    followed.history = connections_.size();
-    followed.client_first = syn.sequence;
-    followed.client = TcpStream(syn.sequence + 1);
-    followed_.emplace(key, std::move(followed));
-    Connection& connection = connections_.emplace_back();
-    connection.client = syn.from;
-    connection.server = syn.to;
-    connection.first_frame = frame_->number;
+    all.unnamed_qps = unnamed_qps_.size();
+    return all;
 }
 
 void Dissector::add_tcp(const Packet& packet) {
@@ -53,9 +47,23 @@ void Dissector::add_tcp(const Packet& packet) {
         open(packet);
     }
     auto found = followed_.find(std::pair(packet.from, packet.to));
-    const bool from_server = found == followed_.end();
+    bool from_server = found == followed_.end();
     if (from_server) {
         found = followed_.find(std::pair(packet.to, packet.from));
+    }
+    const bool again = found != followed_.end() && from_server && (packet.flags & kSyn) != 0 &&
+                       connections_[found->second.history].server_answered &&
+                       found->second.server_first != packet.sequence &&
+                       found->second.client_first != packet.acknowledgment - 1;  // it may answer one SYN twice
+    if (found == followed_.end() || again) {
+        // The SYN would have come first. Where it did not, this may be of a new connection on the same ports.
+        if (again) {
+            followed_.erase(found);
+        }
+        open_late(packet);
+        found = followed_.find(std::pair(packet.from, packet.to));
+        from_server = found == followed_.end();
+        found = from_server ? followed_.find(std::pair(packet.to, packet.from)) : found;
     }
     if (found == followed_.end()) {
         return;
@@ -67,13 +75,13 @@ void Dissector::add_tcp(const Packet& packet) {
             history.server_answered = true;
             history.server_has_option = tcp::find_smc_option(packet.options).has_value();
             followed.server = TcpStream(packet.sequence + 1);
+            followed.server_first = packet.sequence;
             if (!history.server_has_option) {
                 followed.client.stop();
                 followed.server.stop();
             }
         }
-    } else if (from_server && !history.server_answered &&
-               std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
+    } else if (from_server && !history.server_answered && whole_message(packet.payload)) {
         // The SYN-ACK is not in the capture, but this answers it.
         history.server_answered = history.server_has_option = history.has_hole = true;
         followed.server = TcpStream(packet.sequence);
@@ -86,6 +94,8 @@ void Dissector::add_tcp(const Packet& packet) {
     }
     stream.seen(packet.sequence + static_cast<std::uint32_t>(packet.length));
     history.last_frame = frame_->number;
+    (from_server ? history.server_seen : history.client_seen) = true;
+    history.client_acked |= !from_server && (packet.flags & (kAck | kRst)) == kAck;
     add_to_stream(followed, from_server, packet);
     (from_server ? history.server_fin : history.client_fin) |= (packet.flags & kFin) != 0;
     if ((packet.flags & kRst) != 0 && !history.reset_by_server) {
@@ -104,12 +114,20 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     if (packet.payload.empty()) {
         return;
     }
+    bool& join = from_server ? followed.join_server : followed.join_client;
+    if (join && !whole_message(packet.payload)) {
+        return;
+    }
+    if (join) {
+        stream.skip_to(packet.sequence);
+        join = false;
+    }
     // A SYN takes a number of its own; TCP Fast Open puts data behind it.
     const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
     stream.add(sequence, packet.payload);
-    if (stream.has_hole() && std::holds_alternative<clc::AnyMessage>(clc::decode(packet.payload))) {
-        // A segment that is a whole CLC message begins one: what is missing before it will not come any more, because
-        // its sender waited for the answer.
+    if (stream.has_hole() && whole_message(packet.payload)) {
+        // A segment that begins with a whole CLC message begins one: what is missing before it will not come any more,
+        // because its sender waited for the answer.
         connections_[followed.history].has_hole = true;
         stream.skip_to(sequence);
         stream.add(sequence, packet.payload);
@@ -117,6 +135,15 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     read_clc(followed, from_server);
     Connection& history = connections_[followed.history];
     (from_server ? history.server_waits : history.client_waits) = stream.has_hole();
+}
+
+// Behind a Decline that was not captured stands what the application sends.
+bool Dissector::decline_may_be_missing(const Followed& followed, bool of_server) const {
+    const Connection& history = connections_[followed.history];
+    if (of_server) {
+        return history.accept && (!history.client_seen || followed.join_client || followed.client.has_hole());
+    }
+    return history.proposal && (!history.server_seen || followed.join_server || followed.server.has_hole());
 }
 
 void Dissector::read_clc(Followed& followed, bool of_server) {
@@ -135,7 +162,9 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         stream.take(length);
         const auto decoded = clc::decode(message);
         const auto* fault = std::get_if<Fault>(&decoded);
-        if (last && fault != nullptr) {
+        const bool data = known == nullptr && decline_may_be_missing(followed, of_server);
+        history.data_follows |= data && !last;
+        if (fault != nullptr && (last || data)) {
             stream.stop();
             return;
         }
@@ -144,9 +173,9 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
         history.reset_by_server.reset();  // a reset before this was another connection's
         if (fault != nullptr) {
-            const bool data = fault->verdict == Verdict::kTreatAsData;
             history.broken =
-                std::string(data ? "no CLC message from the " : "a CLC message that cannot be used from the ") +
+                std::string(fault->verdict == Verdict::kTreatAsData ? "no CLC message from the "
+                                                                    : "a CLC message that cannot be used from the ") +
                 (of_server ? "server: " : "client: ") + fault->text() + ": " + text(fault->verdict);
             stream.stop();
             return;
@@ -251,7 +280,14 @@ void Dissector::open_group(Connection& history, const clc::AcceptR& server, cons
 
 void Dissector::add_queue_pair(const QpEnd& end, std::size_t group, std::size_t link, bool of_server,
                                std::optional<Psn> first) {
-    queue_pairs_.insert_or_assign({end.gid.normalised(), end.qpn}, QueuePair{group, link, of_server, SendFlow(first)});
+    const QpKey key{end.gid.normalised(), end.qpn};
+    QueuePair qp{group, link, of_server, SendFlow(first)};
+    if (const auto unnamed = unnamed_.find(key); unnamed != unnamed_.end()) {
+        // Named by a later connection of the same link: what was seen of it counts.
+        qp.flow = first ? qp.flow : unnamed->second.second;
+        unnamed_.erase(unnamed);
+    }
+    queue_pairs_.insert_or_assign(key, std::move(qp));
 }
 
 }  // namespace smc::capture

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Finds SMC in captured frames. CLC: in TCP connections whose SYN carries option 254, both streams put in order. LLC
-// and CDC: in RoCEv2 SENDs to the queue pairs that CLC and LLC have named. What is found goes to a sink, one event per
+// and CDC: in RoCE SENDs to the queue pairs that CLC and LLC have named. What is found goes to a sink, one event per
 // message, and into the history of its connection and link group.
 //
 //   frame -> packet -> TcpStream -> CLC -> connections, queue pairs
 //                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
 //                                            -> CDC -> cursors
+//
+// A capture may begin late, or have one direction only. Then a segment that is a whole CLC message is believed without
+// the SYN, and a SEND that is an LLC or CDC message in every bit is told without its connection.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,13 +37,16 @@ struct Frame {
 struct Event {
     std::uint64_t frame = 0;
     std::int64_t time_us = 0;
-    std::string from, to;  // "10.0.0.1:80"; for LLC and CDC "10.0.0.1 qp 0x000011"
+    std::string from, to;  // "10.0.0.1:80"; for LLC and CDC "10.0.0.1 qp 0x000011", or "10.0.0.1 qp unknown"
     Description message;
 };
 
 struct Counters {
+    std::uint64_t one_direction = 0;             // connections and links of which only one direction was captured
+    std::uint64_t without_syn = 0;               // connections that began before the capture
+    std::uint64_t unnamed_qps = 0;               // queue pairs whose CLC is not, or not whole, in the capture
     std::uint64_t connections_not_followed = 0;  // beyond kMaxConnections
-    std::uint64_t sends_to_unknown_qps = 0;      // packets: their CLC is not in the capture
+    std::uint64_t sends_to_unknown_qps = 0;      // packets: as before, and they do not look like SMC
     std::uint64_t retransmissions = 0;           // RoCE packets seen again
     std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
     std::uint64_t cut_syns = 0;                  // TCP options cut by the snap length
@@ -52,6 +59,8 @@ struct Counters {
 class Dissector {
  public:
     static constexpr std::size_t kMaxConnections = 200'000;
+    static constexpr std::size_t kMaxUnnamedQps = 4096;
+    static constexpr std::size_t kMaxWays = 65536;
 
     explicit Dissector(std::function<void(const Event&)> sink) : sink_(std::move(sink)) {}
 
@@ -59,14 +68,22 @@ class Dissector {
 
     [[nodiscard]] const std::vector<Connection>& connections() const { return connections_; }
     [[nodiscard]] const std::vector<LinkGroup>& link_groups() const { return link_groups_; }
-    [[nodiscard]] const Counters& counters() const { return counters_; }
+    [[nodiscard]] const std::vector<UnnamedQp>& unnamed_qps() const { return unnamed_qps_; }
+    [[nodiscard]] Counters counters() const;
+    // RoCE packets were captured in this direction only; acknowledgements count.
+    [[nodiscard]] bool only_to(const RoceGid& to, const RoceGid& from) const;
+    // Frames by DLT_ whose link layer is not known here.
+    [[nodiscard]] const std::map<int, std::uint64_t>& skipped() const { return skipped_; }
 
  private:
     // A TCP connection under way; its history is connections_[history].
     struct Followed {
         std::size_t history = 0;
-        std::uint32_t client_first = 0;  // sequence number of the SYN
+        // Sequence numbers of SYN and SYN-ACK.
+        std::uint32_t client_first = 0, server_first = 0;
         TcpStream client, server;
+        // Where these streams begin is not known: they are joined with a segment that is a whole message.
+        bool join_client = false, join_server = false;
         // Set by the other peer's Decline: a message that was under way is told, whatever else comes is the
         // application's.
         bool client_last = false, server_last = false;
@@ -81,8 +98,12 @@ class Dissector {
 
     void add_tcp(const Packet& packet);
     void open(const Packet& syn);
+    void open_late(const Packet& packet);
+    static std::optional<clc::Type> whole_message(Bytes payload);
+    Followed* follow(const Endpoint& client, const Endpoint& server);
     void add_to_stream(Followed& followed, bool from_server, const Packet& packet);
     void read_clc(Followed& followed, bool of_server);
+    [[nodiscard]] bool decline_may_be_missing(const Followed& followed, bool of_server) const;
     void learn(Followed& followed, bool from_server, const clc::AnyMessage& message);
     void learn_decline(Followed& followed, bool from_server, const clc::Decline& decline);
     void learn_halves(std::size_t history);
@@ -92,6 +113,8 @@ class Dissector {
     [[nodiscard]] std::optional<std::size_t> group_of(const QpEnd& server) const;
 
     void add_roce(const Packet& packet);
+    void add_unnamed(const Packet& packet, const RcRequest& request);
+    void read_unnamed(UnnamedQp& qp, wire::Bytes message);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
     void read_add_link(const QueuePair& qp, const llc::AddLink& add);
     void read_delete_link(const QueuePair& qp, const llc::DeleteLink& message);
@@ -100,7 +123,12 @@ class Dissector {
     std::function<void(const Event&)> sink_;
     const Frame* frame_ = nullptr;                                // being looked at
     std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
+    std::set<std::pair<Endpoint, Endpoint>> plain_;  // connections whose SYN had no option: what they carry is no CLC
     std::map<QpKey, QueuePair> queue_pairs_;
+    std::map<QpKey, std::pair<std::size_t, SendFlow>> unnamed_;  // -> unnamed_qps_
+    std::vector<UnnamedQp> unnamed_qps_;
+    std::set<std::pair<RoceGid, RoceGid>> ways_;  // from one to another
+    std::map<int, std::uint64_t> skipped_;
     std::map<std::tuple<std::size_t, bool, AlertToken>, std::size_t> tokens_;  // group, at the server, token -> history
     std::map<std::size_t, llc::AddLink> adding_;                               // group -> the server's request
     std::vector<Connection> connections_;

@@ -6,29 +6,19 @@
 
 namespace smc::capture {
 
-namespace {
-
-RoceGid gid_of(const Endpoint& endpoint) {
-    return RoceGid{endpoint.ip};
-}
-
-std::string qp_text(const QpEnd& end) {
-    const RoceGid gid = end.gid.normalised();
-    return Endpoint{gid.bytes, 0}.ip_text() + " qp " + text(end.qpn);
-}
-
-}  // namespace
-
 void Dissector::add_roce(const Packet& packet) {
+    if (ways_.size() < kMaxWays) {
+        ways_.emplace(gid_of(packet.from), gid_of(packet.to));
+    }
     const auto request = parse_rc_request(packet.payload, packet.length);
     if (!request) {
         return;
     }
     const bool is_send = request->operation == RcRequest::Operation::kSend;
     counters_.cut_packets += is_send && request->cut ? 1 : 0;
-    const auto found = queue_pairs_.find({gid_of(packet.to).normalised(), request->destination});
+    const auto found = queue_pairs_.find({gid_of(packet.to), request->destination});
     if (found == queue_pairs_.end()) {
-        counters_.sends_to_unknown_qps += is_send ? 1 : 0;
+        add_unnamed(packet, *request);
         return;
     }
     QueuePair& qp = found->second;
@@ -42,7 +32,8 @@ void Dissector::add_roce(const Packet& packet) {
     const Link& link = link_groups_[qp.group].links[qp.link];
     const QpEnd& to = qp.of_server ? link.server : link.client;
     const QpEnd& from = qp.of_server ? link.client : link.server;
-    Event event{frame_->number, frame_->time_us, qp_text(from), qp_text(to), describe_send(*message)};
+    Event event{frame_->number, frame_->time_us, qp_text(from.gid, from.qpn), qp_text(to.gid, to.qpn),
+                describe_send(*message)};
     if (event.message.layer == "CDC") {
         event.message.version = link_groups_[qp.group].version;  // CDC messages have no version of their own
     }

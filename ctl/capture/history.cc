@@ -87,9 +87,8 @@ std::string declined(const Connection::Declined& d) {
     std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(d.message.reason));
     std::string text =
         std::string(d.late ? "late " : "") + "DECLINE by the " + (d.by_server ? "server" : "client") + ": " + code;
-    // The codes are the operating system's; version 1 does not say which.
-    if (d.message.os == clc::Os::kLinux) {
-        text += " (" + std::string(reason_text(d.message.reason)) + ")";
+    if (const std::string meaning = clc::reason_meaning(d.message, d.message.reason); !meaning.empty()) {
+        text += " (" + meaning + ")";
     } else if (d.message.version >= clc::kVersion2) {
         text += " (a code of " + clc::text(d.message.os) + ")";
     }
@@ -131,9 +130,15 @@ std::string chosen(const Connection& c, const LinkGroup* group) {
     return group != nullptr && !first ? group->variant : chosen(*c.accept);
 }
 
+std::string qp_text(const RoceGid& gid, std::optional<Qpn> qpn) {
+    return Endpoint{gid.normalised().bytes, 0}.ip_text() + " qp " + (qpn ? text(*qpn) : "unknown");
+}
+
 std::string proposed(const Connection& c) {
     if (!c.proposal) {
-        return "no Proposal was seen";
+        const bool declined = c.decline && !c.decline->by_server && !c.accept && !c.confirm;
+        return declined && c.from_start && !c.has_hole ? "nothing: the client sent a Decline in place of a Proposal"
+                                                       : "no Proposal was seen";
     }
     const clc::Proposal& p = *c.proposal;
     std::vector<std::string> parts{join(offers(p), " and ")};
@@ -156,10 +161,10 @@ std::string proposed(const Connection& c) {
 }
 
 std::string answered(const Connection& c, const LinkGroup* group) {
-    if (!c.server_answered) {
+    if (!c.server_answered && !c.confirm && !c.decline && !c.data_follows) {
         return "no SYN-ACK was seen";
     }
-    if (!c.server_has_option) {
+    if (c.server_answered && !c.server_has_option) {
         return "the server did not answer TCP option 254";
     }
     if (!c.proposal && c.reset_by_server && !*c.reset_by_server) {
@@ -178,6 +183,9 @@ std::string answered(const Connection& c, const LinkGroup* group) {
     if (!c.broken.empty()) {
         parts.push_back(c.broken);
     }
+    if (c.data_follows) {
+        parts.push_back("TCP data follows, as behind a Decline that was not captured");
+    }
     if (parts.empty()) {
         parts.push_back(c.confirm ? "confirmed, but the Accept is not in the capture" : "no answer was seen");
     }
@@ -188,7 +196,7 @@ std::string answered(const Connection& c, const LinkGroup* group) {
 }
 
 std::string carried(const Connection& c) {
-    if (c.decline || (c.server_answered && !c.server_has_option)) {
+    if (c.decline || c.data_follows || (c.server_answered && !c.server_has_option)) {
         return "by TCP";
     }
     if (c.confirm && std::holds_alternative<clc::AcceptD>(*c.confirm)) {
@@ -222,6 +230,18 @@ std::string ended(const Connection& c) {
         return "TCP closed by the " + by(c.server_fin) + " only";
     }
     return {};
+}
+
+bool one_direction(const Connection& c) {
+    return !c.client_seen || (!c.server_seen && c.client_acked);
+}
+
+std::string missing(const Connection& c) {
+    if (one_direction(c)) {
+        return std::string("everything that the ") + (c.client_seen ? "server" : "client") +
+               " sent: only one direction was captured";
+    }
+    return c.from_start ? "" : "its beginning";
 }
 
 }  // namespace smc::capture

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct Half {
 struct Connection {
     Endpoint client, server;
     std::uint64_t first_frame = 0, last_frame = 0;
+    bool from_start = true;          // its SYN is in the capture
+    bool client_seen = false;        // the client sent something ...
+    bool client_acked = false;       // ... that shows that the server had answered
+    bool server_seen = false;        // the server sent something
     bool server_answered = false;    // a SYN-ACK was seen ...
     bool server_has_option = false;  // ... with option 254
     std::unique_ptr<clc::Proposal> proposal;
@@ -42,12 +47,16 @@ struct Connection {
     std::string broken;                               // something that is no CLC where CLC must stand
     bool has_hole = false;                            // part of a stream is not in the capture ...
     bool client_waits = false, server_waits = false;  // ... or has not come yet
+    bool data_follows = false;                        // TCP data, as behind a Decline that was not captured
     std::optional<std::size_t> link_group;
     Half client_half, server_half;
     bool client_fin = false, server_fin = false;
     std::optional<bool> reset_by_server;    // TCP
     std::optional<bool> aborted_by_server;  // CDC; the first to say so, the other answers
 };
+
+// One of two directions is all there is of it, though the other must have been there.
+bool one_direction(const Connection& connection);
 
 struct Link {
     std::uint8_t number = 0;
@@ -73,16 +82,33 @@ struct LinkGroup {
     std::optional<bool> server_plain, client_plain;
 };
 
+// A queue pair to which SMC messages were sent and that no CLC here names.
+struct UnnamedQp {
+    static constexpr std::size_t kMaxTokens = 4096;  // remembered
+
+    RoceGid gid;
+    Qpn qpn{};
+    RoceGid peer;                 // who sent them ...
+    std::optional<Qpn> peer_qpn;  // ... with which queue pair: its CONFIRM LINK says it
+    std::uint64_t first_frame = 0, last_frame = 0;
+    std::uint64_t llc = 0, cdc = 0;  // messages
+    std::set<AlertToken> tokens;     // of connections
+    std::uint8_t version = 0;        // as its LLC messages have it; 0: none was seen
+};
+
 // "SMC-Rv2.1", "SMC-Dv1", in the order in which a server selects.
 std::vector<std::string> offers(const clc::Proposal& proposal);
 // What an Accept chose. Without an FCE the release is not told: it is that of the link group.
 std::string chosen(const clc::Acceptance& acceptance);
 std::string chosen(const Connection& connection, const LinkGroup* group);
 
+std::string qp_text(const RoceGid& gid, std::optional<Qpn> qpn);  // "10.0.0.1 qp 0x000011", "10.0.0.1 qp unknown"
+
 // Sentences for the summary. `group` is the connection's, if it has one.
 std::string proposed(const Connection& connection);
 std::string answered(const Connection& connection, const LinkGroup* group);
 std::string carried(const Connection& connection);
-std::string ended(const Connection& connection);  // empty: not in this capture
+std::string ended(const Connection& connection);    // empty: not in this capture
+std::string missing(const Connection& connection);  // of its TCP packets; empty: nothing that could be told
 
 }  // namespace smc::capture

@@ -2,7 +2,7 @@
 #include "ctl/capture/packet.h"
 
 #include <netinet/in.h>
-#include <pcap/dlt.h>
+#include <pcap/pcap.h>
 
 #include <algorithm>
 
@@ -10,7 +10,8 @@ namespace smc::capture {
 
 namespace {
 
-constexpr std::uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100, kEtherQinQ = 0x88a8;
+constexpr std::uint16_t kEtherIpv4 = 0x0800, kEtherIpv6 = 0x86dd, kEtherVlan = 0x8100, kEtherQinQ = 0x88a8,
+                        kEtherRoceV1 = 0x8915;
 constexpr int kMaxTags = 2;
 constexpr int kMaxExtensionHeaders = 8;
 
@@ -50,6 +51,7 @@ std::optional<Packet> parse_transport(Packet packet, std::uint8_t protocol, Byte
         }
     } else {
         packet.sequence = static_cast<std::uint32_t>(number(rest, 4, 4));
+        packet.acknowledgment = static_cast<std::uint32_t>(number(rest, 8, 4));
         packet.flags = rest[13];
         packet.options = rest.subspan(20, captured - 20);
     }
@@ -113,12 +115,38 @@ std::optional<Packet> parse_ipv6(Bytes ip) {
     return std::nullopt;
 }
 
+// The Global Route Header of InfiniBand has the layout of an IPv6 header, and GIDs for addresses.
+std::optional<Packet> parse_roce_v1(Bytes grh) {
+    constexpr std::size_t kGrhBytes = 40;
+    constexpr std::uint8_t kTransportHeader = 0x1b;
+    if (grh.size() < kGrhBytes || grh[0] >> 4 != 6 || grh[6] != kTransportHeader) {
+        return std::nullopt;
+    }
+    Packet packet;
+    packet.transport = Transport::kRoceV1;
+    std::copy_n(grh.begin() + 8, 16, packet.from.ip.begin());
+    std::copy_n(grh.begin() + 24, 16, packet.to.ip.begin());
+    packet.length = number(grh, 4, 2);
+    packet.payload = grh.subspan(kGrhBytes);
+    packet.payload = packet.payload.first(std::min(packet.payload.size(), packet.length));
+    return packet;
+}
+
 std::optional<Packet> parse_ether_type(std::uint64_t type, Bytes rest) {
     for (int tags = 0; (type == kEtherVlan || type == kEtherQinQ) && tags < kMaxTags && rest.size() >= 4; tags++) {
         type = number(rest, 2, 2);
         rest = rest.subspan(4);
     }
-    return type == kEtherIpv4 ? parse_ipv4(rest) : type == kEtherIpv6 ? parse_ipv6(rest) : std::nullopt;
+    switch (type) {
+        case kEtherIpv4:
+            return parse_ipv4(rest);
+        case kEtherIpv6:
+            return parse_ipv6(rest);
+        case kEtherRoceV1:
+            return parse_roce_v1(rest);
+        default:
+            return std::nullopt;
+    }
 }
 
 std::optional<Packet> parse_raw(Bytes frame) {
@@ -144,6 +172,11 @@ bool is_known_link_type(int link_type) {
         default:
             return false;
     }
+}
+
+std::string link_type_text(int link_type) {
+    const char* name = ::pcap_datalink_val_to_name(link_type);
+    return name != nullptr ? name : std::to_string(link_type);
 }
 
 std::optional<Packet> parse_packet(int link_type, Bytes frame) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A capture file, pcap or pcapng, read by libpcap.
+// A pcap file, read by libpcap.
 #pragma once
 
 #include <cstdio>
@@ -11,8 +11,7 @@
 
 namespace smc::capture {
 
-// Calls `frame` for every frame that can be read. What ended it before the end of the file, if anything did: a
-// file that is no capture, is cut off, or has a link layer that is not known. `file` is closed.
-std::optional<std::string> read_capture(std::FILE* file, const std::function<void(const Frame&)>& frame);
+// As read_capture(). `file` is closed.
+std::optional<std::string> read_pcap(std::FILE* file, const std::function<void(const Frame&)>& frame);
 
 }  // namespace smc::capture

@@ -56,25 +56,24 @@ std::optional<Opcode> opcode(std::uint8_t code) {
 
 }  // namespace
 
-std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length) {
-    if (datagram.size() < kBthBytes) {
+std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length) {
+    if (packet.size() < kBthBytes) {
         return std::nullopt;
     }
-    const auto op = opcode(datagram[0]);
-    const std::size_t padding = datagram[1] >> 4 & 3;
-    if (!op || length < kBthBytes + op->extension + padding + kCrcBytes ||
-        datagram.size() < kBthBytes + op->extension) {
+    const auto op = opcode(packet[0]);
+    const std::size_t padding = packet[1] >> 4 & 3;
+    if (!op || length < kBthBytes + op->extension + padding + kCrcBytes || packet.size() < kBthBytes + op->extension) {
         return std::nullopt;
     }
     RcRequest request;
     request.operation = op->operation;
     request.first = op->first;
     request.last = op->last;
-    request.destination = Qpn{static_cast<std::uint32_t>(wire::load_be(&datagram[5], 3))};
-    request.psn = Psn{static_cast<std::uint32_t>(wire::load_be(&datagram[9], 3))};
+    request.destination = Qpn{static_cast<std::uint32_t>(wire::load_be(&packet[5], 3))};
+    request.psn = Psn{static_cast<std::uint32_t>(wire::load_be(&packet[9], 3))};
     const std::size_t headers = kBthBytes + op->extension;
     const std::size_t bytes = length - headers - padding - kCrcBytes;
-    request.payload = datagram.subspan(headers);
+    request.payload = packet.subspan(headers);
     request.cut = request.payload.size() < bytes;
     request.payload = request.payload.first(std::min(request.payload.size(), bytes));
     return request;

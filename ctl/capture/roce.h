@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// RoCEv2: the Base Transport Header of InfiniBand in UDP port 4791, and SENDs put together again from their packets
-// (InfiniBand Architecture Specification volume 1, chapter 9; annex A17).
+// The Base Transport Header of InfiniBand, in UDP port 4791 (RoCEv2) or behind a GRH (RoCEv1), and SENDs put together
+// again from their packets (InfiniBand Architecture Specification volume 1, chapter 9; annexes A16 and A17).
 #pragma once
 
 #include <bitset>
@@ -25,9 +25,9 @@ struct RcRequest {
     bool cut = false;     // the snap length took some of it
 };
 
-// nullopt for acknowledgements, other services, and what is no RoCE. `length` is the datagram's on the wire: the CRC is
-// cut off its end.
-std::optional<RcRequest> parse_rc_request(wire::Bytes datagram, std::size_t length);
+// nullopt for acknowledgements, other services, and what is no RoCE. `packet` begins with the BTH, and `length` is its
+// own on the wire: the CRC is cut off its end.
+std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length);
 
 // SENDs towards one queue pair.
 class SendFlow {

@@ -10,7 +10,7 @@ namespace {
 using nlohmann::ordered_json;
 
 std::string end_text(const QpEnd& end) {
-    return Endpoint{end.gid.normalised().bytes, 0}.ip_text() + " qp " + text(end.qpn);
+    return qp_text(end.gid, end.qpn);
 }
 
 std::string state_text(const Link& link) {
@@ -42,12 +42,17 @@ struct Counter {
 };
 
 constexpr Counter kCounters[] = {
+    {"one_direction", &Counters::one_direction, "connections and links of which only one direction was captured"},
+    {"without_syn", &Counters::without_syn, "connections that began before the capture"},
+    {"unnamed_qps", &Counters::unnamed_qps,
+     "queue pairs whose CLC was not captured, or not whole: their LLC and CDC messages are told without connections"},
     {"connections_not_followed", &Counters::connections_not_followed, "connections not followed: too many"},
     {"sends_to_unknown_qps", &Counters::sends_to_unknown_qps,
-     "RoCE SENDs to queue pairs whose CLC is not in this capture"},
+     "RoCE SENDs to queue pairs whose CLC is not in this capture, and that do not look like SMC"},
     {"retransmissions", &Counters::retransmissions, "RoCE packets seen again"},
     {"gaps", &Counters::gaps, "gaps in the sequence of RoCE packets"},
-    {"cut_syns", &Counters::cut_syns, "SYNs whose TCP options the snap length cut: their connections are not followed"},
+    {"cut_syns", &Counters::cut_syns,
+     "SYNs whose TCP options the snap length cut: it is not known whether they ask for SMC"},
     {"cut_packets", &Counters::cut_packets, "RoCE SENDs cut by the snap length"},
     {"cdc_without_connection", &Counters::cdc_without_connection,
      "CDC messages with an alert token that nobody was given here"},
@@ -55,7 +60,27 @@ constexpr Counter kCounters[] = {
     {"links_not_followed", &Counters::links_not_followed, "links not followed: too many"},
 };
 
-void print_group(std::ostream& out, std::size_t number, const LinkGroup& g) {
+// Empty: both directions, or nothing at all.
+std::string one_direction(const Dissector& dissector, const Link& link) {
+    const RoceGid &server = link.server.gid, &client = link.client.gid;
+    return dissector.only_to(server, client)   ? "client to server"
+           : dissector.only_to(client, server) ? "server to client"
+                                               : "";
+}
+
+std::string unnamed_missing(const Dissector& dissector, const UnnamedQp& qp) {
+    return std::string("the CLC of this link was not captured, or not whole") +
+           (dissector.only_to(qp.gid, qp.peer) ? "; only one direction was captured" : "");
+}
+
+void print_unnamed(std::ostream& out, const Dissector& dissector, const UnnamedQp& qp) {
+    out << "queue pair " << qp_text(qp.gid, qp.qpn) << ", from " << qp_text(qp.peer, qp.peer_qpn) << ", frames "
+        << qp.first_frame << " to " << qp.last_frame << "\n"
+        << "  messages    " << qp.llc << " LLC, " << qp.cdc << " CDC of " << qp.tokens.size() << " connections\n"
+        << "  missing     " << unnamed_missing(dissector, qp) << "\n\n";
+}
+
+void print_group(std::ostream& out, const Dissector& dissector, std::size_t number, const LinkGroup& g) {
     out << "link group " << number << ", " << g.variant
         << (g.from_start ? "" : ", its first contact is not, or not whole, in this capture") << "\n"
         << "  server      " << identity(g.server, g.server_host) << "\n"
@@ -63,6 +88,9 @@ void print_group(std::ostream& out, std::size_t number, const LinkGroup& g) {
     for (const Link& link : g.links) {
         out << "  link " << (link.number != 0 ? std::to_string(link.number) : "?") << "      " << end_text(link.server)
             << " - " << end_text(link.client) << ", MTU " << bytes_of(link.mtu) << ", " << state_text(link) << "\n";
+        if (const std::string only = one_direction(dissector, link); !only.empty()) {
+            out << "  missing     only its packets from " << only << " were captured\n";
+        }
     }
     if (g.rejected_links != 0) {
         out << "  rejected    " << g.rejected_links << " ADD LINK by the client: " << g.rejection << "\n";
@@ -72,11 +100,15 @@ void print_group(std::ostream& out, std::size_t number, const LinkGroup& g) {
 
 }  // namespace
 
-void print_counters(std::ostream& out, const Counters& counters) {
+void print_counters(std::ostream& out, const Dissector& dissector) {
+    const Counters counters = dissector.counters();
     for (const Counter& counter : kCounters) {
         if (counters.*counter.value != 0) {
             out << counters.*counter.value << " " << counter.meaning << "\n";
         }
+    }
+    for (const auto& [link_type, frames] : dissector.skipped()) {
+        out << frames << " frames of link type " << link_type_text(link_type) << " were skipped\n";
     }
 }
 
@@ -90,15 +122,22 @@ void print_summary(std::ostream& out, const Dissector& dissector) {
             out << "  link group  " << *c.link_group + 1 << "\n";
         }
         out << "  bytes       " << carried(c) << "\n"
-            << "  ended       " << or_not_seen(ended(c)) << "\n\n";
+            << "  ended       " << or_not_seen(ended(c)) << "\n";
+        if (const std::string lost = missing(c); !lost.empty()) {
+            out << "  missing     " << lost << "\n";
+        }
+        out << "\n";
     }
     for (std::size_t i = 0; i < dissector.link_groups().size(); i++) {
-        print_group(out, i + 1, dissector.link_groups()[i]);
+        print_group(out, dissector, i + 1, dissector.link_groups()[i]);
+    }
+    for (const UnnamedQp& qp : dissector.unnamed_qps()) {
+        print_unnamed(out, dissector, qp);
     }
     if (dissector.connections().empty()) {
-        out << "no TCP connection with option 254 in its SYN\n";
+        out << "no TCP connection with option 254 in its SYN, or with CLC\n";
     }
-    print_counters(out, dissector.counters());
+    print_counters(out, dissector);
 }
 
 void summary_json(const Dissector& dissector, const std::function<void(const ordered_json&)>& print) {
@@ -116,6 +155,13 @@ void summary_json(const Dissector& dissector, const std::function<void(const ord
         line["bytes_client_to_server"] = bytes(c.server_half);
         line["bytes_server_to_client"] = bytes(c.client_half);
         line["ended"] = or_null(ended(c));
+        if (c.decline) {
+            line["decline"] = {{"by", c.decline->by_server ? "server" : "client"},
+                               {"late", c.decline->late},
+                               {"reason", static_cast<std::uint32_t>(c.decline->message.reason)},
+                               {"reason_text", or_null(reason_meaning(c.decline->message, c.decline->message.reason))}};
+        }
+        line["missing"] = or_null(missing(c));
         print(line);
     }
     for (std::size_t i = 0; i < dissector.link_groups().size(); i++) {
@@ -130,14 +176,31 @@ void summary_json(const Dissector& dissector, const std::function<void(const ord
                                      {"server", end_text(link.server)},
                                      {"client", end_text(link.client)},
                                      {"mtu", bytes_of(link.mtu)},
-                                     {"state", state_text(link)}});
+                                     {"state", state_text(link)},
+                                     {"one_direction", or_null(one_direction(dissector, link))}});
         }
         line["ended"] = or_null(g.ended);
         print(line);
     }
+    for (const UnnamedQp& qp : dissector.unnamed_qps()) {
+        print({{"kind", "queue_pair"},
+               {"queue_pair", qp_text(qp.gid, qp.qpn)},
+               {"peer", qp_text(qp.peer, qp.peer_qpn)},
+               {"first_frame", qp.first_frame},
+               {"last_frame", qp.last_frame},
+               {"llc", qp.llc},
+               {"cdc", qp.cdc},
+               {"connections", qp.tokens.size()},
+               {"missing", unnamed_missing(dissector, qp)}});
+    }
+    const Counters all = dissector.counters();
     ordered_json counters{{"kind", "counters"}};
     for (const Counter& counter : kCounters) {
-        counters[counter.name] = dissector.counters().*counter.value;
+        counters[counter.name] = all.*counter.value;
+    }
+    counters["skipped_frames"] = ordered_json::object();
+    for (const auto& [link_type, frames] : dissector.skipped()) {
+        counters["skipped_frames"][link_type_text(link_type)] = frames;
     }
     print(counters);
 }

@@ -11,9 +11,10 @@
 namespace smc::capture {
 
 void print_summary(std::ostream& out, const Dissector& dissector);
-// One object per connection ("kind": "connection"), per link group, and one with the counters, one after the other.
+// One object per connection ("kind": "connection"), per link group, per queue pair without CLC, and one with the
+// counters, one after the other.
 void summary_json(const Dissector& dissector, const std::function<void(const nlohmann::ordered_json&)>& line);
 // What a reader must know about what is missing; one line each.
-void print_counters(std::ostream& out, const Counters& counters);
+void print_counters(std::ostream& out, const Dissector& dissector);
 
 }  // namespace smc::capture

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/wire/describe.h"
 
+#include <cstring>
+
 #include "lib/wire/llc_tables.h"
 #include "smc/wire/cdc.h"
 #include "smc/wire/clc.h"
@@ -22,7 +24,7 @@ std::string hex(Bytes bytes) {
     return out;
 }
 
-// The codes are the sender's operating system's (v2.1, Decline, note 5); translated where that is Linux.
+// The codes are the sender's operating system's (v2.1, Decline, note 5).
 std::string text(Reason reason) {
     char code[12];
     std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(reason));
@@ -37,8 +39,9 @@ void explain_reasons(Fields& fields, const clc::Decline& d) {
                                                       {"smcrv1_reason_code", d.smcr_v1}};
     for (Field& field : fields) {
         for (const auto& [name, reason] : reasons) {
-            if (field.name == name && reason != Reason::kNone) {
-                field.value = text(reason) + " (" + std::string(reason_text(reason)) + ")";
+            const std::string meaning = clc::reason_meaning(d, reason);
+            if (field.name == name && reason != Reason::kNone && !meaning.empty()) {
+                field.text += " (" + meaning + ")";
             }
         }
     }
@@ -46,6 +49,29 @@ void explain_reasons(Fields& fields, const clc::Decline& d) {
 
 void drop(Fields& fields, std::string_view name) {
     std::erase_if(fields, [&](const Field& f) { return f.name == name; });
+}
+
+// Numbers, though they have names.
+template <class T>
+constexpr bool kIsCode =
+    std::is_same_v<T, Reason> || std::is_same_v<T, llc::AddLinkReason> || std::is_same_v<T, llc::DeleteLinkReason>;
+// Sizes that travel compressed.
+template <class T>
+constexpr bool kIsSize = std::is_same_v<T, BufferSize> || std::is_same_v<T, clc::Mtu>;
+
+// "rmbe_size", "mtu" -> "rmbe_bytes", "mtu_bytes".
+std::string bytes_name(std::string name) {
+    if (name.ends_with("_size")) {
+        name.resize(name.size() - std::strlen("_size"));
+    }
+    return name + "_bytes";
+}
+
+bool has_bytes(BufferSize) {
+    return true;
+}
+bool has_bytes(clc::Mtu mtu) {
+    return is_valid(mtu);
 }
 
 template <class L, class T>
@@ -59,6 +85,8 @@ Value value_of(const T& member) {
         return group;
     } else if constexpr (std::is_same_v<T, bool>) {
         return member;
+    } else if constexpr (kIsCode<T> || kIsSize<T>) {
+        return static_cast<std::uint64_t>(member);
     } else if constexpr (std::is_enum_v<T>) {
         return text(member);
     } else if constexpr (std::is_integral_v<T>) {
@@ -91,7 +119,16 @@ void add_fields(Fields& out, const T& object, const std::string& prefix, const s
             }
             add(std::move(values));
         } else {
+            using M = std::remove_cvref_t<decltype(member)>;
             add(value_of(member));
+            if constexpr (kIsCode<M>) {
+                out.back().text = text(member);
+            } else if constexpr (kIsSize<M>) {
+                if (has_bytes(member)) {
+                    out.push_back({bytes_name(prefix + row.name), meaning + row.meaning + ", in bytes",
+                                   std::uint64_t{bytes_of(member)}});
+                }
+            }
         }
     });
 }
@@ -181,9 +218,7 @@ void add_message(Fields& out, const clc::Decline& d) {
     if (d.has_types) {
         add_fields<wire::DeclineTypes>(out, d);
     }
-    if (d.os == clc::Os::kLinux) {
-        explain_reasons(out, d);
-    }
+    explain_reasons(out, d);
 }
 
 }  // namespace

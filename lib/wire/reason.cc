@@ -39,8 +39,8 @@ constexpr std::array kEntries{
     Entry{Reason::kRmbEyeCatcher, "rmb_eye_catcher", "peer's RMBs have an eye catcher"},
     Entry{Reason::kOptionUnsupported, "option_unsupported", "socket option without SMC counterpart"},
     Entry{Reason::kSubnetMismatch, "subnet_mismatch", "not in one IP subnet"},
-    Entry{Reason::kGetsockname, "getsockname", "the address of the connection is not known"},
-    Entry{Reason::kAddressFamily, "address_family", "address family without SMC"},
+    Entry{Reason::kVlanUnknown, "vlan_unknown", "the VLAN of the connection's device could not be told"},
+    Entry{Reason::kIsmVlan, "ism_vlan", "the ISM device does not take the VLAN"},
     Entry{Reason::kNoActiveLink, "no_active_link", "link group without an active link"},
     Entry{Reason::kNoServerLink, "no_server_link", "the server's link is not known here"},
     Entry{Reason::kVersionMismatch, "version_mismatch", "no SMC version in common"},
@@ -76,6 +76,8 @@ constexpr std::array kEntries{
     Entry{Reason::kPeerClosedEarly, "peer_closed_early", "the application wrote when the peer had closed"},
 };
 
+constexpr Reason kFirstOfOurs{0x0a000000};
+
 const Entry* find(Reason reason) {
     const auto* entry =
         std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& e) { return e.reason == reason; });
@@ -96,6 +98,11 @@ std::string reason_name(Reason reason) {
 std::string_view reason_text(Reason reason) {
     const Entry* entry = find(reason);
     return entry != nullptr ? entry->text : "code of a foreign system";
+}
+
+std::optional<std::string_view> linux_reason_text(Reason reason) {
+    const Entry* entry = reason < kFirstOfOurs ? find(reason) : nullptr;
+    return entry != nullptr ? std::optional<std::string_view>(entry->text) : std::nullopt;
 }
 
 }  // namespace smc

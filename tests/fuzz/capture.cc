@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A whole capture file: libpcap's reading, packets, streams, messages, histories.
+// A whole capture file: pcap, pcapng, gzip; packets, streams, messages, histories.
 #include <sstream>
 
 #include "check.h"
-#include "ctl/capture/pcap_file.h"
+#include "ctl/capture/capture_file.h"
 #include "ctl/capture/summary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -2,6 +2,7 @@
 """smcctl decode as a user runs it: captures of Linux 6.12, captures made here, broken ones; tshark as the second
 opinion."""
 import collections
+import gzip
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import unittest
 from lab import captures, tshark
 from lab.basics import CTL, test_program
 from packets import Capture, Connection, ethernet, roce_send
+from scapy.utils import RawPcapReader
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CAPTURES = os.path.join(HERE, "..", "captures")
@@ -88,7 +90,9 @@ class Linux(unittest.TestCase):
         self.assertIn("rejected    1 ADD LINK by the client", text)
         self.assertIn("operator initiated termination", text)
         declined = decode("--summary", DECLINE).stdout.decode()
-        self.assertIn("DECLINE by the server: 0x03030000", declined)
+        self.assertIn("DECLINE by the server: 0x03030000 (no SMC device for what was offered)", declined)
+        (told,) = (m for m in messages(DECLINE) if m["type"] == "DECLINE")
+        self.assertEqual(told["fields"]["sender_diagnosis_information"], 0x03030000)
         objects = [json.loads(line) for line in decode("--summary", "--json", CONTACT).stdout.splitlines()]
         self.assertEqual([o["kind"] for o in objects], ["connection"] * 3 + ["link_group", "counters"])
         self.assertEqual(objects[0]["bytes_client_to_server"], 4500)
@@ -123,6 +127,9 @@ class Generated(unittest.TestCase):
         connection = Connection(capture)
         base = next(m["fields"] for m in messages(CONTACT) if m["type"] == "ACCEPT")
         self.assertEqual(base["qp_number"], "0x000011")
+        self.assertEqual(
+            [base[key] for key in ("rmbe_size", "rmbe_bytes", "mtu_size", "mtu_bytes")], [2, 65536, 3, 1024]
+        )
         with open(os.path.join(CAPTURES, "linux-messages.hex")) as file:
             lines = [line.split() for line in file if line.startswith("linux612-smcrv2")]
         raw = {frame: bytes.fromhex(message) for _, frame, message in lines}
@@ -202,6 +209,29 @@ class Generated(unittest.TestCase):
         capture.write(self.path)
         self.assertEqual([m["type"] for m in messages(self.path)], ["PROPOSAL"])
 
+    def test_difficult_files_as_tshark_sees_them(self):
+        with open(CONTACT, "rb") as file:
+            plain = file.read()
+        cooked = Capture(link_type=113)
+        late = Capture()
+        reader = RawPcapReader(CONTACT)
+        self.addCleanup(reader.close)
+        for frame, _ in reader:
+            (cooked if len(cooked.frames) < 40 else late).add(frame)
+        cooked.frames = [b"\0\0\0\1\0\6" + f[6:12] + b"\0\0" + f[12:] for f in cooked.frames]
+        parts = [os.path.join(self.dir.name, name) for name in ("first.pcap", "second.pcap")]
+        cooked.write(parts[0])
+        late.write(parts[1])
+        two_types = os.path.join(self.dir.name, "two-types.pcapng")
+        subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", two_types, *parts], check=True)
+        compressed = os.path.join(self.dir.name, "plain.pcap.gz")
+        with open(compressed, "wb") as file:
+            file.write(gzip.compress(plain))
+        for path, expected in ((two_types, 45), (compressed, 45), (parts[1], 38)):
+            theirs = tshark.dissect(path)
+            ours = {m["frame"] for m in messages(path) if m["layer"] != "LLC"}  # as above
+            self.assertEqual((ours, len(ours)), (set(theirs), expected), path)
+
     def test_a_declined_connection_of_an_application_that_sends_clc(self):
         capture = Capture()
         connection = Connection(capture)
@@ -236,6 +266,15 @@ class Broken(unittest.TestCase):
         self.assert_fails(decode(data=b""), "standard input: ")
         self.assert_fails(decode("/nonexistent.pcap"), "No such file or directory")
         self.assert_fails(decode("/"), "Is a directory")
+        wireless = Capture(link_type=105)
+        wireless.add(bytes(30))
+        with tempfile.NamedTemporaryFile() as file:
+            wireless.write(file.name)
+            self.assert_fails(decode(file.name), "link layer IEEE802_11 is not one of")
+        for whole in (gzip.compress(data), gzip.compress(data)[:-9]):
+            done = decode("--json", data=whole)
+            self.assertEqual([json.loads(line) for line in done.stdout.splitlines()], messages(CONTACT))
+        self.assert_fails(done, "truncated")
         summary = decode("--summary", data=data[:5000])
         self.assertIn(b"connection 10.9.0.2:36732", summary.stdout)
         self.assert_fails(summary, "truncated")

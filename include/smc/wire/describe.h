@@ -18,7 +18,8 @@ struct Value;
 using Fields = std::vector<Field>;
 using Values = std::vector<Value>;
 
-// A number (counts, lengths, cursors), a flag, a text (identifiers, addresses, enumerations), a group, or a list.
+// A number (counts, lengths, sizes, cursors, reason codes), a flag, a text (identifiers and keys, in hexadecimal;
+// addresses, enumerations), a group, or a list.
 struct Value : std::variant<std::uint64_t, bool, std::string, Fields, Values> {
     using variant::variant;
 };
@@ -27,6 +28,7 @@ struct Field {
     std::string name;     // the specification's, in snake_case
     std::string meaning;  // the specification's words
     Value value;
+    std::string text{};  // how people write it, where the number alone would say too little: codes
 };
 
 struct Description {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,8 +34,8 @@ enum class Reason : std::uint32_t {
     kRmbEyeCatcher = 0x03050000,
     kOptionUnsupported = 0x03060000,
     kSubnetMismatch = 0x03070000,
-    kGetsockname = 0x03080000,
-    kAddressFamily = 0x03090000,
+    kVlanUnknown = 0x03080000,
+    kIsmVlan = 0x03090000,
     kNoActiveLink = 0x030a0000,
     kNoServerLink = 0x030b0000,
     kVersionMismatch = 0x030c0000,
@@ -76,5 +77,7 @@ enum class Reason : std::uint32_t {
 std::string reason_name(Reason reason);
 // One sentence for a person.
 std::string_view reason_text(Reason reason);
+// The same, if it is one of those that Linux sends.
+std::optional<std::string_view> linux_reason_text(Reason reason);
 
 }  // namespace smc

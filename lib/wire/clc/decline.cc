@@ -49,4 +49,12 @@ Message encode(const Decline& d) {
     return out;
 }
 
+std::string reason_meaning(const Decline& d, Reason reason) {
+    const auto meaning = linux_reason_text(reason);
+    if (!meaning || (d.os != Os::kLinux && d.version != kVersion1)) {
+        return {};
+    }
+    return (d.os == Os::kLinux ? "" : "in Linux: ") + std::string(*meaning);
+}
+
 }  // namespace smc::clc

@@ -25,6 +25,9 @@ struct Decline {
 
 Decoded<Decline> decode_decline(Bytes message);
 Message encode(const Decline& decline);
+// What a code means at its sender. Version 1 does not say whose codes they are: then it is what Linux means by it, and
+// the text says so. Empty: not known here.
+std::string reason_meaning(const Decline& decline, Reason reason);
 
 }  // namespace smc::clc
 
