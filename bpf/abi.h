@@ -257,6 +257,12 @@ enum smc_question_state {
 	SMC_QUESTION_LEG,        /* no application's: a server's leg that its application has not heard of */
 };
 
+/* Buffers that the application chose for its socket (SO_SNDBUF, SO_RCVBUF), as the kernel counts; 0: it did not. */
+struct smc_buffers {
+	__u32 send;
+	__u32 receive;
+};
+
 /* An application's SYN that asked, or that is held; key is its tuple. */
 struct smc_question {
 	enum smc_question_state state;
@@ -271,6 +277,7 @@ struct smc_question {
 	__u32 pid; /* 0: not known */
 	__u32 mark;
 	__u32 bound_device;
+	struct smc_buffers buffers;
 	__be32 isn;        /* sequence number of the SYN */
 	__be32 answer_isn; /* ... of the answer that was reset */
 	__u16 mac_len;
@@ -299,6 +306,7 @@ struct smc_inbound {
 	__u8 ttl;
 	__u32 bound_device; /* the listener's */
 	__u64 cgroup;       /* likewise */
+	struct smc_buffers buffers;
 };
 
 enum smc_event_type {
@@ -345,9 +353,9 @@ static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
-static_assert(sizeof(smc_question) == 240);
+static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 16);
-static_assert(sizeof(smc_inbound) == 24);
+static_assert(sizeof(smc_inbound) == 32);
 static_assert(sizeof(smc_config) == 40);
 #endif
 

@@ -68,7 +68,12 @@ struct sock {
 	struct xfrm_policy *sk_policy[2];
 	struct socket *sk_socket;
 	struct sock_cgroup_data sk_cgrp_data;
+	int sk_sndbuf;
+	int sk_rcvbuf;
+	unsigned char sk_userlocks : 4;
 };
+#define SMC_SNDBUF_LOCK 1
+#define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;
 struct tcp_ao_info;
 struct tcp_sock {

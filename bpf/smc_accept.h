@@ -61,6 +61,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
 		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
 		inbound->cgroup = cgroup_id;
+		smc_read_buffers((struct sock *)tcp, &inbound->buffers);
 	}
 	decision = smc_decide_inbound(&subject);
 	if (skc)

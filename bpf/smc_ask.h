@@ -97,6 +97,7 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 		question->pid = bpf_get_current_pid_tgid() >> 32;
 	question->mark = sk->mark;
 	question->bound_device = sk->bound_dev_if;
+	smc_read_buffers(full, &question->buffers);
 	question->isn = packet->seq;
 	question->mac_len = packet->mac_len;
 	question->ttl = packet->ttl;

@@ -163,6 +163,14 @@ static __always_inline bool smc_has_ipsec(struct tcp_sock *tcp)
 	       BPF_CORE_READ(sk, __sk_common.skc_net.net, xfrm.policy_count[XFRM_POLICY_IN_DIR]);
 }
 
+static __always_inline void smc_read_buffers(struct sock *sk, struct smc_buffers *to)
+{
+	const __u8 locks = BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks);
+
+	to->send = locks & SMC_SNDBUF_LOCK ? BPF_CORE_READ(sk, sk_sndbuf) : 0;
+	to->receive = locks & SMC_RCVBUF_LOCK ? BPF_CORE_READ(sk, sk_rcvbuf) : 0;
+}
+
 /* What was learnt of a server, unless that is too old. */
 static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, const struct smc_addr *remote)
 {

@@ -16,7 +16,8 @@ constexpr auto kIdle = std::chrono::seconds(2);
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
-    return {parts.transport->send_size(), parts.transport->window(),
+    const std::uint32_t window = parts.transport->window();
+    return {parts.transport->send_size(), parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
             static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout};
 }
 

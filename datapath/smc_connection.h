@@ -21,6 +21,7 @@ class SmcConnection final : public ConnectionTask {
         std::unique_ptr<ClcSocket> clc;
         std::unique_ptr<Transport> transport;
         std::chrono::milliseconds close_timeout{10000};
+        std::uint32_t send_buffer = 0;  // that the application chose; 0: it did not
     };
 
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
@@ -51,9 +52,9 @@ class SmcConnection final : public ConnectionTask {
     std::chrono::milliseconds patience_;
     flow::Flow flow_;
     flow::PeerState seen_;
-    std::uint32_t moved_ = 0;          // bytes, in this run
-    TimePoint idle_check_ = kNever;    // while it is busy, and once more
-    std::uint64_t sent_at_check_ = 0;  // bytes, at the last one
+    std::uint32_t moved_ = 0;              // bytes, in this run
+    TimePoint idle_check_ = kNever;        // while it is busy, and once more
+    std::uint64_t sent_at_check_ = 0;      // bytes, at the last one
     std::optional<LastWords> last_words_;  // its transport has stopped
     Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];

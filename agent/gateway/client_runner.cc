@@ -86,6 +86,7 @@ void ClientRunner::on(const session::FinishConnect&) {
     Likeness like = likeness();
     like.device = wanted_.question.ifindex;
     like.ttl = nearest_ttl(wanted_.question.answer_ttl);
+    like.buffers = wanted_.question.buffers;
     auto fd = connect_like(*wanted_.space, mark, like);
     if (!fd) {
         return feed(session_.leg_failed(false, fd.error().text()));

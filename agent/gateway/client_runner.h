@@ -19,7 +19,8 @@ class ClientRunner final : public Runner<session::Client> {
     };
     ClientRunner(const SessionParts& parts, bpf::Programs& programs, Connections::Handle connection, Wanted wanted,
                  OnEnd on_end)
-        : Runner(parts, std::move(connection), session::Client(parts.node, parts.smcd_groups), std::move(on_end)),
+        : Runner(parts, std::move(connection), session::Client(parts.node, parts.smcd_groups), wanted.question.buffers,
+                 std::move(on_end)),
           programs_(programs),
           wanted_(std::move(wanted)),
           patience_(parts.io, [this] { lose_patience(); }) {}

@@ -221,7 +221,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
     keep_alive(end.clc.get());
     SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg))),
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))), std::move(transport),
-                               p_.session.config.close_timeout};
+                               p_.session.config.close_timeout, runner.buffers().send};
     p_.engine.add(std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
 }
 

@@ -25,6 +25,13 @@ void set(int fd, int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
+// Before connect(): the window is scaled by it. setsockopt() doubles.
+void set_buffers(int fd, const smc_buffers& application) {
+    constexpr int kUsual = 128 * 1024;
+    set(fd, SOL_SOCKET, SO_RCVBUF, application.send != 0 ? static_cast<int>(application.send / 2) : kUsual);
+    set(fd, SOL_SOCKET, SO_SNDBUF, application.receive != 0 ? static_cast<int>(application.receive / 2) : kUsual);
+}
+
 bool bind_to(int fd, const Endpoint& address, int family) {
     sockaddr_storage storage{};
     const socklen_t length = address.to_sockaddr(storage, family);
@@ -82,6 +89,9 @@ Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, co
     }
     if (like.tos != 0) {
         set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, like.tos & ~3);
+    }
+    if (like.buffers) {
+        set_buffers(fd->get(), *like.buffers);
     }
     if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
         return bound.error();

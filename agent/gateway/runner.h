@@ -47,6 +47,15 @@ inline std::optional<clc::RoceOffer> roce_offer(const smcr::Devices& devices, in
     return peer ? devices.offer_for(local_endpoint(fd), *peer) : std::nullopt;
 }
 
+// An application that chose a small receive buffer gets a small ring. SMC's sizes are 16 KiB times a power of two.
+inline std::uint32_t dmb_bytes(const Config& config, const smc_buffers& application) {
+    std::uint32_t bytes = config.dmb_kib * 1024;
+    while (application.receive != 0 && bytes / 2 >= std::max(application.receive, 16U * 1024)) {
+        bytes /= 2;
+    }
+    return bytes;
+}
+
 template <class Session>
 class Runner : public std::enable_shared_from_this<Runner<Session>> {
  public:
@@ -66,15 +75,19 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         in_group_ = false;  // the connection leaves it when it ends
         return parts_.smcr_groups.run(member(), outcome.smcr.rmbe);
     }
+    // The application's.
+    [[nodiscard]] const smc_buffers& buffers() const { return buffers_; }
     // What it holds of SMC-D then outlives it.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
 
  protected:
-    Runner(const SessionParts& parts, Connections::Handle connection, Session session, OnEnd on_end)
+    Runner(const SessionParts& parts, Connections::Handle connection, Session session, const smc_buffers& buffers,
+           OnEnd on_end)
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_memory, parts.config.dmb_kib * 1024)),
+          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_memory, dmb_bytes(parts.config, buffers))),
+          buffers_(buffers),
           deadline_(parts.io, [this] { feed(session_.tick(loop::now())); }),
           on_end_(std::move(on_end)) {}
 
@@ -188,6 +201,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
 
     std::shared_ptr<smcd::Exchange> smcd_;
+    smc_buffers buffers_;
     loop::Deadline deadline_;
     OnEnd on_end_;
     std::deque<session::Action> pending_;

@@ -15,7 +15,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, roce_offer(parts.roce_devices, clc.get()),
                              inbound.peer_agent != 0, loop::now()),
-             std::move(on_end)),
+             inbound.buffers, std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),
       inbound_(inbound),
@@ -34,9 +34,13 @@ void ServerRunner::on(const session::ConnectApplication&) {
     mark.front = tuple_of(connection_->server, connection_->client, space_->slot());
     Endpoint from = connection_->server;
     from.port = connection_->client.port;
-    auto fd = connect_like(
-        *space_, mark,
-        {.from = from, .to = connection_->client, .owner = {}, .device = inbound_.bound_device, .ttl = inbound_.ttl});
+    auto fd = connect_like(*space_, mark,
+                           {.from = from,
+                            .to = connection_->client,
+                            .owner = {},
+                            .device = inbound_.bound_device,
+                            .ttl = inbound_.ttl,
+                            .buffers = inbound_.buffers});
     if (!fd) {
         return refused(fd.error().code);
     }

@@ -2,6 +2,7 @@
 """What connections may take is bounded, and what they do not use is given back."""
 import os
 import re
+import sys
 import unittest
 
 from base import TwoNodes
@@ -18,6 +19,29 @@ def move(c):
     sender.join()
 for c in held: move(c)
 print('moved', flush=True); time.sleep(600)
+"""
+
+
+# A server that accepts and never reads. Argument: receive buffer, 0 for the kernel's choice.
+DEAF = """
+import socket, sys
+s = socket.socket(); size = int(sys.argv[1])
+if size: s.setsockopt(1, 8, size)
+s.bind(('0.0.0.0', 5001)); s.listen(10); print('ready', flush=True); kept = []
+while True: kept.append(s.accept())
+"""
+
+# How many bytes its client gets rid of, until nothing has gone for a second. Arguments: address, send buffer.
+TALKER = """
+import select, socket, sys
+c = socket.socket(); size = int(sys.argv[2])
+if size: c.setsockopt(1, 7, size)
+c.connect((sys.argv[1], 5001)); c.setblocking(False); sent = 0
+poll = select.poll(); poll.register(c, select.POLLOUT)
+while poll.poll(1000):
+    try: sent += c.send(b'x' * 4096)
+    except BlockingIOError: pass
+print(sent)
 """
 
 
@@ -107,6 +131,26 @@ class Memory(TwoNodes):
             return self.a.agent.totals()[("smcd", "none")] > 4
 
         wait_for("the server to be asked again", again)
+
+    def accepted_for_the_deaf(self, size):
+        server = self.b.popen(["/usr/bin/python3", "-c", DEAF, str(size)], stdout=-1, text=True)
+        self.assertEqual(server.stdout.readline(), "ready\n")
+        done = self.a.python(TALKER, self.b.ip4, str(size))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        server.kill()
+        server.stdout.close()
+        server.wait()
+        return int(done.stdout)
+
+    def test_a_peer_that_does_not_read_is_sent_what_the_buffers_say(self):
+        sizes = (4096, 65536, 0)
+        plain = [self.accepted_for_the_deaf(size) for size in sizes]
+        self.start_agents()
+        smc = [self.accepted_for_the_deaf(size) for size in sizes]
+        self.assertPath(self.a, "smcd", at_least=3)
+        print(f"bytes that send() accepts, TCP {plain}, SMC-D {smc}", file=sys.stderr)
+        for of_tcp, of_smc in zip(plain, smc):
+            self.assertLess(of_smc, 8 * of_tcp)
 
     def test_a_control_group_of_64_mib(self):
         group = MemoryGroup(self.lab.tag, 64 << 20)
