@@ -22,6 +22,7 @@ namespace {
 constexpr auto kBeat = std::chrono::milliseconds(250);
 constexpr unsigned kStandsStill = 2;  // beats that the data path may miss
 constexpr auto kEnginePatience = std::chrono::seconds(5);
+constexpr unsigned kBeatsPerLook = 4;
 constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
 // For answers to questions, when it stops: TCP itself goes on after a second.
@@ -189,6 +190,9 @@ void Agent::beat() {
         log()->info("the data path goes on");
     }
     tell_programs();
+    if (beats_ % kBeatsPerLook == 0) {
+        gateway_->pass_patience_on();
+    }
     if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep();
     }

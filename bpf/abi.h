@@ -97,7 +97,7 @@ struct smc_tuple {
 struct smc_sock {
 	enum smc_role role;
 	enum smc_option_seen option;
-	struct smc_tuple front; /* a leg's: the connection of the application that it speaks to */
+	struct smc_tuple front; /* the application's connection: its own, or the one that a leg speaks to */
 	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
 	__u16 mac_len;          /* of the hairpin's device */
 	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
@@ -307,6 +307,16 @@ struct smc_inbound {
 	__u32 bound_device; /* the listener's */
 	__u64 cgroup;       /* likewise */
 	struct smc_buffers buffers;
+};
+
+/* What program smc_patience tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
+struct smc_app_patience {
+	struct smc_tuple front;
+	__u32 keepalive; /* SO_KEEPALIVE is on */
+	__u32 idle_ticks;
+	__u32 interval_ticks;
+	__u32 probes;
+	__u32 user_timeout_ms;
 };
 
 enum smc_event_type {

@@ -41,6 +41,7 @@ typedef struct {
 } possible_net_t;
 struct sock_common {
 	possible_net_t skc_net;
+	unsigned long skc_flags;
 };
 typedef struct {
 	__u32 val;
@@ -72,16 +73,37 @@ struct sock {
 	int sk_rcvbuf;
 	unsigned char sk_userlocks : 4;
 };
+struct inet_connection_sock {
+	__u32 icsk_user_timeout;
+};
 #define SMC_SNDBUF_LOCK 1
 #define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;
 struct tcp_ao_info;
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	unsigned int keepalive_time;
+	unsigned int keepalive_intvl;
+	unsigned char keepalive_probes;
 	struct tcp_md5sig_info *md5sig_info;
 	struct tcp_ao_info *ao_info;
 };
 
 #pragma clang attribute pop
+
+/* Arguments of an iterator: their places are fixed. */
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	__u64 session_id;
+	__u64 seq_num;
+};
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
 
 #define AF_INET 2
 #define AF_INET6 10

@@ -61,6 +61,7 @@ static __always_inline void smc_mark_accepted(struct bpf_sock_ops *ctx)
 		state->role = SMC_ROLE_APP;
 		state->mac_len = hairpin->mac_len;
 		state->partner = hairpin->partner;
+		state->front = tuple;
 	}
 }
 

@@ -69,6 +69,7 @@ int smc_egress(struct __sk_buff *skb)
 			leg->role = SMC_ROLE_APP;
 			leg->mac_len = hairpin->mac_len;
 			leg->partner = hairpin->partner;
+			leg->front = packet.tuple;
 		}
 	}
 	return smc_turn(skb, packet.mac_len, hairpin->partner);

@@ -18,5 +18,6 @@
 #include "bpf/smc_option.h"
 #include "bpf/smc_explain.h"
 #include "bpf/smc_sweep.h"
+#include "bpf/smc_patience.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

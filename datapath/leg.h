@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "datapath/task.h"
+#include "datapath/tcp_patience.h"
 #include "datapath/transport.h"
 
 namespace smc {
@@ -57,6 +58,9 @@ class ClcSocket {
 
     enum class State : std::uint8_t { kQuiet, kData, kEnded, kReset };
     [[nodiscard]] virtual State look() const = 0;
+    // It stands for the application's connection on the wire: it waits no longer for the peer than that would. `waits`:
+    // something that was sent has not been consumed.
+    virtual void be_patient(const TcpPatience& patience, bool waits) = 0;
     virtual void close() = 0;
     virtual void reset() = 0;
 };

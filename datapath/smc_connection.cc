@@ -60,6 +60,7 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_) {
         more = turn(now);
         look_for_idleness(now);
+        pass_patience_on();
     }
     if (!ended() && last_words_) {
         speak_last_words(now);
@@ -110,12 +111,32 @@ void SmcConnection::look_for_idleness(TimePoint now) {
         idle_check_ = moved_ != 0 ? now + kIdle : kNever;
     } else if (now >= idle_check_) {
         const std::uint64_t sent = stats->bytes_sent.load(std::memory_order_relaxed);
+        waits_ = !flow_.sending().drained();
         const bool idle = sent == std::exchange(sent_at_check_, sent) && flow_.sending().drained();
         idle_check_ = idle ? kNever : now + kIdle;
         if (idle && !ended() && !last_words_) {
             parts_.transport->idle();
         }
     }
+}
+
+void SmcConnection::be_patient(const TcpPatience& patience) {
+    const std::lock_guard lock(mutex_);
+    patience_ = patience;
+    is_patient_ = false;
+}
+
+void SmcConnection::pass_patience_on() {
+    if ((is_patient_ && waits_ == waited_) || ended() || last_words_) {
+        return;
+    }
+    {
+        const std::lock_guard lock(mutex_);
+        passed_on_ = patience_;
+        is_patient_ = true;
+    }
+    waited_ = waits_;
+    parts_.clc->be_patient(passed_on_, waited_);
 }
 
 void SmcConnection::load() {

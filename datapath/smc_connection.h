@@ -3,7 +3,9 @@
 // their invariants are the flow's (smc/flow/flow.h).
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "datapath/last_words.h"
@@ -27,6 +29,8 @@ class SmcConnection final : public ConnectionTask {
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
 
     bool start(Poller& poller) override;
+    // The application's, as it is now. From any thread; then kick() it.
+    void be_patient(const TcpPatience& patience);
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
@@ -46,12 +50,18 @@ class SmcConnection final : public ConnectionTask {
     void reset(Reason reason);
     void speak_last_words(TimePoint now);
     void look_for_idleness(TimePoint now);
+    void pass_patience_on();
     void show() const;
 
     Parts parts_;
-    std::chrono::milliseconds patience_;
     flow::Flow flow_;
     flow::PeerState seen_;
+    std::mutex mutex_;  // guards patience_
+    TcpPatience patience_;
+    std::atomic<bool> is_patient_{true};  // it was passed on
+    TcpPatience passed_on_;
+    bool waits_ = false;                   // for the peer to consume, at the last check
+    bool waited_ = false;                  // ... when it was passed on
     std::uint32_t moved_ = 0;              // bytes, in this run
     TimePoint idle_check_ = kNever;        // while it is busy, and once more
     std::uint64_t sent_at_check_ = 0;      // bytes, at the last one

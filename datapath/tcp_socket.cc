@@ -50,6 +50,44 @@ void TcpSocket::keep_alive() const {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
+TcpPatience TcpSocket::patience() const {
+    const auto value = [&](int level, int option) {
+        int number = 0;
+        socklen_t length = sizeof number;
+        return ::getsockopt(fd_.get(), level, option, &number, &length) == 0 ? static_cast<unsigned>(number) : 0;
+    };
+    return {value(SOL_SOCKET, SO_KEEPALIVE) != 0, value(IPPROTO_TCP, TCP_KEEPIDLE), value(IPPROTO_TCP, TCP_KEEPINTVL),
+            value(IPPROTO_TCP, TCP_KEEPCNT), value(IPPROTO_TCP, TCP_USER_TIMEOUT)};
+}
+
+void TcpSocket::be_patient(const TcpPatience& patience, bool waits) {
+    own_patience_ = own_patience_.value_or(this->patience());
+    TcpPatience now = *own_patience_;
+    if (patience.keepalive) {
+        const unsigned idle = patience.idle_s != 0 ? patience.idle_s : now.idle_s;
+        now.idle_s = now.keepalive ? std::min(now.idle_s, idle) : idle;
+        now.interval_s = patience.interval_s != 0 ? patience.interval_s : now.interval_s;
+        now.probes = patience.probes != 0 ? patience.probes : now.probes;
+        now.keepalive = true;
+    }
+    if (patience.user_timeout_ms != 0 && (waits || patience.keepalive)) {
+        now.user_timeout_ms = patience.user_timeout_ms;
+        const unsigned often_s = std::max(1U, patience.user_timeout_ms / 4000);
+        now.idle_s = std::min(now.idle_s, waits ? often_s : now.idle_s);
+        now.interval_s = std::min(now.interval_s, waits ? often_s : now.interval_s);
+        now.keepalive = true;
+    }
+    const auto set = [&](int level, int option, unsigned number) {
+        const int value = static_cast<int>(number);
+        ::setsockopt(fd_.get(), level, option, &value, sizeof value);
+    };
+    set(IPPROTO_TCP, TCP_KEEPIDLE, now.idle_s);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, now.interval_s);
+    set(IPPROTO_TCP, TCP_KEEPCNT, now.probes);
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, now.user_timeout_ms);
+    set(SOL_SOCKET, SO_KEEPALIVE, now.keepalive ? 1 : 0);
+}
+
 void TcpSocket::end_writing() {
     set_linger(false);
     ::shutdown(fd_.get(), SHUT_WR);

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "datapath/tcp_patience.h"
 #include "os/unique_fd.h"
 
 namespace smc {
@@ -30,6 +32,9 @@ class TcpSocket {
     // Probes an idle connection after as long as TCP keeps a closed socket whose peer has not closed (FIN-WAIT-2,
     // tcp_fin_timeout): then it has forgotten it, and answers with a reset.
     void keep_alive() const;
+    // Probes an idle connection no less often than `patience` says; `waits`: also for its user timeout. What it does
+    // not say stays as it was when this was called first.
+    void be_patient(const TcpPatience& patience, bool waits);
     // FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.
@@ -38,8 +43,11 @@ class TcpSocket {
     void reset();
 
  private:
+    // Those of the socket.
+    [[nodiscard]] TcpPatience patience() const;
     void set_linger(bool reset_on_close) const;
     UniqueFd fd_;
+    std::optional<TcpPatience> own_patience_;  // before the application's
 };
 
 }  // namespace smc

@@ -25,6 +25,7 @@ class ClientRunner final : public Runner<session::Client> {
           wanted_(std::move(wanted)),
           patience_(parts.io, [this] { lose_patience(); }) {}
 
+    [[nodiscard]] smc_tuple front() const override { return wanted_.tuple; }
     void start() { feed(session_.start(loop::now() + parts_.config.budget)); }
 
     // Its application does without us, whatever the session wants.

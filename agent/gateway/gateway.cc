@@ -222,7 +222,28 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
     SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg))),
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))), std::move(transport),
                                p_.session.config.close_timeout, runner.buffers().send};
-    p_.engine.add(std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
+    const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
+    running_.emplace(c->id, Running{runner.front(), connection, {}});
+    p_.engine.add(connection);
+}
+
+void Gateway::pass_patience_on() {
+    const auto as_bytes = [](const smc_tuple& tuple) {
+        return std::string(reinterpret_cast<const char*>(&tuple), sizeof tuple);
+    };
+    std::unordered_map<std::string, TcpPatience> wanted;
+    for (const auto& [front, patience] : p_.programs.patience()) {
+        wanted.emplace(as_bytes(front), patience);
+    }
+    for (auto& [id, running] : running_) {
+        const auto it = wanted.empty() ? wanted.end() : wanted.find(as_bytes(running.front));
+        const TcpPatience now = it != wanted.end() ? it->second : TcpPatience{};
+        const auto connection = running.connection.lock();
+        if (connection && now != std::exchange(running.patience, now)) {
+            connection->be_patient(now);
+            p_.engine.kick(connection);
+        }
+    }
 }
 
 void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange) {
@@ -316,6 +337,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
+    running_.erase(end.id);
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());

@@ -14,6 +14,7 @@
 #include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
 #include "datapath/engine.h"
+#include "datapath/smc_connection.h"
 
 namespace smc {
 
@@ -38,6 +39,8 @@ class Gateway {
     void let_all_go();
     // Accepts on the namespace's fresh listeners until it closes.
     void serve(const std::shared_ptr<Namespace>& space);
+    // Applications may change their mind about keepalive at any time: to be called now and then.
+    void pass_patience_on();
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
@@ -77,6 +80,13 @@ class Gateway {
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;
     std::unordered_map<std::uint64_t, std::shared_ptr<smcd::Exchange>> exchanges_;
+    // Those that run on SMC, as the programs know their application's socket.
+    struct Running {
+        smc_tuple front;
+        std::weak_ptr<SmcConnection> connection;
+        TcpPatience patience;  // as it was told last
+    };
+    std::unordered_map<std::uint64_t, Running> running_;
 };
 
 }  // namespace smc

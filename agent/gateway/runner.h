@@ -75,6 +75,8 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         in_group_ = false;  // the connection leaves it when it ends
         return parts_.smcr_groups.run(member(), outcome.smcr.rmbe);
     }
+    // The application's connection, as the programs know it.
+    [[nodiscard]] virtual smc_tuple front() const = 0;
     // The application's.
     [[nodiscard]] const smc_buffers& buffers() const { return buffers_; }
     // What it holds of SMC-D then outlives it.

@@ -31,7 +31,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
-    mark.front = tuple_of(connection_->server, connection_->client, space_->slot());
+    mark.front = front();
     Endpoint from = connection_->server;
     from.port = connection_->client.port;
     auto fd = connect_like(*space_, mark,
@@ -67,6 +67,10 @@ void ServerRunner::lose_patience() {
 
 void ServerRunner::refused(int error) {
     feed(session_.application_refused(std::generic_category().message(error), loop::now()));
+}
+
+smc_tuple ServerRunner::front() const {
+    return tuple_of(connection_->server, connection_->client, space_->slot());
 }
 
 // Its listener accepts now.

@@ -15,6 +15,7 @@ class ServerRunner final : public Runner<session::Server> {
     ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                  std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
     void start() { feed({}); }
+    [[nodiscard]] smc_tuple front() const override;
 
  private:
     void on(const session::ConnectApplication& action) override;

@@ -109,6 +109,7 @@ Programs::~Programs() {
     for (const auto& [name, link] : links_) {
         bpf_link__destroy(link);
     }
+    bpf_link__destroy(iterator_);
     ring_buffer__free(ring_);
     unpin();
     smc_gateway__destroy(skeleton_);
@@ -212,7 +213,21 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
         }
         links_.emplace_back(bpf_program__name(program), link);
     }
+    attach_iterator();
     return {};
+}
+
+void Programs::attach_iterator() {
+    bpf_iter_link_info which{};
+    which.map.map_fd = static_cast<__u32>(map_fd("smc_socks"));
+    bpf_iter_attach_opts options{};
+    options.sz = sizeof options;
+    options.link_info = &which;
+    options.link_info_len = sizeof which;
+    iterator_ = bpf_program__attach_iter(skeleton_->progs.smc_patience, &options);
+    if (iterator_ == nullptr) {
+        log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
+    }
 }
 
 std::vector<std::string> Programs::attached() const {

@@ -17,6 +17,7 @@
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
+#include "datapath/tcp_patience.h"
 #include "os/endpoint.h"
 #include "os/unique_fd.h"
 #include "smc/wire/reason.h"
@@ -93,6 +94,10 @@ class Programs {
     Map<std::uint32_t, std::uint64_t> clc_listeners;
     Map<smc_tuple, smc_hairpin> hairpins;
 
+    // Of every application's socket behind a leg that has keepalive or a user timeout: how long it waits for a peer.
+    // Nothing where the kernel has no iterator for it.
+    [[nodiscard]] std::vector<std::pair<smc_tuple, TcpPatience>> patience() const;
+
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
 
@@ -102,12 +107,14 @@ class Programs {
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
+    void attach_iterator();
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     smc_gateway* skeleton_ = nullptr;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
+    bpf_link* iterator_ = nullptr;  // smc_patience
     std::string pinned_;
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace
 };

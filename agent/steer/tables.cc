@@ -106,6 +106,21 @@ std::uint64_t Programs::ktime_ns() const {
     return monotonic_ns() + clock_ahead_ns_;
 }
 
+std::vector<std::pair<smc_tuple, TcpPatience>> Programs::patience() const {
+    std::vector<std::pair<smc_tuple, TcpPatience>> found;
+    const UniqueFd records(iterator_ != nullptr ? bpf_iter_create(bpf_link__fd(iterator_)) : -1);
+    timespec tick{};
+    ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
+    const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
+    smc_app_patience one{};
+    while (records && ::read(records.get(), &one, sizeof one) == sizeof one) {
+        found.emplace_back(one.front, TcpPatience{one.keepalive != 0, seconds(one.idle_ticks),
+                                                  seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
+    }
+    return found;
+}
+
 void Programs::set_full(std::uint64_t cgroup, bool full) const {
     if (auto value = cgroups.get(cgroup)) {
         value->full = full ? 1 : 0;

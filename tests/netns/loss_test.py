@@ -44,6 +44,21 @@ while True:
 """
 
 
+# Connects, then sets options of its socket, sends at most so much without waiting, and tells how the connection ended.
+PATIENT = """
+import errno, json, select, socket, sys
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x')
+for level, option, value in json.loads(sys.argv[2]): c.setsockopt(level, option, value)
+c.setblocking(False); left = int(sys.argv[3]); poll = select.poll(); poll.register(c, select.POLLOUT)
+while left > 0 and poll.poll(1000):
+    try: left -= c.send(b'y' * 4096)
+    except BlockingIOError: pass
+print('ready', flush=True); sys.stdin.readline(); c.setblocking(True)
+try: print(c.recv(10))
+except OSError as e: print(errno.errorcode[e.errno])
+"""
+
+
 class Loss(TwoNodes):
     def start(self, script, *arguments):
         server = self.b.popen(["/usr/bin/python3", "-c", script, *arguments], stdout=subprocess.PIPE, text=True)
@@ -83,6 +98,34 @@ class Loss(TwoNodes):
         for node in (self.a, self.b):
             wait_for("the connection to be forgotten", lambda: not node.agent.connections(), 30)
             self.assertPath(node, "smcd")
+
+    def cut_off(self, options, size):
+        """How a connection ends whose application chose to wait for few seconds only, when the wire is cut."""
+        self.start_agents(smc={"keepalive_s": 600})
+        self.b.popen(
+            [
+                "/usr/bin/python3",
+                "-c",
+                "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); k = s.accept(); time.sleep(60)",
+            ]
+        )
+        wait_for("the server", lambda: ":5000 " in self.b.run(["ss", "-Hltn"]).stdout)
+        command = ["/usr/bin/python3", "-c", PATIENT, self.b.ip4, json.dumps(options), str(size)]
+        client = self.a.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.assertPath(self.a, "smcd")
+        timers = ["ss", "-Htno", "state", "established", "dport", "5000"]
+        wait_for("it to be passed on", lambda: "min" not in self.a.run(timers).stdout, 10)
+        rules = "table inet cut { chain c { type filter hook prerouting priority -300; tcp dport 5000 drop; }; }"
+        sh("ip", "netns", "exec", self.b.netns, "nft", rules)
+        return client.communicate("\n", timeout=40)[0]
+
+    def test_keepalive_of_an_application_holds_on_the_wire(self):
+        options = [(1, 9, 1), (6, 4, 1), (6, 5, 1), (6, 6, 2)]  # SO_KEEPALIVE, TCP_KEEPIDLE, _KEEPINTVL, _KEEPCNT
+        self.assertEqual(self.cut_off(options, 0), "ECONNRESET\n")
+
+    def test_a_user_timeout_of_an_application_holds_on_the_wire(self):
+        self.assertEqual(self.cut_off([(6, 18, 3000)], 1_400_000), "ECONNRESET\n")
 
     def test_a_half_closed_connection_that_is_used(self):
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
