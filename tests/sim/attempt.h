@@ -184,7 +184,8 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
             if (!world_.strikes(Mishap::kAttachFails)) {
                 peer_dmb_ = parts_.fabric.attach(peer.gid, peer.token);
             }
-            feed(peer_dmb_ ? session_.dmb_attached(now()) : session_.dmb_not_attached(Reason::kFabric, "simulated", now()));
+            feed(peer_dmb_ ? session_.dmb_attached(now())
+                           : session_.dmb_not_attached(Reason::kFabric, "simulated", now()));
         });
     }
     void on(const session::JoinGroup& action) {
