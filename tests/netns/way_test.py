@@ -384,7 +384,7 @@ class Way(TwoNodes):
                 node.agent.send_signal(number)
                 time.sleep(seconds)
 
-        # Known: between Confirm and the leg the server counts on a client whose agent stands still; one for each thread.
+        # Known: between Confirm and leg the server counts on a client whose agent stands still; one for each thread.
         self.under_fire(7, 2.5, fire, unused=8 if node is self.a else 0)
 
     def test_an_agent_that_hangs_at_the_client(self):
