@@ -73,6 +73,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
 void SmcrGroups::running(MemberId id) {
     if (const auto it = members_.find(id); it != members_.end()) {
         it->second.state = Member::State::kRunning;
+        it->second.group->running(id);
     }
 }
 
@@ -89,7 +90,7 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
     if (group != nullptr && !ran) {
         const bool never_up = member.first_contact && !group->active();
         if (how.out_of_sync && !never_up) {
-            group->peer_out_of_sync();
+            group->down("the peer says that the link group is out of sync", out);  // A.2.5, C.4
         } else if (never_up) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }
@@ -205,12 +206,13 @@ bool SmcrGroups::await(Member& member, Out out) {
         out.actions.push_back(LinkReady{member.join.member});
     } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {  // G4
         const llc::Over& over = group.why_over();
-        const bool before_confirm_link =
-            member.server && member.first_contact && (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
-        const Reason reason = over.reason != Reason::kNone ? over.reason
-                              : before_confirm_link        ? Reason::kLinkNotReady
-                                                           : Reason::kLinkDown;
-        link_failed(member, reason, over.detail, before_confirm_link, out);
+        const bool may_decline = member.first_contact && (over.may_decline || (member.server && !group.llc_began()));
+        // The peer is told why it is declined, in words that it knows.
+        const Reason reason = over.reason == Reason::kTimeoutConfirmLink ? over.reason
+                              : may_decline                              ? Reason::kLinkNotReady
+                              : over.reason == Reason::kNone             ? Reason::kLinkDown
+                                                                         : over.reason;
+        link_failed(member, reason, over.detail, may_decline, out);
     }
     return false;
 }
@@ -219,7 +221,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{member.server, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
     const GroupId id{next_id_++};
-    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer.max_connections, terms_, registered_);
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, registered_);
     if (const auto refusal = group->create(out)) {
         return refusal;
     }
@@ -261,10 +263,10 @@ void SmcrGroups::refuse(Member& member, Refusal refusal, std::string detail, Out
     members_.erase(id);
 }
 
-void SmcrGroups::link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out) {
+void SmcrGroups::link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out) {
     member.state = Member::State::kReady;  // there is nothing more to wait for
     waiting_.erase(member.join.member);
-    out.actions.push_back(LinkFailed{member.join.member, reason, std::move(detail), before_confirm_link});
+    out.actions.push_back(LinkFailed{member.join.member, reason, std::move(detail), may_decline});
 }
 
 }  // namespace smc::group

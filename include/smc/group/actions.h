@@ -117,7 +117,7 @@ struct LinkFailed {
     MemberId member{};
     Reason reason = Reason::kLinkDown;
     std::string detail;
-    bool before_confirm_link = false;  // the server may still decline
+    bool may_decline = false;  // first contact: a CLC Decline may still be sent (C.2)
 };
 struct GroupUp {
     GroupId group{};

@@ -44,7 +44,7 @@ class SmcrGroups {
     // Its elements are the data path's from now on, and come back by element_returned().
     void running(MemberId member);
     // It is over, or will not be one of SMC-R. `declined`: by a CLC Decline, so that the peer will not use the RMBE.
-    // `out_of_sync`: the peer does not know the link group.
+    // `out_of_sync`: the peer does not know the link group, which ends (A.2.5, S bit).
     struct Leaving {
         bool declined = false;
         bool out_of_sync = false;
@@ -106,7 +106,7 @@ class SmcrGroups {
     bool await(Member& member, Out out);
     void joined(Member& member, Out out);
     void refuse(Member& member, Refusal refusal, std::string detail, Out out);
-    void link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out);
+    void link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out);
     void expire(Out out);
     void forget_groups(Out out);
     void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);
