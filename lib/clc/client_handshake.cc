@@ -5,6 +5,19 @@
 
 namespace smc::clc {
 
+namespace {
+
+// Without the bits of the host (RFC 7609 A.2.2).
+RoceGid network_of(RoceGid address, unsigned prefix_bits) {
+    for (unsigned i = 0; i < address.bytes.size(); i++) {
+        const unsigned bits = std::clamp(prefix_bits, 8 * i, 8 * i + 8) - 8 * i;
+        address.bytes[i] = static_cast<std::uint8_t>(address.bytes[i] & 0xff00U >> bits);
+    }
+    return address;
+}
+
+}  // namespace
+
 // H4: in this state nothing is answered any more.
 Actions ClientHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
@@ -62,7 +75,7 @@ Proposal ClientHandshake::proposal() const {
             subnet.mask_bits = roce_->prefix_bits;
             subnet.mask = Ipv4Mask{subnet.mask_bits == 0 ? 0 : ~0U << (32 - subnet.mask_bits)};
         } else {
-            subnet.prefixes.push_back({roce_->own_address, roce_->prefix_bits});
+            subnet.prefixes.push_back({network_of(roce_->own_address, roce_->prefix_bits), roce_->prefix_bits});
         }
     }
     return p;

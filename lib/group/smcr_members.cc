@@ -62,6 +62,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     } else if (member.server && member.first_contact && connecting() >= terms_.max_connecting) {
         link_failed(member, Reason::kLinkNotReady, "too many queue pairs wait for their peer's address", true, out);
     } else {
+        take_over(member, peer.rmbe, out);
         member.peer_rmbe = peer.rmbe;
         if (member.server && member.first_contact) {
             group.connect(peer, out);
@@ -172,6 +173,7 @@ bool SmcrGroups::seat(Member& member, Out out) {
     member.peer_rmbe = member.join.peer.rmbe;
     if (!member.first_contact) {
         if (group.know(member.join.peer.rmbe.rkey)) {
+            take_over(member, member.join.peer.rmbe, out);
             joined(member, out);
         } else {
             refuse(member, Refusal::kTooManyPeerRmbs, "the server has too many RMBs", out);
@@ -228,6 +230,18 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     member.group = group.get();
     groups_.emplace(id, std::move(group));
     return std::nullopt;
+}
+
+// G5. The peer is done with the connection that had this RMBE, and we had not heard.
+void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
+    for (auto& [id, other] : members_) {
+        const bool same = &other != &member && other.group == member.group && other.seat && other.peer_rmbe &&
+                          other.peer_rmbe->rkey == rmbe.rkey && other.peer_rmbe->index == rmbe.index;
+        if (same) {
+            other.peer_rmbe.reset();
+            out.actions.push_back(EndConnection{other.group->id(), other.seat->token});
+        }
+    }
 }
 
 // --- what it is told ------------------------------------------------------------------------------------------------

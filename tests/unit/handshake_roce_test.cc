@@ -145,6 +145,10 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     c6.own_address = *RoceGid::parse("fd00::1");
     s6.own_address = *RoceGid::parse("fd00::2");
     c6.prefix_bits = s6.prefix_bits = 64;
+    c6.own_address.bytes[8] = 0x12;
+    ClientHandshake client(kClient, c6);
+    const auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    CHECK(p.subnet->prefixes[0] == Ipv6Prefix{*RoceGid::parse("fd00::"), 64});  // without the host's bits
     Agreed b(true, c6, s6);
     s6.own_address = *RoceGid::parse("fd01::2");
     CHECK(answer(c6, s6) == Reason::kSubnetMismatch);

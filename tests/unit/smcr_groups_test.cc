@@ -366,6 +366,40 @@ TEST_CASE("smcr_groups__a_first_contact_whose_queue_pair_gives_up_is_declined_an
     }
 }
 
+// RFC 7609 sections 3.5.2.2, 3.5.2.3 and 4.4.2.
+TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") {
+    Pair p;
+    const Joined first = p.connect(1);
+    const Seat client_seat = *p.client.groups.seat_of(MemberId{1});
+    const Joined second = p.connect(2);  // another element: nobody ends
+    CHECK((count<EndConnection>(p.server.log) == 0 && count<EndConnection>(p.client.log) == 0));
+    // The server gives the client the RMBE of the first one, and the other way round.
+    p.server.leave(2);
+    p.client.leave(2);
+    clc::SmcrPeer again = p.end_of(first);
+    again.first_contact = false;
+    p.client.log.clear();
+    p.client.join(3, again);
+    p.talk();  // its own RMBE is in another RMB
+    REQUIRE(find<EndConnection>(p.client.log) != nullptr);
+    CHECK(find<EndConnection>(p.client.log)->token == client_seat.token);
+    CHECK(told<Joined>(p.client.log, 3));  // and it goes on (section 4.4.2)
+    p.client.join(4, again);
+    CHECK(count<EndConnection>(p.client.log) == 2);  // whoever has it now
+
+    const clc::Rmbe of_client = p.client.group(1).rmbe(client_seat);
+    p.server.join(5, p.proposal());
+    p.talk();
+    p.server.log.clear();
+    clc::SmcrPeer confirm = p.server.group(1).peer();
+    confirm.first_contact = false;
+    confirm.rmbe = of_client;
+    p.server.await(5, confirm);
+    REQUIRE(find<EndConnection>(p.server.log) != nullptr);
+    CHECK(find<EndConnection>(p.server.log)->token == first.seat.token);
+    CHECK((told<LinkReady>(p.server.log, 5) && second.group == first.group));
+}
+
 TEST_CASE("smcr_groups__memory_for_half_a_seat_is_not_taken") {
     Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
     p.connect(1);

@@ -15,6 +15,8 @@
 //   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
 //   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
 //       the member leaves before.
+//   G5  An RMBE of the peer is one member's at a time: who had it before ends (RFC 7609 sections 3.5.2.2, 3.5.2.3 and
+//       4.4.2).
 #pragma once
 
 #include <map>
@@ -107,6 +109,7 @@ class SmcrGroups {
     void joined(Member& member, Out out);
     void refuse(Member& member, Refusal refusal, std::string detail, Out out);
     void link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out);
+    void take_over(const Member& member, const clc::Rmbe& rmbe, Out out);
     void expire(Out out);
     void forget_groups(Out out);
     void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);
