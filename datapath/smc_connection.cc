@@ -205,10 +205,14 @@ void SmcConnection::abort(Reason reason) {
     if (last_words_) {
         return reset(end_reason_);
     }
-    if (reason == Reason::kLinkDown) {
+    if (reason == Reason::kLinkDown || reason == Reason::kRmbeTakenAgain) {
         flow_.peer(parts_.transport->peer());  // F8: the last news may not have been looked at
     }
-    flow_.abort(reason);
+    if (reason != Reason::kRmbeTakenAgain) {
+        flow_.abort(reason);
+    } else if (!flow_.ring_taken()) {
+        return;
+    }
     turn({});  // publishes the abort and ends; the time does not matter any more
     show();
 }

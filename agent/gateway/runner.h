@@ -187,7 +187,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
              },
              [this] { feed(session_.link_ready(loop::now())); },
              [this](const group::LinkFailed& failed) {
-                 feed(session_.link_failed(failed.reason, failed.detail, failed.before_confirm_link, loop::now()));
+                 feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, loop::now()));
              }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }

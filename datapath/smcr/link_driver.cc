@@ -34,6 +34,11 @@ void LinkDriver::forget(AlertToken token) {
     receivers_.erase(token);
 }
 
+void LinkDriver::peer_left(AlertToken token) {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(token);
+}
+
 bool LinkDriver::send_soon(std::vector<std::uint8_t> message) {
     const std::lock_guard lock(mutex_);
     if (queued_.size() >= kMaxQueued) {
@@ -66,6 +71,29 @@ bool LinkDriver::queue_is_empty() const {
     return queued_.empty();
 }
 
+void LinkDriver::end_left() {
+    std::vector<Task*> tasks;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const AlertToken token : std::exchange(left_, {})) {
+            const auto it = receivers_.find(token);
+            if (it == receivers_.end()) {
+                continue;
+            }
+            it->second->peer_has_left = true;
+            if (it->second->lingering) {  // C2
+                receivers_.erase(it);
+            } else if (it->second->task != nullptr) {
+                tasks.push_back(it->second->task);
+            }
+        }
+    }
+    for (Task* task : tasks) {
+        task->abort(Reason::kRmbeTakenAgain);
+        poller_->ready(*task);
+    }
+}
+
 void LinkDriver::free_retired() {
     while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
         retiring_.pop_front();
@@ -86,6 +114,7 @@ bool LinkDriver::run(TimePoint now) {
     if (ended_) {
         return false;
     }
+    end_left();
     send_queued();
     const auto received = counters_.messages_received.load(std::memory_order_relaxed);
     const auto retired = link_->retired();
@@ -164,7 +193,7 @@ void LinkDriver::leave() {
 LinkDriver::Receiver* LinkDriver::attach(AlertToken token, Task& task) {
     const std::lock_guard lock(mutex_);
     const auto it = receivers_.find(token);
-    if (down_ || it == receivers_.end()) {
+    if (down_ || it == receivers_.end() || it->second->peer_has_left) {
         return nullptr;
     }
     it->second->task = &task;
@@ -178,7 +207,7 @@ void LinkDriver::linger(AlertToken token, Element rmbe) {
         return;
     }
     it->second->task = nullptr;
-    if (it->second->inbox.peer_is_done() || down_) {
+    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || down_) {
         receivers_.erase(it);
     } else {
         it->second->lingering.emplace(std::move(rmbe));

@@ -5,7 +5,9 @@
 // Invariants:
 //   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
-//   C2  An RMBE is given back only when its peer said that it is done with it, or with the link (section 4.4.2).
+//   C2  An RMBE is given back only when its peer said that it is done with it, or with the link, or shows it by using
+//   its
+//       own for another connection (section 4.4.2).
 //   C3  When the link breaks every connection on it ends with kLinkDown, and `down` is called once.
 #pragma once
 
@@ -42,6 +44,7 @@ class LinkDriver final : public Task, private LinkHandler {
         Task* task = nullptr;
         bool wants_room = false;
         std::optional<Element> lingering;  // C2
+        bool peer_has_left = false;        // it gave its RMBE to another connection
     };
 
     // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
@@ -55,6 +58,9 @@ class LinkDriver final : public Task, private LinkHandler {
     void forget(AlertToken token);
     // The same, but its peer may write already: the RMBE stays until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
+    // The peer has given the RMBE that this connection writes into to another one: it ends (RFC 7609 section 4.4.2). To
+    // be followed by Engine::kick(); before anybody else writes there.
+    void peer_left(AlertToken token);
     // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the
     // peer does not take what it is sent.
     bool send_soon(std::vector<std::uint8_t> message);
@@ -95,6 +101,7 @@ class LinkDriver final : public Task, private LinkHandler {
     void on_cdc(wire::Bytes message);
     void send_queued();
     void wake_starved();
+    void end_left();
     void free_retired();
     bool end_if_wanted(TimePoint now);
     void leave();
@@ -108,9 +115,10 @@ class LinkDriver final : public Task, private LinkHandler {
     Poller* poller_ = nullptr;
     Poller::Source source_{};
 
-    mutable std::mutex mutex_;  // guards receivers_ (the map, not what is in it), queued_, end_ and down_
+    mutable std::mutex mutex_;  // guards receivers_ (the map, not what is in it), queued_, left_, end_ and down_
     std::unordered_map<AlertToken, std::unique_ptr<Receiver>> receivers_;
     std::deque<std::vector<std::uint8_t>> queued_;
+    std::vector<AlertToken> left_;  // whose peer has left
     std::optional<std::string> end_;
     bool down_ = false;
 

@@ -5,6 +5,19 @@
 
 namespace smc::clc {
 
+namespace {
+
+// Without the bits of the host (RFC 7609 A.2.2).
+RoceGid network_of(RoceGid address, unsigned prefix_bits) {
+    for (unsigned i = 0; i < address.bytes.size(); i++) {
+        const unsigned bits = std::clamp(prefix_bits, 8 * i, 8 * i + 8) - 8 * i;
+        address.bytes[i] = static_cast<std::uint8_t>(address.bytes[i] & 0xff00U >> bits);
+    }
+    return address;
+}
+
+}  // namespace
+
 // H4: in this state nothing is answered any more.
 Actions ClientHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
@@ -14,6 +27,8 @@ Actions ClientHandshake::finish(Outcome outcome) {
 
 Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_sync) {
     Decline d;
+    d.version = answered_version_;
+    d.has_types = d.version >= kVersion2;
     d.peer_id = node_.peer_id;
     d.reason = reason;
     d.out_of_sync = out_of_sync;
@@ -23,9 +38,14 @@ Actions ClientHandshake::decline(Reason reason, std::string detail, bool out_of_
     return actions;
 }
 
+// v2.1, Proposal V2 extension, note 2: the SEID is for SMC-D only.
+bool ClientHandshake::offers_smcr_v2() const {
+    return roce_ && roce_->v2 && !node_.ueids.empty();
+}
+
 Proposal ClientHandshake::proposal() const {
     Proposal p;
-    const bool r_v2 = roce_ && roce_->v2;
+    const bool r_v2 = offers_smcr_v2();
     p.v2_offer = r_v2 ? Offer::kBoth : Offer::kSmcD;
     p.peer_id = node_.peer_id;
     V2Extension& v2 = p.v2.emplace();
@@ -55,7 +75,7 @@ Proposal ClientHandshake::proposal() const {
             subnet.mask_bits = roce_->prefix_bits;
             subnet.mask = Ipv4Mask{subnet.mask_bits == 0 ? 0 : ~0U << (32 - subnet.mask_bits)};
         } else {
-            subnet.prefixes.push_back({roce_->own_address, roce_->prefix_bits});
+            subnet.prefixes.push_back({network_of(roce_->own_address, roce_->prefix_bits), roce_->prefix_bits});
         }
     }
     return p;
@@ -92,6 +112,10 @@ Actions ClientHandshake::message(Bytes bytes) {
     if (state_ == State::kLinking) {
         return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));  // H2
     }
+    if (const auto header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)));
+        const auto* h = std::get_if<Header>(&header)) {
+        answered_version_ = std::min(h->version, kVersion2);
+    }
     const auto decoded = decode_acceptance(bytes, Type::kAccept);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
         return fault(*bad);
@@ -101,7 +125,7 @@ Actions ClientHandshake::message(Bytes bytes) {
         return accept(*smcd);
     }
     const auto* smcr = std::get_if<AcceptR>(&acceptance);
-    if (smcr != nullptr && roce_ && (smcr->version >= kVersion2 ? roce_->v2 : roce_->v1)) {
+    if (smcr != nullptr && roce_ && (smcr->version >= kVersion2 ? offers_smcr_v2() : roce_->v1)) {
         return accept(*smcr);
     }
     return fault(wrong_variant(acceptance, "a type that was offered"));
@@ -152,6 +176,9 @@ Actions ClientHandshake::accept(const AcceptR& a) {
         if (a.fce && a.fce->release > kRelease1) {
             return decline(Reason::kReleaseMismatch, "Accept has a higher release than the Proposal");
         }
+        if (a.gid.is_v4() != roce_->gids.front().is_v4()) {
+            return decline(Reason::kNoSmcrDevice, "server has a GID of the other family, " + a.gid.text());
+        }
         if (a.first_contact && !a.fce) {
             return fault(wire::fault_at<Header, &Header::length>(0, 0, "a First Contact Extension"));
         }
@@ -172,6 +199,7 @@ Actions ClientHandshake::accept(const AcceptR& a) {
         if (p.release >= kRelease1) {
             p.max_connections = a.fce->max_connections;
             p.max_links = a.fce->max_links;
+            p.features = a.fce->features & kFeatureEmulatedIsm;
             if (p.max_connections < kFewestConnections) {
                 return decline(Reason::kMaxConnectionsMismatch, "server wants " + std::to_string(p.max_connections));
             }
@@ -181,7 +209,7 @@ Actions ClientHandshake::accept(const AcceptR& a) {
         }
     }
     if (p.version < kVersion2 || p.release < kRelease1) {
-        p.max_links = 2;  // not negotiable yet: the server will try to add one
+        p.max_links = kUnnegotiatedLinks;  // the server will try to add one
     }
     state_ = State::kPreparing;
     return {PrepareRmbe{p}};
@@ -202,6 +230,10 @@ Actions ClientHandshake::prepare_failed(Reason reason, std::string detail) {
 
 Actions ClientHandshake::link_ready() {
     return state_ == State::kLinking ? finish({.kind = Outcome::Kind::kSmcR, .smcr = smcr_}) : Actions{};
+}
+
+Actions ClientHandshake::link_refused(Reason reason, std::string detail) {
+    return state_ == State::kLinking ? decline(reason, std::move(detail)) : Actions{};
 }
 
 Actions ClientHandshake::link_failed(Reason reason, std::string detail) {

@@ -72,8 +72,10 @@ Reason select_smcr_v2(const Proposal& p, const LocalNode& node, const std::optio
             return Reason::kMaxLinksMismatch;
         }
         peer.max_connections = std::min(v2.max_connections, node.max_connections);
+        peer.features = v2.features & kFeatureEmulatedIsm;
     } else {
         peer.max_connections = node.max_connections;
+        peer.max_links = kUnnegotiatedLinks;
     }
     peer.version = kVersion2;
     peer.id = p.peer_id;
@@ -91,6 +93,7 @@ Reason select_smcr_v1(const Proposal& p, const std::optional<RoceOffer>& roce, S
         return Reason::kSubnetMismatch;
     }
     peer.version = kVersion1;
+    peer.max_links = kUnnegotiatedLinks;
     peer.id = p.peer_id;
     peer.link.gid = p.v1_gid.normalised();
     peer.link.mac = p.mac;

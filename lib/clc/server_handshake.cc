@@ -29,13 +29,20 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     return actions;
 }
 
-// Behind the Confirm. Has no reasons by type (v2.1, Decline, note 4).
+// Behind the Confirm, in its version. Has no reasons by type (v2.1, Decline, note 4).
 Actions ServerHandshake::late_decline(Reason reason, std::string detail, Outcome::Kind kind) {
     reasons_ = {};
     proposal_.v1_offer = Offer::kNone;
+    proposal_.version = candidate_ == Candidate::kSmcRv1 ? kVersion1 : kVersion2;
     Actions actions = decline(reason, std::move(detail));
     std::get<Finish>(actions.back()).outcome.kind = kind;
     return actions;
+}
+
+// In lieu of CONFIRM LINK (RFC 7609 C.2). On a subsequent contact, and with SMC-D, the client's Confirm is its last
+// word.
+bool ServerHandshake::may_decline_late() const {
+    return state_ == State::kAwaitConfirm && candidate_ != Candidate::kSmcDv2 && smcr_.first_contact;
 }
 
 Actions ServerHandshake::proposed(Bytes bytes, TimePoint now) {
@@ -237,13 +244,15 @@ namespace {
 // What a Confirm says otherwise than the Accept; nullptr: nothing.
 const char* what_differs(const AcceptR& c, const SmcrPeer& agreed) {
     const bool v2 = agreed.version >= kVersion2;
-    return v2 && c.eid != agreed.eid                         ? "EID"
-           : v2 && c.first_contact != agreed.first_contact   ? "first contact flag"
-           : v2 && agreed.first_contact && !c.fce            ? "First Contact Extension"
-           : c.fce && c.fce->release != agreed.release       ? "release"
-           : agreed.id != PeerId{} && c.peer_id != agreed.id ? "peer ID"
-           : c.rmbe_index == 0                               ? "RMBE index"
-                                                             : nullptr;
+    return v2 && c.eid != agreed.eid                                                 ? "EID"
+           : v2 && c.first_contact != agreed.first_contact                           ? "first contact flag"
+           : v2 && agreed.first_contact && !c.fce                                    ? "First Contact Extension"
+           : c.fce && c.fce->release != agreed.release                               ? "release"
+           : v2 && c.gid.is_v4() != agreed.link.gid.is_v4()                          ? "GID of another family"
+           : !c.gid_list.empty() && c.gid_list[0].normalised() != c.gid.normalised() ? "first GID of the list"
+           : agreed.id != PeerId{} && c.peer_id != agreed.id                         ? "peer ID"
+           : c.rmbe_index == 0                                                       ? "RMBE index"
+                                                                                     : nullptr;
 }
 
 }  // namespace
@@ -257,10 +266,21 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
     if (c.fce && p.first_contact && p.release >= kRelease1 &&
         (c.fce->max_connections != p.max_connections || c.fce->max_links != p.max_links)) {
         return late_decline(Reason::kReleaseMismatch, "Confirm has other maxima than the Accept",
-                            Outcome::Kind::kTerminate);
+                            Outcome::Kind::kFallBack);
     }
-    if (p.first_contact && !is_valid(c.mtu)) {
-        return terminate(Reason::kProtocolError, "Confirm has an MTU that does not exist");
+    if (c.fce && p.first_contact && p.release >= kRelease1 && c.fce->features != p.features) {
+        return late_decline(Reason::kReleaseMismatch, "Confirm has other features than agreed",
+                            Outcome::Kind::kFallBack);
+    }
+    // v2.1, Confirm, note 1. A client that offers version 1 as well may have meant that one's device.
+    if (p.first_contact && p.version >= kVersion2 && p.link_type == LinkType::kDirect && proposal_.mac != Mac{} &&
+        !offers_r(proposal_.v1_offer) && c.mac != proposal_.mac) {
+        return late_decline(Reason::kDirectMismatch, "Confirm has another MAC address than the Proposal",
+                            Outcome::Kind::kFallBack);
+    }
+    if (p.first_contact && !is_valid(c.mtu)) {  // a Confirm of version 1; of version 2 the decoder knows
+        return late_decline(Reason::kVersionMismatch, "Confirm has an MTU that does not exist",
+                            Outcome::Kind::kFallBack);
     }
     p.id = c.peer_id;  // Linux's Proposal of version 2 has none
     p.link = {c.gid.normalised(), c.mac, c.qpn, c.psn, c.mtu};
@@ -302,6 +322,9 @@ Actions ServerHandshake::fault(const Fault& bad) {
     }
     if (bad.verdict == Verdict::kDecline && state_ == State::kAwaitProposal) {
         return decline(Reason::kVersionMismatch, bad.text());
+    }
+    if (bad.verdict == Verdict::kDecline && may_decline_late()) {
+        return late_decline(Reason::kVersionMismatch, bad.text(), Outcome::Kind::kFallBack);
     }
     return terminate(Reason::kProtocolError, bad.text());
 }

@@ -255,6 +255,15 @@ void Flow::abort(Reason reason) {
     }
 }
 
+bool Flow::ring_taken() {
+    if ((close_.flags() & cdc::kConnectionClosed) != 0) {
+        return false;
+    }
+    written_ = 0;
+    abort(Reason::kRmbeTakenAgain);
+    return true;
+}
+
 void Flow::finish(Reason reason) {
     if (end_) {
         return;

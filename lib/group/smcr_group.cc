@@ -14,12 +14,13 @@ constexpr auto kSurplusTime = std::chrono::seconds(10);
 
 }  // namespace
 
-SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, unsigned max_connections, const SmcrTerms& terms,
+SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
                      std::size_t& registered)
     : id_(id),
       key_(key),
       port_(std::move(port)),
-      max_connections_(max_connections),
+      max_connections_(peer.max_connections),
+      negotiable_(peer.version >= clc::kVersion2 && peer.release >= clc::kRelease1),
       terms_(terms),
       registered_(registered),
       buffers_(terms.rmbes_per_rmb) {}
@@ -34,8 +35,8 @@ std::optional<Refusal> SmcrGroup::create(Out out) {
     }
     registered_ += terms_.link_bytes;
     own_registered_ += terms_.link_bytes;
-    // RFC 7609 section 3.5.1.6: a server of version 1 must offer a second link.
-    out.actions.push_back(CreateLink{id_, port_, key_.server && key_.version < clc::kVersion2});
+    // RFC 7609 section 3.5.1.6: a server must offer a second link where one link cannot be agreed on.
+    out.actions.push_back(CreateLink{id_, port_, key_.server && !negotiable_});
     add_buffer(BufferKind::kRmb, out);
     add_buffer(BufferKind::kSend, out);
     return std::nullopt;
@@ -71,11 +72,16 @@ llc::GroupTerms SmcrGroup::llc_terms() const {
     llc::GroupTerms terms;
     terms.server = key_.server;
     terms.version = key_.version;
-    // RFC 7609 section 2.2.2: a server of version 1 cannot say less than 2.
-    terms.max_links = key_.server && key_.version < clc::kVersion2 ? 2 : peer_.max_links;
+    terms.max_links = peer_.max_links;
     terms.max_connections = peer_.max_connections;
+    terms.negotiated = negotiable_;
     terms.eye_catchers = terms_.eye_catchers;
-    terms.second = spare_;
+    const auto rmb = buffers_.first(BufferKind::kRmb, Buffer::State::kUsable);
+    if (spare_ && rmb) {
+        // One device, and one protection domain: the RMB has the same RKey on either link.
+        const Buffer& first = buffers_.at(*rmb);
+        terms.second = {*spare_, {first.rkey, first.rkey, first.address}};
+    }
     terms.reply_timeout = terms_.llc_timeout;
     terms.test_interval = terms_.test_interval;
     return terms;
@@ -88,7 +94,8 @@ void SmcrGroup::link_connected(Out out) {
     state_ = State::kForming;
     llc_.emplace(llc_terms());
     llc_->know(peer_.rmbe.rkey);
-    carry_out(llc_->start({llc::kFirstLink, own_, peer_.link, own_link_id_}, out.now), out);
+    const bool direct = key_.version < clc::kVersion2 || peer_.link_type == clc::LinkType::kDirect;
+    carry_out(llc_->start({llc::kFirstLink, own_, peer_.link, own_link_id_, direct}, out.now), out);
 }
 
 void SmcrGroup::link_refused(Refusal refusal, const std::string& detail, Out out) {
@@ -105,7 +112,7 @@ bool SmcrGroup::has_room() const {
     const auto seats = static_cast<unsigned>(members_.size());
     const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), seats) - seats; };
     return seats + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
-           buffers_.unconfirmed() < kMaxUnconfirmed && !out_of_sync_;
+           buffers_.unconfirmed() < kMaxUnconfirmed;
 }
 
 clc::Rmbe SmcrGroup::rmbe(const Seat& seat) const {
@@ -129,6 +136,7 @@ std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, Out out) 
 
 void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out out) {
     members_.erase(member);
+    running_.erase(member);
     if (!how.ran) {
         buffers_.give_back(seat.send, seat.send_element);
         if (!how.told) {
@@ -315,7 +323,8 @@ void SmcrGroup::finish(const llc::Over& over, Out out) {
     if (in_data_path) {
         out.actions.push_back(EndLink{id_, over.detail});
     }
-    out.actions.push_back(GroupOver{id_, key_.peer_gid, over.reason, over.detail, connections()});
+    out.actions.push_back(
+        GroupOver{id_, key_.peer_gid, over.reason, over.detail, static_cast<unsigned>(running_.size())});
 }
 
 void SmcrGroup::message(std::uint8_t link, wire::Bytes bytes, Out out) {

@@ -62,6 +62,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     } else if (member.server && member.first_contact && connecting() >= terms_.max_connecting) {
         link_failed(member, Reason::kLinkNotReady, "too many queue pairs wait for their peer's address", true, out);
     } else {
+        take_over(member, peer.rmbe, out);
         member.peer_rmbe = peer.rmbe;
         if (member.server && member.first_contact) {
             group.connect(peer, out);
@@ -73,6 +74,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
 void SmcrGroups::running(MemberId id) {
     if (const auto it = members_.find(id); it != members_.end()) {
         it->second.state = Member::State::kRunning;
+        it->second.group->running(id);
     }
 }
 
@@ -89,7 +91,7 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
     if (group != nullptr && !ran) {
         const bool never_up = member.first_contact && !group->active();
         if (how.out_of_sync && !never_up) {
-            group->peer_out_of_sync();
+            group->down("the peer says that the link group is out of sync", out);  // A.2.5, C.4
         } else if (never_up) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }
@@ -171,6 +173,7 @@ bool SmcrGroups::seat(Member& member, Out out) {
     member.peer_rmbe = member.join.peer.rmbe;
     if (!member.first_contact) {
         if (group.know(member.join.peer.rmbe.rkey)) {
+            take_over(member, member.join.peer.rmbe, out);
             joined(member, out);
         } else {
             refuse(member, Refusal::kTooManyPeerRmbs, "the server has too many RMBs", out);
@@ -205,12 +208,13 @@ bool SmcrGroups::await(Member& member, Out out) {
         out.actions.push_back(LinkReady{member.join.member});
     } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {  // G4
         const llc::Over& over = group.why_over();
-        const bool before_confirm_link =
-            member.server && member.first_contact && (!group.llc_began() || over.reason == Reason::kTimeoutConfirmLink);
-        const Reason reason = over.reason != Reason::kNone ? over.reason
-                              : before_confirm_link        ? Reason::kLinkNotReady
-                                                           : Reason::kLinkDown;
-        link_failed(member, reason, over.detail, before_confirm_link, out);
+        const bool may_decline = member.first_contact && (over.may_decline || (member.server && !group.llc_began()));
+        // The peer is told why it is declined, in words that it knows.
+        const Reason reason = over.reason == Reason::kTimeoutConfirmLink ? over.reason
+                              : may_decline                              ? Reason::kLinkNotReady
+                              : over.reason == Reason::kNone             ? Reason::kLinkDown
+                                                                         : over.reason;
+        link_failed(member, reason, over.detail, may_decline, out);
     }
     return false;
 }
@@ -219,13 +223,25 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{member.server, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
     const GroupId id{next_id_++};
-    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer.max_connections, terms_, registered_);
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, registered_);
     if (const auto refusal = group->create(out)) {
         return refusal;
     }
     member.group = group.get();
     groups_.emplace(id, std::move(group));
     return std::nullopt;
+}
+
+// G5. The peer is done with the connection that had this RMBE, and we had not heard.
+void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
+    for (auto& [id, other] : members_) {
+        const bool same = &other != &member && other.group == member.group && other.seat && other.peer_rmbe &&
+                          other.peer_rmbe->rkey == rmbe.rkey && other.peer_rmbe->index == rmbe.index;
+        if (same) {
+            other.peer_rmbe.reset();
+            out.actions.push_back(EndConnection{other.group->id(), other.seat->token});
+        }
+    }
 }
 
 // --- what it is told ------------------------------------------------------------------------------------------------
@@ -261,10 +277,10 @@ void SmcrGroups::refuse(Member& member, Refusal refusal, std::string detail, Out
     members_.erase(id);
 }
 
-void SmcrGroups::link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out) {
+void SmcrGroups::link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out) {
     member.state = Member::State::kReady;  // there is nothing more to wait for
     waiting_.erase(member.join.member);
-    out.actions.push_back(LinkFailed{member.join.member, reason, std::move(detail), before_confirm_link});
+    out.actions.push_back(LinkFailed{member.join.member, reason, std::move(detail), may_decline});
 }
 
 }  // namespace smc::group

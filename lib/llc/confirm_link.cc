@@ -13,6 +13,17 @@ void fill_in(ConfirmLink& m, const GroupTerms& group, const LinkTerms& link) {
     m.link_id = link.own_id;
 }
 
+// What a message says otherwise than CLC did; nullptr: nothing.
+const char* what_differs(const ConfirmLink& m, const GroupTerms& group, const LinkTerms& link) {
+    const bool maxima = m.max_links != group.max_links || m.max_connections != group.max_connections;
+    return m.gid.normalised() != link.peer.gid.normalised() ? "GID"
+           : m.qpn != link.peer.qpn                         ? "QP number"
+           : group.negotiated && maxima                     ? "maxima"
+           : link.direct && m.mac != link.peer.mac          ? "MAC address"
+           : m.reply && m.link_number != link.number        ? "link number"
+                                                            : nullptr;
+}
+
 }  // namespace
 
 void ConfirmLinkFlow::start(const GroupTerms& group, const LinkTerms& link, const LinkOut& out, TimePoint now) {
@@ -25,7 +36,7 @@ void ConfirmLinkFlow::start(const GroupTerms& group, const LinkTerms& link, cons
     fill_in(request, group, link);
     request.link_number = link.number;
     request.max_links = group.max_links;
-    request.max_connections = group.version >= 2 ? group.max_connections : 0;
+    request.max_connections = group.negotiated ? group.max_connections : std::uint8_t{0};
     out.send(request);
 }
 
@@ -34,8 +45,8 @@ std::string ConfirmLinkFlow::on(const ConfirmLink& m, const GroupTerms& group, c
     if (state_ != State::kAwaited || m.reply != group.server) {
         return "CONFIRM LINK out of place";
     }
-    if (m.gid.normalised() != link.peer.gid.normalised() || m.qpn != link.peer.qpn) {
-        return "CONFIRM LINK tells of another link than CLC did";
+    if (const char* wrong = what_differs(m, group, link)) {
+        return std::string("CONFIRM LINK does not repeat what was agreed: ") + wrong;
     }
     eye_catchers_ = group.eye_catchers || has_eye_catchers(m);
     peer_id_ = m.link_id;

@@ -4,6 +4,15 @@
 
 namespace smc::llc {
 
+namespace {
+
+// A peer whose configuration changes says so, and not when it is done (A.3.5, flag C). Linux sets that flag with every
+// refusal.
+constexpr unsigned kMaxRetries = 3;
+constexpr auto kRetryAfter = std::chrono::milliseconds(100);
+
+}  // namespace
+
 bool PeerRkeys::know(RKey rkey) {
     if (rkeys_.size() >= kMaxRmbs && !rkeys_.contains(rkey)) {
         return false;
@@ -22,18 +31,25 @@ void PeerRkeys::on_request(const ConfirmRkeyContinuation& request, const LinkOut
     out.send(LinkOut::reply(request));
 }
 
-std::optional<RkeyConfirmed> RkeyRequests::on_reply(const ConfirmRkey& reply) {
+std::optional<RkeyConfirmed> RkeyRequests::on_reply(const ConfirmRkey& reply, TimePoint now) {
     if (!is_under_way(false) || waiting_.front().rkey != reply.rkey) {
         return std::nullopt;  // late
+    }
+    if (reply.negative && reply.retry && retries_ < kMaxRetries) {
+        retries_++;
+        deadline_ = kNever;
+        retry_at_ = now + kRetryAfter;
+        return std::nullopt;
     }
     done();
     return RkeyConfirmed{reply.rkey, !reply.negative};
 }
 
 void RkeyRequests::proceed(const GroupTerms& group, const LinkOut& out, TimePoint now) {
-    if (waiting_.empty() || deadline_ != kNever) {
+    if (waiting_.empty() || deadline_ != kNever || (retry_at_ != kNever && now < retry_at_)) {
         return;
     }
+    retry_at_ = kNever;
     deadline_ = now + 2 * group.reply_timeout;
     const Request& next = waiting_.front();
     if (next.deletes) {
@@ -60,6 +76,7 @@ bool RkeyRequests::is_under_way(bool deletes) const {
 void RkeyRequests::done() {
     waiting_.pop_front();
     deadline_ = kNever;
+    retries_ = 0;
 }
 
 }  // namespace smc::llc

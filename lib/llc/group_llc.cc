@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/llc/group_llc.h"
 
+#include <algorithm>
+
 namespace smc::llc {
 
 LinkOut GroupLlc::out(Actions& actions, const LinkLlc& link) const {
@@ -12,6 +14,17 @@ void GroupLlc::over(Actions& actions, Over over) {
         state_ = State::kOver;
         actions.push_back(std::move(over));
     }
+}
+
+// C.7.1: a client that is told of another link than it agreed on, or cannot read what it is told, declines. At the
+// server it is too late: the client's CONFIRM LINK was its last word.
+void GroupLlc::violated(Actions& actions, std::string how) {
+    over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
+}
+
+bool GroupLlc::awaits_confirm_link() const {
+    return std::ranges::any_of(
+        links_, [](const auto& entry) { return entry.second.confirm.state() == ConfirmLinkFlow::State::kAwaited; });
 }
 
 void GroupLlc::activate(Actions& actions, TimePoint now) {
@@ -74,17 +87,24 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoi
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now) {
     const bool awaited = add_link_.under_way();
-    add_link_.on(m, terms_, out(actions, link));
+    add_link_.on(m, terms_, out(actions, link), now);
     if (awaited && !add_link_.under_way()) {
         activate(actions, now);
     }
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, TimePoint) {
-    add_link_.on(m, terms_, out(actions, link));
+    AddLinkFlow::on(m, terms_, out(actions, link));
 }
 
-void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint) {
+void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
+    if (m.reply && add_link_.under_way()) {
+        add_link_.on_reply(m);
+        if (!add_link_.under_way()) {
+            activate(actions, now);
+        }
+        return;
+    }
     if (auto end = delete_link_.on(m, terms_, link.terms, out(actions, link))) {
         over(actions, std::move(*end));
     }
@@ -94,7 +114,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoi
     if (!m.reply) {
         return peer_rkeys_.on_request(m, out(actions, link));
     }
-    if (const auto confirmed = rkey_requests_.on_reply(m)) {
+    if (const auto confirmed = rkey_requests_.on_reply(m, now)) {
         actions.push_back(*confirmed);
         proceed(actions, now);
     }
@@ -151,7 +171,9 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
 
 Actions GroupLlc::down(std::string why) {
     Actions actions;
-    over(actions, {Reason::kLinkDown, std::move(why)});
+    // C.2: whose CONFIRM LINK has not arrived may still decline. What the client sent last may be what failed.
+    const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
+    over(actions, {Reason::kLinkDown, std::move(why), may_decline});
     return actions;
 }
 
@@ -170,17 +192,25 @@ Actions GroupLlc::tick(TimePoint now) {
     }
     for (const auto& [number, link] : links_) {
         if (state_ == State::kForming && now >= link.confirm.deadline()) {
-            over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK"});
+            // C.7.1 has both break the TCP connection; but a Linux client waits for the server's Decline.
+            over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK", terms_.server});
             return actions;
         }
     }
     if (now >= add_link_.deadline()) {
-        add_link_.expire();
-        activate(actions, now);
+        if (auto end = add_link_.expire()) {
+            over(actions, std::move(*end));
+        } else {
+            activate(actions, now);
+        }
         return actions;
     }
     if (now >= delete_link_.deadline()) {
         over(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
+        return actions;
+    }
+    if (now >= rkey_requests_.retry_at()) {
+        proceed(actions, now);
         return actions;
     }
     if (now >= rkey_requests_.deadline()) {  // M2
@@ -199,7 +229,8 @@ TimePoint GroupLlc::next_deadline() const {
     if (state_ == State::kOver) {
         return kNever;
     }
-    TimePoint next = std::min({add_link_.deadline(), delete_link_.deadline(), rkey_requests_.deadline()});
+    TimePoint next =
+        std::min({add_link_.deadline(), delete_link_.deadline(), rkey_requests_.deadline(), rkey_requests_.retry_at()});
     for (const auto& [number, link] : links_) {
         if (state_ == State::kForming) {
             next = std::min(next, link.confirm.deadline());

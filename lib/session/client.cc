@@ -169,8 +169,13 @@ Actions Client::link_ready(TimePoint) {
     return state_ == State::kNegotiating ? translate(handshake_->link_ready()) : Actions{};
 }
 
-Actions Client::link_failed(Reason reason, std::string detail, bool, TimePoint) {
-    return state_ == State::kNegotiating ? translate(handshake_->link_failed(reason, std::move(detail))) : Actions{};
+Actions Client::link_failed(Reason reason, std::string detail, bool may_decline, TimePoint) {
+    if (state_ != State::kNegotiating) {
+        return {};
+    }
+    // Where the server's end of TCP is closed there is nobody to decline to.
+    return translate(may_decline && !clc_closed_ ? handshake_->link_refused(reason, std::move(detail))
+                                                 : handshake_->link_failed(reason, std::move(detail)));
 }
 
 Actions Client::leg_connected() {

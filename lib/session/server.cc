@@ -136,12 +136,12 @@ Actions Server::link_ready(TimePoint now) {
     return state_ == State::kNegotiating ? translate(handshake_.link_ready(), now) : Actions{};
 }
 
-Actions Server::link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now) {
+Actions Server::link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now) {
     if (state_ != State::kNegotiating) {
         return {};
     }
-    return translate(before_confirm_link ? handshake_.link_refused(reason, std::move(detail))
-                                         : handshake_.link_failed(reason, std::move(detail)),
+    return translate(may_decline ? handshake_.link_refused(reason, std::move(detail))
+                                 : handshake_.link_failed(reason, std::move(detail)),
                      now);
 }
 

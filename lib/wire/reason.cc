@@ -68,6 +68,7 @@ constexpr std::array kEntries{
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},
     Entry{Reason::kPeerReset, "peer_reset", "the TCP connection under SMC ended unexpectedly"},
     Entry{Reason::kBadCursor, "bad_cursor", "peer published impossible cursors"},
+    Entry{Reason::kRmbeTakenAgain, "rmbe_taken_again", "the peer gave its RMBE to another connection"},
     Entry{Reason::kCloseTimeout, "close_timeout", "peer did not complete the close; nothing was lost"},
     Entry{Reason::kStopped, "stopped", "agent stopped"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},

@@ -199,7 +199,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
              },
              [this] { feed(session_.link_ready(now())); },
              [this](const group::LinkFailed& failed) {
-                 feed(session_.link_failed(failed.reason, failed.detail, failed.before_confirm_link, now()));
+                 feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, now()));
              }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }

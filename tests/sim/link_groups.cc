@@ -245,6 +245,13 @@ void LinkGroups::on(const group::LingerToken& action) {
     }
 }
 
+void LinkGroups::on(const group::EndConnection& action) {
+    if (Live* there = live(action.group); there != nullptr) {
+        there->driver->peer_left(action.token);
+        engine_.kick(there->driver);
+    }
+}
+
 void LinkGroups::on(const group::EndLink& action) {
     if (Live* there = live(action.group)) {
         there->driver->end(action.why);

@@ -53,6 +53,7 @@ class LinkGroups {
     void on(const group::OpenToken& action);
     void on(const group::ForgetToken& action);
     void on(const group::LingerToken& action);
+    void on(const group::EndConnection& action);
     void on(const group::EndLink& action);
     void on(const group::ForgetGroup& action);
     void on(const group::Joined& action);

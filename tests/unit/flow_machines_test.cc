@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "smc/flow/cdc_outbox.h"
+#include "smc/flow/flow.h"
 #include "smc/flow/receiving.h"
 #include "smc/flow/sending.h"
 #include "smc/flow/staging.h"
@@ -39,6 +40,49 @@ CdcOutbox outbox(std::uint32_t ring, std::uint32_t base = 0) {
 }
 
 }  // namespace
+
+// --- a ring that is another connection's
+// ------------------------------------------------------------------------------
+
+// RFC 7609 section 4.4.2.
+TEST_CASE("flow__into_a_ring_that_was_taken_nothing_more_is_written") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    const TimePoint now{};
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.peer({});
+    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
+    flow.took(10, false, true);
+    REQUIRE(flow.ring_taken());
+    const Step step = flow.next(now, true);
+    REQUIRE(std::holds_alternative<Publish>(step));
+    CHECK((std::get<Publish>(step).written == 0 && std::get<Publish>(step).producer.state == cdc::kAbnormalClose));
+    const Step last = flow.next(now, true);
+    REQUIRE(std::holds_alternative<End>(last));
+    CHECK((std::get<End>(last).reason == Reason::kRmbeTakenAgain && std::get<End>(last).how == End::How::kReset));
+}
+
+TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState peer;
+    peer.producer.state = cdc::kSendingDone;
+    std::uint8_t told = 0;
+    for (int steps = 0; (told & cdc::kConnectionClosed) == 0 && steps < 100; steps++) {
+        const Step step = flow.next({}, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            flow.leg_ended();
+        } else if (std::holds_alternative<LookAtClcSocket>(step)) {
+            flow.clc_quiet();
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+        } else if (const auto* publish = std::get_if<Publish>(&step)) {
+            told = publish->producer.state;
+        }
+    }
+    REQUIRE((told & cdc::kConnectionClosed) != 0);
+    CHECK((!flow.ring_taken() && !flow.ended()));
+}
 
 // --- sending --------------------------------------------------------------------------------------------------------
 

@@ -28,11 +28,19 @@ Terms terms(bool server, std::uint8_t version = 2, std::uint8_t max_links = 1) {
     t.group.server = server;
     t.group.version = version;
     t.group.max_links = max_links;
+    t.group.negotiated = version >= 2 && max_links == 1;  // else it is release 0
     t.group.reply_timeout = 1000ms;
     t.group.test_interval = 10000ms;
     t.link.own = end(server ? "10.0.0.1" : "10.0.0.2", server ? 11 : 22);
     t.link.peer = end(server ? "10.0.0.2" : "10.0.0.1", server ? 22 : 11);
     t.link.own_id = LinkId{server ? 0x5e : 0xc1U};
+    return t;
+}
+
+// A server that must offer a second link.
+Terms offering(std::uint8_t version) {
+    Terms t = terms(true, version, 2);
+    t.group.second = {end("10.0.0.1", 13), {RKey{7}, RKey{7}, VirtualAddress{0x7000}}};
     return t;
 }
 
@@ -141,37 +149,117 @@ TEST_CASE("group_llc__confirm_link_of_another_link_or_none_ends_it") {
     CHECK(server.tick(kStart + 2s, 0).empty());  // M3
 }
 
-TEST_CASE("group_llc__version_1_attempts_a_second_link_and_goes_on_with_one") {
-    Terms s = terms(true, 1, 2);
-    s.group.second = end("10.0.0.1", 13);
-    Side server(s), client(terms(false, 1, 2));
+TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_do") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    const Terms s = offering(version);
+    Side server(s), client(terms(false, version, 2));
     CHECK(client.start(kStart).empty());
     const auto request = server.start(kStart);
+    CHECK((sent<ConfirmLink>(request).max_links == 2 && sent<ConfirmLink>(request).max_connections == 0));
     const auto reply = client.message(bytes(request), kStart);
     CHECK(find<Confirmed>(reply) == nullptr);  // not before the attempt (section 3.5.1.6)
     const auto offer = server.message(bytes(reply), kStart);
     CHECK(find<Confirmed>(offer) == nullptr);
     const auto add = sent<AddLink>(offer);
     CHECK((!add.reply && add.qpn == Qpn{13} && add.link_number == 2));
+    CHECK((version == 1 || add.large->rkeys[0] == s.group.second->rmb));
     const auto refusal = client.message(bytes(offer), kStart);
     const auto refused = sent<AddLink>(refusal);
     CHECK((refused.reply && refused.rejected && refused.reason == AddLinkReason::kNoAlternatePath));
     CHECK(find<Confirmed>(refusal) != nullptr);
     CHECK(find<Confirmed>(server.message(bytes(refusal), kStart)) != nullptr);
 
-    // A client that never answers, and one that accepts: one link all the same.
+    // A client that never answers breaks it (C.7.1). One that waits in vain goes on, as Linux does.
     Side silent(s);
     (void)silent.start(kStart);
     (void)silent.message(bytes(reply), kStart);
-    CHECK(find<Confirmed>(silent.tick(kStart + 1s, 0)) != nullptr);
-    Side generous(s);
-    (void)generous.start(kStart);
-    (void)generous.message(bytes(reply), kStart);
-    AddLink accepted = add;
+    const auto unanswered = silent.tick(kStart + 1s, 0);
+    CHECK((over(unanswered) == Reason::kTimeoutAddLink && !find<Over>(unanswered)->may_decline));
+    Side waiting(terms(false, version, 2));
+    (void)waiting.start(kStart);
+    (void)waiting.message(bytes(request), kStart);
+    CHECK(find<Confirmed>(waiting.tick(kStart + 1s, 0)) != nullptr);
+}
+
+TEST_CASE("group_llc__a_second_link_that_is_taken_back_is_gone_before_data_flows") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    const bool answers = GENERATE(true, false);
+    Side server(offering(version)), client(terms(false, version, 2));
+    CHECK(client.start(kStart).empty());
+    const auto offer = server.message(bytes(client.message(bytes(server.start(kStart)), kStart)), kStart);
+    AddLink accepted = sent<AddLink>(offer);
     accepted.reply = true;
-    const auto taken_back = generous.message(encode(accepted).view(), kStart);
-    CHECK(sent<DeleteLink>(taken_back).link_number == 2);
-    CHECK(find<Confirmed>(taken_back) != nullptr);
+    const auto taken_back = server.message(encode(accepted).view(), kStart);
+    DeleteLink gone = sent<DeleteLink>(taken_back);
+    CHECK((gone.link_number == 2 && !gone.all && find<Confirmed>(taken_back) == nullptr));  // section 3.5.1.6.2
+    CHECK(server.tick(kStart + 999ms, 0).empty());
+    gone.reply = true;
+    const auto done = answers ? server.message(encode(gone).view(), kStart) : server.tick(kStart + 1s, 0);
+    CHECK(find<Confirmed>(done) != nullptr);
+    CHECK(server.message(encode(gone).view(), kStart).empty());
+}
+
+// SMC v2.1, CONFIRM LINK, notes 3 and 4; RFC 7609 A.3.1.
+TEST_CASE("group_llc__confirm_link_must_repeat_what_clc_agreed_on") {
+    Terms s = terms(true), c = terms(false);
+    s.link.direct = c.link.direct = GENERATE(true, false);
+    Side server(s), client(c);
+    const auto request = server.start(kStart);
+    CHECK(client.start(kStart).empty());
+    const auto reply = sent<ConfirmLink>(client.message(bytes(request), kStart));
+    const auto tells_of = [&](auto edit) {
+        ConfirmLink m = reply;
+        edit(m);
+        Side other(s);
+        (void)other.start(kStart);
+        const auto heard = other.message(encode(m).view(), kStart);
+        return find<Over>(heard) != nullptr ? find<Over>(heard)->detail : std::string("what was agreed");
+    };
+    CHECK(tells_of([](ConfirmLink&) {}) == "what was agreed");
+    CHECK(tells_of([](ConfirmLink& m) { m.max_links = 2; }).ends_with("maxima"));
+    CHECK(tells_of([](ConfirmLink& m) { m.max_connections = 16; }).ends_with("maxima"));
+    CHECK(tells_of([](ConfirmLink& m) { m.link_number = 2; }).ends_with("link number"));
+    const auto mac = tells_of([](ConfirmLink& m) { m.mac.bytes[0] ^= 4; });
+    CHECK((s.link.direct ? mac.ends_with("MAC address") : mac == "what was agreed"));
+}
+
+TEST_CASE("group_llc__until_confirm_link_has_come_clc_may_decline") {
+    const auto may_decline = [](const Actions& actions) {
+        REQUIRE(find<Over>(actions) != nullptr);
+        return find<Over>(actions)->may_decline;
+    };
+    Side server(terms(true)), client(terms(false));
+    (void)server.start(kStart);
+    (void)client.start(kStart);
+    CHECK((may_decline(server.down("retries exceeded")) && may_decline(client.down("port down"))));  // C.2
+    // Linux's client waits for a Decline; one of ours has the time for it (C.7).
+    Side late_server(terms(true)), late_client(terms(false));
+    (void)late_server.start(kStart);
+    (void)late_client.start(kStart);
+    CHECK((may_decline(late_server.tick(kStart + 1s, 0)) && !may_decline(late_client.tick(kStart + 1500ms, 0))));
+    // C.7.1: incorrect link information.
+    Side misled(terms(false)), asker(terms(true));
+    (void)misled.start(kStart);
+    ConfirmLink wrong = sent<ConfirmLink>(asker.start(kStart));
+    wrong.qpn = Qpn{12};
+    CHECK(may_decline(misled.message(encode(wrong).view(), kStart)));
+    wrong.reply = true;
+    CHECK_FALSE(may_decline(asker.message(encode(wrong).view(), kStart)));
+    // The client's may be what was lost (figure 42); what the server has heard was not.
+    Side offerer(offering(1)), offered(terms(false, 1, 2));
+    (void)offered.start(kStart);
+    (void)offerer.message(bytes(offered.message(bytes(offerer.start(kStart)), kStart)), kStart);
+    CHECK((may_decline(offered.down("retries exceeded")) && !may_decline(offerer.down("retries exceeded"))));
+    Pair up;
+    CHECK_FALSE((may_decline(up.server.down("gone")) || may_decline(up.client.down("gone"))));
+}
+
+TEST_CASE("group_llc__request_add_link_is_acknowledged_and_not_rejected") {
+    Pair p;
+    RequestAddLink request;
+    request.gid_list.push_back(p.client.link.own.gid);
+    const auto answer = sent<RequestAddLink>(p.server.message(encode(request).view(), kStart));
+    CHECK((answer.reply && !answer.rejected && p.server.state() == GroupLlc::State::kActive));
 }
 
 TEST_CASE("group_llc__a_later_add_link_is_rejected_and_the_link_stays") {
@@ -212,6 +300,26 @@ TEST_CASE("group_llc__a_refused_rmb_is_told_and_the_link_stays") {
     REQUIRE(find<RkeyConfirmed>(told) != nullptr);
     CHECK_FALSE(find<RkeyConfirmed>(told)->accepted);
     CHECK(p.client.state() == GroupLlc::State::kActive);
+}
+
+// RFC 7609 A.3.5, flag C.
+TEST_CASE("group_llc__an_rmb_that_is_refused_for_the_moment_is_told_again") {
+    Pair p;
+    auto refusal = sent<ConfirmRkey>(p.client.confirm_rkey(RKey{1}, VirtualAddress{0x1000}, kStart));
+    refusal.reply = refusal.negative = refusal.retry = true;
+    TimePoint now = kStart;
+    for (int retry = 0; retry < 3; retry++) {
+        CHECK(p.client.message(encode(refusal).view(), now).empty());
+        CHECK(p.client.confirm_rkey(RKey{2}, {}, now).empty());  // M1
+        now = p.client.next_deadline();
+        CHECK(now == kStart + 100ms * (retry + 1));
+        const auto again = sent<ConfirmRkey>(p.client.tick(now, 0));
+        CHECK((again.rkey == RKey{1} && again.address == VirtualAddress{0x1000} && !again.negative && !again.retry));
+    }
+    const auto told = p.client.message(encode(refusal).view(), now);
+    REQUIRE(find<RkeyConfirmed>(told) != nullptr);
+    CHECK_FALSE(find<RkeyConfirmed>(told)->accepted);
+    CHECK(sent<ConfirmRkey>(told).rkey == RKey{2});
 }
 
 TEST_CASE("group_llc__a_peer_may_have_255_rmbs") {

@@ -43,7 +43,7 @@ RoceOffer of_server() {
 
 LocalRmbe rmbe(const char* gid, bool first_contact) {
     LocalRmbe r;
-    r.link = {*RoceGid::parse(gid), Mac{{2, 0, 0, 0, 0, 9}}, Qpn{17}, Psn{99}, Mtu::k2048};
+    r.link = {*RoceGid::parse(gid), Mac{{2, 0, 0, 0, 0, 1}}, Qpn{17}, Psn{99}, Mtu::k2048};
     r.rmbe = {RKey{0x1234}, VirtualAddress{0x7000}, 3, AlertToken{0xabcd}, BufferSize{4}};
     r.first_contact = first_contact;
     return r;
@@ -145,6 +145,10 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     c6.own_address = *RoceGid::parse("fd00::1");
     s6.own_address = *RoceGid::parse("fd00::2");
     c6.prefix_bits = s6.prefix_bits = 64;
+    c6.own_address.bytes[8] = 0x12;
+    ClientHandshake client(kClient, c6);
+    const auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    CHECK(p.subnet->prefixes[0] == Ipv6Prefix{*RoceGid::parse("fd00::"), 64});  // without the host's bits
     Agreed b(true, c6, s6);
     s6.own_address = *RoceGid::parse("fd01::2");
     CHECK(answer(c6, s6) == Reason::kSubnetMismatch);
@@ -203,7 +207,74 @@ TEST_CASE("smcr_handshake__the_server_lowers_the_maximum_and_the_confirm_repeats
     changed.fce->max_connections = 17;
     const auto refused = server.message(encoded(changed).view(), kStart);
     CHECK(decline(refused).reason == Reason::kReleaseMismatch);
-    CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kTerminate);
+    CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
+}
+
+// v2.1, "Feature negotiation", items 5 and 9.
+TEST_CASE("smcr_handshake__features_are_told_and_those_in_common_confirmed") {
+    Agreed a(true);
+    CHECK(smcr(a.accept, Type::kAccept).fce->features == kFeatureEmulatedIsm);
+    auto confirm = smcr(a.confirm, Type::kConfirm);
+    CHECK(confirm.fce->features == kFeatureEmulatedIsm);
+    confirm.fce->features = 0;
+    const auto refused = a.server.message(encoded(confirm).view(), kStart);
+    CHECK((decline(refused).reason == Reason::kReleaseMismatch && !decline(refused).out_of_sync));
+    CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
+    // A client of before has none, and confirms none.
+    ClientHandshake client(kClient, of_client());
+    auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    p.v2->features = 0;
+    ServerHandshake server(kServer, of_server(), kStart);
+    (void)server.message(encode(p).view(), kStart);
+    (void)server.application_ready(kStart);
+    auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
+    CHECK(accept.fce->features == kFeatureEmulatedIsm);
+    accept.fce->features = 0x0100;  // of a server that has others
+    (void)client.message(encoded(accept).view());
+    const auto none = client.rmbe_ready(rmbe("10.0.0.1", true), kStart);
+    CHECK(smcr(none, Type::kConfirm).fce->features == 0);
+    CHECK(find<AwaitLink>(server.message(bytes(none), kStart)) != nullptr);
+}
+
+// RFC 7609 C.6: a reserved value is declined, as long as a Decline is possible (C.2).
+TEST_CASE("smcr_handshake__a_confirm_with_a_reserved_mtu_is_declined_on_first_contact") {
+    RoceOffer c = of_client(), s = of_server();
+    c.v1 = s.v1 = GENERATE(true, false);
+    c.v2 = s.v2 = !c.v1;
+    const bool first_contact = GENERATE(true, false);
+    Agreed a(first_contact, c, s);
+    auto confirm = smcr(a.confirm, Type::kConfirm);
+    confirm.mtu = Mtu{9};
+    const auto answer = a.server.message(encoded(confirm).view(), kStart);
+    if (first_contact) {
+        CHECK((decline(answer).version == (c.v1 ? 1 : 2) && bytes(answer).size() == (c.v1 ? 28 : 44)));
+        CHECK(find<Finish>(answer)->outcome.kind == Outcome::Kind::kFallBack);
+    } else {
+        CHECK(find<AwaitLink>(answer) != nullptr);  // nobody looks at it
+    }
+}
+
+TEST_CASE("smcr_handshake__before_release_1_there_may_be_two_links") {
+    ClientHandshake client(kClient, of_client());
+    auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    p.v2->release = 0;
+    ServerHandshake server(kServer, of_server(), kStart);
+    const auto prepare = server.message(encode(p).view(), kStart);
+    CHECK((find<PrepareRmbe>(prepare)->peer.release == 0 && find<PrepareRmbe>(prepare)->peer.max_links == 2));
+    (void)server.application_ready(kStart);
+    const auto accept = server.rmbe_ready(rmbe("10.0.0.2", true), kStart);
+    CHECK((smcr(accept, Type::kAccept).fce->max_links == 0 && smcr(accept, Type::kAccept).fce->features == 0));
+    CHECK(find<PrepareRmbe>(client.message(bytes(accept)))->peer.max_links == 2);
+}
+
+// v2.1, Proposal V2 extension, note 2.
+TEST_CASE("smcr_handshake__without_a_ueid_smcr_version_2_is_not_offered") {
+    LocalNode seid_only = kClient;
+    seid_only.ueids.clear();
+    seid_only.seid = Eid::parse("SYSTEM");
+    ClientHandshake client(seid_only, of_client());
+    const auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    CHECK((p.v2_offer == Offer::kSmcD && p.v2->roce_gid.is_zero() && p.v2->max_connections == 0));
 }
 
 TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_confirm") {
@@ -251,6 +322,9 @@ TEST_CASE("smcr_handshake__a_confirm_that_does_not_fit_terminates") {
     CHECK(outcome([](AcceptR& c) { c.peer_id[0] ^= 1; }) == Outcome::Kind::kTerminate);
     CHECK(outcome([](AcceptR& c) { c.rmbe_index = 0; }) == Outcome::Kind::kTerminate);
     CHECK(outcome([](AcceptR& c) { c.version = 1; }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.gid = c.gid_list[0] = *RoceGid::parse("fd00::1"); }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.gid_list[0] = *RoceGid::parse("10.0.0.9"); }) == Outcome::Kind::kTerminate);
+    CHECK(outcome([](AcceptR& c) { c.mac.bytes[0] ^= 4; }) == Outcome::Kind::kFallBack);  // not the Proposal's
 }
 
 TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
@@ -267,6 +341,7 @@ TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
     CHECK(answer([](AcceptR& a) { a.fce->max_connections = 15; }) == Reason::kMaxConnectionsMismatch);
     CHECK(answer([](AcceptR& a) { a.fce->max_links = 3; }) == Reason::kMaxLinksMismatch);
     CHECK(answer([](AcceptR& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
+    CHECK(answer([](AcceptR& a) { a.gid = *RoceGid::parse("fd00::2"); }) == Reason::kNoSmcrDevice);
 
     ClientHandshake client(kClient, of_client());
     (void)client.start(kStart);
@@ -283,11 +358,39 @@ TEST_CASE("smcr_handshake__a_link_the_client_does_not_know_is_out_of_sync") {
     (void)server.application_ready(kStart);
     (void)client.message(bytes(server.rmbe_ready(rmbe("10.0.0.2", false), kStart)));
     const auto refused = client.prepare_failed(Reason::kOutOfSync, "no such link");
-    CHECK(decline(refused).out_of_sync);
+    CHECK((decline(refused).out_of_sync && decline(refused).version == 2 && bytes(refused).size() == 44));
     const auto heard = server.message(bytes(refused), kStart);
     CHECK(find<Finish>(heard)->outcome.kind == Outcome::Kind::kFallBack);
     CHECK(find<Finish>(heard)->outcome.peer_out_of_sync);
     CHECK(find<Finish>(heard)->outcome.peer_reason == Reason::kOutOfSync);
+}
+
+// RFC 7609 A.2.5: version 1 has 28 bytes.
+TEST_CASE("smcr_handshake__a_decline_has_the_version_of_the_accept_that_it_answers") {
+    RoceOffer c = of_client(), s = of_server();
+    c.v1 = s.v1 = true;
+    c.v2 = s.v2 = false;
+    const auto declined = [&](auto how) {
+        ClientHandshake client(kClient, c);
+        ServerHandshake server(kServer, s, kStart);
+        (void)server.message(bytes(client.start(kStart)), kStart);
+        (void)server.application_ready(kStart);
+        const auto actions = how(client, smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept));
+        return bytes(actions).size() == 28 && decline(actions).version == 1;
+    };
+    CHECK(declined([](ClientHandshake& client, const AcceptR& accept) {
+        (void)client.message(encoded(accept).view());
+        return client.prepare_failed(Reason::kOutOfMemory, "");
+    }));
+    CHECK(declined([](ClientHandshake& client, AcceptR accept) {
+        accept.mtu = Mtu{0};
+        return client.message(encoded(accept).view());
+    }));
+    CHECK(declined([](ClientHandshake& client, const AcceptR& accept) {
+        (void)client.message(encoded(accept).view());
+        (void)client.rmbe_ready(rmbe("10.0.0.1", true), kStart);
+        return client.link_refused(Reason::kLinkNotReady, "");
+    }));
 }
 
 TEST_CASE("smcr_handshake__behind_the_confirm_there_may_be_a_decline_and_nothing_else") {
@@ -320,6 +423,10 @@ TEST_CASE("smcr_handshake__a_link_that_does_not_come_up_ends_the_connection") {
     const auto refused = b.server.link_refused(Reason::kLinkNotReady, "no route");
     CHECK(decline(refused).reason == Reason::kLinkNotReady);
     CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
+    const auto given_up = b.client.link_refused(Reason::kLinkNotReady, "port down");  // nor by the client (C.2)
+    CHECK(decline(given_up).reason == Reason::kLinkNotReady);
+    CHECK(find<Finish>(given_up)->outcome.kind == Outcome::Kind::kFallBack);
+    CHECK(b.client.link_refused(Reason::kLinkNotReady, "").empty());  // H4
     Agreed c(true);
     CHECK(find<Finish>(c.client.tick(kStart + std::chrono::seconds(2)))->outcome.reason == Reason::kHandshakeTimeout);
 }

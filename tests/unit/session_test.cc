@@ -238,6 +238,12 @@ TEST_CASE("session__a_link_that_fails_leaves_tcp_only_while_a_decline_is_possibl
     CHECK(are<SendClc, GiveBack, RunOnTcp>(refused));
     CHECK(declined(refused) == Reason::kLinkNotReady);
     CHECK(are<GiveBack, RememberServer, FinishConnect>(p.client.clc_message(sent(refused).view(), kStart)));
+    Pair by_client(kSmcrServer);
+    by_client.agree_on_smcr();
+    const auto given_up = by_client.client.link_failed(Reason::kLinkNotReady, "", true, kStart);
+    CHECK(are<SendClc, GiveBack, RememberServer, FinishConnect>(given_up));
+    CHECK(declined(given_up) == Reason::kLinkNotReady);
+    CHECK(are<GiveBack, RunOnTcp>(by_client.server.clc_message(sent(given_up).view(), kStart)));
     Pair late(kSmcrServer);
     late.agree_on_smcr();
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.link_failed(Reason::kLinkDown, "", false, kStart)));

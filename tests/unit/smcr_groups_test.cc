@@ -201,7 +201,7 @@ TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other
     CHECK(told<LinkFailed>(p.server.log, 2).value().reason == Reason::kProtocolError);
     p.server.leave(2, {.declined = true, .out_of_sync = true});
     CHECK(p.connect(3).local.first_contact);
-    CHECK(p.server.group(1).active());  // who is in the old one may stay
+    CHECK_FALSE(p.server.group(1).active());  // the peer has it no more (A.2.5, C.4)
 }
 
 TEST_CASE("smcr_groups__nobody_learns_of_another_rmb_before_the_peer_confirmed_it_G2") {
@@ -254,13 +254,14 @@ TEST_CASE("smcr_groups__whoever_waits_for_a_link_that_dies_is_told_once_G4") {
     p.server.join(3, p.proposal());  // waits for an RMB
     const Joined seated = told<Joined>(p.server.log, 2).value();
     p.server.on(p.server.groups.link_down(seated.group, "gone", kStart));
-    CHECK((count<GroupOver>(p.server.log) == 1 && find<GroupOver>(p.server.log)->connections == 2));
+    CHECK((count<GroupOver>(p.server.log) == 1 &&
+           find<GroupOver>(p.server.log)->connections == 1));  // the other one never ran
     CHECK((told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kGroupOver &&
            !told<LinkFailed>(p.server.log, 2)));
     p.server.await(2, p.end_of(seated));
     p.server.await(2, p.end_of(seated));
     p.server.on(p.server.groups.link_down(seated.group, "again", kStart));
-    CHECK_FALSE(told<LinkFailed>(p.server.log, 2).value().before_confirm_link);
+    CHECK_FALSE(told<LinkFailed>(p.server.log, 2).value().may_decline);
     CHECK((count<LinkFailed>(p.server.log) == 1 && count<JoinRefused>(p.server.log) == 1));
     // G3: nobody joins it, and it goes with its last member.
     p.server.join(4, p.proposal());
@@ -345,7 +346,58 @@ TEST_CASE("smcr_groups__every_wait_has_an_end") {
     p.server.await(3, p.proposal());
     p.server.tick(kStart + 4s);
     const LinkFailed failed = told<LinkFailed>(p.server.log, 3).value();
-    CHECK((failed.reason == Reason::kTimeoutConfirmLink && failed.before_confirm_link));
+    CHECK((failed.reason == Reason::kTimeoutConfirmLink && failed.may_decline));
+}
+
+// RFC 7609 C.2: whose CONFIRM LINK was not heard may still decline.
+TEST_CASE("smcr_groups__a_first_contact_whose_queue_pair_gives_up_is_declined_and_nothing_is_lost") {
+    for (const bool at_server : {true, false}) {
+        Pair p;
+        p.server.join(1, p.proposal());
+        const Joined accept = told<Joined>(p.server.log, 1).value();
+        p.client.join(1, p.end_of(accept));
+        p.client.await(1, p.end_of(accept));
+        p.server.await(1, p.end_of(told<Joined>(p.client.log, 1).value()));
+        Node& node = at_server ? p.server : p.client;
+        node.on(node.groups.link_down(node.group(1).id(), "transport retry counter exceeded", kStart));
+        const LinkFailed failed = told<LinkFailed>(node.log, 1).value();
+        CHECK((failed.may_decline && failed.reason == Reason::kLinkNotReady));
+        CHECK(find<GroupOver>(node.log)->connections == 0);
+    }
+}
+
+// RFC 7609 sections 3.5.2.2, 3.5.2.3 and 4.4.2.
+TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") {
+    Pair p;
+    const Joined first = p.connect(1);
+    const Seat client_seat = *p.client.groups.seat_of(MemberId{1});
+    const Joined second = p.connect(2);  // another element: nobody ends
+    CHECK((count<EndConnection>(p.server.log) == 0 && count<EndConnection>(p.client.log) == 0));
+    // The server gives the client the RMBE of the first one, and the other way round.
+    p.server.leave(2);
+    p.client.leave(2);
+    clc::SmcrPeer again = p.end_of(first);
+    again.first_contact = false;
+    p.client.log.clear();
+    p.client.join(3, again);
+    p.talk();  // its own RMBE is in another RMB
+    REQUIRE(find<EndConnection>(p.client.log) != nullptr);
+    CHECK(find<EndConnection>(p.client.log)->token == client_seat.token);
+    CHECK(told<Joined>(p.client.log, 3));  // and it goes on (section 4.4.2)
+    p.client.join(4, again);
+    CHECK(count<EndConnection>(p.client.log) == 2);  // whoever has it now
+
+    const clc::Rmbe of_client = p.client.group(1).rmbe(client_seat);
+    p.server.join(5, p.proposal());
+    p.talk();
+    p.server.log.clear();
+    clc::SmcrPeer confirm = p.server.group(1).peer();
+    confirm.first_contact = false;
+    confirm.rmbe = of_client;
+    p.server.await(5, confirm);
+    REQUIRE(find<EndConnection>(p.server.log) != nullptr);
+    CHECK(find<EndConnection>(p.server.log)->token == first.seat.token);
+    CHECK((told<LinkReady>(p.server.log, 5) && second.group == first.group));
 }
 
 TEST_CASE("smcr_groups__memory_for_half_a_seat_is_not_taken") {

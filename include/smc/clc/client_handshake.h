@@ -10,6 +10,8 @@
 //                  failed     -> send Decline                    failed     -> send Decline
 //                                                 kLinking       link ready -> SMC-R
 //                                                                Decline    -> fall back
+//                                                                failed     -> Decline up to our CONFIRM LINK (C.2),
+//                                                                              then terminate
 //   kDone
 //
 // Invariants, of both sides:
@@ -40,7 +42,10 @@ class ClientHandshake {
     // kOutOfSync: the server named a link that is not known here.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
-    // RFC 7609 C.7: without CONFIRM LINK the client breaks the TCP connection.
+    // First contact, and the link failed, or CONFIRM LINK was wrong, before ours was sent: Decline (RFC 7609 C.2,
+    // C.7.1).
+    [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
+    // Behind the point of no return; and without CONFIRM LINK the client breaks the TCP connection (RFC 7609 C.7).
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();
@@ -51,6 +56,7 @@ class ClientHandshake {
 
  private:
     [[nodiscard]] Proposal proposal() const;
+    [[nodiscard]] bool offers_smcr_v2() const;
     Actions finish(Outcome outcome);
     Actions decline(Reason reason, std::string detail, bool out_of_sync = false);
     Actions peer_declined(Bytes bytes);
@@ -61,6 +67,7 @@ class ClientHandshake {
     std::optional<RoceOffer> roce_;
     State state_ = State::kIdle;
     TimePoint deadline_ = kNever;
+    std::uint8_t answered_version_ = kVersion2;  // the Accept's, and a Decline's that answers it
     SmcdPeer smcd_;
     SmcrPeer smcr_;
 };

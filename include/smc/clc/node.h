@@ -34,6 +34,9 @@ struct RoceOffer {
     std::uint8_t prefix_bits = 0;
 };
 
+// Links of a group before release 1, which cannot agree on fewer (RFC 7609 section 2.2.2).
+inline constexpr std::uint8_t kUnnegotiatedLinks = 2;
+
 // An RMBE as CLC tells it (RFC 7609 A.2.3).
 struct Rmbe {
     RKey rkey{};
@@ -78,6 +81,7 @@ struct SmcrPeer {
     LinkType link_type = LinkType::kDirect;
     std::uint8_t max_connections = 255;
     std::uint8_t max_links = 1;
+    std::uint16_t features = 0;  // supplemental ones that both sides have
     std::string host_name;
     Os os = Os::kUnknown;
     std::uint8_t release = kRelease1;

@@ -8,6 +8,7 @@
 //                   prepared and the application is there -> send Accept
 //   kAwaitConfirm   Confirm    -> the type's own
 //                   Decline    -> fall back
+//                   first contact of SMC-R: a reserved MTU (C.6), other maxima or features (v2.1) -> late Decline
 //   SMC-D:                                        SMC-R:
 //   kAttaching      attached   -> SMC-D           kLinking       link ready -> SMC-R
 //                   (failed: terminate, C.3)                     Decline    -> fall back
@@ -42,9 +43,9 @@ class ServerHandshake {
     [[nodiscard]] Actions link_ready();
     // Behind the point of no return (RFC 7609 C.3, C.7).
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
-    // First contact, and the client does not wait for data yet: CONFIRM LINK was never sent, or never answered. There
-    // is still a Decline (C.7; after a time-out the RFC would reset, but Linux's client waits for a Decline and nothing
-    // else).
+    // First contact, and the client's CONFIRM LINK has not come: the queue pair was never connected, or failed, or
+    // nobody answered. There is still a Decline (C.2; after a time-out C.7 would reset, but Linux's client waits for a
+    // Decline and nothing else).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();
@@ -60,6 +61,7 @@ class ServerHandshake {
     Actions decline(Reason reason, std::string detail);
     Actions late_decline(Reason reason, std::string detail, Outcome::Kind kind);
     Actions terminate(Reason reason, std::string detail);
+    [[nodiscard]] bool may_decline_late() const;
     Actions peer_declined(Bytes bytes);
     Actions proposed(Bytes bytes, TimePoint now);
     Actions try_next(std::string detail);

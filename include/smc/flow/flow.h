@@ -100,6 +100,9 @@ class Flow {
     void clc_changed() { clc_event_ = true; }
     // Ends at once, with an error on both sides.
     void abort(Reason reason);
+    // The peer's ring is another connection's by now: this one ends, and writes nothing more there (RFC 7609 section
+    // 4.4.2). False: this side has said that it is done with the ring, so the peer may.
+    bool ring_taken();
 
     // --- what to do -------------------------------------------------------------------------------------------------
     // The same step again until it is answered, where it wants an answer. `can_send`: the transport would take a

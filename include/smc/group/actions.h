@@ -87,6 +87,12 @@ struct LingerToken {
     GroupId group{};
     Seat seat;
 };
+// The peer has given the RMBE that this connection writes into to another one: it ends, before that one begins (RFC
+// 7609 section 4.4.2).
+struct EndConnection {
+    GroupId group{};
+    AlertToken token{};
+};
 // The link is to end when what was sent last has left.
 struct EndLink {
     GroupId group{};
@@ -117,7 +123,7 @@ struct LinkFailed {
     MemberId member{};
     Reason reason = Reason::kLinkDown;
     std::string detail;
-    bool before_confirm_link = false;  // the server may still decline
+    bool may_decline = false;  // first contact: a CLC Decline may still be sent (C.2)
 };
 struct GroupUp {
     GroupId group{};
@@ -132,7 +138,7 @@ struct GroupOver {
 
 using Action =
     std::variant<CreateLink, ConnectLink, RegisterBuffer, DropBuffer, SendMessage, OpenToken, ForgetToken, LingerToken,
-                 EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp, GroupOver>;
+                 EndConnection, EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp, GroupOver>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::group

@@ -59,7 +59,8 @@ class SmcrGroup {
     };
 
     // `registered`: bytes of all groups. Both references outlive the group.
-    SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, unsigned max_connections, const SmcrTerms& terms,
+    // `peer`: as CLC knows it so far.
+    SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
               std::size_t& registered);
     ~SmcrGroup();
     SmcrGroup(const SmcrGroup&) = delete;
@@ -88,9 +89,8 @@ class SmcrGroup {
     };
     void leave(MemberId member, const Seat& seat, const Leaving& how, Out out);
     void element_returned(BufferId buffer, std::uint8_t element, Out out);
-    // The peer says that it does not know this group. Nobody else joins; it ends when it is idle, or when TEST LINK
-    // fails.
-    void peer_out_of_sync() { out_of_sync_ = true; }
+    // The member's connection runs: it would be lost with the group.
+    void running(MemberId member) { running_.insert(member); }
 
     // --- its memory --------------------------------------------------------------------------------------------------
     void buffer_registered(BufferId buffer, RKey rkey, VirtualAddress address, Out out);
@@ -161,6 +161,7 @@ class SmcrGroup {
     SmcrKey key_;
     LocalPort port_;
     unsigned max_connections_;
+    bool negotiable_;  // CLC agrees on the maxima: release 1 on
     const SmcrTerms& terms_;
     std::size_t& registered_;
     std::size_t own_registered_ = 0;  // of it
@@ -168,7 +169,7 @@ class SmcrGroup {
     State state_ = State::kCreating;
     bool link_exists_ = false;
     QpEnd own_;
-    std::optional<QpEnd> spare_;  // version 1: what ADD LINK offers
+    std::optional<QpEnd> spare_;  // before release 1: what ADD LINK offers
     bool direct_ = false;
     LinkId own_link_id_{}, peer_link_id_{};
     clc::SmcrPeer peer_;
@@ -178,9 +179,8 @@ class SmcrGroup {
     Buffers buffers_;
     std::optional<Refusal> refused_;  // the last growth, until somebody asks
     TimePoint surplus_since_ = kNever;
-    std::set<MemberId> members_;
+    std::set<MemberId> members_, running_;
     TimePoint idle_since_ = kNever;
-    bool out_of_sync_ = false;
     llc::Over why_;
 };
 

@@ -15,6 +15,8 @@
 //   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
 //   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
 //       the member leaves before.
+//   G5  An RMBE of the peer is one member's at a time: who had it before ends (RFC 7609 sections 3.5.2.2, 3.5.2.3 and
+//       4.4.2).
 #pragma once
 
 #include <map>
@@ -44,7 +46,7 @@ class SmcrGroups {
     // Its elements are the data path's from now on, and come back by element_returned().
     void running(MemberId member);
     // It is over, or will not be one of SMC-R. `declined`: by a CLC Decline, so that the peer will not use the RMBE.
-    // `out_of_sync`: the peer does not know the link group.
+    // `out_of_sync`: the peer does not know the link group, which ends (A.2.5, S bit).
     struct Leaving {
         bool declined = false;
         bool out_of_sync = false;
@@ -106,7 +108,8 @@ class SmcrGroups {
     bool await(Member& member, Out out);
     void joined(Member& member, Out out);
     void refuse(Member& member, Refusal refusal, std::string detail, Out out);
-    void link_failed(Member& member, Reason reason, std::string detail, bool before_confirm_link, Out out);
+    void link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out);
+    void take_over(const Member& member, const clc::Rmbe& rmbe, Out out);
     void expire(Out out);
     void forget_groups(Out out);
     void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);

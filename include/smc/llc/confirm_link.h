@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CONFIRM LINK: both sides see over the new queue pair itself that it works, and who is at its other end (RFC 7609
-// section 3.5.1.5, A.3.1). The server asks, the client answers.
+// section 3.5.1.5, A.3.1). The server asks, the client answers. What either says must be what CLC said: GID and QP
+// number, from release 1 on the maxima (SMC v2.1, CONFIRM LINK, note 4), the MAC address where no router is between the
+// peers (note 3); and a reply repeats the link's number.
 #pragma once
 
 #include "smc/llc/link_out.h"

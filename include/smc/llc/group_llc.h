@@ -6,8 +6,11 @@
 //   server                                          client
 //   kForming     start  -> CONFIRM LINK             kForming     CONFIRM LINK -> reply
 //                reply  -> ADD LINK, or kActive                   more links agreed -> ADD LINK is awaited, or kActive
-//                ADD LINK's reply or time-out                    ADD LINK or time-out -> rejected, kActive
-//                       -> kActive
+//                ADD LINK's reply -> kActive; a positive one      ADD LINK or time-out -> rejected, kActive
+//                behind the end of DELETE LINK (3.5.1.6.2)        wrong CONFIRM LINK -> kOver, CLC declines (C.7.1)
+//                its time-out     -> kOver (C.7.1)                down   -> kOver, CLC declines (C.2)
+//                down before the reply -> kOver, CLC declines
+//                (C.2)
 //   kActive      CONFIRM/DELETE RKEY, TEST LINK     kActive      the same
 //   kEnding      (never: it tells, and is over)     kEnding      DELETE LINK sent, the server's is awaited
 //   kOver                                           kOver
@@ -70,7 +73,8 @@ class GroupLlc {
     [[nodiscard]] LinkOut out(Actions& actions, const LinkLlc& link) const;
     [[nodiscard]] LinkLlc& first_link() { return links_.at(kFirstLink); }
     void over(Actions& actions, Over over);
-    void violated(Actions& actions, std::string how) { over(actions, {Reason::kLlcViolation, std::move(how)}); }
+    void violated(Actions& actions, std::string how);
+    [[nodiscard]] bool awaits_confirm_link() const;
     void activate(Actions& actions, TimePoint now);
     void proceed(Actions& actions, TimePoint now);
 

@@ -38,11 +38,13 @@ class RkeyRequests {
     void remove(RKey rkey) { waiting_.push_back({rkey, {}, true}); }
     // Sends the next request, if there is one and none is under way (M1).
     void proceed(const GroupTerms& group, const LinkOut& out, TimePoint now);
-    // Nothing: it answers no request that is under way.
-    std::optional<RkeyConfirmed> on_reply(const ConfirmRkey& reply);
+    // Nothing: it answers no request that is under way, or asks to try again (A.3.5).
+    std::optional<RkeyConfirmed> on_reply(const ConfirmRkey& reply, TimePoint now);
     std::optional<RkeyDeleted> on_reply(const DeleteRkey& reply);
 
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
+    // When to proceed() with what the peer refused for the moment.
+    [[nodiscard]] TimePoint retry_at() const { return retry_at_; }
     // Of the request that is under way: "CONFIRM RKEY".
     [[nodiscard]] Type under_way() const;
 
@@ -57,6 +59,8 @@ class RkeyRequests {
 
     std::deque<Request> waiting_;  // the first is under way if there is a deadline
     TimePoint deadline_ = kNever;
+    TimePoint retry_at_ = kNever;
+    unsigned retries_ = 0;  // of the first
 };
 
 }  // namespace smc::llc

@@ -25,9 +25,14 @@ struct GroupTerms {
     std::uint8_t version = 2;
     std::uint8_t max_links = 1;  // as agreed in CLC
     std::uint8_t max_connections = 255;
+    bool negotiated = false;    // both were, by CLC (release 1 on), and CONFIRM LINK repeats them
     bool eye_catchers = false;  // this side's RMBEs have them; they are used unless neither side has
-    // What version 1 wants a server to offer although it has no second path (section 3.5.1.6).
-    std::optional<QpEnd> second;
+    // What a server must offer before release 1, although it has no second path (section 3.5.1.6).
+    struct Second {
+        QpEnd end;
+        RTokenPair rmb;  // the first one, over that link; told in version 2
+    };
+    std::optional<Second> second;
     // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has
     // twice the time, because its queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
@@ -38,6 +43,7 @@ struct LinkTerms {
     std::uint8_t number = kFirstLink;
     QpEnd own, peer;  // as CLC, or ADD LINK, told
     LinkId own_id{};
+    bool direct = false;  // without a router between the peers: then the MAC address counts
 };
 
 // --- actions --------------------------------------------------------------------------------------------------------
@@ -62,6 +68,7 @@ struct RkeyDeleted {
 struct Over {
     Reason reason = Reason::kLinkDown;
     std::string detail;
+    bool may_decline = false;  // first contact: CLC may still fall back (C.2, C.3)
 };
 using Action = std::variant<Send, Confirmed, RkeyConfirmed, RkeyDeleted, Over>;
 using Actions = std::vector<Action>;

@@ -9,6 +9,7 @@
 //   kNegotiating  SMC                      -> kFinishing
 //                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609
 //                                             section 3.5); where the server has an agent, kLeaving
+//                 the link failed          -> Decline up to our CONFIRM LINK (C.2), then as terminated
 //                 terminated               -> on TCP
 //                 in either case the server is not asked for a while
 //   kFinishing    the leg is there         -> runs, on SMC or on TCP through the agent
@@ -65,8 +66,8 @@ class Client {
     [[nodiscard]] Actions joined(const clc::LocalRmbe& own, TimePoint now);
     [[nodiscard]] Actions join_refused(group::Refusal refusal, std::string detail, TimePoint now);
     [[nodiscard]] Actions link_ready(TimePoint now);
-    // `before_confirm_link` makes a difference at the server only.
-    [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now);
+    // `may_decline`: the server still waits for CONFIRM LINK, or for a Decline.
+    [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
     [[nodiscard]] Actions leg_connected();
     // `application_gone`: nobody waits any more.

@@ -45,8 +45,8 @@ class Server {
     [[nodiscard]] Actions joined(const clc::LocalRmbe& own, TimePoint now);
     [[nodiscard]] Actions join_refused(group::Refusal refusal, std::string detail, TimePoint now);
     [[nodiscard]] Actions link_ready(TimePoint now);
-    // `before_confirm_link`: the client still waits for a Decline.
-    [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool before_confirm_link, TimePoint now);
+    // `may_decline`: the client still waits for a Decline.
+    [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
     [[nodiscard]] Actions application_connected(TimePoint now);
     [[nodiscard]] Actions application_refused(std::string detail, TimePoint now);

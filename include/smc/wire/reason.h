@@ -65,6 +65,7 @@ enum class Reason : std::uint32_t {
     kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
     kPeerReset = 0x0a0a0002,         // the TCP connection under SMC ended unexpectedly
     kBadCursor = 0x0a0b0000,         // peer published cursors outside the buffer
+    kRmbeTakenAgain = 0x0a0b0001,    // peer gave its RMBE to another connection
     kCloseTimeout = 0x0a0c0000,      // peer did not complete the close handshake
     kStopped = 0x0a0d0000,           // agent is stopping
     kLinkDown = 0x0a0e0000,          // the link group lost its link
