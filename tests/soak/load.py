@@ -6,7 +6,8 @@
 
 Every byte of a stream follows from the stream's seed and the byte's offset, and is checked by the one who reads it. So
 is the end: a stream that ends cleanly ends behind its last byte. What is wrong is a line of JSON, {"kind", "role",
-"began", "at", "what"}; the times are of the monotonic clock. A client ends with a line of its totals.
+"port" (the client's), "began", "connected", "at", "what"}; the times are of the monotonic clock. A client ends with a
+line of its totals.
 """
 import collections
 import errno
@@ -239,19 +240,22 @@ def attempt(sock, role, kind, began, talk):
         what = STUCK if stuck else errno.errorcode.get(e.errno, str(e))
     finally:
         kind = found["kind"]
+    port = sock.getsockname()[1] if role == "client" else found.get("port")
     reset(sock)
     step = found.get("step")
-    tell(kind=kind, role=role, began=began, at=time.monotonic(), what=f"{step}: {what}" if step else what)
+    what = f"{step}: {what}" if step else what
+    tell(kind=kind, role=role, port=port, began=began, connected=found.get("connected"), at=time.monotonic(), what=what)
     return False
 
 
 # --- the server -----------------------------------------------------------------------------------------------------
 
 
-def answer(sock):
+def answer(sock, port):
     began = time.monotonic()
 
     def talk(found):
+        found["port"] = port
         sock.settimeout(PATIENCE)
         head = b""
         while len(head) < HEADER.size:
@@ -277,8 +281,8 @@ def serve():
     listener.listen(1024)
     tell(ready=True)
     while True:
-        sock, _ = listener.accept()
-        threading.Thread(target=answer, args=(sock,), daemon=True).start()
+        sock, peer = listener.accept()
+        threading.Thread(target=answer, args=(sock, peer[1]), daemon=True).start()
 
 
 # --- a client -------------------------------------------------------------------------------------------------------
@@ -330,6 +334,7 @@ class Client:
             self.longest = max(self.longest, took)
             self.add("slow connects", took > 1)
             del found["step"]
+            found["connected"] = began + took
             sock.sendall(HEADER.pack(KINDS.index(self.kind), variant, seed, up, down))
             talk = Talk(sock, True, variant, seed, up, down)
             arguments = [self.wait] if self.kind == "idle" else []

@@ -40,8 +40,9 @@ STAGES = (
 SMALL = {"limits": {"connections": 8}, "ism": {"memory_mib": 12}, "fallback": {"cache_entries": 16, "cache_s": 1}}
 USUAL = {"fallback": {"cache_s": 1}}
 
-# What each disturbance explains, and how much later. A reset that is lost on a device that is down is not repeated, so
-# its reader hears nothing any more, with plain TCP too.
+# What each disturbance explains, and how much later. Two things more are a device's that is down, as with plain TCP.
+# A reset that is lost is not repeated, so its reader hears nothing any more. A listener that cannot repeat its SYN-ACK
+# forgets a connection whose client is through, and resets it when it writes.
 BROKEN = ("ECONNRESET", "EPIPE")
 EXPLAINS = {"kill": BROKEN, "term": BROKEN, "stop": BROKEN, "link": ("ENETUNREACH", "EHOSTUNREACH", "ENETDOWN")}
 GRACE = {"kill": 1.0, "term": 1.0, "stop": 1.0, "link": 5.0}  # of a device: until neighbours are found
@@ -269,10 +270,13 @@ class Soak:
         """The action that explains an error, or nothing."""
         what = error["what"].removeprefix("connect: ")
         for began, ended, action in self.disturbances:
+            late = error["at"] > ended + GRACE[action]
             if what == STUCK:
                 explained = action == "link" and began <= error["at"] and ended >= error["began"]
+            elif what in BROKEN and action == "link":
+                explained = began - 0.2 <= error["began"] <= ended and not late
             else:
-                explained = what in EXPLAINS[action] and began - 0.1 <= error["at"] <= ended + GRACE[action]
+                explained = what in EXPLAINS[action] and began - 0.1 <= error["at"] and not late
             if explained:
                 return action
         return None
