@@ -54,10 +54,11 @@
 #define SMC_SLOT_PLACE 0x510770ad
 
 /* How long an entry of a table means something. */
-#define SMC_INBOUND_NS 3000000000ull    /* SYN to the end of the handshake, with SYN cookies */
-#define SMC_QUESTION_NS 130000000000ull /* longer than TCP goes on with its SYNs */
-#define SMC_HAIRPIN_NS 3000000000ull    /* of a leg that has ended: retransmissions of its other end */
-#define SMC_TAKEN_NS 3000000000ull      /* of a question that a leg has answered: late answers of the server */
+#define SMC_INBOUND_NS 3000000000ull       /* SYN to the end of the handshake, with SYN cookies */
+#define SMC_QUESTION_NS 130000000000ull    /* longer than TCP goes on with its SYNs */
+#define SMC_OWN_QUESTION_NS 30000000000ull /* likewise, of a socket of the agent's, which has a budget */
+#define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
+#define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 

@@ -13,8 +13,12 @@ static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 
 static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
 {
-	__u64 life = question->state == SMC_QUESTION_TAKEN ? SMC_TAKEN_NS : SMC_QUESTION_NS;
+	__u64 life = SMC_QUESTION_NS;
 
+	if (question->state == SMC_QUESTION_TAKEN)
+		life = SMC_TAKEN_NS;
+	else if (question->state == SMC_QUESTION_CLC || question->state == SMC_QUESTION_LEG)
+		life = SMC_OWN_QUESTION_NS;
 	if (smc_older(*(__u64 *)now, question->since_ns, life))
 		bpf_map_delete_elem(&smc_questions, key);
 	return 0;

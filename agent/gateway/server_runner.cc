@@ -95,6 +95,7 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 // It has not heard of us.
 void ServerRunner::reset_application() {
     if (application_) {
+        (void)programs_.release_leg(application_->fd());  // what is held of it goes with it
         TcpSocket(application_->release()).reset();
     }
 }

@@ -86,9 +86,9 @@ class Node:
         procs = f"{cgroup or self.apps}/cgroup.procs"
 
         def enter():
+            enter_netns(self.netns)  # first, or the agent would see the host's namespace in its cgroup
             with open(procs, "w") as file:
                 file.write(str(os.getpid()))
-            enter_netns(self.netns)
 
         kwargs.setdefault("stdin", subprocess.DEVNULL)
         process = subprocess.Popen([str(word) for word in command], preexec_fn=enter, **kwargs)

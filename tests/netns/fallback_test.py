@@ -98,6 +98,8 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         sh("prlimit", "--pid", str(self.a.agent.pid), "--fsize=1000000")  # a DMB is a file
         self.assertTrue(self.connect(timeout=0.9)["ok"])
         self.assertEqual(self.accepted(), 1)
+        questions = ["bpftool", "-j", "map", "dump", "pinned", f"{self.b.pins}/smc_questions"]
+        wait_for("nothing to be held", lambda: json.loads(sh(*questions)) == [], 5)
         self.assertEqual([c for c in self.a.agent.connections(ended=True) if c["path"] == "smcd"], [])
         self.assertEqual(self.b.agent.decisions()["SMC_LEG_PAIRED"], 1)
         self.assertIsNone(server.poll())
