@@ -5,9 +5,8 @@
 // Invariants:
 //   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
-//   C2  An RMBE is given back only when its peer said that it is done with it, or with the link, or shows it by using
-//   its
-//       own for another connection (section 4.4.2).
+//   C2  An RMBE is given back only when its peer said that it is done with it, or with the link, or shows it: by using
+//       its own for another connection (section 4.4.2).
 //   C3  When the link breaks every connection on it ends with kLinkDown, and `down` is called once.
 #pragma once
 
