@@ -174,7 +174,7 @@ TEST_CASE("smcr_groups__first_contact_and_the_next_ones_share_a_link_on_both_sid
 
 TEST_CASE("smcr_groups__one_first_contact_at_a_time_with_one_peer") {
     Pair p;
-    for (const std::uint64_t member : {1, 2, 3}) {
+    for (const std::uint64_t member : {1U, 2U, 3U}) {
         p.server.join(member, p.proposal());
     }
     p.server.join(4, p.proposal("10.0.0.9"));  // another peer waits for nobody
@@ -215,7 +215,7 @@ TEST_CASE("smcr_groups__nobody_learns_of_another_rmb_before_the_peer_confirmed_i
     CHECK((count<Joined>(p.server.log) == 0 && count<SendMessage>(p.server.log) == 1));
     const auto request = llc::decode(find<SendMessage>(p.server.log)->bytes);
     p.talk();
-    for (const std::uint64_t member : {3, 4}) {
+    for (const std::uint64_t member : {3U, 4U}) {
         const RKey rkey = told<Joined>(p.server.log, member).value().local.rmbe.rkey;
         CHECK((rkey != full.local.rmbe.rkey && p.client.group(1).knows(rkey)));
         CHECK(std::get<llc::ConfirmRkey>(std::get<llc::AnyMessage>(request)).rkey == rkey);
