@@ -156,8 +156,8 @@ class Memory(TwoNodes):
         self.b.start_agent()
         with open(f"/proc/{self.b.agent.pid}/status") as status:
             resident = int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) << 10
-        # an agent that was built with a sanitizer needs more, empty
-        group = MemoryGroup(self.lab.tag, max(64 << 20, 2 * resident))
+        # one that was built with a sanitizer needs more when it is empty, and a multiple of what it touches
+        group = MemoryGroup(self.lab.tag, 64 << 20 if resident < 32 << 20 else resident + (1 << 30))
         self.groups.append(group)
         with group:
             self.a.start_agent(fallback={"cache_s": 1})
