@@ -24,6 +24,7 @@
 	X(SMC_OUT_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")       \
 	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                \
 	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
+	X(SMC_OUT_LATER_SYN, SOCKET, later_syn, "the SYN is a retransmission, and only a first one asks")              \
 	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
 	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                     \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \

@@ -82,6 +82,7 @@ struct tcp_md5sig_info;
 struct tcp_ao_info;
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u32 total_retrans;
 	unsigned int keepalive_time;
 	unsigned int keepalive_intvl;
 	unsigned char keepalive_probes;

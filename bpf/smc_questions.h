@@ -88,6 +88,14 @@ static __always_inline bool smc_q_headers(struct smc_subject *s)
 	return s->headers;
 }
 
+/* TCP counts before it sends. Maps may be younger than the SYN: an agent that was killed took its own with it. */
+static __always_inline bool smc_q_later_syn(struct smc_subject *s)
+{
+	struct tcp_sock *tcp = s->tcp; /* alone, or its place among ours were looked for in the kernel, too */
+
+	return !tcp || BPF_CORE_READ(tcp, total_retrans);
+}
+
 static __always_inline bool smc_q_mptcp(struct smc_subject *s)
 {
 	return s->mptcp;

@@ -377,6 +377,23 @@ class Way(TwoNodes):
     def test_agents_that_are_terminated(self):
         self.restarts(signal.SIGTERM)
 
+    def test_a_connection_that_waits_is_asked_about_once(self):
+        """The next agent knows nothing of a SYN that is older than itself, and leaves it alone."""
+        no_answer = "table inet t { chain c { type filter hook input priority 0; tcp dport 5000 drop; }; }"
+        self.b.run(["nft", no_answer], check=True)
+        self.a.start_agent()
+        self.greeter()
+        spec = {"to": self.b.ip4, "threads": 1, "count": 1, "timeout": 20}
+        client = self.a.popen(["/usr/bin/python3", "-c", CLIENTS, json.dumps(spec)], stdout=-1, text=True)
+        wait_for("the question", lambda: self.a.agent.decisions()["SMC_OUT_ASKED"] == 1)
+        self.a.agent.stop(signal.SIGKILL)
+        self.a.start_agent()
+        retransmitted = "ss -Hti state syn-sent | grep -q 'retrans:[^ ]*/[2-9]'"
+        wait_for("retransmissions", lambda: self.a.run(["sh", "-c", retransmitted]).returncode == 0)
+        self.b.run(["nft", "flush", "ruleset"], check=True)
+        self.assertEqual(json.loads(client.communicate(timeout=30)[0])["ends"], {"ok": 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 0)
+
     def hung(self, node):
         def fire(_):
             for number, seconds in ((signal.SIGSTOP, 5), (signal.SIGCONT, 0)):
