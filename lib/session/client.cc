@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace smc::session {
 
@@ -61,7 +62,7 @@ Actions Client::negotiated(clc::Outcome outcome) {
         smcd_groups_.establish(group::key_of(kServer, outcome_.smcd), outcome_.smcd.host_name);
     }
     if (outcome_.is_smc()) {
-        return finish_connect({});
+        return application_ ? run() : finish_connect({});
     }
     const bool in_sync = outcome_.reason != Reason::kOutOfSync && !outcome_.peer_out_of_sync;
     const bool falls_back = outcome_.kind == clc::Outcome::Kind::kFallBack;
@@ -85,9 +86,19 @@ Actions Client::finish_connect(Actions actions) {
     return actions;
 }
 
+Actions Client::run() {
+    state_ = State::kDone;
+    return {RememberServer{RememberServer::As::kCapable}, Run{outcome_}};
+}
+
 // S1.
 Actions Client::let_go(Reason reason, std::string detail, Actions actions) {
     state_ = State::kDone;
+    if (application_) {
+        actions.push_back(ResetClc{});
+        actions.push_back(Refuse{reason, std::move(detail)});
+        return actions;
+    }
     outcome_.kind = clc::Outcome::Kind::kFallBack;
     outcome_.reason = reason;
     outcome_.detail = std::move(detail);
@@ -105,7 +116,7 @@ Actions Client::give_back() {
     if (outcome_.is_smc()) {
         return {GiveBack{outcome_}};
     }
-    return state_ == State::kNegotiating ? Actions{GiveBack{}} : Actions{};
+    return state_ == State::kNegotiating || dmb_ ? Actions{GiveBack{}} : Actions{};
 }
 
 Actions Client::clc_message(wire::Bytes message, TimePoint) {
@@ -147,7 +158,11 @@ Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint) {
         return {};
     }
     const bool in_sync = smcd_.first_contact || smcd_groups_.find(group::key_of(kServer, smcd_)) != nullptr;
-    return translate(handshake_->attached(own, in_sync));
+    if (!in_sync) {
+        return translate(handshake_->attached(own, in_sync));
+    }
+    dmb_ = own;
+    return finish_connect({});
 }
 
 Actions Client::dmb_refused(Reason reason, std::string detail, TimePoint) {
@@ -182,11 +197,16 @@ Actions Client::leg_connected() {
     if (state_ != State::kFinishing) {
         return {};
     }
-    state_ = State::kDone;
-    if (!outcome_.is_smc()) {
-        return {RunOnTcp{outcome_}};
+    application_ = true;
+    if (dmb_) {
+        state_ = State::kNegotiating;
+        return translate(handshake_->attached(*std::exchange(dmb_, std::nullopt), true));
     }
-    return {RememberServer{RememberServer::As::kCapable}, Run{outcome_}};
+    if (outcome_.is_smc()) {
+        return run();
+    }
+    state_ = State::kDone;
+    return {RunOnTcp{outcome_}};
 }
 
 Actions Client::leg_failed(bool application_gone, std::string detail) {

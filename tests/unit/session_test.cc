@@ -110,18 +110,23 @@ struct Pair {
         REQUIRE(are<ConnectApplication>(server.dmb_registered({DmbToken{5}, BufferSize{4}}, kStart)));
         accept = sent(server.application_connected(kStart));
     }
-    // Up to the client's own DMB; then its Confirm or Decline.
-    Actions confirm_smcd() {
+    // Up to the client's own DMB; then its leg or a Decline.
+    Actions prepare_smcd() {
         CHECK(find<AttachDmb>(client.clc_message(accept.view(), kStart))->peer.token == DmbToken{5});
         CHECK(find<RegisterDmb>(client.dmb_attached(kStart))->peer == kSmcdServer.gid);
         return client.dmb_registered({DmbToken{6}, BufferSize{3}}, kStart);
     }
     // The client's connect() is about to end.
-    void agree_on_smcd() {
+    void connect_by_smcd() {
         accept_smcd();
-        const auto confirmed = confirm_smcd();
-        REQUIRE(are<SendClc, FinishConnect>(confirmed));
+        REQUIRE(are<FinishConnect>(prepare_smcd()));
+    }
+    // It has.
+    Actions agree_on_smcd() {
+        connect_by_smcd();
+        auto confirmed = client.leg_connected();
         confirm = sent(confirmed);
+        return confirmed;
     }
     // Both ends of SMC-R are waiting for the link.
     void agree_on_smcr() {
@@ -159,11 +164,11 @@ bool is_over(Side& side, const clc::Message& message) {
 
 TEST_CASE("session__smcd_agreed_on_runs_once_on_each_side") {
     Pair p;
-    p.agree_on_smcd();
+    const auto client = p.agree_on_smcd();
     CHECK(p.client_groups.all().size() == 1);  // from now on the server counts on it
     CHECK(are<AttachDmb>(p.server.clc_message(p.confirm.view(), kStart)));
-    const auto client = p.client.leg_connected(), server = p.server.dmb_attached(kStart);
-    REQUIRE((are<RememberServer, Run>(client) && are<Run>(server)));
+    const auto server = p.server.dmb_attached(kStart);
+    REQUIRE((are<SendClc, RememberServer, Run>(client) && are<Run>(server)));
     CHECK(learnt(client) == RememberServer::As::kCapable);
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcD && find<Run>(server)->outcome.kind == Kind::kSmcD));
     CHECK(find<Run>(client)->outcome.smcd.token == DmbToken{5});
@@ -220,7 +225,7 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     };
     Pair p;
     known_to_server(p);
-    const auto refused = p.confirm_smcd();
+    const auto refused = p.prepare_smcd();
     CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // it is no reason not to ask again
     CHECK(declined(refused) == Reason::kOutOfSync);
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
@@ -228,7 +233,7 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     Pair known;
     known.client_groups.establish({false, kSmcdServer.gid, kClient.chid, kClient.ueids[0]}, "");
     known_to_server(known);
-    CHECK(are<SendClc, FinishConnect>(known.confirm_smcd()));
+    CHECK(are<FinishConnect>(known.prepare_smcd()));
 }
 
 TEST_CASE("session__a_link_that_fails_leaves_tcp_only_while_a_decline_is_possible") {
@@ -325,24 +330,43 @@ TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_
 
     Pair negotiating, finishing;
     CHECK(let_go<GiveBack, RememberServer>(negotiating.client.tick(kStart + kBudget)) == Reason::kBudget);
-    finishing.agree_on_smcd();
+    finishing.connect_by_smcd();
     CHECK(finishing.client.next_deadline() == kStart + kBudget);
-    const auto late = finishing.client.tick(kStart + kBudget);
-    CHECK(let_go<GiveBack, RememberServer>(late) == Reason::kBudget);
-    CHECK(find<GiveBack>(late)->outcome.kind == Kind::kSmcD);
+    CHECK(let_go<GiveBack, RememberServer>(finishing.client.tick(kStart + kBudget)) == Reason::kBudget);
+    CHECK(finishing.client_groups.all().empty());
 }
 
 TEST_CASE("client_session__a_leg_that_fails_leaves_tcp_unless_the_application_has_gone") {
-    Pair without_leg, gone;
-    without_leg.agree_on_smcd();
-    const auto failed = without_leg.client.leg_failed(false, "");
-    CHECK(let_go<GiveBack, RememberServer>(failed) == Reason::kNoLeg);
-    CHECK(learnt(failed) == RememberServer::As::kNotNow);
-    gone.agree_on_smcd();
-    const auto refused = gone.client.leg_failed(true, "");
-    REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
-    CHECK(reason<Refuse>(refused) == Reason::kApplicationGone);
-    CHECK(find<GiveBack>(refused)->outcome.kind == Kind::kSmcD);
+    const auto leg_of = [](Pair& p, bool smcr) {
+        if (smcr) {
+            p.agree_on_smcr();
+            REQUIRE(are<FinishConnect>(p.client.link_ready(kStart)));
+        } else {
+            p.connect_by_smcd();
+        }
+    };
+    for (const bool smcr : {false, true}) {
+        const clc::LocalNode& server = smcr ? kSmcrServer : kSmcdServer;
+        Pair without_leg(server), gone(server);
+        leg_of(without_leg, smcr);
+        const auto failed = without_leg.client.leg_failed(false, "");
+        CHECK(let_go<GiveBack, RememberServer>(failed) == Reason::kNoLeg);
+        CHECK(learnt(failed) == RememberServer::As::kNotNow);
+        leg_of(gone, smcr);
+        const auto refused = gone.client.leg_failed(true, "");
+        REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
+        CHECK(reason<Refuse>(refused) == Reason::kApplicationGone);
+        CHECK(find<GiveBack>(refused)->outcome.kind == (smcr ? Kind::kSmcR : Kind::kTerminate));
+    }
+}
+
+// It has a connection already, which TCP knows nothing of.
+TEST_CASE("client_session__an_application_that_is_connected_is_reset_when_the_server_has_gone") {
+    Pair p;
+    REQUIRE(find<Run>(p.agree_on_smcd()) != nullptr);
+    const auto actions = p.client.clc_not_sent(kStart);
+    REQUIRE(are<GiveBack, RememberServer, ResetClc, Refuse>(actions));
+    CHECK(reason<Refuse>(actions) == Reason::kPeerClosed);
 }
 
 TEST_CASE("server_session__the_application_hears_only_of_what_can_become_a_connection") {
@@ -368,8 +392,8 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
 
 // What stands behind that message was not carried out.
 TEST_CASE("session__a_message_that_cannot_be_written_is_no_agreement") {
-    Pair confirming, accepting, declining(kStranger), late(kSmcrServer);
-    confirming.agree_on_smcd();
+    Pair confirming(kSmcrServer), accepting, declining(kStranger), late(kSmcrServer);
+    confirming.agree_on_smcr();
     CHECK(let_go<GiveBack, RememberServer>(confirming.client.clc_not_sent(kStart)) == Reason::kPeerClosed);
     accepting.accept_smcd();
     CHECK(are<GiveBack, ResetClc, Refuse>(accepting.server.clc_not_sent(kStart)));
@@ -382,9 +406,9 @@ TEST_CASE("session__a_message_that_cannot_be_written_is_no_agreement") {
 
 TEST_CASE("session__nothing_follows_its_end_S1") {
     Pair smc, tcp(kStranger), refused;
-    smc.agree_on_smcd();
+    REQUIRE(find<Run>(smc.agree_on_smcd()) != nullptr);
     REQUIRE(are<AttachDmb>(smc.server.clc_message(smc.confirm.view(), kStart)));
-    REQUIRE((are<Run>(smc.server.dmb_attached(kStart)) && find<Run>(smc.client.leg_connected()) != nullptr));
+    REQUIRE(are<Run>(smc.server.dmb_attached(kStart)));
     CHECK((is_over(smc.server, smc.confirm) && is_over(smc.client, smc.accept)));
     const auto decline = sent(tcp.server.clc_message(tcp.proposal.view(), kStart));
     REQUIRE(find<FinishConnect>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
@@ -392,7 +416,7 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     CHECK((is_over(tcp.server, tcp.proposal) && is_over(tcp.client, decline)));
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
     Pair gone;
-    gone.agree_on_smcd();
+    gone.connect_by_smcd();
     REQUIRE(find<Refuse>(gone.client.leg_failed(true, "")) != nullptr);
     CHECK((is_over(refused.server, refused.proposal) && is_over(gone.client, decline)));
 }

@@ -6,13 +6,17 @@
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
-//   kNegotiating  SMC                      -> kFinishing
+//   kNegotiating  SMC-D, both DMBs ready   -> kFinishing, with the Confirm still to be sent: from the Confirm on the
+//                                             server's application has a connection, and somebody must be there to
+//                                             use it
+//                 SMC-R                    -> kFinishing
 //                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609
 //                                             section 3.5); where the server has an agent, kLeaving
 //                 the link failed          -> Decline up to our CONFIRM LINK (C.2), then as terminated
 //                 terminated               -> on TCP
 //                 in either case the server is not asked for a while
-//   kFinishing    the leg is there         -> runs, on SMC or on TCP through the agent
+//   kFinishing    the leg is there         -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
+//                                             agent; if it cannot be sent, the application is reset
 //                 it is not                -> on TCP, unless the application has gone
 //   kLeaving      the server has closed    -> on TCP; before, it may still hold the tuple of the application
 //   kDone
@@ -83,6 +87,7 @@ class Client {
     Actions translate(clc::Actions from);
     Actions negotiated(clc::Outcome outcome);
     Actions finish_connect(Actions actions);
+    Actions run();
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
     Actions not_now(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
@@ -92,6 +97,8 @@ class Client {
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
     clc::SmcdPeer smcd_;  // whose DMB is being attached
+    std::optional<clc::LocalDmb> dmb_;  // registered; the Confirm that names it waits for the leg
+    bool application_ = false;          // its connect() has returned
     bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;
