@@ -133,7 +133,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
-                           connections_, smcd_groups_, *gateway_, *roce_devices_, *smcr_groups_});
+                           connections_, smcd_groups_, *roce_devices_, *smcr_groups_, [this] { return obstacle(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -179,7 +179,14 @@ void Agent::handle(const smc_event& event) {
 
 // Whether they may ask and answer.
 void Agent::tell_programs() const {
-    programs_->beat(gateway_->has_room() && stood_still_ <= kStandsStill);
+    programs_->beat(obstacle().empty());
+}
+
+std::string Agent::obstacle() const {
+    if (stood_still_ > kStandsStill) {
+        return "the data path stands still";
+    }
+    return gateway_->has_room() ? "" : "it is full";
 }
 
 void Agent::beat() {

@@ -31,6 +31,8 @@ class Agent {
     void handle(const smc_event& event);
     void beat();
     void tell_programs() const;
+    // Why new connections are plain TCP; empty: they are not.
+    [[nodiscard]] std::string obstacle() const;
     void stop();
 
     Config config_;

@@ -16,8 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-int run(const std::string& socket, const json& request, const char* part, bool as_json,
-        const std::function<void(std::ostream&, const json&)>& print) {
+json all_of_it(json answer) {
+    return answer;
+}
+
+// `choose`: what of the answer is wanted, as JSON or as text.
+int run(const std::string& socket, const json& request, bool as_json,
+        const std::function<void(std::ostream&, const json&)>& print,
+        const std::function<json(json)>& choose = all_of_it) {
     const auto answer = smc::ctl::ask(socket, request);
     if (!answer) {
         std::cerr << "Error: " << answer.error().text() << " (is smc-agent running? --socket names another)\n";
@@ -27,7 +33,7 @@ int run(const std::string& socket, const json& request, const char* part, bool a
         std::cerr << "Error: " << (*answer)["error"].get<std::string>() << "\n";
         return 1;
     }
-    const json& wanted = part != nullptr ? (*answer)[part] : *answer;
+    const json wanted = choose(*answer);
     if (as_json) {
         std::cout << wanted.dump(2) << "\n";
     } else {
@@ -60,21 +66,21 @@ int main(int argc, char** argv) {
     explain->add_option("--pid", pid, "For this process: its cgroup and network namespace");
     bool only_smcr = false, only_smcd = false;
     int details = 0;
-    const auto choose = [&](CLI::App* command) {
+    const auto choose = [&](CLI::App* command, const char* more) {
         auto* r = command->add_flag("-R,--smcr", only_smcr, "SMC-R only");
         command->add_flag("-D,--smcd", only_smcd, "SMC-D only")->excludes(r);
-        command->add_flag("-d,--details", details, "More columns; twice for still more");
+        command->add_flag("-d,--details", details, more);
     };
     auto* linkgroup = app.add_subcommand("linkgroup", "Link groups, as smcr and smcd show them");
     std::string what = "show";
     linkgroup->add_option("WHAT", what, "show, or link-show for the links")
         ->check(CLI::IsMember({"show", "link-show"}))
         ->capture_default_str();
-    choose(linkgroup);
+    choose(linkgroup, "More columns; twice for still more");
     auto* device = app.add_subcommand("device", "RoCE and ISM devices, as smcr and smcd show them");
     device->add_flag("-d,--details", details, "More columns");
     auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
-    choose(ss);
+    choose(ss, "More columns");
     auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
     smc::ctl::DecodeOptions decoding;
     decode->add_option("FILE", decoding.file, "pcap or pcapng, also compressed by gzip; - is standard input")
@@ -92,11 +98,11 @@ int main(int argc, char** argv) {
         return smc::ctl::decode(decoding, std::cout, std::cerr);
     }
     if (status->parsed()) {
-        return run(socket, {{"command", "status"}}, nullptr, as_json, smc::ctl::print_status);
+        return run(socket, {{"command", "status"}}, as_json, smc::ctl::print_status);
     }
     if (connections->parsed()) {
-        return run(socket, {{"command", "connections"}, {"ended", ended}}, "connections", as_json,
-                   smc::ctl::print_connections);
+        return run(socket, {{"command", "connections"}, {"ended", ended}}, as_json, smc::ctl::print_connections,
+                   [](const json& answer) { return answer["connections"]; });
     }
     if (linkgroup->parsed()) {
         if (what == "link-show" && only_smcd) {
@@ -104,18 +110,22 @@ int main(int argc, char** argv) {
             return 2;
         }
         const smc::ctl::GroupView view{what == "link-show", details, !only_smcd, !only_smcr};
-        return run(socket, {{"command", "linkgroups"}}, nullptr, as_json,
-                   [&](std::ostream& out, const json& groups) { smc::ctl::print_link_groups(out, groups, view); });
+        return run(
+            socket, {{"command", "linkgroups"}}, as_json,
+            [&](std::ostream& out, const json& groups) { smc::ctl::print_link_groups(out, groups, view); },
+            [&](json groups) { return smc::ctl::chosen(std::move(groups), view); });
     }
     if (device->parsed()) {
-        return run(socket, {{"command", "devices"}}, nullptr, as_json,
+        return run(socket, {{"command", "devices"}}, as_json,
                    [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
     }
     if (ss->parsed()) {
         const smc::ctl::SocketView view{details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd};
-        return run(socket, {{"command", "connections"}}, "connections", as_json,
-                   [&](std::ostream& out, const json& list) { smc::ctl::print_sockets(out, list, view); });
+        return run(
+            socket, {{"command", "connections"}}, as_json,
+            [&](std::ostream& out, const json& list) { smc::ctl::print_sockets(out, list, view); },
+            [&](const json& answer) { return smc::ctl::chosen(answer["connections"], view); });
     }
-    return run(socket, {{"command", "explain"}, {"address", address}, {"pid", pid}}, nullptr, as_json,
+    return run(socket, {{"command", "explain"}, {"address", address}, {"pid", pid}}, as_json,
                smc::ctl::print_explanation);
 }

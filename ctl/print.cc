@@ -67,7 +67,9 @@ void print_status(std::ostream& out, const json& s) {
     const auto& ism = s["ism"];
     print_table(out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) + ", up " +
                                     seconds(agent["uptime_s"]) +
-                                    (agent["serving"].get<bool>() ? ", serving" : ", FULL: new connections are plain")},
+                                    (agent["serving"].get<bool>() ? ", serving"
+                                                                  : ", NOT SERVING, " + word(agent["obstacle"]) +
+                                                                        ": new connections are plain TCP")},
                       {"Host name", word(agent["host_name"])},
                       {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
                       {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + "; with the peers' " +

@@ -16,6 +16,7 @@ struct GroupView {
     bool smcr = true, smcd = true;
 };
 void print_link_groups(std::ostream& out, const nlohmann::json& groups, const GroupView& view);
+[[nodiscard]] nlohmann::json chosen(nlohmann::json groups, const GroupView& view);
 void print_devices(std::ostream& out, const nlohmann::json& devices, int details);
 struct SocketView {
     bool details = false;
@@ -23,6 +24,7 @@ struct SocketView {
 };
 // As smcss does.
 void print_sockets(std::ostream& out, const nlohmann::json& connections, const SocketView& view);
+[[nodiscard]] nlohmann::json chosen(nlohmann::json connections, const SocketView& view);
 void print_explanation(std::ostream& out, const nlohmann::json& explanation);
 
 }  // namespace smc::ctl

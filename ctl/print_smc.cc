@@ -109,8 +109,18 @@ std::string shutdowns(const json& c) {
 
 }  // namespace
 
+json chosen(json groups, const GroupView& view) {
+    if (!view.smcr) {
+        groups.erase("smcr");
+    }
+    if (!view.smcd || view.links) {
+        groups.erase("smcd");
+    }
+    return groups;
+}
+
 void print_link_groups(std::ostream& out, const json& groups, const GroupView& view) {
-    if (view.smcr) {
+    if (groups.contains("smcr")) {
         out << "SMC-R link groups\n";
         if (view.links) {
             print_links(out, groups["smcr"], view.details);
@@ -120,8 +130,8 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
             print_groups(out, groups["smcr"]);
         }
     }
-    if (view.smcd && !view.links) {
-        out << (view.smcr ? "\n" : "") << "SMC-D link groups\n";
+    if (groups.contains("smcd")) {
+        out << (groups.contains("smcr") ? "\n" : "") << "SMC-D link groups\n";
         Row head{"LG-ID", "VLAN", "#Conns", "PNET-ID"};
         if (view.details > 0) {
             head.insert(head.end(), {"Peer-GID", "CHID", "EID", "Peer-Host"});
@@ -244,12 +254,20 @@ Row socket_row(const json& c, const SocketView& view) {
 
 }  // namespace
 
+json chosen(json connections, const SocketView& view) {
+    json out = json::array();
+    for (auto& c : connections) {
+        if (c.contains("smcr") ? view.smcr : c.contains("smcd") ? view.smcd : view.tcp) {
+            out.push_back(std::move(c));
+        }
+    }
+    return out;
+}
+
 void print_sockets(std::ostream& out, const json& connections, const SocketView& view) {
     std::vector<Row> rows{socket_columns(view)};
     for (const auto& c : connections) {
-        if (c.contains("smcr") ? view.smcr : c.contains("smcd") ? view.smcd : view.tcp) {
-            rows.push_back(socket_row(c, view));
-        }
+        rows.push_back(socket_row(c, view));
     }
     print_table(out, rows);
 }

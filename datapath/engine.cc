@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/engine.h"
 
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -20,6 +21,7 @@ Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end) {
         return last_error("watching the data path's doorbell");
     }
     engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
+    ::pthread_setname_np(engine->thread_.native_handle(), "smc-datapath");
     return engine;
 }
 

@@ -54,9 +54,17 @@ class ControlServer::Conversation {
  private:
     void answer() {
         const json parsed = json::parse(request_, nullptr, false);
-        const json answer = parsed.is_object() ? server_.handler_(parsed) : json{{"error", "not a JSON object"}};
-        answer_ = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+        answer_ = (parsed.is_object() ? answer_to(parsed) : json{{"error", "not a JSON object"}})
+                      .dump(-1, ' ', false, json::error_handler_t::replace) +
+                  "\n";
         write();
+    }
+    json answer_to(const json& request) {
+        try {
+            return server_.handler_(request);
+        } catch (const json::exception& error) {  // a value of another type than its key's
+            return {{"error", error.what()}};
+        }
     }
     void write() {
         while (!answer_.empty()) {

@@ -69,12 +69,14 @@ json Introspection::status() const {
     for (const auto& [id, group] : p_.cgroups.groups()) {
         enrolled += group.enrolled ? 1 : 0;
     }
+    const std::string obstacle = p_.obstacle();
     const auto uptime = std::chrono::steady_clock::now() - started_;
     return {{"agent",
              {{"version", kVersion},
               {"pid", ::getpid()},
               {"uptime_s", std::chrono::duration<double>(uptime).count()},
-              {"serving", p_.gateway.has_room()},
+              {"serving", obstacle.empty()},
+              {"obstacle", obstacle},
               {"host_name", p_.node.host_name}}},
             {"ism",
              {{"provider", p_.fabric.provider()},
@@ -105,6 +107,7 @@ json Introspection::status() const {
             {"connections", connections(false)["connections"]},
             {"limits",
              {{"connections", p_.config.max_connections},
+              {"handshakes", p_.config.max_handshakes},
               {"namespace_percent", p_.config.namespace_share},
               {"cgroup_percent", p_.config.cgroup_share}}}};
 }

@@ -3,9 +3,20 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
-#include "agent/gateway/gateway.h"
+#include "agent/config/config.h"
+#include "agent/connections/connections.h"
+#include "agent/netns/cgroups.h"
+#include "agent/netns/namespaces.h"
+#include "agent/policy/policy.h"
+#include "agent/smcd/memory.h"
+#include "agent/smcr/link_groups.h"
+#include "agent/steer/programs.h"
+#include "datapath/smcd/fabric.h"
+#include "smc/group/smcd_groups.h"
 
 namespace smc {
 
@@ -20,9 +31,9 @@ struct IntrospectionParts {
     const smcd::Memory& smcd_memory;
     const Connections& connections;
     const group::SmcdGroups& smcd_groups;
-    const Gateway& gateway;
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
+    std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
 };
 
 class Introspection {

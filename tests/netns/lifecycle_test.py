@@ -204,7 +204,7 @@ print('held', flush=True); time.sleep(60)""",
             self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_AGENT_FULL"], 3)
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
-        self.assertIn("FULL", self.a.agent.ctl("status").stdout)
+        self.assertIn("NOT SERVING, it is full", self.a.agent.ctl("status").stdout)
 
     HOLD = """
 import socket, sys, time
