@@ -96,7 +96,7 @@ class Client {
     group::SmcdGroups& smcd_groups_;
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
-    clc::SmcdPeer smcd_;  // whose DMB is being attached
+    clc::SmcdPeer smcd_;                // whose DMB is being attached
     std::optional<clc::LocalDmb> dmb_;  // registered; the Confirm that names it waits for the leg
     bool application_ = false;          // its connect() has returned
     bool peer_agent_ = false;
