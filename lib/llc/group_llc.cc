@@ -28,6 +28,9 @@ bool GroupLlc::awaits_confirm_link() const {
 }
 
 void GroupLlc::activate(Actions& actions, TimePoint now) {
+    if (state_ != State::kForming) {
+        return;  // it is being ended meanwhile
+    }
     state_ = State::kActive;
     const ConfirmLinkFlow& confirmed = first_link().confirm;
     actions.push_back(Confirmed{confirmed.eye_catchers(), confirmed.peer_id()});
@@ -98,7 +101,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, Time
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
-    if (m.reply && add_link_.under_way()) {
+    if (state_ == State::kForming && m.reply && add_link_.under_way()) {
         add_link_.on_reply(m);
         if (!add_link_.under_way()) {
             activate(actions, now);
@@ -165,6 +168,7 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
         over(actions, std::move(*end));
     } else {
         state_ = State::kEnding;
+        add_link_ = {};
     }
     return actions;
 }
@@ -209,7 +213,7 @@ Actions GroupLlc::tick(TimePoint now) {
         over(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
         return actions;
     }
-    if (now >= rkey_requests_.retry_at()) {
+    if (state_ == State::kActive && now >= rkey_requests_.retry_at()) {
         proceed(actions, now);
         return actions;
     }
@@ -229,8 +233,8 @@ TimePoint GroupLlc::next_deadline() const {
     if (state_ == State::kOver) {
         return kNever;
     }
-    TimePoint next =
-        std::min({add_link_.deadline(), delete_link_.deadline(), rkey_requests_.deadline(), rkey_requests_.retry_at()});
+    TimePoint next = std::min({add_link_.deadline(), delete_link_.deadline(), rkey_requests_.deadline(),
+                               state_ == State::kActive ? rkey_requests_.retry_at() : kNever});
     for (const auto& [number, link] : links_) {
         if (state_ == State::kForming) {
             next = std::min(next, link.confirm.deadline());

@@ -181,6 +181,33 @@ TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_d
     CHECK(find<Confirmed>(waiting.tick(kStart + 1s, 0)) != nullptr);
 }
 
+TEST_CASE("group_llc__what_is_being_ended_does_not_begin") {
+    Side client(terms(false, 1, 2)), server(offering(1));
+    const auto request = server.start(kStart);
+    CHECK(client.start(kStart).empty());
+    const auto offer = server.message(bytes(client.message(bytes(request), kStart)), kStart);
+    REQUIRE(sent<AddLink>(offer).link_number == 2);
+    REQUIRE(find<Send>(client.end(DeleteLinkReason::kOperator, kStart + 500ms)) != nullptr);
+    CHECK(find<Confirmed>(client.message(bytes(offer), kStart + 500ms)) == nullptr);
+    CHECK(client.state() == GroupLlc::State::kEnding);
+    Side waiting(terms(false, 1, 2));
+    (void)waiting.start(kStart);
+    (void)waiting.message(bytes(request), kStart);
+    REQUIRE(find<Send>(waiting.end(DeleteLinkReason::kOperator, kStart + 500ms)) != nullptr);
+    CHECK(find<Confirmed>(waiting.tick(kStart + 1s, 0)) == nullptr);  // when ADD LINK is given up
+
+    Pair p;
+    REQUIRE(find<Send>(p.client.confirm_rkey(RKey{1}, VirtualAddress{0x1000}, kStart)) != nullptr);
+    auto refusal = message<ConfirmRkey>();
+    refusal.reply = refusal.negative = refusal.retry = true;
+    refusal.rkey = RKey{1};
+    refusal.address = VirtualAddress{0x1000};
+    CHECK(p.client.message(encode(refusal).view(), kStart).empty());
+    const TimePoint retry = p.client.next_deadline();
+    REQUIRE(find<Send>(p.client.end(DeleteLinkReason::kOperator, kStart)) != nullptr);
+    CHECK(p.client.next_deadline() > retry);  // nothing is sent then, so nobody need come back
+}
+
 TEST_CASE("group_llc__a_second_link_that_is_taken_back_is_gone_before_data_flows") {
     const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
     const bool answers = GENERATE(true, false);
