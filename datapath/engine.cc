@@ -105,6 +105,12 @@ void Engine::take_new() {
         fresh.swap(new_);
         kicked.swap(kicked_);
     }
+    // Those that run already first: a link may have to end a connection before the next one takes its RMBE (G5).
+    for (const auto& task : kicked) {
+        if (tasks_.contains(task->order())) {
+            wait_for_turn(*task);
+        }
+    }
     for (Entry& entry : fresh) {
         Task& task = *entry.task;
         task.order_ = ++last_order_;
@@ -113,11 +119,6 @@ void Engine::take_new() {
             task.abort(Reason::kLimit);
         }
         wait_for_turn(task);
-    }
-    for (const auto& task : kicked) {
-        if (tasks_.contains(task->order())) {
-            wait_for_turn(*task);
-        }
     }
 }
 
