@@ -22,8 +22,7 @@ LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::ch
     }
 }
 
-// True: the leg has taken everything, or takes nothing any more.
-bool LastWords::write_all(Leg& leg) {
+LastWords::Written LastWords::write_all(Leg& leg) {
     while (left_.available() != 0) {
         const auto piece = left_.next();
         const auto at = cdc::distance(first_, piece.at, ring_bytes_);
@@ -31,21 +30,21 @@ bool LastWords::write_all(Leg& leg) {
         if (written.outcome == Leg::Outcome::kBytes) {
             left_.delivered(written.bytes);
         } else if (written.outcome != Leg::Outcome::kInterrupted) {
-            return written.outcome != Leg::Outcome::kNothing;
+            return written.outcome == Leg::Outcome::kNothing ? Written::kPart : Written::kNoMore;
         }
     }
-    return true;
+    return Written::kAll;
 }
 
 bool LastWords::run(Leg& leg, TimePoint now) {
-    const bool written = write_all(leg);
-    if (written && leg.delivered()) {
+    const Written written = write_all(leg);
+    if (written == Written::kNoMore || (written == Written::kAll && leg.delivered())) {
         return true;
     }
     if (until_ == kNever) {
         until_ = now + patience_;
     }
-    next_look_ = written ? std::min(until_, now + pause_) : until_;
+    next_look_ = written == Written::kAll ? std::min(until_, now + pause_) : until_;
     pause_ = std::min(2 * pause_, kLongestPause);
     return now >= until_;
 }

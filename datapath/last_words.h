@@ -26,7 +26,8 @@ class LastWords {
     [[nodiscard]] TimePoint deadline() const { return next_look_; }
 
  private:
-    [[nodiscard]] bool write_all(Leg& leg);
+    enum class Written : std::uint8_t { kAll, kPart, kNoMore };
+    [[nodiscard]] Written write_all(Leg& leg);
 
     flow::Receiving left_;
     cdc::Cursor first_;

@@ -13,9 +13,9 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-// The default capacity; more would need a privilege per user (pipe-max-size).
 constexpr auto kPatience = std::chrono::seconds(10);  // with an application that does not read
 constexpr auto kPause = std::chrono::milliseconds(10);
+// The default capacity; more would need a privilege per user (pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
