@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "agent/log/log.h"
 #include "os/memory_limit.h"
@@ -42,16 +43,22 @@ void lower(unsigned& value, std::uint64_t to, const char* key, std::uint64_t lim
     }
 }
 
-// The agent by itself, what a connection takes beside its rings, and of the rest the two kinds of rings.
+bool has_rdma_device() {
+    std::error_code none;
+    return std::filesystem::directory_iterator("/sys/class/infiniband", none) != std::filesystem::directory_iterator();
+}
+
+// The agent by itself, what a connection takes beside its rings, and of the rest the two kinds of rings. Where there is
+// no RoCE device yet, a small part is kept for one.
 void lower_by_memory(Config& config, std::uint64_t limit) {
     constexpr std::uint64_t kAgent = 24, kConnectionsInMib = 8, kLeast = 4;  // MiB; each connection up to 128 KiB
     const std::uint64_t mib = limit >> 20;
     const std::uint64_t rest = std::max(kLeast, mib - std::min(mib, kAgent));
     const std::uint64_t rings = std::max<std::uint64_t>(1, rest / 2);
-    const std::uint64_t share = config.roce.enabled ? std::max<std::uint64_t>(1, rings / 2) : rings;
+    const std::uint64_t for_roce = !config.roce.enabled ? 0 : has_rdma_device() ? rings / 2 : rings / 8;
     lower(config.max_connections, rest / 2 * kConnectionsInMib, "limits.connections", mib);
-    lower(config.ism_memory_mib, share, "ism.memory_mib", mib);
-    lower(config.roce.memory_mib, share, "roce.memory_mib", mib);
+    lower(config.ism_memory_mib, std::max<std::uint64_t>(1, rings - for_roce), "ism.memory_mib", mib);
+    lower(config.roce.memory_mib, std::max<std::uint64_t>(1, for_roce), "roce.memory_mib", mib);
 }
 
 }  // namespace

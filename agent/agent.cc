@@ -5,7 +5,6 @@
 #include "os/random.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -140,7 +139,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (auto subscribed = programs_->subscribe([this](const smc_event& event) { handle(event); }); !subscribed) {
         return subscribed;
     }
-    program_events_ = std::make_unique<asio::posix::stream_descriptor>(io_, ::dup(programs_->events_fd()));
+    program_events_.emplace(io_, UniqueFd(::dup(programs_->events_fd())));
+    if (!*program_events_) {
+        return last_error("watching the programs' events");
+    }
     listen_to_programs();
     // The programs of CLC sockets must see the namespaces' listeners begin to listen, so attach before.
     if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
@@ -148,16 +150,15 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     }
     namespaces_->rescan();
     namespaces_->settle();
+    programs_->replace_predecessor();
     beat();  // questions begin here
     return {};
 }
 
 void Agent::listen_to_programs() {
-    program_events_->async_wait(asio::posix::stream_descriptor::wait_read, [this](std::error_code error) {
-        if (!error) {
-            programs_->poll();
-            listen_to_programs();
-        }
+    program_events_->when_readable([this] {
+        programs_->poll();
+        listen_to_programs();
     });
 }
 
@@ -198,7 +199,7 @@ void Agent::beat() {
     }
     tell_programs();
     if (beats_ % kBeatsPerLook == 0) {
-        gateway_->pass_patience_on();
+        gateway_->pass_keepalive_on();
     }
     if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep();

@@ -59,7 +59,7 @@ class Agent {
     std::unique_ptr<smcr::LinkGroups> smcr_groups_;
     std::unique_ptr<Gateway> gateway_;
     std::unique_ptr<Introspection> introspection_;
-    std::unique_ptr<asio::posix::stream_descriptor> program_events_;
+    std::optional<loop::FdWatch> program_events_;
 };
 
 }  // namespace smc

@@ -137,6 +137,7 @@ enum smc_decision {
 	SMC_ANSWER_ECHOED,  /* it repeats whatever it is sent */
 	SMC_ANSWER_SMC,     /* it does */
 	SMC_ANSWER_AGAIN,   /* its half-open connection has not gone yet */
+	SMC_ANSWER_UNASKED, /* to a SYN that this agent knows nothing of */
 	SMC_ANSWER_REFUSED, /* it does, but the agent is not there, or does not keep up */
 	SMC_IN_STEERED,
 	SMC_IN_AGENT_STALE,
@@ -311,8 +312,8 @@ struct smc_inbound {
 	struct smc_buffers buffers;
 };
 
-/* What program smc_patience tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
-struct smc_app_patience {
+/* What program smc_keepalive tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
+struct smc_app_keepalive {
 	struct smc_tuple front;
 	__u32 keepalive; /* SO_KEEPALIVE is on */
 	__u32 idle_ticks;

@@ -88,6 +88,7 @@ struct tcp_sock {
 	unsigned char keepalive_probes;
 	struct tcp_md5sig_info *md5sig_info;
 	struct tcp_ao_info *ao_info;
+	unsigned char syn_smc : 1; /* only in kernels with net/smc */
 };
 
 #pragma clang attribute pop

@@ -202,17 +202,26 @@ static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct 
 	question->isn = packet->seq;
 	question->cookie = bpf_get_socket_cookie(skb);
 	question->since_ns = bpf_ktime_get_ns();
-	bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY);
+	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY))
+		smc_count(SMC_OUT_TABLE_FULL);
 }
 
 /*
  * A server that does not speak SMC would have its application accept what nobody uses. So the CLC socket is refused
- * instead, and the server's half-open connection ends with its next SYN-ACK.
+ * instead, which tells the agent why, and the server's half-open connection ends with its next SYN-ACK.
  */
-static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct smc_packet *packet,
+					   enum smc_option_seen seen)
 {
+	struct bpf_sock *skc = smc_socket_of(skb, &packet->tuple, packet->v6);
+	struct bpf_sock *sk = skc ? bpf_sk_fullsock(skc) : 0;
+	struct smc_sock *clc = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	__be16 before, after;
 
+	if (clc)
+		clc->option = seen;
+	if (skc)
+		bpf_sk_release(skc);
 	if (bpf_skb_load_bytes(skb, packet->tcp_at + 12, &before, sizeof(before)))
 		return;
 	after = (before & bpf_htons(0xff00)) | bpf_htons(SMC_TCP_RST | SMC_TCP_ACK);
@@ -242,6 +251,30 @@ static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 		bpf_map_delete_elem(&smc_questions, &packet->tuple);
 }
 
+/*
+ * True: an application here would be connected with the server's agent by an answer to what it never asked. The agent
+ * that asked for it was killed, and this one does not know of it. A socket of net/smc has asked by itself.
+ */
+static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct tcp_sock *tcp;
+	struct bpf_sock *skc, *sk;
+	bool unasked = false;
+
+	if (!smc_agent_listens(packet->tuple.slot, packet->v6))
+		return false;
+	skc = smc_socket_of(skb, &packet->tuple, packet->v6);
+	if (!skc)
+		return false;
+	sk = bpf_sk_fullsock(skc);
+	tcp = sk && sk->state == BPF_TCP_SYN_SENT && !bpf_sk_storage_get(&smc_socks, sk, 0, 0) ? bpf_skc_to_tcp_sock(sk)
+											       : 0;
+	if (tcp)
+		unasked = !bpf_core_field_exists(tcp->syn_smc) || !BPF_CORE_READ_BITFIELD_PROBED(tcp, syn_smc);
+	bpf_sk_release(skc);
+	return unasked;
+}
+
 /* A SYN-ACK from the network. */
 static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -251,15 +284,21 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	bool echoed;
 
 	/* what does not answer this very SYN is TCP's own business */
-	if (!question || !config || bpf_ntohl(packet->ack) != bpf_ntohl(question->isn) + 1)
+	if (!config || (question && bpf_ntohl(packet->ack) != bpf_ntohl(question->isn) + 1))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
+	if (!question) {
+		if (!options.smc || !smc_is_unasked(skb, packet))
+			return TC_ACT_UNSPEC;
+		smc_count(SMC_ANSWER_UNASKED);
+		return smc_turn_into_rst(skb, packet);
+	}
 	echoed = options.own && options.own_tag == config->tag;
 	if (question->state == SMC_QUESTION_CLC) {
 		bpf_map_delete_elem(&smc_questions, &packet->tuple);
 		if (!options.smc || echoed) {
 			smc_count(echoed ? SMC_PEER_OPTION_ECHOED : SMC_PEER_OPTION_ABSENT);
-			smc_refuse_clc(skb, packet);
+			smc_refuse_clc(skb, packet, echoed ? SMC_OPTION_ECHOED : SMC_OPTION_ABSENT);
 		}
 		return TC_ACT_UNSPEC;
 	}

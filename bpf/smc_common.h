@@ -89,6 +89,25 @@ static __always_inline bool smc_agent_listens(__u32 slot, bool v6)
 	return true;
 }
 
+/* Who has this connection, or listens for it, in the namespace of the packet; to be released. */
+static __always_inline struct bpf_sock *smc_socket_of(struct __sk_buff *skb, const struct smc_tuple *of, bool v6)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	if (v6) {
+		__builtin_memcpy(tuple.ipv6.saddr, of->remote_ip, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, of->local_ip, 16);
+		tuple.ipv6.sport = bpf_htons(of->remote_port);
+		tuple.ipv6.dport = bpf_htons(of->local_port);
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(&tuple.ipv4.saddr, of->remote_ip + 12, 4);
+	__builtin_memcpy(&tuple.ipv4.daddr, of->local_ip + 12, 4);
+	tuple.ipv4.sport = bpf_htons(of->remote_port);
+	tuple.ipv4.dport = bpf_htons(of->local_port);
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
 struct smc_match {
 	__u64 rules; /* bit n: rule n's cgroup globs match the socket's cgroup */
 	__u32 ip[4];

@@ -18,6 +18,6 @@
 #include "bpf/smc_option.h"
 #include "bpf/smc_explain.h"
 #include "bpf/smc_sweep.h"
-#include "bpf/smc_patience.h"
+#include "bpf/smc_keepalive.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

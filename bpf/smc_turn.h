@@ -157,23 +157,9 @@ static __always_inline void smc_forget_hairpin(const struct smc_tuple *tuple)
 /* Whose connection the server's leg would take over: nobody's, or one that is as good as gone. */
 static __always_inline bool smc_front_is_free(struct __sk_buff *skb, const struct smc_tuple *front, bool v6)
 {
-	struct bpf_sock_tuple tuple = {};
-	struct bpf_sock *sk;
+	struct bpf_sock *sk = smc_socket_of(skb, front, v6);
 	bool is_free;
 
-	if (v6) {
-		__builtin_memcpy(tuple.ipv6.saddr, front->remote_ip, 16);
-		__builtin_memcpy(tuple.ipv6.daddr, front->local_ip, 16);
-		tuple.ipv6.sport = bpf_htons(front->remote_port);
-		tuple.ipv6.dport = bpf_htons(front->local_port);
-		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-	} else {
-		__builtin_memcpy(&tuple.ipv4.saddr, front->remote_ip + 12, 4);
-		__builtin_memcpy(&tuple.ipv4.daddr, front->local_ip + 12, 4);
-		tuple.ipv4.sport = bpf_htons(front->remote_port);
-		tuple.ipv4.dport = bpf_htons(front->local_port);
-		sk = bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
 	if (!sk)
 		return true;
 	is_free = sk->state == BPF_TCP_LISTEN || sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_NEW_SYN_RECV;
@@ -195,8 +181,6 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 		question = bpf_map_lookup_elem(&smc_questions, front);
 		if (!question || question->state != SMC_QUESTION_HELD)
 			return SMC_LEG_LATE;
-		question->state = SMC_QUESTION_TAKEN;
-		question->since_ns = bpf_ktime_get_ns();
 	} else if (!smc_front_is_free(skb, front, packet->v6)) {
 		return SMC_LEG_CONFLICT;
 	} else {
@@ -211,7 +195,13 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_front, BPF_ANY) ||
 	    bpf_map_update_elem(&smc_hairpins, front, &to_leg, BPF_ANY)) {
 		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
+		if (leg->role == SMC_ROLE_LEG_SERVER)
+			bpf_map_delete_elem(&smc_questions, front);
 		return SMC_LEG_FULL;
+	}
+	if (leg->role == SMC_ROLE_LEG_CLIENT) {
+		question->state = SMC_QUESTION_TAKEN;
+		question->since_ns = bpf_ktime_get_ns();
 	}
 	leg->mac_len = packet->mac_len;
 	leg->partner = front->local_port;

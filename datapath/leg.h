@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "datapath/task.h"
-#include "datapath/tcp_patience.h"
+#include "os/keepalive_terms.h"
 #include "datapath/transport.h"
 
 namespace smc {
@@ -60,7 +60,7 @@ class ClcSocket {
     [[nodiscard]] virtual State look() const = 0;
     // It stands for the application's connection on the wire: it waits no longer for the peer than that would. `waits`:
     // something that was sent has not been consumed.
-    virtual void be_patient(const TcpPatience& patience, bool waits) = 0;
+    virtual void use_keepalive(const KeepaliveTerms& terms, bool waits) = 0;
     virtual void close() = 0;
     virtual void reset() = 0;
 };

@@ -60,7 +60,7 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_) {
         more = turn(now);
         look_for_idleness(now);
-        pass_patience_on();
+        pass_keepalive_on();
     }
     if (!ended() && last_words_) {
         speak_last_words(now);
@@ -120,23 +120,23 @@ void SmcConnection::look_for_idleness(TimePoint now) {
     }
 }
 
-void SmcConnection::be_patient(const TcpPatience& patience) {
+void SmcConnection::use_keepalive(const KeepaliveTerms& terms) {
     const std::lock_guard lock(mutex_);
-    patience_ = patience;
-    is_patient_ = false;
+    keepalive_ = terms;
+    keepalive_passed_on_ = false;
 }
 
-void SmcConnection::pass_patience_on() {
-    if ((is_patient_ && waits_ == waited_) || ended() || last_words_) {
+void SmcConnection::pass_keepalive_on() {
+    if ((keepalive_passed_on_ && waits_ == waited_) || ended() || last_words_) {
         return;
     }
     {
         const std::lock_guard lock(mutex_);
-        passed_on_ = patience_;
-        is_patient_ = true;
+        passed_on_ = keepalive_;
+        keepalive_passed_on_ = true;
     }
     waited_ = waits_;
-    parts_.clc->be_patient(passed_on_, waited_);
+    parts_.clc->use_keepalive(passed_on_, waited_);
 }
 
 void SmcConnection::load() {

@@ -30,7 +30,7 @@ class SmcConnection final : public ConnectionTask {
 
     bool start(Poller& poller) override;
     // The application's, as it is now. From any thread; then kick() it.
-    void be_patient(const TcpPatience& patience);
+    void use_keepalive(const KeepaliveTerms& terms);
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
@@ -50,16 +50,16 @@ class SmcConnection final : public ConnectionTask {
     void reset(Reason reason);
     void speak_last_words(TimePoint now);
     void look_for_idleness(TimePoint now);
-    void pass_patience_on();
+    void pass_keepalive_on();
     void show() const;
 
     Parts parts_;
     flow::Flow flow_;
     flow::PeerState seen_;
-    std::mutex mutex_;  // guards patience_
-    TcpPatience patience_;
-    std::atomic<bool> is_patient_{true};  // it was passed on
-    TcpPatience passed_on_;
+    std::mutex mutex_;  // guards keepalive_
+    KeepaliveTerms keepalive_;
+    std::atomic<bool> keepalive_passed_on_{true};  // it was passed on
+    KeepaliveTerms passed_on_;
     bool waits_ = false;                   // for the peer to consume, at the last check
     bool waited_ = false;                  // ... when it was passed on
     std::uint32_t moved_ = 0;              // bytes, in this run

@@ -30,7 +30,7 @@ class SocketClc final : public ClcSocket {
 
     bool start(Poller& poller, Poller::Source& source) override;
     [[nodiscard]] State look() const override;
-    void be_patient(const TcpPatience& patience, bool waits) override { socket_.be_patient(patience, waits); }
+    void use_keepalive(const KeepaliveTerms& terms, bool waits) override { socket_.use_keepalive(terms, waits); }
     void close() override { socket_.close(); }
     void reset() override { socket_.reset(); }
 

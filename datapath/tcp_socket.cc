@@ -36,7 +36,15 @@ std::uint32_t TcpSocket::readable() const {
 
 std::uint32_t TcpSocket::unsent() const {
     int bytes = 0;
-    return ::ioctl(fd_.get(), SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0;
+    if (::ioctl(fd_.get(), SIOCOUTQ, &bytes) != 0 || bytes <= 0) {
+        return 0;
+    }
+    // A connection that was reset still counts what was never acknowledged.
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    const bool over =
+        ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0 || info.tcpi_state == TCP_CLOSE;
+    return over ? 0 : static_cast<std::uint32_t>(bytes);
 }
 
 void TcpSocket::keep_alive() const {
@@ -50,7 +58,7 @@ void TcpSocket::keep_alive() const {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-TcpPatience TcpSocket::patience() const {
+KeepaliveTerms TcpSocket::keepalive_terms() const {
     const auto value = [&](int level, int option) {
         int number = 0;
         socklen_t length = sizeof number;
@@ -60,19 +68,19 @@ TcpPatience TcpSocket::patience() const {
             value(IPPROTO_TCP, TCP_KEEPCNT), value(IPPROTO_TCP, TCP_USER_TIMEOUT)};
 }
 
-void TcpSocket::be_patient(const TcpPatience& patience, bool waits) {
-    own_patience_ = own_patience_.value_or(this->patience());
-    TcpPatience now = *own_patience_;
-    if (patience.keepalive) {
-        const unsigned idle = patience.idle_s != 0 ? patience.idle_s : now.idle_s;
+void TcpSocket::use_keepalive(const KeepaliveTerms& terms, bool waits) {
+    own_keepalive_ = own_keepalive_.value_or(keepalive_terms());
+    KeepaliveTerms now = *own_keepalive_;
+    if (terms.keepalive) {
+        const unsigned idle = terms.idle_s != 0 ? terms.idle_s : now.idle_s;
         now.idle_s = now.keepalive ? std::min(now.idle_s, idle) : idle;
-        now.interval_s = patience.interval_s != 0 ? patience.interval_s : now.interval_s;
-        now.probes = patience.probes != 0 ? patience.probes : now.probes;
+        now.interval_s = terms.interval_s != 0 ? terms.interval_s : now.interval_s;
+        now.probes = terms.probes != 0 ? terms.probes : now.probes;
         now.keepalive = true;
     }
-    if (patience.user_timeout_ms != 0 && (waits || patience.keepalive)) {
-        now.user_timeout_ms = patience.user_timeout_ms;
-        const unsigned often_s = std::max(1U, patience.user_timeout_ms / 4000);
+    if (terms.user_timeout_ms != 0 && (waits || terms.keepalive)) {
+        now.user_timeout_ms = terms.user_timeout_ms;
+        const unsigned often_s = std::max(1U, terms.user_timeout_ms / 4000);
         now.idle_s = std::min(now.idle_s, waits ? often_s : now.idle_s);
         now.interval_s = std::min(now.interval_s, waits ? often_s : now.interval_s);
         now.keepalive = true;

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "datapath/tcp_patience.h"
+#include "os/keepalive_terms.h"
 #include "os/unique_fd.h"
 
 namespace smc {
@@ -32,9 +32,9 @@ class TcpSocket {
     // Probes an idle connection after as long as TCP keeps a closed socket whose peer has not closed (FIN-WAIT-2,
     // tcp_fin_timeout): then it has forgotten it, and answers with a reset.
     void keep_alive() const;
-    // Probes an idle connection no less often than `patience` says; `waits`: also for its user timeout. What it does
+    // Probes an idle connection no less often than `terms` says; `waits`: also for its user timeout. What it does
     // not say stays as it was when this was called first.
-    void be_patient(const TcpPatience& patience, bool waits);
+    void use_keepalive(const KeepaliveTerms& terms, bool waits);
     // FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.
@@ -44,10 +44,10 @@ class TcpSocket {
 
  private:
     // Those of the socket.
-    [[nodiscard]] TcpPatience patience() const;
+    [[nodiscard]] KeepaliveTerms keepalive_terms() const;
     void set_linger(bool reset_on_close) const;
     UniqueFd fd_;
-    std::optional<TcpPatience> own_patience_;  // before the application's
+    std::optional<KeepaliveTerms> own_keepalive_;  // before the application's
 };
 
 }  // namespace smc

@@ -164,7 +164,7 @@ std::vector<ConfigKey> make_keys() {
             "How long each step of the CLC handshake may take."),
         key("smc", "close_timeout_ms", SMC_MEMBER(close_timeout), integer(100, 600000),
             "How long a peer that has read everything may take to confirm the close."),
-        key("smc", "keepalive_s", SMC_MEMBER(keepalive), integer(0, 86400),
+        key("smc", "keepalive_s", SMC_MEMBER(keepalive), integer(0, 32767),
             "TCP keepalive on the idle CLC socket; 0: off."),
         key("ism", "directory", SMC_MEMBER(ism_directory), string(kAbsolutePath, 60),
             "Rendezvous directory, common to all agents of one `local` fabric."),

@@ -13,7 +13,7 @@ namespace smc {
 class Quota {
  public:
     // Somebody has as many as it may have, or no longer; called behind the change.
-    using OnFull = std::function<void(std::uint64_t whose, bool full)>;
+    using OnFull = std::function<void(std::uint64_t whose)>;
 
     Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}
 
@@ -23,7 +23,7 @@ class Quota {
     }
     void take(std::uint64_t whose) {
         if (++taken_[whose] == limit_) {
-            on_full_(whose, true);
+            on_full_(whose);
         }
     }
     void give_back(std::uint64_t whose) {
@@ -36,7 +36,7 @@ class Quota {
             taken_.erase(it);
         }
         if (was_full) {
-            on_full_(whose, false);
+            on_full_(whose);
         }
     }
 

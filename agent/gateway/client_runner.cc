@@ -71,10 +71,12 @@ void ClientRunner::on(const session::Connect&) {
 }
 
 void ClientRunner::connected() {
-    if (const int error = connect_error(clc_->fd()); error != 0) {
+    const auto option = programs_.option_seen(clc_->fd());
+    const int error = connect_error(clc_->fd());
+    if (error != 0 && option == SMC_OPTION_UNKNOWN) {
         return feed(session_.connect_failed(error));
     }
-    const auto seen = option_of(programs_.option_seen(clc_->fd()));
+    const auto seen = option_of(option);
     local_ = smcr::gid_of(local_endpoint(clc_->fd()));
     feed(session_.connected(seen, roce_offer(parts_.roce_devices, clc_->fd()), loop::now()));
 }
@@ -102,9 +104,20 @@ void ClientRunner::leg_connected() {
     if (error == 0) {
         return feed(session_.leg_connected());
     }
-    // A RST can only come from this host: the application has gone, or gone on without us.
-    const bool gone = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
+    // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
+    // no room for the leg.
+    const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
+    const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.question.cookie);
     feed(session_.leg_failed(gone, std::generic_category().message(error)));
+}
+
+// The thread may be late: an application that is connected already must not be left to TCP.
+bool ClientRunner::catches_up() {
+    if (!leg_ || connect_error(leg_->fd()) == EINPROGRESS) {
+        return false;
+    }
+    leg_connected();
+    return true;
 }
 
 // Unless it is this thread that has been late.

@@ -43,6 +43,7 @@ class ClientRunner final : public Runner<session::Client> {
     [[nodiscard]] Likeness likeness() const;
     void connected();
     void leg_connected();
+    bool catches_up() override;
     void lose_patience();
 
     bpf::Programs& programs_;

@@ -13,53 +13,14 @@
 
 namespace smc {
 
-// A listener of a namespace while it is served.
-struct Gateway::Acceptor {
-    Acceptor(Gateway& to, UniqueFd fd, std::weak_ptr<Namespace> of, Namespace::Listener listener)
-        : gateway(to),
-          watch(to.p_.session.io, std::move(fd)),
-          pause(to.p_.session.io, [this] { accept_all(); }),
-          space(std::move(of)),
-          which(listener) {}
-
-    void accept_all() {
-        for (;;) {
-            const auto alive = space.lock();
-            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
-            sockaddr_storage address{};
-            socklen_t length = sizeof address;
-            UniqueFd fd(
-                ::accept4(watch.fd(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            if (!alive || (!fd && errno == EINVAL)) {
-                gateway.acceptors_.erase(this);  // shut down: the namespace closed
-                return;
-            }
-            if (fd) {
-                gateway.accepted(std::move(fd), Endpoint::from_sockaddr(address), alive, which);
-            } else if (errno == EAGAIN) {
-                return watch.when_readable([this] { accept_all(); });
-            } else if (errno != ECONNABORTED && errno != EINTR) {
-                // out of descriptors: the listener stays readable, so do not come back at once
-                return pause.set_in(std::chrono::milliseconds(100));
-            }
-        }
-    }
-
-    Gateway& gateway;
-    loop::FdWatch watch;
-    loop::Deadline pause;
-    std::weak_ptr<Namespace> space;
-    Namespace::Listener which;
-};
-
 Room Gateway::room_for(unsigned total) {
     return {{total, p_.session.config.namespace_share, p_.session.config.cgroup_share},
-            [this](std::uint64_t inode, bool) {
+            [this](std::uint64_t inode) {
                 if (const auto space = p_.namespaces.by_inode(inode)) {
                     space->set_full(!connections_room_.has_for_netns(inode) || !handshakes_room_.has_for_netns(inode));
                 }
             },
-            [this](std::uint64_t id, bool) {
+            [this](std::uint64_t id) {
                 p_.programs.set_full(id, !connections_room_.has_for_cgroup(id) || !handshakes_room_.has_for_cgroup(id));
             }};
 }
@@ -67,7 +28,10 @@ Room Gateway::room_for(unsigned total) {
 Gateway::Gateway(const Parts& parts)
     : p_(parts),
       connections_room_(room_for(parts.session.config.max_connections)),
-      handshakes_room_(room_for(parts.session.config.max_handshakes)) {}
+      handshakes_room_(room_for(parts.session.config.max_handshakes)),
+      acceptors_(parts.session.io, [this](UniqueFd fd, const Endpoint& from, const Space& space,
+                                          Namespace::Listener which) { accepted(std::move(fd), from, space, which); }),
+      keepalives_(parts.programs, parts.engine) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
@@ -115,60 +79,35 @@ Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgr
     return connection;
 }
 
+void Gateway::give_back(Room& room, const Connection& connection) {
+    const bool was_full = !has_room();
+    room.give_back(connection.netns, connection.cgroup);
+    if (was_full && has_room()) {
+        p_.room_changed();
+    }
+}
+
 void Gateway::over(const Handle& connection, Reason reason) {
     if (!p_.connections.find(connection->id)) {
         return;
     }
     p_.connections.end(connection->id, reason);
-    connections_room_.give_back(connection->netns, connection->cgroup);
-}
-
-void Gateway::serve(const std::shared_ptr<Namespace>& space) {
-    for (const auto which : space->take_fresh()) {
-        UniqueFd fd(::dup(space->listener(which)));
-        if (!fd) {
-            log()->warn("netns {}: a listener is not served: {}", space->inode(),
-                        std::generic_category().message(errno));
-            continue;
-        }
-        auto acceptor = std::make_unique<Acceptor>(*this, std::move(fd), space, which);
-        Acceptor& started = *acceptor;
-        acceptors_.emplace(&started, std::move(acceptor));
-        started.accept_all();
-    }
-}
-
-// A client's agent names its application's own port. Any other client's port is that of its CLC socket, and taken by
-// it here; the application is shown one that nobody uses by himself.
-Endpoint Gateway::shown_client(const Endpoint& from, const Endpoint& server, const smc_inbound& inbound,
-                               const Namespace& space) const {
-    Endpoint shown = from;
-    if (inbound.port != 0 && inbound.port != from.port) {
-        shown.port = inbound.port;
-        return shown;
-    }
-    constexpr unsigned kPrivileged = 1024, kFirst = 61000, kFirstPrivileged = 512, kTries = 64;
-    const unsigned first = from.port < kPrivileged ? kFirstPrivileged : kFirst;
-    const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
-    for (unsigned i = 0; i < kTries; i++) {
-        shown.port = static_cast<std::uint16_t>(first + (from.port + i * 7) % span);
-        if (shown.port != from.port && !p_.programs.hairpins.get(tuple_of(server, shown, space.slot()))) {
-            break;
-        }
-    }
-    return shown;
+    give_back(connections_room_, *connection);
 }
 
 void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
     const Endpoint server = local_endpoint(fd.get());
     const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, space->slot()));
+    if (server.port == space->port(which)) {
+        return TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
+    }
     // One handshake too many it can bear: its client has its answer already, and the next one has none.
-    if (server.port == space->port(which) || !connections_room_.has_for(space->inode(), inbound.cgroup)) {
-        TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
-        return;
+    if (!connections_room_.has_for(space->inode(), inbound.cgroup)) {
+        p_.connections.count(Path::kRefused, Reason::kLimit);
+        return TcpSocket(std::move(fd)).reset();
     }
     const Handle connection = admit(Role::kServer, space->inode(), inbound.cgroup);
-    connection->client = shown_client(from, server, inbound, *space);
+    connection->client = shown_client(p_.programs, from, server, inbound, space->slot());
     connection->server = server;
     const auto runner =
         std::make_shared<ServerRunner>(p_.session, p_.programs, connection, space, inbound, std::move(fd),
@@ -185,11 +124,7 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
 template <class Runner>
 void Gateway::session_ended(Runner& runner, SessionEnd end) {
     const Handle& c = runner.connection();
-    const bool was_full = !has_room();
-    handshakes_room_.give_back(c->netns, c->cgroup);
-    if (was_full && has_room()) {
-        p_.room_changed();
-    }
+    give_back(handshakes_room_, *c);
     switch (end.kind) {
         case SessionEnd::Kind::kSmc:
             return run_smc(runner, std::move(end));
@@ -223,27 +158,8 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))), std::move(transport),
                                p_.session.config.close_timeout, runner.buffers().send};
     const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
-    running_.emplace(c->id, Running{runner.front(), connection, {}});
+    keepalives_.add(c->id, runner.front(), connection);
     p_.engine.add(connection);
-}
-
-void Gateway::pass_patience_on() {
-    const auto as_bytes = [](const smc_tuple& tuple) {
-        return std::string(reinterpret_cast<const char*>(&tuple), sizeof tuple);
-    };
-    std::unordered_map<std::string, TcpPatience> wanted;
-    for (const auto& [front, patience] : p_.programs.patience()) {
-        wanted.emplace(as_bytes(front), patience);
-    }
-    for (auto& [id, running] : running_) {
-        const auto it = wanted.empty() ? wanted.end() : wanted.find(as_bytes(running.front));
-        const TcpPatience now = it != wanted.end() ? it->second : TcpPatience{};
-        const auto connection = running.connection.lock();
-        if (connection && now != std::exchange(running.patience, now)) {
-            connection->be_patient(now);
-            p_.engine.kick(connection);
-        }
-    }
 }
 
 void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange) {
@@ -283,25 +199,24 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
                  c.smcr->group_id, peer.first_contact ? ", first contact" : "");
 }
 
-void Gateway::run_tcp(const Handle& c, SessionEnd end) {
+void Gateway::falls_back(const Handle& c, const clc::Outcome& outcome, const char* what) {
     c->path = Path::kFallback;
-    c->reason = end.outcome.reason;
-    c->peer_reason = end.outcome.peer_reason;
-    c->detail = end.outcome.detail;
+    c->reason = outcome.reason;
+    c->peer_reason = outcome.peer_reason;
+    c->detail = outcome.detail;
     p_.connections.count(Path::kFallback, c->reason);
-    note(*c, "falls back to tcp");
+    note(*c, what);
+}
+
+void Gateway::run_tcp(const Handle& c, SessionEnd end) {
+    falls_back(c, end.outcome, "falls back to tcp");
     p_.engine.add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
                                                       TcpSocket(std::move(end.clc))));
 }
 
 // Nothing of it is left here.
 void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
-    c->path = Path::kFallback;
-    c->reason = end.outcome.reason;
-    c->peer_reason = end.outcome.peer_reason;
-    c->detail = end.outcome.detail;
-    p_.connections.count(Path::kFallback, c->reason);
-    note(*c, "is left to tcp");
+    falls_back(c, end.outcome, "is left to tcp");
     over(c, c->reason);
 }
 
@@ -337,7 +252,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
-    running_.erase(end.id);
+    keepalives_.remove(end.id);
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());

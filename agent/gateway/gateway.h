@@ -4,17 +4,17 @@
 // sessions' (smc/session), bytes are the engine's (datapath/).
 #pragma once
 
-#include <map>
 #include <memory>
 #include <unordered_map>
 
 #include "agent/connections/room.h"
+#include "agent/gateway/acceptors.h"
 #include "agent/gateway/client_runner.h"
+#include "agent/gateway/keepalives.h"
 #include "agent/gateway/server_runner.h"
 #include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
 #include "datapath/engine.h"
-#include "datapath/smc_connection.h"
 
 namespace smc {
 
@@ -38,9 +38,9 @@ class Gateway {
     // Applications that wait in connect() do without us: the agent stops.
     void let_all_go();
     // Accepts on the namespace's fresh listeners until it closes.
-    void serve(const std::shared_ptr<Namespace>& space);
+    void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
     // Applications may change their mind about keepalive at any time: to be called now and then.
-    void pass_patience_on();
+    void pass_keepalive_on() { keepalives_.pass_on(); }
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
@@ -50,11 +50,11 @@ class Gateway {
  private:
     using Handle = Connections::Handle;
     using Space = std::shared_ptr<Namespace>;
-    struct Acceptor;
 
     Room room_for(unsigned total);
     Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
     void over(const Handle& connection, Reason reason);
+    void give_back(Room& room, const Connection& connection);
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     template <class Runner>
     void session_ended(Runner& runner, SessionEnd end);
@@ -64,8 +64,7 @@ class Gateway {
     void run_smcr(Connection& connection, const clc::SmcrPeer& peer) const;
     void run_tcp(const Handle& connection, SessionEnd end);
     void left_alone(const Handle& connection, const SessionEnd& end);
-    [[nodiscard]] Endpoint shown_client(const Endpoint& from, const Endpoint& server, const smc_inbound& inbound,
-                                        const Namespace& space) const;
+    void falls_back(const Handle& connection, const clc::Outcome& outcome, const char* what);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void note(const Connection& connection, const char* what);
     void keep_alive(int fd) const;
@@ -75,18 +74,12 @@ class Gateway {
     // All that are in the agent; those whose session is under way. Many of these at once would all come too late: each
     // waits for all the others' messages.
     Room connections_room_, handshakes_room_;
-    std::map<const Acceptor*, std::unique_ptr<Acceptor>> acceptors_;
+    Acceptors acceptors_;
+    Keepalives keepalives_;
     // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;
     std::unordered_map<std::uint64_t, std::shared_ptr<smcd::Exchange>> exchanges_;
-    // Those that run on SMC, as the programs know their application's socket.
-    struct Running {
-        smc_tuple front;
-        std::weak_ptr<SmcConnection> connection;
-        TcpPatience patience;  // as it was told last
-    };
-    std::unordered_map<std::uint64_t, Running> running_;
 };
 
 }  // namespace smc

@@ -90,7 +90,12 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
           session_(std::move(session)),
           smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_memory, dmb_bytes(parts.config, buffers))),
           buffers_(buffers),
-          deadline_(parts.io, [this] { feed(session_.tick(loop::now())); }),
+          deadline_(parts.io,
+                    [this] {
+                        if (!catches_up()) {
+                            feed(session_.tick(loop::now()));
+                        }
+                    }),
           on_end_(std::move(on_end)) {}
 
     // Carries out what the session wants, and what that brings about behind it.
@@ -127,6 +132,9 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         deadline_.set(kNever);
         on_end_(*this, std::move(how));
     }
+
+    // Before its time is up: true if it took what has happened meanwhile.
+    virtual bool catches_up() { return false; }
 
     virtual void on(const session::Connect&) {}
     virtual void on(const session::FinishConnect&) {}

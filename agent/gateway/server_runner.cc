@@ -10,6 +10,27 @@
 
 namespace smc {
 
+// A client's agent names its application's own port. Any other client's port is that of its CLC socket, and taken by
+// it here; the application is shown one that nobody uses by himself.
+Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
+                      const smc_inbound& inbound, std::uint32_t slot) {
+    Endpoint shown = from;
+    if (inbound.port != 0 && inbound.port != from.port) {
+        shown.port = inbound.port;
+        return shown;
+    }
+    constexpr unsigned kPrivileged = 1024, kFirst = 61000, kFirstPrivileged = 512, kTries = 64;
+    const unsigned first = from.port < kPrivileged ? kFirstPrivileged : kFirst;
+    const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
+    for (unsigned i = 0; i < kTries; i++) {
+        shown.port = static_cast<std::uint16_t>(first + (from.port + i * 7) % span);
+        if (shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot))) {
+            break;
+        }
+    }
+    return shown;
+}
+
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),

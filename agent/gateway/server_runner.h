@@ -9,6 +9,10 @@
 
 namespace smc {
 
+// The client as the server's application is to see it.
+[[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
+                                    const smc_inbound& inbound, std::uint32_t slot);
+
 class ServerRunner final : public Runner<session::Server> {
  public:
     // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.

@@ -15,7 +15,14 @@ namespace smc::loop {
 // Owns a descriptor and tells, once for each question, that it can be read or written.
 class FdWatch {
  public:
-    FdWatch(asio::io_context& io, UniqueFd fd) : descriptor_(std::make_shared<Descriptor>(io, fd.release())) {}
+    // What cannot be watched (fs.epoll.max_user_watches) is closed: fd() is -1 then, and nothing is ever told.
+    FdWatch(asio::io_context& io, UniqueFd fd) : descriptor_(std::make_shared<Descriptor>(io)) {
+        std::error_code refused;
+        descriptor_->assign(fd.get(), refused);
+        if (!refused) {
+            (void)fd.release();
+        }
+    }
     FdWatch(FdWatch&&) noexcept = default;
     FdWatch& operator=(FdWatch&& other) noexcept {
         close();
@@ -27,6 +34,7 @@ class FdWatch {
     ~FdWatch() { close(); }
 
     [[nodiscard]] int fd() const { return descriptor_->native_handle(); }
+    [[nodiscard]] explicit operator bool() const { return descriptor_->is_open(); }
     void when_readable(std::function<void()> then) { wait(Descriptor::wait_read, std::move(then)); }
     void when_writable(std::function<void()> then) { wait(Descriptor::wait_write, std::move(then)); }
     // Gives the descriptor away. Nothing is told any more.

@@ -157,7 +157,7 @@ void Cgroups::rescan() {
             map_.erase(id);
         }
     }
-    left_out_ = 0;
+    const std::size_t left_out_before = std::exchange(left_out_, 0);
     for (const auto& [id, path] : fresh) {
         if (found.size() >= SMC_MAX_CGROUPS) {
             left_out_++;
@@ -166,11 +166,12 @@ void Cgroups::rescan() {
         const Group group = describe(path);
         if (auto put = map_.put(id, {group.rules, group.enrolled ? 1U : 0U, 0}); !put) {
             log()->warn("cgroup {} is not served: {}", group.path, put.error().text());
+            continue;  // the next walk tries it again
         }
         watch(path);
         found[id] = group;
     }
-    if (left_out_ != 0) {
+    if (left_out_ != 0 && left_out_before == 0) {
         log()->warn("{} cgroups are not served: there are more than {}", left_out_, SMC_MAX_CGROUPS);
     }
     groups_ = std::move(found);

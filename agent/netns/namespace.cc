@@ -146,10 +146,11 @@ void Namespace::publish() {
                     now.full == published_.full)) {
         return;
     }
-    published_ = now;
     if (auto put = p_.programs.netns.put(cookie_, now); !put) {
         log()->warn("netns {}: {}", inode_, put.error().text());
+        return;
     }
+    published_ = now;
 }
 
 Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
@@ -189,7 +190,8 @@ void Namespace::sync_devices() {
 }
 
 void Namespace::probe() {
-    work(Work::kProbe);
+    const bool all_well = hooking_failed_.empty() && std::ranges::all_of(hooked_.obstacles, &std::string::empty);
+    work(all_well ? Work::kProbe : Work::kSync);  // what could not be done for once is tried again
 }
 
 void Namespace::work(Work what) {

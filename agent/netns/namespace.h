@@ -65,6 +65,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
 
     // Listeners that opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
+    // This one could not be served: take_fresh() tells it again.
+    void still_fresh(Listener which) { fresh_.push_back(which); }
 
     // Readable when devices or addresses changed; then call sync_devices(). It also opens listeners that
     // could not be opened before.

@@ -19,6 +19,7 @@ constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
 constexpr unsigned kLooksPerProbe = 5;
+constexpr unsigned kLooksPerPardon = 60;  // of namespaces that could not be opened
 
 std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
@@ -33,11 +34,11 @@ std::uint64_t netns_inode(int pid) {
 }  // namespace
 
 Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
-                       OnOpened on_opened)
+                       OnFresh on_fresh)
     : io_(io),
       parts_{programs, io, hooking_, tc},
       cgroups_(cgroups),
-      on_opened_(std::move(on_opened)),
+      on_fresh_(std::move(on_fresh)),
       soon_(io),
       regular_(io) {
     look_again_later();
@@ -48,8 +49,13 @@ void Namespaces::look_again_later() {
     regular_.async_wait([this](std::error_code error) {
         if (!error) {
             rescan();
-            if (looks_++ % kLooksPerProbe == 0) {
-                for (const auto& [inode, served] : served_) {
+            const bool probes = looks_++ % kLooksPerProbe == 0;
+            if (looks_ % kLooksPerPardon == 0) {
+                failed_.clear();
+            }
+            for (const auto& [inode, served] : served_) {
+                on_fresh_(served.space);
+                if (probes) {
                     served.space->probe();
                 }
             }
@@ -106,13 +112,22 @@ void Namespaces::rescan() {
     // A few at a time: others' connections wait meanwhile.
     unsigned births = 0;
     for (const auto& [inode, pid] : present) {
-        if (!served_.contains(inode) && failed_[inode] < kAttempts) {
-            if (births++ == kBirthsAtOnce) {
-                rescan_soon();
-                break;
-            }
-            open(inode, pid);
+        if (served_.contains(inode) || failed_[inode] >= kAttempts) {
+            continue;
         }
+        const std::uint32_t slot = free_slot();
+        const bool was_full = std::exchange(full_, slot >= SMC_MAX_NETNS);
+        if (full_) {
+            if (!was_full) {
+                log()->warn("network namespaces are not served: there are more than {}", SMC_MAX_NETNS);
+            }
+            break;
+        }
+        if (births++ == kBirthsAtOnce) {
+            rescan_soon();
+            break;
+        }
+        open(inode, pid, slot);
     }
 }
 
@@ -128,47 +143,34 @@ std::uint32_t Namespaces::free_slot() const {
     return slot;
 }
 
-void Namespaces::open(std::uint64_t inode, int pid) {
-    if (failed_[inode] >= kAttempts || free_slot() >= SMC_MAX_NETNS) {
-        return;
-    }
+void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     UniqueFd fd(::open(netns_path(pid).c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) {
         return;  // the process ended meanwhile
     }
-    auto opened = Namespace::open(parts_, std::move(fd), inode, free_slot());
-    if (!opened) {
+    auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
+    UniqueFd copy(opened ? ::dup((*opened)->link_events_fd()) : -1);
+    auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
+    if (!opened || !*events) {
         failed_[inode]++;
-        log()->warn("netns {} is not served: {}", inode, opened.error().text());
+        log()->warn("netns {} is not served: {}", inode,
+                    opened ? "its changes cannot be watched" : opened.error().text());
         return;
     }
     failed_.erase(inode);
-    std::shared_ptr<Namespace> space = std::move(*opened);
-    UniqueFd copy(::dup(space->link_events_fd()));
-    if (!copy) {
-        log()->warn("netns {} is not served: out of file descriptors", inode);
-        return;
-    }
-    auto events = std::make_shared<asio::posix::stream_descriptor>(io_, copy.release());
-    served_[inode] = {space, events, 0};
-    watch_links(events, space);
-    log()->info("netns {} opened, slot {}", inode, space->slot());
-    on_opened_(space);
+    served_[inode] = {*opened, std::move(events), 0};
+    watch_links(inode);
+    log()->info("netns {} opened, slot {}", inode, slot);
+    on_fresh_(*opened);
 }
 
-void Namespaces::watch_links(const std::shared_ptr<asio::posix::stream_descriptor>& events,
-                             const std::weak_ptr<Namespace>& space) {
-    events->async_wait(asio::posix::stream_descriptor::wait_read,
-                       [this, weak = std::weak_ptr(events), space](std::error_code error) {
-                           const auto strong = weak.lock();
-                           const auto alive = space.lock();
-                           if (error || !strong || !alive) {
-                               return;
-                           }
-                           alive->sync_devices();
-                           on_opened_(alive);
-                           watch_links(strong, space);
-                       });
+void Namespaces::watch_links(std::uint64_t inode) {
+    served_.at(inode).link_events->when_readable([this, inode] {
+        const auto space = served_.at(inode).space;
+        space->sync_devices();
+        on_fresh_(space);
+        watch_links(inode);
+    });
 }
 
 std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <asio/io_context.hpp>
-#include <asio/posix/stream_descriptor.hpp>
 #include <asio/steady_timer.hpp>
 
 #include <functional>
 #include <map>
 #include <memory>
 
+#include "agent/loop/fd_watch.h"
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespace.h"
 
@@ -17,11 +17,11 @@ namespace smc {
 
 class Namespaces {
  public:
-    // A namespace has fresh listeners: it is new, or one could not be opened before.
-    using OnOpened = std::function<void(const std::shared_ptr<Namespace>&)>;
+    // A namespace may have fresh listeners: it is new, or one could not be opened or served before.
+    using OnFresh = std::function<void(const std::shared_ptr<Namespace>&)>;
 
     Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
-               OnOpened on_opened);
+               OnFresh on_fresh);
     ~Namespaces() { close_all(); }
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
@@ -42,13 +42,12 @@ class Namespaces {
  private:
     struct Served {
         std::shared_ptr<Namespace> space;
-        std::shared_ptr<asio::posix::stream_descriptor> link_events;
+        std::unique_ptr<loop::FdWatch> link_events;
         unsigned unseen = 0;
     };
 
-    void open(std::uint64_t inode, int pid);
-    void watch_links(const std::shared_ptr<asio::posix::stream_descriptor>& events,
-                     const std::weak_ptr<Namespace>& space);
+    void open(std::uint64_t inode, int pid, std::uint32_t slot);
+    void watch_links(std::uint64_t inode);
     void look_again_later();
     [[nodiscard]] std::uint32_t free_slot() const;
 
@@ -56,12 +55,13 @@ class Namespaces {
     asio::thread_pool hooking_{1};
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
-    OnOpened on_opened_;
+    OnFresh on_fresh_;
     std::map<std::uint64_t, Served> served_;    // by inode
     std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts
     asio::steady_timer soon_;
     asio::steady_timer regular_;
     bool soon_pending_ = false;
+    bool full_ = false;
     unsigned looks_ = 0;
 };
 

@@ -118,11 +118,17 @@ void Hooks::attach(unsigned index, Device& device) const {
             attached = attach_clsact(index, device);
         }
     }
+    const std::string problem = attached ? "" : attached.error().text();
     if (!attached) {
-        device.problem = attached.error().text();
-        log()->warn("device {} is not served: {}", device.name, device.problem);
+        if (problem != device.problem) {
+            log()->warn("device {} is not served: {}", device.name, problem);
+        }
         detach(index, device);
+        device.pins.clear();
+        device.links.clear();
+        device.clsact = false;
     }
+    device.problem = problem;
 }
 
 // Behind everybody else on the way out, in front of everybody else on the way in.
@@ -204,7 +210,7 @@ Result<Hooks::State> Hooks::sync_devices() {
         device.up = found->up;
         // A device that is down moves no packet, and many namespaces have some that nobody ever sets up.
         if (!device.up || present.size() > kMostDevices || device.clsact || !device.pins.empty() ||
-            !device.links.empty() || !device.problem.empty() || fresh++ >= kFreshAtOnce) {
+            !device.links.empty() || device.mac_len == kHeaderUnknown || fresh++ >= kFreshAtOnce) {
             continue;
         }
         device.mac_len = found->header ? *found->header : kHeaderUnknown;

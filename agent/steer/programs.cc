@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -47,6 +48,8 @@ int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) 
     log()->debug("libbpf: {}", text);
     return n;
 }
+
+constexpr const char* kBefore = "-old";  // of an agent that was killed, while the next one starts
 
 bool is_bpffs(const std::string& path) {
     struct statfs status {};
@@ -168,7 +171,14 @@ Result<void> Programs::pin(const std::string& path) {
     }
     const std::string fresh = path + "-new";
     remove_pins(fresh);
-    remove_pins(path);  // of an agent that was killed; the lock says it is gone
+    // Of an agent that was killed; the lock says it is gone. Its programs stay on the devices until ours are there.
+    before_ = path + kBefore;
+    if (std::filesystem::exists(path)) {
+        remove_pins(before_);
+        if (::rename(path.c_str(), before_.c_str()) != 0) {
+            return last_error("renaming " + path + " to " + before_);
+        }
+    }
     if (::mkdir(fresh.c_str(), 0700) != 0) {
         return last_error("creating " + fresh);
     }
@@ -198,6 +208,14 @@ void Programs::unpin() {
     if (!pinned_.empty()) {
         remove_pins(pinned_);
     }
+    if (!before_.empty()) {
+        // This one did not come far enough to replace it.
+        (void)::rename(before_.c_str(), before_.substr(0, before_.size() - std::strlen(kBefore)).c_str());
+    }
+}
+
+void Programs::replace_predecessor() {
+    remove_pins(std::exchange(before_, ""));
 }
 
 Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
@@ -224,7 +242,7 @@ void Programs::attach_iterator() {
     options.sz = sizeof options;
     options.link_info = &which;
     options.link_info_len = sizeof which;
-    iterator_ = bpf_program__attach_iter(skeleton_->progs.smc_patience, &options);
+    iterator_ = bpf_program__attach_iter(skeleton_->progs.smc_keepalive, &options);
     if (iterator_ == nullptr) {
         log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
     }

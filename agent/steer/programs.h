@@ -17,7 +17,7 @@
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
-#include "datapath/tcp_patience.h"
+#include "os/keepalive_terms.h"
 #include "os/endpoint.h"
 #include "os/unique_fd.h"
 #include "smc/wire/reason.h"
@@ -44,6 +44,9 @@ class Programs {
     enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
     [[nodiscard]] Result<UniqueFd> stamped(Stamped which, std::uint32_t slot) const;
 
+    // The programs of an agent that was killed are still on the devices; now ours are, too, and those can go (P1).
+    void replace_predecessor();
+
     // Readable when events wait; poll() then calls back for each.
     [[nodiscard]] int events_fd() const;
     Result<void> subscribe(OnEvent on_event);
@@ -61,6 +64,8 @@ class Programs {
     [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
     // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
     [[nodiscard]] std::optional<smc_question> release_leg(int fd) const;
+    // Its application still waits, and no leg has come.
+    [[nodiscard]] bool holds(const smc_tuple& question, std::uint64_t cookie) const;
     // Connections whose SYN has asked, or waits.
     [[nodiscard]] std::size_t questions() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
@@ -96,7 +101,7 @@ class Programs {
 
     // Of every application's socket behind a leg that has keepalive or a user timeout: how long it waits for a peer.
     // Nothing where the kernel has no iterator for it.
-    [[nodiscard]] std::vector<std::pair<smc_tuple, TcpPatience>> patience() const;
+    [[nodiscard]] std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives() const;
 
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
@@ -114,8 +119,9 @@ class Programs {
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
-    bpf_link* iterator_ = nullptr;  // smc_patience
+    bpf_link* iterator_ = nullptr;  // smc_keepalive
     std::string pinned_;
+    std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace
 };
 

@@ -52,6 +52,11 @@ bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
     return bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST) == 0;
 }
 
+bool Programs::holds(const smc_tuple& tuple, std::uint64_t cookie) const {
+    const auto question = Map<smc_tuple, smc_question>(map_fd("smc_questions")).get(tuple);
+    return question && question->cookie == cookie && question->state == SMC_QUESTION_HELD;
+}
+
 std::optional<smc_question> Programs::release_leg(int fd) const {
     const Map<int, smc_sock> socks(map_fd("smc_socks"));
     auto mark = socks.get(fd);
@@ -106,16 +111,16 @@ std::uint64_t Programs::ktime_ns() const {
     return monotonic_ns() + clock_ahead_ns_;
 }
 
-std::vector<std::pair<smc_tuple, TcpPatience>> Programs::patience() const {
-    std::vector<std::pair<smc_tuple, TcpPatience>> found;
+std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
+    std::vector<std::pair<smc_tuple, KeepaliveTerms>> found;
     const UniqueFd records(iterator_ != nullptr ? bpf_iter_create(bpf_link__fd(iterator_)) : -1);
     timespec tick{};
     ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
     const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
     const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
-    smc_app_patience one{};
+    smc_app_keepalive one{};
     while (records && ::read(records.get(), &one, sizeof one) == sizeof one) {
-        found.emplace_back(one.front, TcpPatience{one.keepalive != 0, seconds(one.idle_ticks),
+        found.emplace_back(one.front, KeepaliveTerms{one.keepalive != 0, seconds(one.idle_ticks),
                                                   seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
     }
     return found;

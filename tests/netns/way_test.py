@@ -377,10 +377,17 @@ class Way(TwoNodes):
     def test_agents_that_are_terminated(self):
         self.restarts(signal.SIGTERM)
 
-    def test_a_connection_that_waits_is_asked_about_once(self):
-        """The next agent knows nothing of a SYN that is older than itself, and leaves it alone."""
-        no_answer = "table inet t { chain c { type filter hook input priority 0; tcp dport 5000 drop; }; }"
-        self.b.run(["nft", no_answer], check=True)
+    def waits_while_its_agent_dies(self, dropped):
+        """A client whose question or answer is lost, until the next agent is there; what that one decided then."""
+        router = self.lab.node("r")
+        self.lab.link(self.a, router)
+        near = router.ip4
+        self.lab.link(router, self.b)
+        sh("ip", "-n", self.a.netns, "route", "add", f"{self.b.ip4}/32", "via", near)
+        sh("ip", "-n", self.b.netns, "route", "add", f"{self.a.ip4}/32", "via", router.ip4)
+        router.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        drop = f"table ip t {{ chain c {{ type filter hook forward priority 0; {dropped} drop; }}; }}"
+        router.run(["nft", drop], check=True)
         self.a.start_agent()
         self.greeter()
         spec = {"to": self.b.ip4, "threads": 1, "count": 1, "timeout": 20}
@@ -390,9 +397,21 @@ class Way(TwoNodes):
         self.a.start_agent()
         retransmitted = "ss -Hti state syn-sent | grep -q 'retrans:[^ ]*/[2-9]'"
         wait_for("retransmissions", lambda: self.a.run(["sh", "-c", retransmitted]).returncode == 0)
-        self.b.run(["nft", "flush", "ruleset"], check=True)
+        router.run(["nft", "flush", "ruleset"], check=True)
         self.assertEqual(json.loads(client.communicate(timeout=30)[0])["ends"], {"ok": 1})
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 0)
+        return self.a.agent.decisions()
+
+    def test_a_connection_that_waits_is_asked_about_once(self):
+        """The next agent knows nothing of a SYN that is older than itself, and leaves it alone."""
+        decisions = self.waits_while_its_agent_dies("tcp dport 5000")
+        self.assertEqual(decisions["SMC_OUT_ASKED"], 0)
+        self.assertGreater(decisions["SMC_OUT_LATER_SYN"], 0)
+
+    def test_an_answer_to_the_question_of_an_agent_that_died(self):
+        """Else the application would be connected with the server's agent."""
+        self.b.start_agent()
+        decisions = self.waits_while_its_agent_dies("tcp sport 5000")
+        self.assertGreater(decisions["SMC_ANSWER_UNASKED"], 0)
 
     def hung(self, node):
         def fire(_):

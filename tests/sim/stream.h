@@ -90,7 +90,7 @@ class SimClc final : public ClcSocket {
     explicit SimClc(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
     bool start(Poller& poller, Poller::Source& source) override;
     [[nodiscard]] State look() const override;
-    void be_patient(const TcpPatience&, bool) override {}
+    void use_keepalive(const KeepaliveTerms&, bool) override {}
     void close() override { socket_->close(); }
     void reset() override { socket_->reset(); }
 

@@ -5,14 +5,14 @@ namespace smc {
 
 // How long an application waits for a peer that does not answer: SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT
 // and TCP_USER_TIMEOUT of its socket. 0: the kernel's choice, or ours.
-struct TcpPatience {
+struct KeepaliveTerms {
     bool keepalive = false;
     unsigned idle_s = 0;
     unsigned interval_s = 0;
     unsigned probes = 0;
     unsigned user_timeout_ms = 0;
 
-    bool operator==(const TcpPatience&) const = default;
+    bool operator==(const KeepaliveTerms&) const = default;
 };
 
 }  // namespace smc

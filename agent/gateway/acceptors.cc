@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/gateway/acceptors.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "agent/log/log.h"
+#include "agent/loop/deadline.h"
+#include "agent/loop/fd_watch.h"
+
+namespace smc {
+
+namespace {
+constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
+}
+
+// One listener, while its namespace is served.
+class Acceptors::Acceptor {
+ public:
+    Acceptor(Acceptors& owner, UniqueFd fd, std::weak_ptr<Namespace> of, Namespace::Listener which)
+        : owner_(owner),
+          watch_(owner.io_, std::move(fd)),
+          pause_(owner.io_, [this] { accept_all(); }),
+          space_(std::move(of)),
+          which_(which) {}
+
+    [[nodiscard]] bool watched() const { return bool(watch_); }
+
+    // It may end this object.
+    void accept_all() {
+        for (;;) {
+            const auto alive = space_.lock();
+            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
+            sockaddr_storage address{};
+            socklen_t length = sizeof address;
+            UniqueFd fd(
+                ::accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+            if (!alive || (!fd && errno == EINVAL)) {
+                owner_.all_.erase(this);  // shut down: the namespace closed
+                return;
+            }
+            if (fd) {
+                owner_.on_accepted_(std::move(fd), Endpoint::from_sockaddr(address), alive, which_);
+            } else if (errno == EAGAIN) {
+                return watch_.when_readable([this] { accept_all(); });
+            } else if (errno != ECONNABORTED && errno != EINTR) {
+                return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: do not come back at once
+            }
+        }
+    }
+
+ private:
+    Acceptors& owner_;
+    loop::FdWatch watch_;
+    loop::Deadline pause_;
+    std::weak_ptr<Namespace> space_;
+    Namespace::Listener which_;
+};
+
+Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted) : io_(io), on_accepted_(std::move(on_accepted)) {}
+Acceptors::~Acceptors() = default;
+
+void Acceptors::serve(const std::shared_ptr<Namespace>& space) {
+    for (const auto which : space->take_fresh()) {
+        auto acceptor = std::make_unique<Acceptor>(*this, UniqueFd(::dup(space->listener(which))), space, which);
+        if (!acceptor->watched()) {
+            log()->warn("netns {}: a listener is not served yet: {}", space->inode(),
+                        std::generic_category().message(errno));
+            space->still_fresh(which);
+            continue;
+        }
+        Acceptor& started = *acceptor;
+        all_.emplace(&started, std::move(acceptor));
+        started.accept_all();
+    }
+}
+
+}  // namespace smc

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Accepts CLC sockets on the listeners of the namespaces that are served. Control thread only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "agent/netns/namespace.h"
+
+namespace smc {
+
+class Acceptors {
+ public:
+    // Its SYN carried option 254. `from`: where it came from; its peer may have reset it already.
+    using OnAccepted =
+        std::function<void(UniqueFd fd, const Endpoint& from, const std::shared_ptr<Namespace>&, Namespace::Listener)>;
+
+    Acceptors(asio::io_context& io, OnAccepted on_accepted);
+    ~Acceptors();
+    Acceptors(const Acceptors&) = delete;
+    Acceptors& operator=(const Acceptors&) = delete;
+
+    // Accepts on the namespace's fresh listeners until it closes. One that cannot be had for now stays fresh.
+    void serve(const std::shared_ptr<Namespace>& space);
+
+ private:
+    class Acceptor;
+
+    asio::io_context& io_;
+    OnAccepted on_accepted_;
+    std::map<const Acceptor*, std::unique_ptr<Acceptor>> all_;
+};
+
+}  // namespace smc

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Applications' keepalive and TCP_USER_TIMEOUT, brought to the connections that run on SMC: their CLC sockets stand for
+// them on the wire. Control thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "agent/steer/programs.h"
+#include "datapath/engine.h"
+#include "datapath/smc_connection.h"
+
+namespace smc {
+
+class Keepalives {
+ public:
+    // Both outlive this.
+    Keepalives(const bpf::Programs& programs, Engine& engine) : programs_(programs), engine_(engine) {}
+
+    // `front`: its application's socket, as the programs know it.
+    void add(std::uint64_t id, const smc_tuple& front, const std::shared_ptr<SmcConnection>& connection);
+    void remove(std::uint64_t id) { running_.erase(id); }
+    // Applications may change their mind at any time: to be called now and then.
+    void pass_on();
+
+ private:
+    struct Running {
+        smc_tuple front;
+        std::weak_ptr<SmcConnection> connection;
+        KeepaliveTerms told;  // last
+    };
+
+    const bpf::Programs& programs_;
+    Engine& engine_;
+    std::unordered_map<std::uint64_t, Running> running_;
+};
+
+}  // namespace smc
