@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-/* Bump when any layout below changes: an agent discards pinned maps of another version. */
+/* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
 #define SMC_ABI_VERSION 3u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */

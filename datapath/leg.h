@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "datapath/task.h"
-#include "os/keepalive_terms.h"
 #include "datapath/transport.h"
+#include "os/keepalive_terms.h"
 
 namespace smc {
 

@@ -12,8 +12,8 @@ namespace {
 // Looks at the peer of one connection before the others get their turn, and bytes that are then moved: as many take
 // about as long as the looks.
 constexpr int kTurnsPerRun = 8;
-constexpr auto kIdle = std::chrono::seconds(2);
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
+constexpr auto kIdle = std::chrono::seconds(2);
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The fallback path: two TCP sockets joined by splice(2) through a pipe each way. Payload stays in the
-// kernel, and a full pipe is real backpressure (docs/architecture.md says why this is not a sockmap).
+// kernel, and a full pipe is real backpressure (docs/notebook.md says why this is not a sockmap).
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from lab.basics import wait_for
+from lab.basics import CTL, wait_for
 from lab.nodes import Lab
 
 FILE_BYTES = 1 << 30
@@ -219,9 +219,30 @@ def run(lab, scratch):
     return both[0] + both[1]
 
 
+# Of the shell: smcctl asks this node's agent.
+SHELL = """
+PS1='first node# '
+smcctl() {{ command {ctl} --socket {socket} "$@"; }}
+echo 'Two nodes with an smc-agent each. You are on the first; redis, nginx (8080) and iperf3 -s run on the second,'
+echo '{ip4} or {ip6}. Here smcctl asks the agent of this node. Try: redis-cli -h {ip4}; exit ends it all.'
+"""
+
+
+def shell(lab, scratch):
+    a, b = lab.node("a"), lab.node("b")
+    lab.link(a, b)
+    os.makedirs(f"{scratch}/www")
+    for node in (a, b):
+        node.start_agent(log={"level": "info"})
+    Demo(lab, a, b, scratch).start_servers()
+    rc = a.write("shell", SHELL.format(ctl=CTL, socket=a.control, ip4=b.ip4, ip6=b.ip6))
+    return a.popen(["bash", "--rcfile", rc, *([] if sys.stdin.isatty() else ["-i"])], stdin=None).wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--shell", action="store_true", help="instead: a shell on the first of two such nodes")
     options = parser.parse_args()
     # One name, so that a run clears what a killed one left.
     memory = shutil.disk_usage("/dev/shm").free > 2 * FILE_BYTES
@@ -230,6 +251,8 @@ def main():
     os.mkdir(scratch, 0o755)
     try:
         with Lab("demo") as lab:
+            if options.shell:
+                return shell(lab, scratch)
             rows = run(lab, scratch)
     except KeyboardInterrupt:
         print("\nInterrupted; nothing is left behind.", file=sys.stderr)

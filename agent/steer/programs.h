@@ -17,8 +17,8 @@
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
-#include "os/keepalive_terms.h"
 #include "os/endpoint.h"
+#include "os/keepalive_terms.h"
 #include "os/unique_fd.h"
 #include "smc/wire/reason.h"
 

@@ -121,7 +121,7 @@ std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
     smc_app_keepalive one{};
     while (records && ::read(records.get(), &one, sizeof one) == sizeof one) {
         found.emplace_back(one.front, KeepaliveTerms{one.keepalive != 0, seconds(one.idle_ticks),
-                                                  seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
+                                                     seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
     }
     return found;
 }
