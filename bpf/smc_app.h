@@ -35,8 +35,21 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 		bpf_ringbuf_submit(event, 0);
 }
 
-/* An accepted socket: if its peer is a leg of the agent, its packets take the hairpin. */
-static __always_inline void smc_mark_accepted(struct bpf_sock_ops *ctx)
+/*
+ * A leg ends on this host, so nothing is to be learnt of a network: a congestion control that paces (bbr) would only
+ * hold it up. Reno is built into every kernel. What an application chose itself stays.
+ */
+static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
+	char reno[] = "reno";
+
+	if (connection && !BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt))
+		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
+}
+
+/* A connection that ends at a leg of the agent, at either application: its packets take the hairpin. */
+static __always_inline void smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_netns_cookie(ctx);
 	struct smc_hairpin *hairpin;
@@ -63,6 +76,7 @@ static __always_inline void smc_mark_accepted(struct bpf_sock_ops *ctx)
 		state->partner = hairpin->partner;
 		state->front = tuple;
 	}
+	smc_never_pace(ctx, sk);
 }
 
 SEC("sockops")
@@ -70,8 +84,8 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 {
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		smc_netns_wanted(ctx);
-	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
-		smc_mark_accepted(ctx);
+	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) /* also the client's, whose SYNs crossed */
+		smc_begin_behind_leg(ctx);
 	return 1;
 }
 

@@ -2,6 +2,7 @@
 #include "agent/gateway/likeness.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -92,6 +93,9 @@ Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, co
     }
     if (like.buffers) {
         set_buffers(fd->get(), *like.buffers);
+    }
+    if (mark.role != SMC_ROLE_AGENT_CLC) {
+        ::setsockopt(fd->get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // a leg; see smc_never_pace()
     }
     if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
         return bound.error();
