@@ -89,7 +89,8 @@ Result<void> Agent::start() {
         return started;
     }
     auto engine = Engine::start(
-        [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); });
+        [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); },
+        config_.longest_spin);
     if (!engine) {
         return engine.error();
     }
@@ -130,9 +131,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
                                *smcd_memory_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
-    introspection_ = std::make_unique<Introspection>(
-        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
-                           connections_, smcd_groups_, *roce_devices_, *smcr_groups_, [this] { return obstacle(); }});
+    introspection_ = std::make_unique<Introspection>(IntrospectionParts{
+        config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_, connections_,
+        smcd_groups_, *roce_devices_, *smcr_groups_, *engine_, [this] { return obstacle(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -235,10 +236,10 @@ void Agent::stop() {
     gateway_->let_all_go();
     smcr_groups_->end_all();
     if (!engine_->stop(kEnginePatience)) {
+        // As if it were killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
+        // applications.
         log()->error("the data path does not end: ending without it");
-        namespaces_->close_all();
-        programs_.reset();
-        ::_exit(1);  // the kernel resets its sockets
+        ::_exit(1);
     }
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (programs_->questions() != 0 && std::chrono::steady_clock::now() < until) {

@@ -34,6 +34,12 @@ std::string bytes(const json& value) {
     return buffer;
 }
 
+std::string fixed(const json& value) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.2f", value.get<double>());
+    return buffer;
+}
+
 std::string seconds(const json& value) {
     const auto s = static_cast<long>(value.get<double>());
     char buffer[32];
@@ -78,6 +84,8 @@ void print_status(std::ostream& out, const json& s) {
                                    ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
                                          " registered of " + bytes(s["roce"]["memory_bytes"])
                                    : "off"},
+                      {"Data path", fixed(s["engine"]["processor_s"]) + " s of processor time, spins for at most " +
+                                        word(s["engine"]["spin_us"]) + " us"},
                       {"EIDs", join(s["eids"])},
                       {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
                                       " below " + word(s["cgroups"]["root"])},

@@ -2,6 +2,7 @@
 #include "datapath/engine.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -10,8 +11,14 @@
 
 namespace smc {
 
-Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end) {
-    std::unique_ptr<Engine> engine(new Engine(std::move(on_end)));
+namespace {
+constexpr auto kShared = std::chrono::microseconds(100);
+constexpr auto kSharedFor = std::chrono::milliseconds(20);
+constexpr auto kBusyFor = std::chrono::milliseconds(2);
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin) {
+    std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin));
     engine->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     engine->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!engine->epoll_ || !engine->wake_) {
@@ -44,6 +51,15 @@ bool Engine::stop(std::chrono::milliseconds patience) {
     }
     thread_.join();
     return true;
+}
+
+std::chrono::nanoseconds Engine::processor_time() {
+    clockid_t clock{};
+    timespec time{};
+    if (::pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 || ::clock_gettime(clock, &time) != 0) {
+        return {};
+    }
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 bool Engine::comes_round() {
@@ -134,6 +150,32 @@ void Engine::touch(Task& task) {
     }
 }
 
+void Engine::spin(Task& task, TimePoint until) {
+    task.spins_until_ = until;
+    spinning_.push_back(&task);
+}
+
+void Engine::look_again(TimePoint now) {
+    for (Task* task : spinning_) {
+        if (now >= task->spins_until_ || task->look()) {
+            touch(*task);
+        }
+    }
+}
+
+// Whoever is to bring the news may need this processor. Where others keep it for long, whoever sleeps is back sooner.
+void Engine::yield(TimePoint now) {
+    ::sched_yield();
+    const auto back = std::chrono::steady_clock::now();
+    if (back - now > kShared) {
+        no_spin_until_ = back + kSharedFor;
+    }
+}
+
+std::chrono::microseconds Engine::longest_spin(TimePoint now) const {
+    return now < no_spin_until_ ? std::chrono::microseconds(0) : longest_spin_;
+}
+
 void Engine::run_next(TimePoint now) {
     if (!ready_.empty()) {
         Task* task = ready_.front();
@@ -158,6 +200,9 @@ void Engine::run_all(std::vector<Task*>& tasks, TimePoint now) {
 }
 
 void Engine::run_task(Task& task, TimePoint now) {
+    if (std::exchange(task.spins_until_, kNever) != kNever) {
+        std::erase(spinning_, &task);
+    }
     const bool more = task.run(now);
     if (task.ended()) {
         ended_.push_back(&task);
@@ -165,6 +210,7 @@ void Engine::run_task(Task& task, TimePoint now) {
     }
     if (more) {
         wait_for_turn(task);
+        no_spin_until_ = std::max(no_spin_until_, now + kBusyFor);
     }
     deadlines_.set(task.order(), task.deadline());
 }
@@ -184,7 +230,7 @@ void Engine::forget_ended() {
 }
 
 int Engine::wait_ms(TimePoint now) const {
-    if (!ready_.empty()) {
+    if (!ready_.empty() || !spinning_.empty()) {
         return 0;
     }
     const TimePoint next = deadlines_.next();
@@ -213,6 +259,10 @@ void Engine::loop() {
             }
         }
         deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task); });
+        look_again(now);
+        if (!spinning_.empty() && touched_.empty() && ready_.empty()) {
+            yield(now);
+        }
         run_all(touched_, now);
         run_next(now);
         // What a link brought is delivered without another look at the descriptors; what that calls waits for the next

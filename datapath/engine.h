@@ -33,7 +33,8 @@ class Engine final : private Poller {
     // Called on the engine's thread for every connection that ends.
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
-    static Result<std::unique_ptr<Engine>> start(OnEnd on_end);
+    // `longest_spin`: for how long tasks may be looked at before they sleep; 0: not at all.
+    static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {});
     ~Engine() override;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -48,6 +49,9 @@ class Engine final : private Poller {
     // know of one that stands still.
     [[nodiscard]] bool comes_round();
 
+    // Of its thread, since the start.
+    [[nodiscard]] std::chrono::nanoseconds processor_time();
+
     // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on. False: it did not end
     // in time, and whoever destroys the engine waits for it.
     bool stop(std::chrono::milliseconds patience = std::chrono::milliseconds::max());
@@ -58,11 +62,16 @@ class Engine final : private Poller {
         const ConnectionTask* connection = nullptr;  // the same, if it is one
     };
 
-    explicit Engine(OnEnd on_end) : on_end_(std::move(on_end)) {}
+    Engine(OnEnd on_end, std::chrono::microseconds longest_spin)
+        : on_end_(std::move(on_end)), longest_spin_(longest_spin) {}
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
     void ready(Task& task) override { called_.push_back(&task); }
+    [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
+    void spin(Task& task, TimePoint until) override;
+    void look_again(TimePoint now);
+    void yield(TimePoint now);
     void loop();
     void enlist(Entry entry);
     void take_new();
@@ -78,6 +87,7 @@ class Engine final : private Poller {
     [[nodiscard]] int wait_ms(TimePoint now) const;
 
     OnEnd on_end_;
+    std::chrono::microseconds longest_spin_;
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 
@@ -95,6 +105,8 @@ class Engine final : private Poller {
     std::vector<Task*> touched_;  // had events in this turn
     std::vector<Task*> called_;   // another task has something for them
     std::vector<Task*> ended_;    // in this turn
+    std::vector<Task*> spinning_;
+    TimePoint no_spin_until_{};
     Deadlines deadlines_;
     std::thread thread_;
 };

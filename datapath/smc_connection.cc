@@ -14,6 +14,8 @@ namespace {
 constexpr int kTurnsPerRun = 8;
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
 constexpr auto kIdle = std::chrono::seconds(2);
+// Who has just moved more is a stream, whose next bytes are many and can wait for a wake-up.
+constexpr std::uint32_t kSmall = 16 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
@@ -40,12 +42,14 @@ SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> 
 }
 
 bool SmcConnection::start(Poller& poller) {
+    poller_ = &poller;
     // The transport first: whatever fails after it, the peer is told.
     return parts_.transport->start(poller, sources_[kTransport]) &&
            (ended() || (parts_.leg->start(poller, sources_[kLeg]) && parts_.clc->start(poller, sources_[kClc])));
 }
 
 void SmcConnection::on_event(int which, std::uint32_t events) {
+    woken_ = true;
     if (which == kClc) {
         flow_.clc_changed();
     } else if (which == kLeg) {
@@ -58,6 +62,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
 bool SmcConnection::run(TimePoint now) {
     bool more = false;
     if (!ended() && !last_words_) {
+        wake_up(now);
         more = turn(now);
         look_for_idleness(now);
         pass_keepalive_on();
@@ -96,13 +101,42 @@ bool SmcConnection::turn(TimePoint now) {
             look_at_clc_socket();
         } else if (std::holds_alternative<flow::Sleep>(step)) {
             flow_.slept();
-            if (!parts_.transport->arm(seen_)) {
+            if (sleep(now)) {
                 return false;
             }
         } else if (const auto* end = std::get_if<flow::End>(&step)) {
             finish(*end);
             return false;
         }
+    }
+}
+
+// False: there is news already. While it spins nobody need ring, and nobody does: the doorbell is not armed.
+bool SmcConnection::sleep(TimePoint now) {
+    if (!std::exchange(sleeps_, true)) {
+        pause_ = next_pause_;
+        const bool may = parts_.transport->tells_by_itself() && moved_ <= kSmall;
+        const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
+        if (time.count() > 0) {
+            spins_ = true;
+            poller_->spin(*this, now + time);
+            return true;
+        }
+    }
+    if (!parts_.transport->arm(seen_)) {
+        return true;
+    }
+    sleeps_ = false;
+    spin_[pause_].woken(now);
+    return false;
+}
+
+void SmcConnection::wake_up(TimePoint now) {
+    const bool woken = std::exchange(woken_, false);
+    if (std::exchange(spins_, false) && !woken && !look()) {
+        spin_[pause_].over();  // it sleeps on, but not with its eyes open
+    } else if (std::exchange(sleeps_, false)) {
+        spin_[pause_].woken(now);
     }
 }
 
@@ -152,6 +186,7 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
         case Leg::Outcome::kBytes:
             add(stats->bytes_received, written.bytes);
             moved_ += written.bytes;
+            next_pause_ = kOfApplication;
             return flow_.delivered(written.bytes);
         case Leg::Outcome::kNothing:
             return flow_.leg_full();
@@ -169,6 +204,7 @@ void SmcConnection::take(const flow::Take& take) {
         case Leg::Outcome::kBytes:
             flow_.took(read.bytes, read.urgent, read.drained);
             moved_ += read.bytes;
+            next_pause_ = kOfPeer;
             if (!flow_.ended()) {
                 add(stats->bytes_sent, read.bytes);
             }

@@ -10,6 +10,7 @@
 
 #include "datapath/last_words.h"
 #include "datapath/leg.h"
+#include "datapath/spin.h"
 #include "datapath/task.h"
 #include "datapath/transport.h"
 #include "smc/flow/flow.h"
@@ -34,6 +35,7 @@ class SmcConnection final : public ConnectionTask {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
+    [[nodiscard]] bool look() override { return parts_.transport->peer() != seen_; }
     [[nodiscard]] TimePoint deadline() const override {
         return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
     }
@@ -42,6 +44,8 @@ class SmcConnection final : public ConnectionTask {
     enum Which { kLeg, kClc, kTransport };
 
     bool turn(TimePoint now);
+    bool sleep(TimePoint now);
+    void wake_up(TimePoint now);
     void load();
     void deliver(const flow::Receiving::Piece& piece);
     void take(const flow::Take& take);
@@ -68,6 +72,14 @@ class SmcConnection final : public ConnectionTask {
     std::optional<LastWords> last_words_;  // its transport has stopped
     Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];
+    Poller* poller_ = nullptr;
+    // What it waits for: the peer, or its application.
+    enum Pause { kOfPeer, kOfApplication, kPauses };
+    Spin spin_[kPauses];
+    Pause pause_ = kOfPeer;
+    Pause next_pause_ = kOfPeer;           // after what was moved last
+    bool sleeps_ = false, spins_ = false;  // spins_: it is being looked at
+    bool woken_ = false;                   // by an event
 };
 
 }  // namespace smc

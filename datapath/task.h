@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -28,6 +29,10 @@ class Poller {
     virtual void unwatch(int fd) = 0;
     // Something happened to this task that no descriptor tells: run() it soon.
     virtual void ready(Task& task) = 0;
+    // For how long it may be looked at before it sleeps; 0: not at all.
+    [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
+    // look() at it again and again until then, from its next event or news on no more. It is run() when that is over.
+    virtual void spin(Task&, TimePoint) {}
 };
 
 class Task {
@@ -48,6 +53,8 @@ class Task {
     [[nodiscard]] virtual bool ended() const = 0;
     // When to call run() although nothing happens.
     [[nodiscard]] virtual TimePoint deadline() const { return kNever; }
+    // While it spins: there is news, so run() it. Without a system call.
+    [[nodiscard]] virtual bool look() { return false; }
 
     // The order in which tasks of one turn run: that in which they came to the engine. 0 before.
     [[nodiscard]] std::uint64_t order() const { return order_; }
@@ -55,7 +62,8 @@ class Task {
  private:
     friend class Engine;
     std::uint64_t order_ = 0;
-    bool waits_ = false;  // for its turn, with more to do
+    bool waits_ = false;              // for its turn, with more to do
+    TimePoint spins_until_ = kNever;  // kNever: it does not
 };
 
 // Written by the engine's thread, read by anybody. Relaxed counters.

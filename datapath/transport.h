@@ -45,6 +45,8 @@ class Transport {
 
     // What the peer published last.
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
+    // Whether peer() tells news although nobody asked for it by arm(): then it may be looked at over and over.
+    [[nodiscard]] virtual bool tells_by_itself() const { return false; }
     // Asks to be told of the next news. True: the peer has published something else than `seen` already.
     virtual bool arm(const flow::PeerState& seen) = 0;
 

@@ -82,6 +82,7 @@ struct Config {
     std::chrono::milliseconds budget{1000};
     unsigned max_connections = 10000;
     unsigned max_handshakes = 512;
+    std::chrono::microseconds longest_spin{50};
     // Of either, in percent.
     unsigned namespace_share = 75;
     unsigned cgroup_share = 75;

@@ -211,6 +211,8 @@ std::vector<ConfigKey> make_keys() {
             "How long the data path polls before it sleeps. Costs a core while there is traffic."),
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
+        key("engine", "spin_us", SMC_MEMBER(longest_spin), integer(0, 1000),
+            "How long, at most, the data path looks again before it sleeps, where that pays; 0: never."),
         key("fallback", "budget_ms", SMC_MEMBER(budget), integer(50, 30000),
             "Longest way from the server's answer to a connection on SMC; then it is TCP."),
         key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),

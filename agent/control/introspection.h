@@ -15,6 +15,7 @@
 #include "agent/smcd/memory.h"
 #include "agent/smcr/link_groups.h"
 #include "agent/steer/programs.h"
+#include "datapath/engine.h"
 #include "datapath/smcd/fabric.h"
 #include "smc/group/smcd_groups.h"
 
@@ -33,6 +34,7 @@ struct IntrospectionParts {
     const group::SmcdGroups& smcd_groups;
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
+    Engine& engine;
     std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
 };
 

@@ -73,7 +73,7 @@ bool send_request(int fd, const Request& request) {
 }
 
 bool receive_request(int fd, Request& request) {
-    const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT);
+    const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);  // the length that it has
     if (n < 0) {
         return false;
     }
@@ -108,19 +108,19 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
     message.msg_iovlen = 1;
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    const ssize_t n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (n <= 0) {
-        errno = n == 0 ? ECONNRESET : errno;
+    const ssize_t n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+    if (n < 0) {
         return false;
     }
-    // Whatever came is ours to close; of more than two the kernel has closed the rest.
+    // Whatever came is ours to close, an empty message may bring some, too; of more than two the kernel has closed the
+    // rest.
     if (const cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
         int fds[2] = {-1, -1};
         std::memcpy(fds, CMSG_DATA(rights), std::min(sizeof fds, rights->cmsg_len - CMSG_LEN(0)));
         memory.reset(fds[0]);
         doorbell.reset(fds[1]);
     }
-    errno = EPROTO;
+    errno = n == 0 ? ECONNRESET : EPROTO;
     return n == sizeof reply && reply.magic == kMagic && (reply.status == 0) == static_cast<bool>(doorbell);
 }
 

@@ -21,6 +21,7 @@ class DmbTransport final : public Transport {
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
     [[nodiscard]] flow::PeerState peer() const override;
+    [[nodiscard]] bool tells_by_itself() const override { return true; }
     bool arm(const flow::PeerState& seen) override;
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}

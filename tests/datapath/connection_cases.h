@@ -22,6 +22,9 @@
 
 namespace smc::test {
 
+// What agents do by default.
+constexpr auto kSpin = std::chrono::microseconds(50);
+
 struct SocketPair {
     UniqueFd a, b;
 };
@@ -69,7 +72,7 @@ struct Ends {
 struct ConnectionSide {
     Ends ends;
     UniqueFd app;
-    std::unique_ptr<Engine> engine = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); });
+    std::unique_ptr<Engine> engine = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); }, kSpin);
 
     void run(UniqueFd clc, End end, std::chrono::milliseconds close_timeout) {
         SocketPair leg = tcp_pair();
@@ -151,7 +154,7 @@ template <class Transports>
 struct Hostile {
     Transports transports;
     ConnectionSide victim;
-    std::unique_ptr<Engine> engine = *Engine::start([](const ConnectionEnd&) {});
+    std::unique_ptr<Engine> engine = *Engine::start([](const ConnectionEnd&) {}, kSpin);
     std::shared_ptr<ByHand> hand;
     UniqueFd clc;
 

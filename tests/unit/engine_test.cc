@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/engine.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
+#include <thread>
 
 using namespace smc;
 
@@ -41,6 +43,41 @@ class Busy final : public Task {
     bool done_ = false;
 };
 
+// Wants to be looked at for a while, and tells of every run().
+class Looker final : public Task {
+ public:
+    explicit Looker(std::chrono::seconds time) : time_(time) {}
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return true;
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint now) override {
+        if (runs_++ == 0) {
+            poller_->spin(*this, now + time_);
+        } else {
+            again.set_value();
+            done_ = true;
+        }
+        return false;
+    }
+    bool look() override {
+        looked_at = true;
+        return news;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+    std::promise<void> again;
+    std::atomic<bool> news{false}, looked_at{false};
+
+ private:
+    std::chrono::seconds time_;
+    Poller* poller_ = nullptr;
+    int runs_ = 0;
+    bool done_ = false;
+};
+
 void await_a_round(Engine& engine) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!engine.comes_round()) {
@@ -72,4 +109,33 @@ TEST_CASE("engine__one_that_is_busy_comes_round") {
     for (int i = 0; i < 100; i++) {
         await_a_round(*engine);
     }
+}
+
+TEST_CASE("engine__who_spins_hears_of_news_without_an_event") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    const auto looker = std::make_shared<Looker>(std::chrono::seconds(1000));
+    engine->add_task(looker);
+    while (!looker->looked_at) {
+        std::this_thread::yield();
+    }
+    looker->news = true;
+    CHECK(looker->again.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+}
+
+TEST_CASE("engine__who_spins_in_vain_is_told") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    const auto looker = std::make_shared<Looker>(std::chrono::seconds(0));
+    engine->add_task(looker);
+    CHECK(looker->again.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+}
+
+TEST_CASE("engine__who_spins_does_not_keep_it_from_ending") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    const auto looker = std::make_shared<Looker>(std::chrono::seconds(1000));
+    engine->add_task(looker);
+    while (!looker->looked_at) {
+        std::this_thread::yield();
+    }
+    CHECK(engine->stop());
+    CHECK(looker->ended());
 }
