@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What the namespace tests share: two linked nodes per test class, small servers and clients."""
 import json
+import os
 import sys
 import unittest
 
 from lab import rawtcp
+from lab.basics import Timeout, wait_for
 from lab.nodes import Lab
 
 ECHO = """
@@ -97,6 +99,26 @@ class TwoNodes(unittest.TestCase):
     def raw_results(self, process, timeout=60):
         out, _ = process.communicate(timeout=timeout)
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+    def resources(self):
+        """What b's agent holds for its peers."""
+        agent = self.b.agent
+        with open(f"/proc/{agent.pid}/maps") as maps:
+            dmbs = sum("smc-dmb" in line for line in maps)
+        status = agent.status()
+        return {
+            "fds": len(os.listdir(f"/proc/{agent.pid}/fd")),
+            "dmbs": dmbs,
+            "registered": status["ism"]["dmbs"],
+            "connections": len(status["connections"]),
+        }
+
+    def assertGivenBack(self, before, timeout=15):
+        """b's agent comes to hold what it held before."""
+        try:
+            wait_for("everything to be given back", lambda: self.resources() == before, timeout)
+        except Timeout:
+            self.assertEqual(self.resources(), before)
 
     def assertPath(self, node, path, reason="none", at_least=1):
         self.assertGreaterEqual(node.agent.totals().get((path, reason), 0), at_least, node.agent.totals())
