@@ -3,6 +3,7 @@
 import json
 import random
 import unittest
+import uuid
 
 import rogue
 from base import TwoNodes
@@ -109,6 +110,10 @@ class Hostile(TwoNodes):
     def test_a_gid_that_is_not_on_the_fabric_is_declined(self):
         # the client's own port has the agent's CLC socket
         self.assertGreaterEqual(self.declined(rogue.GID), 61000)
+
+    def test_its_own_gid_is_declined(self):
+        own = self.b.agent.status()["ism"]["gid"]
+        self.declined(uuid.UUID(own).bytes)
 
     def test_two_thousand_silent_connections(self):
         self.attack("rst", "handshake_timeout", count=2000, timeout=90)

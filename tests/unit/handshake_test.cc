@@ -180,6 +180,8 @@ TEST_CASE("client__declines_what_it_did_not_offer") {
         return declined(client.message(encode(a).view()));
     };
     CHECK(answer([](AcceptD& a) { a.chid = Chid{0xff01}; }) == Reason::kNoSmcdV2Device);
+    CHECK(answer([](AcceptD& a) { a.gid = first_part(kClient.gid), a.gid_part2 = second_part(kClient.gid); }) ==
+          Reason::kNoSmcdV2Device);
     CHECK(answer([](AcceptD& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
     CHECK(answer([](AcceptD& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
     CHECK(answer([](AcceptD& a) { a.fce->release = 0; }) == Reason::kReleaseMismatch);
