@@ -181,5 +181,34 @@ print(good)
         )
 
 
+class FewHandshakes(TwoNodes):
+    def test_silent_clients_leave_plain_tcp_until_they_time_out(self):
+        self.b.start_agent(limits={"handshakes": 4, "namespace_percent": 100, "cgroup_percent": 100})
+        self.a.start_agent()
+        self.serve()
+        clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
+        self.addCleanup(clients.close)
+        silent = [clients.connect() for _ in range(3)]
+        wait_for("them to be in the agent", lambda: len(self.b.agent.connections()) == 3)
+        self.assertTrue(self.connect()["ok"])  # one is left
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
+
+        silent.append(clients.connect())
+        wait_for("the agent to be full", lambda: not self.b.agent.status()["agent"]["serving"])
+        self.assertIn("NOT SERVING, it is full", self.b.agent.ctl("status").stdout)
+        self.assertTrue(self.connect(timeout=2)["ok"])  # its server was known to speak SMC, and is not any more
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "connect_failed"): 1})
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
+        self.assertTrue(self.connect(timeout=2)["ok"])  # so this one asked, and TCP itself was the answer
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 2)
+        self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_PLAIN"], 1)
+
+        self.assertEqual({clients.wait_ended(client) for client in silent}, {"rst"})
+        wait_for("the agent to serve", lambda: self.b.agent.status()["agent"]["serving"])
+        self.assertPath(self.b, "refused", "handshake_timeout", 4)
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd", at_least=2)
+
+
 if __name__ == "__main__":
     unittest.main()
