@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The control socket and who may use it up; what smcctl shows of the connections and link groups that there are."""
+import json
+import os
+import re
+import select
+import socket
+import stat
+import unittest
+
+import rogue
+from base import TwoNodes
+from lab.basics import wait_for
+
+KIB = 1024
+
+# A connection that stays.
+HOLD = """
+import socket, sys, time
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True); time.sleep(600)
+"""
+
+
+class ControlSocket(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.b.start_agent()
+        self.before = self.resources()
+
+    def tearDown(self):
+        """Whatever it was, the agent answers, and has forgotten it."""
+        self.assertTrue(self.b.agent.status()["agent"]["serving"])
+        self.assertGivenBack(self.before)
+
+    def client(self):
+        client = socket.socket(socket.AF_UNIX)
+        self.addCleanup(client.close)
+        client.connect(self.b.control)  # waits while the backlog is full
+        client.settimeout(20)
+        return client
+
+    def answer(self, client):
+        """All that comes until the agent closes."""
+        said = b""
+        try:
+            while data := client.recv(65536):
+                said += data
+        except ConnectionResetError:  # it has not read everything
+            pass
+        return said
+
+    def ask(self, request):
+        client = self.client()
+        client.sendall(request)
+        return json.loads(self.answer(client))
+
+    def closed(self, clients):
+        """Those of them that the agent has closed, or said something to."""
+        return select.select(clients, [], [], 0)[0]
+
+    def test_only_its_own_user_may_use_it(self):
+        mode = os.stat(self.b.control).st_mode
+        self.assertTrue(stat.S_ISSOCK(mode))
+        self.assertEqual(stat.S_IMODE(mode), 0o600)
+        with self.assertRaises(PermissionError):
+            rogue.as_nobody(self.client)
+
+    def test_silent_clients_are_thrown_out(self):
+        self.a.start_agent()
+        self.serve()
+        silent = [self.client() for _ in range(64)]
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+        # There is no room for another one, so who is answered now has the place of one that was thrown out.
+        self.assertTrue(self.b.agent.status()["agent"]["serving"])
+        self.assertNotEqual(self.closed(silent), [])
+        self.assertEqual({self.answer(client) for client in silent}, {b""})
+        self.assertPath(self.b, "smcd")
+        self.before["fds"] += 2  # one fabric connection each way
+
+    def test_some_silent_clients_are_nobody_elses_business(self):
+        silent = [self.client() for _ in range(63)]
+        self.assertTrue(self.b.agent.status()["agent"]["serving"])
+        self.assertEqual(self.closed(silent), [])
+        for client in silent:
+            client.close()
+
+    def test_a_request_that_is_too_long(self):
+        silent, too_long = self.client(), self.client()
+        too_long.sendall(b" " * (70 * KIB))
+        self.assertEqual(self.answer(too_long), b"")
+        self.assertEqual(self.closed([silent]), [])  # it was not the time that was up
+        silent.close()
+        self.assertIn("agent", self.ask(b" " * (60 * KIB) + b'{"command": "status"}\n'))
+
+    def test_a_request_in_pieces(self):
+        client = self.client()
+        for piece in (b'{"comm', b'and": "sta', b'tus"}'):
+            client.sendall(piece)
+        self.assertEqual(self.closed([client]), [])
+        client.sendall(b"\n")
+        self.assertIn("agent", json.loads(self.answer(client)))
+
+    def test_a_client_that_does_not_wait_for_its_answer(self):
+        for _ in range(200):
+            client = self.client()
+            client.sendall(b'{"command": "status"}\n')
+            client.close()
+
+    def test_requests_that_are_none(self):
+        for request in (
+            b'{"command": 1}',
+            b'{"command": null}',
+            b'{"command": "nonsense"}',
+            b'{"command": "connections", "ended": "x"}',
+            b'{"command": "explain", "pid": "x"}',
+            b'{"command": "explain", "address": "10.0.0.1:80", "pid": "x"}',
+            b'{"command": "explain", "address": "10.0.0.1:80", "pid": -1}',
+            b'{"command": "explain", "address": 1}',
+            b'{"command": "explain", "address": "\xff"}',
+            b'{"command": ' + b"[" * 20000 + b"]" * 20000 + b"}",
+            b"[" * 30000,
+            b"[]",
+            b"{}",
+            b"1",
+            b'"status"',
+            b"not json",
+            b"",
+        ):
+            with self.subTest(request[:60]):
+                answer = self.ask(request + b"\n")
+                self.assertEqual(list(answer), ["error"])
+                self.assertIsInstance(answer["error"], str)
+        self.assertEqual(self.b.agent.status()["agent"]["pid"], self.b.agent.pid)
+
+
+class Shown(TwoNodes):
+    """What smcctl says while there is an SMC-D connection, and one that fell back, to its server."""
+
+    SS = ["State", "UID", "Inode", "Local Address", "Peer Address", "Intf", "Mode"]
+    SS_SMCD = ["GID", "Token", "Peer-GID", "Peer-Token", "Linkid"]
+    SS_SMCR = ["Role", "IB-device", "Port", "Linkid", "GID", "Peer-GID"]
+    SS_DETAILS = [
+        *["Shutd", "Token", "Sndbuf", "Rcvbuf", "Peerbuf", "rxprod-Cursor", "rxcons-Cursor", "rxFlags"],
+        *["txprod-Cursor", "txcons-Cursor", "txFlags", "txprep-Cursor", "txsent-Cursor", "txfin-Cursor"],
+    ]
+    GROUPS_SMCR = ["LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"]
+    GROUPS_SMCD = ["LG-ID", "VLAN", "#Conns", "PNET-ID"]
+    GROUPS_SMCD_DETAILS = ["Peer-GID", "CHID", "EID", "Peer-Host"]
+
+    def setUp(self):
+        super().setUp()
+        self.start_agents()
+        self.serve()
+        holder = self.a.popen(["/usr/bin/python3", "-c", HOLD, self.b.ip4], stdout=-1, text=True)
+        self.addCleanup(holder.stdout.close)
+        self.assertEqual(holder.stdout.readline(), "up\n")
+        clients = rogue.Clients(self.a, "10.77.0.50", self.b.ip4)
+        self.addCleanup(clients.close)
+        clients.connect(bytes.fromhex(rogue.proposal()))
+        wait_for("the fallback", lambda: ("fallback", "no_smcd_v2_device") in self.b.agent.totals())
+        self.gid = {node: node.agent.status()["ism"]["gid"] for node in (self.a, self.b)}
+        (self.at_client,) = self.a.agent.connections()
+        self.at_server, self.fallen_back = sorted(self.b.agent.connections(), key=lambda c: c["path"], reverse=True)
+        self.assertEqual((self.at_server["path"], self.fallen_back["path"]), ("smcd", "fallback"))
+
+    def text(self, node, *arguments):
+        """What it prints, by lines and columns."""
+        done = node.agent.ctl(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return [re.split(r" {2,}", line) if line else [] for line in done.stdout.splitlines()]
+
+    def json(self, node, *arguments):
+        done = node.agent.ctl(*arguments, "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def misused(self, *arguments):
+        done = self.b.agent.ctl(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        return done.stderr
+
+    def test_ss(self):
+        client = self.at_server["client"]
+        smcd = ["ACTIVE", "-", "-", f"{self.b.ip4}:5000", client, "-", "SMCD"]
+        plain = ["ACTIVE", "-", "-", f"{self.b.ip4}:5000", self.fallen_back["client"], "-", "TCP 0x03030007"]
+        self.assertEqual(self.text(self.b, "ss"), [self.SS, smcd, plain])
+        # the other end: its own address first, and the user is known
+        seen = ["ACTIVE", "0", "-", client, f"{self.b.ip4}:5000", "-", "SMCD"]
+        self.assertEqual(self.text(self.a, "ss"), [self.SS, seen])
+
+    def test_ss_of_one_kind(self):
+        head, only = self.text(self.b, "ss", "-D")
+        self.assertEqual(head, self.SS + self.SS_SMCD)
+        self.assertEqual(only[-6:-4], ["SMCD", "-"])
+        theirs = self.at_client["smcd"]
+        self.assertEqual(only[-4:], [theirs["peer_token"], self.gid[self.a], theirs["token"], "00000001"])
+        self.assertEqual(self.text(self.b, "ss", "-R"), [self.SS + self.SS_SMCR])
+        self.assertEqual(self.text(self.b, "ss", "--smcr"), [self.SS + self.SS_SMCR])
+        self.assertIn("excludes", self.misused("ss", "-D", "-R"))
+
+    def test_ss_with_details(self):
+        head, smcd, plain = self.text(self.b, "ss", "-d")
+        self.assertEqual(head, self.SS + self.SS_DETAILS)
+        shown = dict(zip(head, smcd))
+        self.assertEqual(len(smcd), len(head))
+        self.assertEqual(shown["Shutd"], "<->")
+        self.assertEqual(shown["Token"], self.at_client["smcd"]["peer_token"])
+        self.assertEqual((shown["Sndbuf"], shown["Rcvbuf"], shown["Peerbuf"]), ("-", str(KIB * KIB), str(KIB * KIB)))
+        self.assertEqual((shown["rxprod-Cursor"], shown["txprod-Cursor"]), ("0000:00000001", "0000:00000001"))
+        self.assertEqual(plain[len(self.SS) :], ["-"] * len(self.SS_DETAILS))
+        head, only = self.text(self.b, "ss", "-D", "--details")
+        self.assertEqual(head, self.SS + self.SS_DETAILS + self.SS_SMCD)
+        self.assertEqual(only[6], "SMCD")
+
+    def test_ss_as_json(self):
+        def kept(*arguments):
+            return [c["id"] for c in self.json(self.b, "ss", *arguments)]
+
+        self.assertEqual(sorted(kept()), sorted([self.at_server["id"], self.fallen_back["id"]]))
+        self.assertEqual(kept("-D"), [self.at_server["id"]])
+        self.assertEqual(kept("-D", "-d"), [self.at_server["id"]])
+        self.assertEqual(self.json(self.b, "ss", "-R"), [])
+        (only,) = self.json(self.b, "ss", "-D")
+        self.assertEqual((only["path"], only["smcd"]), ("smcd", self.at_server["smcd"]))
+        self.assertEqual(only["smcd"]["peer_token"], self.at_client["smcd"]["token"])
+
+    def test_linkgroup(self):
+        smcr, none = ["SMC-R link groups"], [[]]
+        smcd, group = ["SMC-D link groups"], ["00000001", "-", "1", "-"]
+        heads = [smcr, self.GROUPS_SMCR, *none, smcd, self.GROUPS_SMCD]
+        self.assertEqual(self.text(self.b, "linkgroup"), [*heads, group])
+        self.assertEqual(self.text(self.b, "linkgroup", "-R"), [smcr, self.GROUPS_SMCR])
+        self.assertEqual(self.text(self.b, "linkgroup", "-D"), [smcd, self.GROUPS_SMCD, group])
+        more = [self.gid[self.a], "0xff00", "SMC-AGENT.DEFAULT", self.a.netns]
+        detailed = [smcd, self.GROUPS_SMCD + self.GROUPS_SMCD_DETAILS, group + more]
+        self.assertEqual(self.text(self.b, "linkgroup", "-d"), [smcr, *none, *detailed])
+        self.assertEqual(self.text(self.b, "linkgroup", "-D", "-d"), detailed)
+
+    def test_linkgroup_as_json(self):
+        group = {"id": 1, "peer_gid": self.gid[self.a], "chid": "0xff00", "eid": "SMC-AGENT.DEFAULT"}
+        group.update(host_name=self.a.netns, connections=1)
+        self.assertEqual(self.json(self.b, "linkgroup"), {"smcr": [], "smcd": [group]})
+        self.assertEqual(self.json(self.b, "linkgroup", "-d"), {"smcr": [], "smcd": [group]})
+        self.assertEqual(self.json(self.b, "linkgroup", "--smcr"), {"smcr": []})
+        self.assertEqual(self.json(self.b, "linkgroup", "--smcd"), {"smcd": [group]})
+        self.assertEqual(self.json(self.b, "linkgroup", "link-show"), {"smcr": []})
+
+    def test_links(self):
+        heads = ["LG-ID", "LG-Role", "LG-Type", "Net-Dev", "Link-State", "#Conns"]
+        self.assertEqual(self.text(self.b, "linkgroup", "link-show"), [["SMC-R link groups"], heads])
+        heads += ["Link-UID", "Peer-UID", "IB-Dev", "IB-P"]
+        self.assertEqual(self.text(self.b, "linkgroup", "link-show", "-d")[1], heads)
+        heads += ["Local-GID", "Peer-GID"]
+        self.assertEqual(self.text(self.b, "linkgroup", "link-show", "-dd")[1], heads)
+        self.assertIn("SMC-D link groups have no links", self.misused("linkgroup", "link-show", "-D"))
+        self.misused("linkgroup", "nonsense")
+
+
+if __name__ == "__main__":
+    unittest.main()
