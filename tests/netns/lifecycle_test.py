@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -179,6 +180,28 @@ while True:
         self.assertEqual(second.returncode, 1)
         self.assertIn("another smc-agent", second.stderr)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
+
+    def test_a_fabric_where_others_may_write_is_refused(self):
+        shared = f"{self.lab.run}/shared"
+        os.mkdir(shared)
+        path = self.a.write("agent.json", json.dumps(self.a.config(ism={"directory": shared})))
+        for mode, owner in ((0o777, 0), (0o1777, 0), (0o720, 0), (0o702, 0), (0o700, 65534)):
+            with self.subTest(f"{mode:o} of user {owner}"):
+                os.chown(shared, owner, 0)
+                os.chmod(shared, mode)
+                done = subprocess.run([AGENT, "--config", path], capture_output=True, text=True, timeout=20)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                words = f"the ISM directory {shared} belongs to another user, or others may write to it"
+                self.assertIn(words, done.stderr)
+                found = os.stat(shared)
+                self.assertEqual((stat.S_IMODE(found.st_mode), found.st_uid), (mode, owner))
+                self.assertEqual((os.listdir(shared), self.leftovers(self.a)), ([], []))
+        # nothing else was in the way
+        os.chown(shared, 0, 0)
+        os.chmod(shared, 0o755)
+        self.a.start_agent(ism={"directory": shared})
+        self.assertEqual(os.listdir(shared), [self.a.agent.status()["ism"]["gid"] + ".ism"])
+        self.assertEqual(stat.S_IMODE(os.stat(shared).st_mode), 0o755)
 
     def test_a_full_agent_lets_connections_be_plain(self):
         self.start_agents(limits={"connections": 2, "namespace_percent": 100, "cgroup_percent": 100})
