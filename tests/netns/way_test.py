@@ -13,6 +13,7 @@ from base import TwoNodes
 from lab.basics import sh, wait_for
 
 ROUNDS = int(os.environ.get("SMC_ROUNDS", 10))  # of agents that die
+SEED = int(os.environ.get("SMC_SEED") or random.randrange(1 << 31))  # which of them, and when
 
 # A server that greets every client with 100 bytes, and wants a token of 4. When its stdin ends it tells how many
 # connections ended how. Arguments: backlog, seconds between two accept(), "close" if it closes first.
@@ -103,16 +104,19 @@ for _ in range(50):
 """
 
 # Holds both ends: how often was the server's accept() ready when the client's connect() was not done yet?
-# Arguments: address, the client's namespace and cgroup, count.
+# Arguments: address, a cgroup of nobody's, the client's namespace and cgroup, count. It goes by way of the first, or one
+# of the agents would see the other's namespace in its cgroup.
 WHO_IS_FIRST = """
 import ctypes, os, select, socket, sys
 s = socket.create_server((sys.argv[1], 5000), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
-open(sys.argv[3] + '/cgroup.procs', 'w').write(str(os.getpid()))
-assert ctypes.CDLL(None).setns(os.open('/run/netns/' + sys.argv[2], os.O_RDONLY), 0x40000000) == 0
+def join(cgroup): open(cgroup + '/cgroup.procs', 'w').write(str(os.getpid()))
+join(sys.argv[2])
+assert ctypes.CDLL(None).setns(os.open('/run/netns/' + sys.argv[3], os.O_RDONLY), 0x40000000) == 0
+join(sys.argv[4])
 early = 0
 def ready(sock, what, ms):
     poll = select.poll(); poll.register(sock, what); return bool(poll.poll(ms))
-for _ in range(int(sys.argv[4])):
+for _ in range(int(sys.argv[5])):
     c = socket.socket(s.family); c.setblocking(False); c.connect_ex((sys.argv[1], 5000))
     assert ready(s, select.POLLIN, 5000)
     early += not ready(c, select.POLLOUT, 0)
@@ -188,25 +192,30 @@ class Way(TwoNodes):
     def test_applications_that_give_up(self):
         self.nobody_draws_conclusions("leave")
 
-    def no_more_is_heard(self, how):
+    def heard(self, how):
+        """Without agents, and with them."""
         plain = self.hurried(how)
         self.start_agents()
-        self.assertLessEqual(self.hurried(how), plain)
-
-    # Known: its application hears of a connection with the Confirm, which is before the client's own can say RST.
-    @unittest.expectedFailure
-    def test_a_server_hears_no_more_of_health_checks(self):
-        self.no_more_is_heard("check")
+        return plain, self.hurried(how)
 
     def test_a_server_hears_no_more_of_applications_that_give_up(self):
-        self.no_more_is_heard("leave")
+        plain, found = self.heard("leave")
+        self.assertLessEqual(found, plain)
+
+    def test_known_gap_a_server_hears_of_health_checks(self):
+        """Not of all: the RST of some comes to the client's agent, or to the server's, before its application is told.
+        See docs/fidelity.md, also for the other known gaps: whose test fails that is better now has closed one."""
+        plain, found = self.heard("check")
+        print(f"{self._testMethodName}: of 100 a server hears of {plain} with TCP, of {found} here", file=sys.stderr)
+        self.assertEqual(plain, 0)
+        self.assertGreater(found, 0)
 
     def test_who_is_first(self):
         """accept() is not ready before connect() is."""
 
         def early(ip):
-            node = [self.a.netns, self.a.apps]
-            done = self.b.python(WHO_IS_FIRST, ip, *node, "200")
+            way = [self.lab.cgroup, self.a.netns, self.a.apps]
+            done = self.b.python(WHO_IS_FIRST, ip, *way, "200")
             self.assertEqual(done.returncode, 0, done.stderr)
             return int(done.stdout)
 
@@ -215,6 +224,8 @@ class Way(TwoNodes):
         found = early(self.b.ip6), early(self.b.ip4)
         self.assertPath(self.a, "smcd", at_least=380)
         self.assertEqual(found, plain)
+        for node in (self.a, self.b):
+            self.assertEqual(node.agent_log().count(" opened, slot "), 1, node.name)
 
     # --- foreign programs ------------------------------------------------------------------------------
     def test_foreign_filters_in_front(self):
@@ -282,13 +293,11 @@ class Way(TwoNodes):
         self.nothing_left()
         return (len(self.a.run(time_wait).stdout.splitlines()) - plain) / 2000 - plain / 500
 
-    def test_thousands_of_short_connections(self):
-        self.assertLessEqual(self.short_connections(), 1)
-
-    # Known: the CLC socket leaves a TIME_WAIT of its own.
-    @unittest.expectedFailure
-    def test_short_connections_take_no_more_ports(self):
-        self.assertLessEqual(self.short_connections(), 0)
+    def test_known_gap_thousands_of_short_connections_take_one_port_more_each(self):
+        """The CLC socket leaves a TIME_WAIT of its own."""
+        more = self.short_connections()
+        self.assertLessEqual(more, 1)
+        self.assertGreater(more, 0.99)
 
     def test_few_ports_for_many_connections(self):
         """The server closes first, so its client may use the port again at once."""
@@ -321,24 +330,31 @@ class Way(TwoNodes):
         delete = ["tc", "-n", self.b.netns, "qdisc", "del", "dev", self.b.device, "clsact"]
         self.used_before(lambda: self.a.agent.stop(), lambda: sh(*delete))
 
-    # Known: the CLC socket holds the server's port until the connection has ended there too.
-    @unittest.expectedFailure
-    def test_a_rebind_without_reuse(self):
+    def test_known_gap_a_rebind_without_reuse_waits(self):
+        """The CLC socket holds the server's port until the connection has ended there too; then it is free."""
+
         def failed():
-            server = self.b.popen(["/usr/bin/python3", "-c", REBINDER], stdout=subprocess.PIPE, text=True)
+            server = self.b.popen(["/usr/bin/python3", "-c", REBINDER], stdout=-1, stderr=-1, text=True)
             done = self.a.python(REBINDERS_CLIENT, self.b.ip4)
             self.assertEqual(done.returncode, 0, done.stderr)
-            return int(server.communicate(timeout=20)[0])
+            out, err = server.communicate(timeout=20)
+            self.assertEqual(server.returncode, 0, err)  # each bind() works within a second
+            return int(out)
 
         plain = failed()
         self.start_agents()
-        self.assertLessEqual(failed(), plain)
+        found = failed()
+        print(f"{self._testMethodName}: of 50 fail {plain} with TCP, {found} here", file=sys.stderr)
+        self.assertEqual(plain, 0)
+        self.assertGreater(found, 0)
+        self.assertPath(self.a, "smcd", at_least=25)
 
     # --- agents that die -------------------------------------------------------------------------------
     def under_fire(self, seconds, within, fire):
         """Clients all the time, and agents that come and go: as good as plain TCP, but for connections that break."""
         asked_again = {"fallback": {"cache_s": 1}}
-        self.a.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"])  # TIME_WAITs of a minute
+        ports = ["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"]  # TIME_WAITs of a minute
+        self.a.run(ports, check=True)
         self.start_agents(**asked_again)
         greeter = self.greeter()
         spec = {"to": self.b.ip4, "threads": 8, "count": 100000, "seconds": seconds, "timeout": 8}
@@ -362,10 +378,13 @@ class Way(TwoNodes):
             self.assertLessEqual(server["accepted"], sum(seen["ends"].values()))
 
     def restarts(self, how):
+        print(f"{self._testMethodName}: SMC_SEED={SEED}", file=sys.stderr)
+        rnd = random.Random(SEED)
+
         def fire(config):
             for _ in range(ROUNDS):
-                time.sleep(random.uniform(0.05, 0.3))
-                node = random.choice((self.a, self.b))
+                time.sleep(rnd.uniform(0.05, 0.3))
+                node = rnd.choice((self.a, self.b))
                 node.agent.stop(how)
                 node.start_agent(**config)
 
