@@ -170,6 +170,9 @@ class Rules(TwoNodes):
         self.serve()
         self.nft(self.b, **hooks)
         self.nobody_waits(self.same(self.outcome, "ok"))
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_closed"): 1})
+        self.assertEqual(self.b.agent.totals(), {("refused", "server_refused"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
 
     def test_a_server_that_may_only_answer(self):
         self.server_allows(output=["policy drop", "meta l4proto != tcp accept", "ct state established accept"])
@@ -388,10 +391,11 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
         self.same(lambda: [self.outcome() for _ in range(5)], ["ok"] * 5, "smcd")
         for node in (self.a, self.b):
             self.assertEqual(self.counters(node)["invalid"], 0, node.name)
-            listed = node.run(["conntrack", "-L", "-p", "tcp", "--dport", "5000"]).stdout
+            listed = node.run(["conntrack", "-L", "-p", "tcp", "--dport", "5000"], check=True).stdout.splitlines()
+            self.assertGreaterEqual(len(listed), 15, node.name)  # five of each scene
             # on the way out the agent's questions are answered by a RST that connection tracking does not see
-            self.assertEqual([line for line in listed.splitlines() if "UNREPLIED" in line], [], node.name)
-            stats = node.run(["conntrack", "-S"]).stdout
+            self.assertEqual([line for line in listed if "UNREPLIED" in line], [], node.name)
+            stats = node.run(["conntrack", "-S"], check=True).stdout
             self.assertNotRegex(stats, r"invalid=[1-9]|insert_failed=[1-9]|drop=[1-9]", node.name)
 
 

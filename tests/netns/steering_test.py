@@ -11,6 +11,7 @@ from base import TwoNodes
 from lab.basics import sh, test_program, wait_for
 from lab.nodes import cgroup_mount
 
+IPPROTO_MPTCP = 262
 TCP_MD5SIG = 14
 
 
@@ -36,10 +37,13 @@ class Steering(TwoNodes):
     def test_syn_cookies(self):
         self.start_agents()
         self.serve()
-        self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"])
+        self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
         for _ in range(3):
             self.assertTrue(self.connect()["ok"])
         self.assertPath(self.b, "smcd", at_least=3)
+        for name in ("TcpExtSyncookiesSent", "TcpExtSyncookiesRecv"):
+            shown = json.loads(self.b.run(["nstat", "-jasz", name], check=True).stdout)
+            self.assertGreaterEqual(shown["kernel"][name], 6)  # of three CLC sockets, and of three legs
 
     def test_nobody_listens(self):
         self.start_agents()
@@ -96,12 +100,21 @@ class Steering(TwoNodes):
         self.connect(timeout=0.5, options=[[socket.IPPROTO_TCP, TCP_MD5SIG, md5.hex()]])  # the server has no key
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_TCP_SIGNED"], 1)
 
-        mptcp = self.a.python(
-            f"import socket; c=socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262); "
+        self.assertEqual(self.a.agent.totals(), {})
+
+    def test_mptcp_is_left_alone(self):
+        self.start_agents()
+        self.serve()
+        try:
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP).close()
+        except OSError as error:
+            self.skipTest(f"this kernel has no MPTCP: {error}")
+        done = self.a.python(
+            f"import socket; c = socket.socket(socket.AF_INET, socket.SOCK_STREAM, {IPPROTO_MPTCP}); "
             f"c.connect(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1))"
         )
-        if mptcp.returncode == 0:
-            self.assertEqual(mptcp.stdout, "b'x'\n")
+        self.assertEqual(done.stdout, "b'x'\n", done.stderr)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_MPTCP"], 1)
         self.assertEqual(self.a.agent.totals(), {})
 
     def test_ipsec_policy_keeps_tcp(self):
