@@ -9,8 +9,8 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
 SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
 between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
 "close": "fin" | "rst" | null, "listen_s": seconds}; a server's "options" only answer a SYN with option 254,
-unless "always". Prints one JSON line
-per connection: {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
+unless "always", and "answer_after" seconds. Prints one JSON line per connection: {"received": hex, "ended": "fin" |
+"rst" | "open" | "refused"}.
 """
 import json
 import random
@@ -160,6 +160,7 @@ def run(wire, connections, script, server_port=None):
     end = time.monotonic() + script.get("listen_s", 10)
     connections = list(connections)
     by_key = {c.key: c for c in connections}
+    answers = []  # (when, connection, options), the first one first
     while time.monotonic() < end:
         found = wire.poll(0.01)
         if found:
@@ -174,12 +175,15 @@ def run(wire, connections, script, server_port=None):
                 asked = script.get("always") or bytes.fromhex(SMC_OPTION) in option_bytes(segment)
                 chosen = script.get("options", "") if asked else ""
                 echoed = option_bytes(segment) if chosen == "echo" else bytes.fromhex(chosen)
-                connection.out("SA", option_list(echoed))
+                answers.append((time.monotonic() + script.get("answer_after", 0), connection, option_list(echoed)))
                 connections.append(connection)
                 by_key[key] = connection
             elif key in by_key:
                 by_key[key].take(segment)
         now = time.monotonic()
+        while answers and answers[0][0] <= now:
+            _, connection, options = answers.pop(0)
+            connection.out("SA", options)
         for connection in connections:
             connection.work(now)
         if server_port is None and all(c.ended != "open" for c in connections):

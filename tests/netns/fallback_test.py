@@ -1,13 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Everything that keeps a connection on TCP, with nothing lost."""
 import json
+import signal
+import subprocess
 import unittest
 
-from base import TwoNodes
+from base import CLIENT, TwoNodes
 from lab.basics import sh, wait_for
 from lab.rawtcp import SMC_OPTION
 
 RAW_IP = "10.77.0.50"
+
+WHEN_TOLD = "import sys; print('ready', flush=True); sys.stdin.readline()\n"
+
+# Connects from a port, to an echo server. Told so, it ends the connection by a reset.
+FROM_A_PORT = """
+import socket, struct, sys
+c = socket.socket(); c.settimeout(4); c.setsockopt(1, 2, 1); c.setsockopt(1, 13, struct.pack('ii', 1, 0))
+c.bind(('', int(sys.argv[2]))); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.recv(1).decode(), flush=True)
+sys.stdin.readline()
+"""
 
 
 class Fallback(TwoNodes):
@@ -117,6 +129,108 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
 
+    # --- while one is late ---------------------------------------------------------------------------------
+    def counters(self, node):
+        """What the programs have decided, also while no agent can be asked."""
+        dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/smc_counters"))
+        found = [entry["formatted"] for entry in dumped]
+        return {entry["key"]: sum(cpu["value"] for cpu in entry["values"]) for entry in found}
+
+    def told(self, node, script, *arguments):
+        """A program that goes on when it is told: go(). What it prints then is in its stdout."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        process = node.popen(["/usr/bin/python3", "-c", script, *map(str, arguments)], **pipes)
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(process.stdout.close)
+        return process
+
+    def go(self, process):
+        process.stdin.write("go\n")
+        process.stdin.flush()
+
+    def slow_server(self):
+        """Both agents live and the server's hangs. Its client, with time enough, has sent the Proposal."""
+        self.start_agents(fallback={"budget_ms": 20000})
+        self.serve()
+        client = self.told(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000)
+        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.b.agent.send_signal(signal.SIGSTOP)
+        self.go(client)  # before its heartbeat is too old
+        unread = ["ss", "-Htn", "state", "established", "sport", "=", ":5000"]
+        wait_for("the Proposal", lambda: any(int(line.split()[0]) for line in self.b.run(unread).stdout.splitlines()))
+        return client
+
+    def test_a_syn_is_kept_while_the_agents_talk(self):
+        client = self.slow_server()
+        wait_for("its retransmission", lambda: self.a.agent.decisions()["SMC_SYN_KEPT"], 5)
+        self.b.agent.send_signal(signal.SIGCONT)
+        self.assertTrue(json.loads(client.stdout.readline())["ok"])
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_SYN_LET_GO"], 0)
+
+    def test_a_client_that_goes_on_while_its_agent_hangs(self):
+        """The server's leg, which nobody has accepted, makes way. When the client's agent goes on it is too late."""
+        client = self.slow_server()
+        self.a.agent.send_signal(signal.SIGSTOP)
+        self.b.agent.send_signal(signal.SIGCONT)
+        wait_for("the server's leg", lambda: self.b.agent.decisions()["SMC_LEG_PAIRED"], 0.9)
+        seen = json.loads(client.stdout.readline())
+        self.assertTrue(seen["ok"], seen)
+        self.assertGreater(self.counters(self.a)["SMC_SYN_LET_GO"], 0)
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 1)
+        self.a.agent.send_signal(signal.SIGCONT)
+        wait_for("the client's leg", lambda: self.a.agent.decisions()["SMC_LEG_LATE"], 5)
+        self.assertEqual(self.a.agent.decisions()["SMC_LEG_PAIRED"], 0)
+        self.assertEqual(self.accepted(), 1)
+        wait_for("its end", self.a.agent.totals, 5)
+        self.assertEqual(self.a.agent.totals(), {("refused", "application_gone"): 1})
+
+    def test_a_port_that_is_in_use_at_the_server(self):
+        """By a connection whose end it has not heard of: none of an agent's takes its place."""
+        self.serve()
+        first = self.told(self.a, FROM_A_PORT, self.b.ip4, 40000)
+        self.assertEqual(first.stdout.readline(), "x\n")
+        lost = "table inet t { chain c { type filter hook output priority 0; tcp sport 40000 drop; }; }"
+        self.a.run(["nft", lost], check=True)
+        self.go(first)
+        first.wait(5)
+        self.a.run(["nft", "flush", "ruleset"], check=True)
+        self.start_agents()
+        self.assertTrue(self.connect()["ok"])  # so that the server is remembered, and a SYN of this port is held
+        second = self.told(self.a, FROM_A_PORT, self.b.ip4, 40000)
+        self.assertEqual(second.stdout.readline(), "x\n")
+        self.assertEqual(self.b.agent.decisions()["SMC_LEG_CONFLICT"], 1)
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_closed"): 1})
+        self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("refused", "server_refused"): 1})
+
+    def test_an_answer_that_finds_no_agent(self):
+        """It is refused all the same, because the application did not ask; its own SYN follows."""
+        self.a.start_agent()
+        peer = self.peer(SMC_OPTION, answer_after=0.6)
+        client = self.told(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 2)
+        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.go(client)
+        wait_for("the question", lambda: self.counters(self.a)["SMC_OUT_ASKED"], 0.5)
+        self.a.agent.stop(signal.SIGKILL)
+        self.assertEqual(json.loads(client.stdout.readline()), {"ok": False, "error": "timed out"})  # of its recv()
+        counters = self.counters(self.a)
+        self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (1, 0))
+        self.assertEqual(counters["SMC_SYN_LET_GO"], 1)
+        self.assertEqual(self.heard(peer), [("refused", b""), ("fin", b"who")])
+
+    def test_an_agent_that_was_killed_just_now(self):
+        """Its heartbeat is not too old yet."""
+        self.a.start_agent()
+        self.serve()
+        client = self.told(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000, 0.9)
+        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.a.agent.stop(signal.SIGKILL)
+        self.go(client)
+        seen = json.loads(client.stdout.readline())
+        self.assertTrue(seen["ok"], seen)
+        self.assertEqual(self.counters(self.a)["SMC_OUT_AGENT_GONE"], 1)
+
+    # --- peers that no agent would be ------------------------------------------------------------------------
     def peer(self, options, send=(), seconds=8, **more):
         """A server on RAW_IP that answers SYNs with these options and then says what it is told."""
         script = {"options": options, "send": list(send), "listen_s": seconds, **more}
