@@ -24,6 +24,7 @@ from lab.agent import Agent
 from lab.basics import Timeout, sh, wait_for
 
 CLONE_NEWNET = 0x40000000
+TERMINATED = 128 + signal.SIGTERM
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -152,13 +153,17 @@ class Node:
 
 
 class Lab:
+    terminated = closing = False
+
     def __init__(self, name):
+        if Lab.terminated:  # unittest takes a SystemExit for an error of one test, and would go on with the next
+            sys.exit(TERMINATED)
         self.tag = "smc-" + hashlib.sha256(name.encode()).hexdigest()[:6]
         self.cgroup = f"{cgroup_mount()}/{self.tag}"
         self.run = f"/run/{self.tag}"
         self.nodes, self.processes = {}, []
         self.links = 0
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a terminated test cleans up too
+        signal.signal(signal.SIGTERM, self._terminate)  # so that a terminated test cleans up too
         self._clean()
         os.makedirs(self.run)
         os.makedirs(self.cgroup)
@@ -191,7 +196,22 @@ class Lab:
             sh("ip", "-n", node.netns, "addr", "add", f"{node.ip6}/64", "dev", device, "nodad")
             sh("ip", "-n", node.netns, "link", "set", device, "up")
 
+    @staticmethod
+    def _terminate(*_):
+        Lab.terminated = True
+        if not Lab.closing:
+            sys.exit(TERMINATED)
+
     def close(self):
+        Lab.closing, before = True, Lab.terminated
+        try:
+            self._close()
+        finally:
+            Lab.closing = False
+        if Lab.terminated and not before:
+            sys.exit(TERMINATED)
+
+    def _close(self):
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()
