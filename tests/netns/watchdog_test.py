@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The data path stands still, and the rest of the agent does not: new connections are plain TCP, and it can be ended."""
+"""The data path stands still, and nothing else does: new connections are plain TCP, and the agent can be ended."""
 import ctypes
 import os
 import select
@@ -24,7 +24,7 @@ for word in sys.stdin:
 
 
 class Standstill:
-    """Stops one thread of a process, as nothing but a debugger can. This thread of ours must be the one that goes on."""
+    """One thread of a process is stopped, as only a debugger can. It must be the thread here that lets it go on."""
 
     def __init__(self, pid, name):
         self.tid = next(tid for tid in map(int, os.listdir(f"/proc/{pid}/task")) if self.name_of(pid, tid) == name)

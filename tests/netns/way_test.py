@@ -104,8 +104,8 @@ for _ in range(50):
 """
 
 # Holds both ends: how often was the server's accept() ready when the client's connect() was not done yet?
-# Arguments: address, a cgroup of nobody's, the client's namespace and cgroup, count. It goes by way of the first, or one
-# of the agents would see the other's namespace in its cgroup.
+# Arguments: address, a cgroup of nobody's, the client's namespace and cgroup, count. It goes by way of the first, or
+# one of the agents would see the other's namespace in its cgroup.
 WHO_IS_FIRST = """
 import ctypes, os, select, socket, sys
 s = socket.create_server((sys.argv[1], 5000), family=socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
