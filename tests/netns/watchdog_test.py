@@ -147,6 +147,14 @@ class Watchdog(TwoNodes):
         self.assertEqual(self.a.agent.stop(), 0)
         self.assertFalse(os.path.exists(self.a.control) or os.path.exists(f"{self.a.cgroup}/smc-agent"))
 
+    def test_who_waits_for_bytes_hears_that_the_agent_has_ended(self):
+        """L1, also where the data path does not end."""
+        keeper = self.keeper()
+        stop = self.standstill(self.a)
+        self.tell(keeper, "second")
+        self.terminated(stop)
+        self.assertEqual(self.said(keeper, 10), "ConnectionResetError")
+
 
 if __name__ == "__main__":
     unittest.main()
