@@ -67,7 +67,7 @@ class Fabric(TwoNodes):
             ("a refusal", rogue.reply(1, errno.EACCES), 0),
             ("a refusal with descriptors", rogue.reply(1, errno.EACCES), 2),
             ("short", good[:12], 2),
-            # Not yet ("empty", b"", 2): receive_reply() does not close what comes with an empty message.
+            ("empty, with descriptors", b"", 2),
             ("long", good + bytes(5000), 2),
             ("of another version", rogue.reply(1, magic=rogue.MAGIC - 1), 2),
         ):
@@ -114,6 +114,7 @@ class Fabric(TwoNodes):
             ("a refusal with descriptors", lambda number: rogue.reply(number, errno.EACCES), 2),
             ("to another request", lambda number: rogue.reply(number + 1), 2),
             ("short", lambda number: rogue.reply(number)[:12], 2),
+            ("long", lambda number: rogue.reply(number) + bytes(3000), 2),
         ):
             fds = self.descriptors(descriptors)
             with self.subTest(what):
@@ -202,6 +203,7 @@ class Fabric(TwoNodes):
         for what, message in (
             ("short", rogue.request(1)[:20]),
             ("empty", b""),
+            ("long", rogue.request(1) + b"x"),
             ("of another version", rogue.request(1, magic=rogue.MAGIC + 1)),
         ):
             with self.subTest(what):
