@@ -32,12 +32,6 @@ int smc_egress(struct __sk_buff *skb)
 		}
 		if (leg && leg->partner && !leg->hold)
 			return smc_turn(skb, leg->mac_len, leg->partner);
-		/* the way of all packets that are none of ours */
-		if (!leg && sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV &&
-		    sk->state != BPF_TCP_LISTEN)
-			return TC_ACT_UNSPEC;
-	} else if (sk && sk->protocol == IPPROTO_UDP) {
-		return TC_ACT_UNSPEC;
 	} else {
 		sk = 0;
 	}
@@ -81,22 +75,7 @@ int smc_ingress(struct __sk_buff *skb)
 	struct smc_device_key key = {.slot = skb->cb[0], .ifindex = skb->ifindex};
 	struct smc_device *device;
 	struct smc_packet packet = {};
-	__u32 tcp_at;
-	__u8 first, flags;
 
-	/* the way of all packets that neither begin a connection nor refuse one */
-	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (bpf_skb_load_bytes_relative(skb, 0, &first, 1, BPF_HDR_START_NET))
-			return TC_ACT_UNSPEC;
-		tcp_at = (first & 15) * 4;
-	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		tcp_at = sizeof(struct ipv6hdr);
-	} else {
-		return TC_ACT_UNSPEC;
-	}
-	if (bpf_skb_load_bytes_relative(skb, tcp_at + 13, &flags, 1, BPF_HDR_START_NET) ||
-	    (flags && !(flags & (SMC_TCP_SYN | SMC_TCP_RST))))
-		return TC_ACT_UNSPEC;
 	device = bpf_map_lookup_elem(&smc_devices, &key);
 	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
 		return TC_ACT_UNSPEC;
@@ -113,11 +92,47 @@ int smc_ingress(struct __sk_buff *skb)
 	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_question(skb, &packet);
 }
 
+/* The way of nearly all packets on their way out: of a connection that stands and is none of ours, or no TCP. */
+static __always_inline bool smc_leaves(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	if (sk)
+		sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return false;
+	if (sk->type != SOCK_STREAM || sk->protocol != IPPROTO_TCP)
+		return sk->protocol == IPPROTO_UDP;
+	return sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV && sk->state != BPF_TCP_LISTEN &&
+	       !bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+}
+
+/* The way of nearly all that arrive: they neither begin a connection nor refuse one, nor have they no flag at all. */
+static __always_inline bool smc_arrives(struct __sk_buff *skb)
+{
+	__u32 tcp_at;
+	__u8 first, flags;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (bpf_skb_load_bytes_relative(skb, 0, &first, 1, BPF_HDR_START_NET))
+			return true;
+		tcp_at = (first & 15) * 4;
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		tcp_at = sizeof(struct ipv6hdr);
+	} else {
+		return true;
+	}
+	return bpf_skb_load_bytes_relative(skb, tcp_at + 13, &flags, 1, BPF_HDR_START_NET) ||
+	       (flags && !(flags & (SMC_TCP_SYN | SMC_TCP_RST)));
+}
+
 SEC("tc")
 int smc_out(struct __sk_buff *skb)
 {
 	__u32 slot;
 
+	if (smc_leaves(skb))
+		return TC_ACT_UNSPEC;
 	SMC_OWN_SLOT(slot);
 	skb->cb[0] = slot;
 	bpf_tail_call(skb, &smc_programs, SMC_PROGRAM_EGRESS);
@@ -129,6 +144,8 @@ int smc_in(struct __sk_buff *skb)
 {
 	__u32 slot;
 
+	if (smc_arrives(skb))
+		return TC_ACT_UNSPEC;
 	SMC_OWN_SLOT(slot);
 	skb->cb[0] = slot;
 	bpf_tail_call(skb, &smc_programs, SMC_PROGRAM_INGRESS);

@@ -161,6 +161,17 @@ static long smc_parse_option(__u32 index, struct smc_option_walk *walk)
 	return 0;
 }
 
+/* What most SYNs have, those of Linux: size of segments, SACK, time stamps, window scale, and nothing more. */
+static __always_inline bool smc_has_usual_options(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	__be32 words[5];
+
+	return packet->tcp_len == sizeof(struct tcphdr) + sizeof(words) &&
+	       !bpf_skb_load_bytes(skb, packet->tcp_at + sizeof(struct tcphdr), words, sizeof(words)) &&
+	       (words[0] & bpf_htonl(0xffff0000)) == bpf_htonl(0x02040000) && words[1] == bpf_htonl(0x0402080a) &&
+	       (words[4] & bpf_htonl(0xffffff00)) == bpf_htonl(0x01030300);
+}
+
 static __always_inline void smc_parse_options(struct __sk_buff *skb, const struct smc_packet *packet,
 					      struct smc_tcp_options *options)
 {
@@ -170,6 +181,8 @@ static __always_inline void smc_parse_options(struct __sk_buff *skb, const struc
 		.end = packet->tcp_at + packet->tcp_len,
 	};
 
+	if (smc_has_usual_options(skb, packet))
+		return;
 	bpf_loop(40, smc_parse_option, &walk, 0);
 	*options = walk.found;
 }
