@@ -221,6 +221,7 @@ void Engine::forget_ended() {
     ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
     for (Task* task : ended_) {
         std::erase(ready_, task);
+        std::erase(spinning_, task);
         deadlines_.set(task->order(), kNever);
         const auto it = tasks_.find(task->order());
         tell_end(it->second);

@@ -72,7 +72,7 @@ void ClientRunner::on(const session::Connect&) {
 
 void ClientRunner::connected() {
     const auto option = programs_.option_seen(clc_->fd());
-    const int error = connect_error(clc_->fd());
+    const int error = take_connect_error(clc_->fd());
     if (error != 0 && option == SMC_OPTION_UNKNOWN) {
         return feed(session_.connect_failed(error));
     }
@@ -100,7 +100,7 @@ void ClientRunner::on(const session::FinishConnect&) {
 
 void ClientRunner::leg_connected() {
     patience_.set(kNever);
-    const int error = connect_error(leg_->fd());
+    const int error = take_connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected());
     }
@@ -113,7 +113,7 @@ void ClientRunner::leg_connected() {
 
 // The thread may be late: an application that is connected already must not be left to TCP.
 bool ClientRunner::catches_up() {
-    if (!leg_ || connect_error(leg_->fd()) == EINPROGRESS) {
+    if (!leg_ || is_connecting(leg_->fd())) {
         return false;
     }
     leg_connected();
@@ -122,7 +122,7 @@ bool ClientRunner::catches_up() {
 
 // Unless it is this thread that has been late.
 void ClientRunner::lose_patience() {
-    if (connect_error(leg_->fd()) == EINPROGRESS) {
+    if (is_connecting(leg_->fd())) {
         feed(session_.leg_failed(false, "something keeps its packets"));
     }
 }

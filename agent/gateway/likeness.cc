@@ -120,9 +120,13 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
     return fd;
 }
 
-int connect_error(int fd) {
+bool is_connecting(int fd) {
     pollfd ready{fd, POLLOUT, 0};
-    if (::poll(&ready, 1, 0) == 0) {
+    return ::poll(&ready, 1, 0) == 0;
+}
+
+int take_connect_error(int fd) {
+    if (is_connecting(fd)) {
         return EINPROGRESS;
     }
     int error = 0;

@@ -31,7 +31,8 @@ Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, cons
 // the packets of the leg: then the application's own connection decides.
 inline constexpr auto kLegPatience = std::chrono::milliseconds(300);
 
-// What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet.
-int connect_error(int fd);
+[[nodiscard]] bool is_connecting(int fd);
+// What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet. It is told once: the next answer is 0.
+[[nodiscard]] int take_connect_error(int fd);
 
 }  // namespace smc

@@ -72,7 +72,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
 
 void ServerRunner::connected() {
     patience_.set(kNever);
-    const int error = connect_error(application_->fd());
+    const int error = take_connect_error(application_->fd());
     if (error != 0) {
         return refused(error);
     }
@@ -81,7 +81,7 @@ void ServerRunner::connected() {
 
 // Unless it is this thread that has been late.
 void ServerRunner::lose_patience() {
-    if (connect_error(application_->fd()) == EINPROGRESS) {
+    if (is_connecting(application_->fd())) {
         refused(ETIMEDOUT);
     }
 }

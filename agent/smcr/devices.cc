@@ -172,8 +172,12 @@ void Devices::listen(const std::string& name, const std::shared_ptr<roce::Contex
                        });
 }
 
-std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local) const {
-    const auto choice = roce::port_for(ports_, local);
+std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local, std::uint8_t smcr_version) const {
+    // Linux takes RoCEv1 for SMC-Rv1, and so must its peer. Devices that have none (soft-RoCE) can meet each other.
+    auto choice = smcr_version == 1 ? roce::port_for(ports_, local, roce::RoceVersion::kV1) : std::nullopt;
+    if (!choice) {
+        choice = roce::port_for(ports_, local);
+    }
     if (!choice) {
         return std::nullopt;
     }
@@ -181,7 +185,7 @@ std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local) const {
 }
 
 std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const Endpoint& peer) const {
-    const auto usable = usable_for(gid_of(local));
+    const auto usable = usable_for(gid_of(local), clc::kVersion2);
     if (!usable) {
         return std::nullopt;
     }
@@ -205,6 +209,9 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     const auto prefix = speaks(1) ? prefix_of(offer.own_address) : std::nullopt;
     offer.prefix_bits = prefix.value_or(0);
     offer.v1 = prefix.has_value();
+    if (const auto v1 = usable_for(offer.own_address, clc::kVersion1)) {
+        offer.v1_gid = v1->gid.gid;
+    }
     offer.v2 = speaks(2);
     return offer.v1 || offer.v2 ? std::optional(offer) : std::nullopt;
 }

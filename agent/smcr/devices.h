@@ -35,8 +35,8 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // For a TCP connection with this local address.
-    [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local) const;
+    // For a TCP connection with this local address. SMC-Rv1 goes by RoCEv1, where a device has it.
+    [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local, std::uint8_t smcr_version) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
     // Devices that are not used, and why.

@@ -91,14 +91,14 @@ LinkGroups::Live* LinkGroups::live(GroupId group) {
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local,
                       TimePoint deadline, Hooks hooks) {
-    const auto device = devices_.usable_for(local);
+    const auto device = devices_.usable_for(local, peer.version);
     if (!device) {
         return hooks.refused({member, Refusal::kNoDevice, "no RoCE port"});
     }
     hooks_.insert_or_assign(member, std::move(hooks));
     group::SmcrGroups::Join join{member,
                                  peer,
-                                 {device->context->name(), device->port.number, device->gid.gid},
+                                 {device->context->name(), device->port.number, device->gid.gid, peer.version},
                                  deadline,
                                  random_id<AlertToken>()};
     const TimePoint now = loop::now();
@@ -163,7 +163,7 @@ void LinkGroups::on(const group::CreateLink& action) {
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {
-    const auto device = devices_.usable_for(action.port.gid);
+    const auto device = devices_.usable_for(action.port.gid, action.port.version);
     if (!device) {
         return Error{ENODEV, "finding RoCE device " + action.port.device};
     }

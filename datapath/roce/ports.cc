@@ -21,10 +21,12 @@ std::vector<NetDevice> net_devices() {
 void add_gids(Port& port, std::span<const ibv_gid_entry> table, const std::vector<NetDevice>& devices) {
     for (const ibv_gid_entry& entry : table) {
         // An address handle has eight bits for the index.
-        if (entry.port_num != port.number || entry.gid_type != IBV_GID_TYPE_ROCE_V2 || entry.gid_index > 255) {
+        const bool v1 = entry.gid_type == IBV_GID_TYPE_ROCE_V1;
+        if (entry.port_num != port.number || (!v1 && entry.gid_type != IBV_GID_TYPE_ROCE_V2) || entry.gid_index > 255) {
             continue;
         }
         PortGid gid;
+        gid.version = v1 ? RoceVersion::kV1 : RoceVersion::kV2;
         std::memcpy(gid.gid.bytes.data(), entry.gid.raw, gid.gid.bytes.size());
         gid.index = static_cast<std::uint8_t>(entry.gid_index);
         const auto device = std::ranges::find(devices, entry.ndev_ifindex, &NetDevice::index);
@@ -32,7 +34,7 @@ void add_gids(Port& port, std::span<const ibv_gid_entry> table, const std::vecto
             gid.net_device = device->name;
             gid.mac.bytes = device->mac;
         }
-        port.gids.push_back(std::move(gid));
+        (v1 ? port.gids_v1 : port.gids).push_back(std::move(gid));
     }
 }
 
@@ -108,11 +110,11 @@ Result<std::vector<Port>> ports() {
     return found;
 }
 
-std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local) {
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local, RoceVersion version) {
     const RoceGid wanted = local.normalised();
     const auto select = [&](auto matches) -> std::optional<PortChoice> {
         for (const Port& port : ports) {
-            for (const PortGid& gid : port.gids) {
+            for (const PortGid& gid : version == RoceVersion::kV1 ? port.gids_v1 : port.gids) {
                 if (port.active && matches(port, gid)) {
                     return PortChoice{&port, gid};
                 }

@@ -13,8 +13,12 @@
 
 namespace smc::roce {
 
+// What packets look like: RoCEv1 stays within an Ethernet segment, RoCEv2 is UDP.
+enum class RoceVersion : std::uint8_t { kV1, kV2 };
+
 struct PortGid {
-    RoceGid gid;             // RoCEv2; IPv4 in its mapped form
+    RoceGid gid;  // IPv4 in its mapped form; a RoCEv1 and a RoCEv2 GID may be the same
+    RoceVersion version = RoceVersion::kV2;
     std::uint8_t index = 0;  // in the port's table
     std::string net_device;  // that has this address: "eth0", or a VLAN of it; empty when the device does not say
     Mac mac;                 // of that
@@ -25,7 +29,8 @@ struct Port {
     std::uint8_t number = 1;
     bool active = false;
     clc::Mtu mtu = clc::Mtu::k1024;  // active
-    std::vector<PortGid> gids;       // RoCEv2 only
+    std::vector<PortGid> gids;       // RoCEv2
+    std::vector<PortGid> gids_v1;    // RoCEv1, which not all devices have
 };
 
 // Names of the RDMA devices that are there; none in a kernel without RDMA.
@@ -43,6 +48,7 @@ struct PortChoice {
 bool is_link_local(const RoceGid& gid);
 // The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
 // first of its family that is not link-local; nullopt if there is none on an active port.
-std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local);
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local,
+                                   RoceVersion version = RoceVersion::kV2);
 
 }  // namespace smc::roce

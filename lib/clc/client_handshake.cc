@@ -69,7 +69,7 @@ Proposal ClientHandshake::proposal() const {
     }
     if (roce_ && roce_->v1) {
         p.v1_offer = Offer::kSmcR;
-        p.v1_gid = roce_->gids.front();
+        p.v1_gid = roce_->v1_gid.is_zero() ? roce_->gids.front() : roce_->v1_gid;
         Subnet& subnet = p.subnet.emplace();
         if (roce_->own_address.is_v4()) {
             subnet.mask_bits = roce_->prefix_bits;

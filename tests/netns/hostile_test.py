@@ -197,7 +197,7 @@ class FewHandshakes(TwoNodes):
         wait_for("the agent to be full", lambda: not self.b.agent.status()["agent"]["serving"])
         self.assertIn("NOT SERVING, it is full", self.b.agent.ctl("status").stdout)
         self.assertTrue(self.connect(timeout=2)["ok"])  # its server was known to speak SMC, and is not any more
-        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "connect_failed"): 1})
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_no_smc"): 1})
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
         self.assertTrue(self.connect(timeout=2)["ok"])  # so this one asked, and TCP itself was the answer
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 2)

@@ -93,6 +93,28 @@ TEST_CASE("ports__the_device_its_ethernet_and_its_addresses") {
     CHECK(choose("2001:db8::1").gid.gid.text() == "fd99::1");
 }
 
+TEST_CASE("ports__rocev1_is_chosen_among_its_own_gids") {
+    CHECK(all_ports()[0].gids_v1.empty());  // soft-RoCE is RoCEv2
+    Port port;
+    port.active = true;
+    const auto add = [](std::vector<PortGid>& to, const char* gid, RoceVersion version, std::uint8_t index) {
+        to.push_back({*RoceGid::parse(gid), version, index, {}, {}});
+    };
+    add(port.gids, "10.0.0.1", RoceVersion::kV2, 3);
+    add(port.gids, "fd00::1", RoceVersion::kV2, 5);
+    add(port.gids_v1, "fe80::1", RoceVersion::kV1, 0);
+    add(port.gids_v1, "10.0.0.1", RoceVersion::kV1, 2);
+    const auto index = [&](const char* local, RoceVersion version) {
+        const auto choice = port_for({port}, *RoceGid::parse(local), version);
+        return choice ? int{choice->gid.index} : -1;
+    };
+    CHECK(index("10.0.0.1", RoceVersion::kV1) == 2);
+    CHECK(index("10.0.0.1", RoceVersion::kV2) == 3);
+    CHECK(index("10.0.0.9", RoceVersion::kV1) == 2);
+    CHECK(index("fd00::1", RoceVersion::kV1) == -1);
+    CHECK(index("fd00::1", RoceVersion::kV2) == 5);
+}
+
 TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {
     for (const char* address : {"10.99.0.1", "fd99::1"}) {
         Side a(choose(address)), b(choose(address));

@@ -140,6 +140,14 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     away = s;
     away.v1 = false;
     CHECK(answer(c, away) == Reason::kVersionMismatch);
+    // A device that has RoCEv1 is met there: both versions in one Proposal, each with its own GID.
+    RoceOffer both = c;
+    both.v2 = true;
+    both.v1_gid = *RoceGid::parse("fe80::1");
+    ClientHandshake two(kClient, both);
+    const auto of_both = std::get<Proposal>(decode_proposal(bytes(two.start(kStart))));
+    CHECK(of_both.v1_gid == both.v1_gid);
+    CHECK(of_both.v2->roce_gid == both.gids.front());
     // IPv6 by the listed prefixes
     RoceOffer c6 = c, s6 = s;
     c6.own_address = *RoceGid::parse("fd00::1");

@@ -29,6 +29,7 @@ struct RoceOffer {
     std::vector<RoceGid> gids;  // of this node's ports, the one to use first; 1 to 8
     Mac mac;                    // of the first
     bool v1 = false, v2 = true;
+    RoceGid v1_gid{};  // for version 1, where it is another one: RoCEv1's
     // For version 1, which stays within a subnet: both ends of the TCP connection, and this end's prefix.
     RoceGid own_address, peer_address;
     std::uint8_t prefix_bits = 0;

@@ -31,6 +31,7 @@ struct LocalPort {
     std::string device;
     std::uint8_t number = 1;
     RoceGid gid;
+    std::uint8_t version = 2;  // of SMC-R: the GID is RoCEv1's or RoCEv2's
 };
 
 // Which elements a member uses.
