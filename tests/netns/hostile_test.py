@@ -27,8 +27,12 @@ class Hostile(TwoNodes):
         if self.a.agent is None:
             self.a.start_agent()
         before = self.b.agent.totals().get(("smcd", "none"), 0)
-        self.assertTrue(self.connect()["ok"])
-        self.assertPath(self.b, "smcd", at_least=before + 1)
+
+        def accelerated():
+            self.assertTrue(self.connect()["ok"])
+            return self.b.agent.totals().get(("smcd", "none"), 0) > before
+
+        wait_for("a connection to be accelerated", accelerated, 10)  # a client may remember that it was not, for 1 s
 
     def clients(self):
         clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
@@ -155,7 +159,7 @@ print(good)
         )
 
     def test_a_burst_is_accelerated_as_far_as_it_can_be_in_time(self):
-        self.a.start_agent(limits={"handshakes": 100, "cgroup_percent": 100})
+        self.a.start_agent(limits={"handshakes": 100, "cgroup_percent": 100}, fallback={"cache_s": 1})
         self.two_thousand()
         totals = self.a.agent.totals()
         self.assertGreaterEqual(totals[("smcd", "none")], 75)
@@ -165,7 +169,7 @@ print(good)
         self.assertEqual(self.a.agent.totals()[("smcd", "none")], totals[("smcd", "none")] + 1)
 
     def test_two_thousand_connections_at_once(self):
-        self.a.start_agent(limits=self.LIMITS, fallback={"budget_ms": 30000})
+        self.a.start_agent(limits=self.LIMITS, fallback={"budget_ms": 30000, "cache_s": 1})
         before = self.resources()
         self.two_thousand()
         # a full request queue of the fabric is waited for, not taken for its failure
