@@ -169,7 +169,8 @@ print(good)
         self.assertEqual(self.a.agent.totals()[("smcd", "none")], totals[("smcd", "none")] + 1)
 
     def test_two_thousand_connections_at_once(self):
-        self.a.start_agent(limits=self.LIMITS, fallback={"budget_ms": 30000, "cache_s": 1})
+        slow = {"smc": {"step_timeout_ms": 20000}, "fallback": {"budget_ms": 30000, "cache_s": 1}}
+        self.a.start_agent(limits=self.LIMITS, **slow)
         before = self.resources()
         self.two_thousand()
         # a full request queue of the fabric is waited for, not taken for its failure
