@@ -99,26 +99,6 @@ static __always_inline struct smc_question *smc_begin_leg(struct __sk_buff *skb,
 	return leg;
 }
 
-/*
- * A server's leg whose application must not hear of it yet: a listener's answer is known with its SYN-ACK, and it
- * accepts with the ACK of that. So this one waits, until the agent sends it.
- */
-static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
-				    const struct smc_device *device, const struct smc_sock *leg)
-{
-	struct smc_question *held;
-
-	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST))
-		return smc_turn(skb, packet->mac_len, leg->partner);
-	held = smc_begin_leg(skb, packet);
-	if (!held)
-		return smc_turn(skb, packet->mac_len, leg->partner);
-	held->isn = bpf_htonl(bpf_ntohl(packet->seq) - 1);
-	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
-		return smc_turn(skb, packet->mac_len, leg->partner);
-	return smc_keep(skb, packet, device);
-}
-
 /* The answer to a leg's SYN that finds nobody: its own RST. */
 static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -143,6 +123,32 @@ static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct sm
 	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	smc_to_own_mac(skb, packet->mac_len);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * A server's leg whose application must not hear of it yet: a listener's answer is known with its SYN-ACK, and it
+ * accepts with the ACK of that. So this one waits, until the agent sends it.
+ */
+static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
+				    const struct smc_device *device, const struct smc_sock *leg)
+{
+	struct smc_question *held;
+
+	/* It has made way: what has its tuple now is the client's own connection, and none of its business. */
+	if (!bpf_map_lookup_elem(&smc_hairpins, &leg->front)) {
+		if (packet->flags & SMC_TCP_RST)
+			return TC_ACT_SHOT;
+		return packet->flags & SMC_TCP_SYN ? smc_refuse_leg(skb, packet) : smc_keep(skb, packet, device);
+	}
+	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST))
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	held = smc_begin_leg(skb, packet);
+	if (!held)
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	held->isn = bpf_htonl(bpf_ntohl(packet->seq) - 1);
+	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
+		return smc_turn(skb, packet->mac_len, leg->partner);
+	return smc_keep(skb, packet, device);
 }
 
 /* A new connection may use ports whose hairpin is not swept yet. */

@@ -116,8 +116,9 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 // It has not heard of us.
 void ServerRunner::reset_application() {
     if (application_) {
-        (void)programs_.release_leg(application_->fd());  // what is held of it goes with it
+        // While it is held: its RST goes to the half-open connection that is its own, or nowhere.
         TcpSocket(application_->release()).reset();
+        programs_.forget_leg(front());
     }
 }
 

@@ -64,6 +64,8 @@ class Programs {
     [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
     // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
     [[nodiscard]] std::optional<smc_question> release_leg(int fd) const;
+    // What was held of a leg that is gone.
+    void forget_leg(const smc_tuple& front) const;
     // Its application still waits, and no leg has come.
     [[nodiscard]] bool holds(const smc_tuple& question, std::uint64_t cookie) const;
     // Connections whose SYN has asked, or waits.

@@ -76,6 +76,13 @@ std::optional<smc_question> Programs::release_leg(int fd) const {
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
+void Programs::forget_leg(const smc_tuple& front) const {
+    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
+    if (const auto held = questions.get(front); held && held->state == SMC_QUESTION_LEG) {
+        questions.erase(front);
+    }
+}
+
 std::size_t Programs::questions() const {
     const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
     const auto keys = questions.keys();
