@@ -2,6 +2,7 @@
 #include "smc/clc/server_handshake.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace smc::clc {
 
@@ -244,15 +245,18 @@ namespace {
 // What a Confirm says otherwise than the Accept; nullptr: nothing.
 const char* what_differs(const AcceptR& c, const SmcrPeer& agreed) {
     const bool v2 = agreed.version >= kVersion2;
-    return v2 && c.eid != agreed.eid                                                 ? "EID"
-           : v2 && c.first_contact != agreed.first_contact                           ? "first contact flag"
-           : v2 && agreed.first_contact && !c.fce                                    ? "First Contact Extension"
-           : c.fce && c.fce->release != agreed.release                               ? "release"
-           : v2 && c.gid.is_v4() != agreed.link.gid.is_v4()                          ? "GID of another family"
-           : !c.gid_list.empty() && c.gid_list[0].normalised() != c.gid.normalised() ? "first GID of the list"
-           : agreed.id != PeerId{} && c.peer_id != agreed.id                         ? "peer ID"
-           : c.rmbe_index == 0                                                       ? "RMBE index"
-                                                                                     : nullptr;
+    const std::pair<bool, const char*> differences[] = {
+        {v2 && c.eid != agreed.eid, "EID"},
+        {v2 && c.first_contact != agreed.first_contact, "first contact flag"},
+        {v2 && agreed.first_contact && !c.fce, "First Contact Extension"},
+        {c.fce && c.fce->release != agreed.release, "release"},
+        {v2 && c.gid.is_v4() != agreed.link.gid.is_v4(), "GID of another family"},
+        {!c.gid_list.empty() && c.gid_list[0].normalised() != c.gid.normalised(), "first GID of the list"},
+        {agreed.id != PeerId{} && c.peer_id != agreed.id, "peer ID"},
+        {c.rmbe_index == 0, "RMBE index"},
+    };
+    const auto* first = std::ranges::find(differences, true, &std::pair<bool, const char*>::first);
+    return first != std::end(differences) ? first->second : nullptr;
 }
 
 }  // namespace
