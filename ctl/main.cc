@@ -42,6 +42,15 @@ int run(const std::string& socket, const json& request, bool as_json,
     return 0;
 }
 
+CLI::App* add_decode(CLI::App& app, smc::ctl::DecodeOptions& to) {
+    auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
+    decode->add_option("FILE", to.file, "pcap or pcapng, also compressed by gzip; - is standard input")
+        ->capture_default_str();
+    auto* hex = decode->add_flag("--hex", to.hex, "FILE has messages in hexadecimal, one per line");
+    decode->add_flag("--summary", to.summary, "The history of each connection instead of its messages")->excludes(hex);
+    return decode;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -81,13 +90,8 @@ int main(int argc, char** argv) {
     device->add_flag("-d,--details", details, "More columns");
     auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
     choose(ss, "More columns");
-    auto* decode = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
     smc::ctl::DecodeOptions decoding;
-    decode->add_option("FILE", decoding.file, "pcap or pcapng, also compressed by gzip; - is standard input")
-        ->capture_default_str();
-    auto* hex = decode->add_flag("--hex", decoding.hex, "FILE has messages in hexadecimal, one per line");
-    decode->add_flag("--summary", decoding.summary, "The history of each connection instead of its messages")
-        ->excludes(hex);
+    const auto* decode = add_decode(app, decoding);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -79,7 +79,7 @@ Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgr
     return connection;
 }
 
-void Gateway::give_back(Room& room, const Connection& connection) {
+void Gateway::give_back(Room& room, const Connection& connection) const {
     const bool was_full = !has_room();
     room.give_back(connection.netns, connection.cgroup);
     if (was_full && has_room()) {

@@ -54,7 +54,7 @@ class Gateway {
     Room room_for(unsigned total);
     Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
     void over(const Handle& connection, Reason reason);
-    void give_back(Room& room, const Connection& connection);
+    void give_back(Room& room, const Connection& connection) const;
     void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
     template <class Runner>
     void session_ended(Runner& runner, SessionEnd end);

@@ -11,6 +11,7 @@ namespace smc::smcd {
 class Memory {
  public:
     explicit Memory(std::uint64_t limit) : limit_(limit) {}
+    ~Memory() = default;
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 

@@ -9,11 +9,11 @@ namespace smc::smcd {
 
 void Dmb::give_pages_back() const {
     constexpr std::size_t kPage = 4096;
-    const auto first = (reinterpret_cast<std::uintptr_t>(ring().data()) + kPage - 1) & ~(kPage - 1);
-    const auto end = reinterpret_cast<std::uintptr_t>(start_ + bytes_) & ~(kPage - 1);
-    if (first < end) {
+    const auto bytes = ring();
+    const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
+    if (before < bytes.size()) {
         // memory of another kind keeps its pages
-        ::madvise(reinterpret_cast<void*>(first), end - first, MADV_REMOVE);
+        ::madvise(bytes.data() + before, (bytes.size() - before) / kPage * kPage, MADV_REMOVE);
     }
 }
 
