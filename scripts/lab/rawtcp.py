@@ -91,6 +91,7 @@ class Connection:
         self.wire, self.peer, self.own_port, self.peer_port, self.script = wire, peer, own_port, peer_port, script
         self.seq, self.ack = random.getrandbits(32), 0
         self.received, self.ended = b"", "open"
+        self.options = None  # of the SYN-ACK, when it was sent
         self.todo = [bytes.fromhex(h) for h in script.get("send", [])]
         if script.get("trickle"):
             self.todo = [bytes([byte]) for piece in self.todo for byte in piece]
@@ -116,6 +117,19 @@ class Connection:
             / data,
         )
         self.seq = (self.seq + len(data) + (1 if "S" in flags or "F" in flags else 0)) & 0xFFFFFFFF
+
+    def answer(self, options):
+        self.options = options
+        self.out("SA", options)
+
+    def is_begun_by(self, syn):
+        """Whether it is this connection's SYN, once more."""
+        return self.ack == (syn.seq + 1) & 0xFFFFFFFF and not self.established and self.ended == "open"
+
+    def answer_again(self):
+        if self.options is not None:  # and not one that waits
+            self.seq = (self.seq - 1) & 0xFFFFFFFF
+            self.answer(self.options)
 
     def take(self, segment):
         flags, data = segment.flags, bytes(segment.payload)
@@ -169,7 +183,9 @@ def run(wire, connections, script, server_port=None):
             syn = segment.flags.S and not segment.flags.A
             if syn and script.get("deaf_to") and bytes.fromhex(script["deaf_to"]) in option_bytes(segment):
                 continue
-            if syn and segment.dport == server_port:
+            if syn and segment.dport == server_port and key in by_key and by_key[key].is_begun_by(segment):
+                by_key[key].answer_again()
+            elif syn and segment.dport == server_port:
                 connection = Connection(wire, peer, segment.dport, segment.sport, script)
                 connection.ack = (segment.seq + 1) & 0xFFFFFFFF
                 asked = script.get("always") or bytes.fromhex(SMC_OPTION) in option_bytes(segment)
@@ -183,7 +199,7 @@ def run(wire, connections, script, server_port=None):
         now = time.monotonic()
         while answers and answers[0][0] <= now:
             _, connection, options = answers.pop(0)
-            connection.out("SA", options)
+            connection.answer(options)
         for connection in connections:
             connection.work(now)
         if server_port is None and all(c.ended != "open" for c in connections):
