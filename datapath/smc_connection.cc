@@ -14,13 +14,16 @@ namespace {
 constexpr int kTurnsPerRun = 8;
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
 constexpr auto kIdle = std::chrono::seconds(2);
+// For what was sent before a reset that has overtaken it. A link that is this late is nearly lost.
+constexpr auto kResetGrace = std::chrono::milliseconds(250);
 // Who has just moved more is a stream, whose next bytes are many and can wait for a wake-up.
 constexpr std::uint32_t kSmall = 16 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
     return {parts.transport->send_size(), parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
-            static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout};
+            static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout,
+            parts.transport->tells_by_itself() ? std::chrono::milliseconds(0) : kResetGrace};
 }
 
 flow::LegEvents leg_events(std::uint32_t events) {

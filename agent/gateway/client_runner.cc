@@ -102,7 +102,7 @@ void ClientRunner::leg_connected() {
     patience_.set(kNever);
     const int error = take_connect_error(leg_->fd());
     if (error == 0) {
-        return feed(session_.leg_connected());
+        return feed(session_.leg_connected(loop::now()));
     }
     // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
     // no room for the leg.
@@ -113,7 +113,7 @@ void ClientRunner::leg_connected() {
 
 // The thread may be late: an application that is connected already must not be left to TCP.
 bool ClientRunner::catches_up() {
-    if (!leg_ || is_connecting(leg_->fd())) {
+    if (session_.state() != session::Client::State::kFinishing || is_connecting(leg_->fd())) {
         return false;
     }
     leg_connected();

@@ -6,7 +6,10 @@
 namespace smc::flow {
 
 Flow::Flow(const Terms& terms)
-    : sending_(terms.send_size, terms.window), receiving_(terms.receive_size), close_timeout_(terms.close_timeout) {}
+    : sending_(terms.send_size, terms.window),
+      receiving_(terms.receive_size),
+      close_timeout_(terms.close_timeout),
+      reset_grace_(terms.reset_grace) {}
 
 void Flow::leg_changed(const LegEvents& events) {
     if (reading_ != Reading::kEnded) {
@@ -203,8 +206,13 @@ void Flow::clc_ended() {
 
 void Flow::clc_reset() {
     clc_ended();
-    if (close_.state() != CloseMachine::State::kClosed) {
+    if (close_.state() == CloseMachine::State::kClosed) {
+        return;
+    }
+    if (reset_grace_.count() == 0) {
         abort(Reason::kPeerReset);
+    } else if (!std::exchange(clc_reset_, true)) {
+        clc_deadline_ = kNever;  // shorter than that of a FIN before
     }
 }
 
@@ -236,12 +244,12 @@ void Flow::advance_close(TimePoint now) {
     await_flags(now);
 }
 
-// F4: a FIN that nothing has announced yet.
+// F4: a FIN or a reset that nothing has announced yet.
 void Flow::await_flags(TimePoint now) {
-    if (!clc_ended_ || close_.peer_done()) {
+    if (!clc_ended_ || (close_.peer_done() && !clc_reset_)) {
         clc_deadline_ = kNever;
     } else if (clc_deadline_ == kNever) {
-        clc_deadline_ = now + close_timeout_;
+        clc_deadline_ = now + (clc_reset_ ? reset_grace_ : close_timeout_);
     } else if (now >= clc_deadline_) {
         abort(Reason::kPeerReset);
     }

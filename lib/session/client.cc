@@ -71,9 +71,9 @@ Actions Client::negotiated(clc::Outcome outcome) {
         actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
     }
     if (falls_back && !peer_agent_) {
-        return finish_connect(std::move(actions));
+        return application_ ? run_on_tcp(std::move(actions)) : finish_connect(std::move(actions));
     }
-    if (falls_back && !clc_closed_) {
+    if (falls_back && !clc_closed_ && !application_) {
         state_ = State::kLeaving;
         return actions;
     }
@@ -83,6 +83,12 @@ Actions Client::negotiated(clc::Outcome outcome) {
 Actions Client::finish_connect(Actions actions) {
     state_ = State::kFinishing;
     actions.push_back(FinishConnect{});
+    return actions;
+}
+
+Actions Client::run_on_tcp(Actions actions) {
+    state_ = State::kDone;
+    actions.push_back(RunOnTcp{outcome_});
     return actions;
 }
 
@@ -116,7 +122,8 @@ Actions Client::give_back() {
     if (outcome_.is_smc()) {
         return {GiveBack{outcome_}};
     }
-    return state_ == State::kNegotiating || dmb_ ? Actions{GiveBack{}} : Actions{};
+    const bool confirms = !std::holds_alternative<std::monostate>(half_);
+    return state_ == State::kNegotiating || confirms ? Actions{GiveBack{}} : Actions{};
 }
 
 Actions Client::clc_message(wire::Bytes message, TimePoint) {
@@ -161,7 +168,7 @@ Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint) {
     if (!in_sync) {
         return translate(handshake_->attached(own, in_sync));
     }
-    dmb_ = own;
+    half_ = own;
     return finish_connect({});
 }
 
@@ -170,7 +177,14 @@ Actions Client::dmb_refused(Reason reason, std::string detail, TimePoint) {
 }
 
 Actions Client::joined(const clc::LocalRmbe& own, TimePoint now) {
-    return state_ == State::kNegotiating ? translate(handshake_->rmbe_ready(own, now)) : Actions{};
+    if (state_ != State::kNegotiating) {
+        return {};
+    }
+    if (own.first_contact) {  // RoCE may not work between these two: the application can still go without it
+        return translate(handshake_->rmbe_ready(own, now));
+    }
+    half_ = own;
+    return finish_connect({});
 }
 
 Actions Client::join_refused(group::Refusal refusal, std::string detail, TimePoint) {
@@ -193,20 +207,23 @@ Actions Client::link_failed(Reason reason, std::string detail, bool may_decline,
                                                  : handshake_->link_failed(reason, std::move(detail)));
 }
 
-Actions Client::leg_connected() {
+Actions Client::confirm(TimePoint now) {
+    state_ = State::kNegotiating;
+    const auto half = std::exchange(half_, std::monostate{});
+    const auto* dmb = std::get_if<clc::LocalDmb>(&half);
+    return translate(dmb != nullptr ? handshake_->attached(*dmb, true)
+                                    : handshake_->rmbe_ready(std::get<clc::LocalRmbe>(half), now));
+}
+
+Actions Client::leg_connected(TimePoint now) {
     if (state_ != State::kFinishing) {
         return {};
     }
     application_ = true;
-    if (dmb_) {
-        state_ = State::kNegotiating;
-        return translate(handshake_->attached(*std::exchange(dmb_, std::nullopt), true));
+    if (!std::holds_alternative<std::monostate>(half_)) {
+        return confirm(now);
     }
-    if (outcome_.is_smc()) {
-        return run();
-    }
-    state_ = State::kDone;
-    return {RunOnTcp{outcome_}};
+    return outcome_.is_smc() ? run() : run_on_tcp({});
 }
 
 Actions Client::leg_failed(bool application_gone, std::string detail) {

@@ -82,7 +82,7 @@ void ClientAttempt::on(const session::FinishConnect&) {
             return;  // it has been let go
         }
         application_.connected(front);
-        feed(session_.leg_connected());
+        feed(session_.leg_connected(world_.now()));
     });
 }
 

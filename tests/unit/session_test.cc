@@ -124,7 +124,7 @@ struct Pair {
     // It has.
     Actions agree_on_smcd() {
         connect_by_smcd();
-        auto confirmed = client.leg_connected();
+        auto confirmed = client.leg_connected(kStart);
         confirm = sent(confirmed);
         return confirmed;
     }
@@ -142,6 +142,18 @@ struct Pair {
     }
 };
 
+// What follows the Accept of a server whose group of SMC-R the client is in already.
+Actions prepare_smcr_again(Pair& p) {
+    REQUIRE(are<ConnectApplication>(p.server.clc_message(p.proposal.view(), kStart)));
+    REQUIRE(are<JoinGroup>(p.server.application_connected(kStart)));
+    auto own = rmbe("10.0.0.2");
+    own.first_contact = false;
+    REQUIRE(are<JoinGroup>(p.client.clc_message(sent(p.server.joined(own, kStart)).view(), kStart)));
+    own = rmbe("10.0.0.1");
+    own.first_contact = false;
+    return p.client.joined(own, kStart);
+}
+
 // Whatever still happens.
 template <class Side>
 bool is_over(Side& side, const clc::Message& message) {
@@ -155,7 +167,7 @@ bool is_over(Side& side, const clc::Message& message) {
         return quiet && side.application_connected(kStart).empty() && side.application_refused("", kStart).empty();
     } else {
         return quiet && side.connected(PeerOption::kPresent, {}, kStart).empty() &&
-               side.connect_failed(ECONNRESET).empty() && side.leg_connected().empty() &&
+               side.connect_failed(ECONNRESET).empty() && side.leg_connected(kStart).empty() &&
                side.leg_failed(false, "").empty() && side.leg_failed(true, "").empty();
     }
 }
@@ -183,9 +195,35 @@ TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
     CHECK((p.client.clc_closed(kStart).empty() && p.server.clc_closed(kStart).empty()));
     CHECK_FALSE((p.client.listens() || p.server.listens()));
     CHECK(are<FinishConnect>(p.client.link_ready(kStart)));
-    const auto client = p.client.leg_connected(), server = p.server.link_ready(kStart);
+    const auto client = p.client.leg_connected(kStart), server = p.server.link_ready(kStart);
     REQUIRE((are<RememberServer, Run>(client) && are<Run>(server)));
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcR && find<Run>(server)->outcome.kind == Kind::kSmcR));
+}
+
+// The server's application has a connection from the Confirm on.
+TEST_CASE("session__where_no_link_is_to_be_made_the_leg_comes_before_the_confirm") {
+    Pair p(kSmcrServer), gone(kSmcrServer), down(kSmcrServer), declined_late(kSmcrServer);
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(p)));
+    const auto confirmed = p.client.leg_connected(kStart);
+    REQUIRE(are<SendClc, AwaitLink>(confirmed));
+    REQUIRE(are<AwaitLink>(p.server.clc_message(sent(confirmed).view(), kStart)));
+    CHECK(are<RememberServer, Run>(p.client.link_ready(kStart)));
+    CHECK(are<Run>(p.server.link_ready(kStart)));
+
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(gone)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(gone.client.leg_failed(true, "")));
+
+    // The application is connected: whatever fails now, it cannot connect by itself any more.
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(down)));
+    REQUIRE(are<SendClc, AwaitLink>(down.client.leg_connected(kStart)));
+    CHECK(
+        are<GiveBack, RememberServer, ResetClc, Refuse>(down.client.link_failed(Reason::kLinkDown, "", false, kStart)));
+
+    REQUIRE(are<FinishConnect>(prepare_smcr_again(declined_late)));
+    const auto late = declined_late.client.leg_connected(kStart);
+    REQUIRE(are<AwaitLink>(declined_late.server.clc_message(sent(late).view(), kStart)));
+    const auto decline = declined_late.server.link_failed(Reason::kLinkNotReady, "", true, kStart);
+    CHECK(are<GiveBack, RememberServer, RunOnTcp>(declined_late.client.clc_message(sent(decline).view(), kStart)));
 }
 
 TEST_CASE("session__a_decline_means_tcp") {
@@ -198,7 +236,7 @@ TEST_CASE("session__a_decline_means_tcp") {
     CHECK(are<GiveBack, RememberServer, FinishConnect>(heard));
     CHECK(learnt(heard) == RememberServer::As::kNotNow);
     CHECK_FALSE(p.client.listens());
-    CHECK(on_tcp(p.client.leg_connected()) == Reason::kPeerDeclined);
+    CHECK(on_tcp(p.client.leg_connected(kStart)) == Reason::kPeerDeclined);
 }
 
 TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itself") {
@@ -412,7 +450,7 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
     CHECK((is_over(smc.server, smc.confirm) && is_over(smc.client, smc.accept)));
     const auto decline = sent(tcp.server.clc_message(tcp.proposal.view(), kStart));
     REQUIRE(find<FinishConnect>(tcp.client.clc_message(decline.view(), kStart)) != nullptr);
-    REQUIRE((on_tcp(tcp.server.application_connected(kStart)) && on_tcp(tcp.client.leg_connected())));
+    REQUIRE((on_tcp(tcp.server.application_connected(kStart)) && on_tcp(tcp.client.leg_connected(kStart))));
     CHECK((is_over(tcp.server, tcp.proposal) && is_over(tcp.client, decline)));
     REQUIRE(are<GiveBack, ResetClc, Refuse>(refused.server.clc_closed(kStart)));
     Pair gone;

@@ -13,7 +13,8 @@
 //       empty ring.
 //   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
 //   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
-//       peer's last flags, which go another way, so they have the time of a close to follow.
+//       peer's last flags, which go another way, so they have the time of a close to follow. A reset may too, where
+//       the transport does not keep it behind what was published: what explains it has the reset grace to follow.
 //   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
 //   F8  What the peer published before the end is the application's, before it hears of the end: whoever drives the
 //       flow gives it what receiving() still has when End says so. Likewise what the application wrote before its leg
@@ -91,6 +92,8 @@ class Flow {
         std::uint32_t receive_size = 0;  // bytes of the own ring
         // How long a peer that owes nothing but its last flags may take.
         std::chrono::milliseconds close_timeout{10000};
+        // How long what a peer published may take after its reset of the CLC socket. 0: it cannot be late.
+        std::chrono::milliseconds reset_grace{0};
     };
 
     explicit Flow(const Terms& terms);
@@ -154,6 +157,7 @@ class Flow {
     Receiving receiving_;
     CloseMachine close_;
     std::chrono::milliseconds close_timeout_;
+    std::chrono::milliseconds reset_grace_;
 
     Phase phase_ = Phase::kLoad;
     Reading reading_ = Reading::kReadable;  // until a read says otherwise
@@ -161,6 +165,7 @@ class Flow {
     bool leg_failed_ = false;
     bool clc_event_ = false;
     bool clc_ended_ = false;
+    bool clc_reset_ = false;
     bool moved_ = false;  // in this turn
     bool stuck_ = false;  // it waits for the peer, in this turn
 
@@ -170,7 +175,7 @@ class Flow {
     std::optional<End> end_;
 
     TimePoint close_deadline_ = kNever;  // for the peer to close, too
-    TimePoint clc_deadline_ = kNever;    // for the flags that explain the end of the CLC socket
+    TimePoint clc_deadline_ = kNever;    // for what explains the end of the CLC socket
     std::uint64_t blocked_ = 0;
 };
 

@@ -6,10 +6,10 @@
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
-//   kNegotiating  SMC-D, both DMBs ready   -> kFinishing, with the Confirm still to be sent: from the Confirm on the
-//                                             server's application has a connection, and somebody must be there to
+//   kNegotiating  memory at both ends, and -> kFinishing, with the Confirm still to be sent: from the Confirm on the
+//                 no link is to be made       server's application has a connection, and somebody must be there to
 //                                             use it
-//                 SMC-R                    -> kFinishing
+//                 first contact of SMC-R   -> kFinishing, when the link is confirmed
 //                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609
 //                                             section 3.5); where the server has an agent, kLeaving
 //                 the link failed          -> Decline up to our CONFIRM LINK (C.2), then as terminated
@@ -73,7 +73,7 @@ class Client {
     // `may_decline`: the server still waits for CONFIRM LINK, or for a Decline.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
-    [[nodiscard]] Actions leg_connected();
+    [[nodiscard]] Actions leg_connected(TimePoint now);
     // `application_gone`: nobody waits any more.
     [[nodiscard]] Actions leg_failed(bool application_gone, std::string detail);
 
@@ -87,7 +87,9 @@ class Client {
     Actions translate(clc::Actions from);
     Actions negotiated(clc::Outcome outcome);
     Actions finish_connect(Actions actions);
+    Actions confirm(TimePoint now);
     Actions run();
+    Actions run_on_tcp(Actions actions);
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
     Actions not_now(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
@@ -96,9 +98,10 @@ class Client {
     group::SmcdGroups& smcd_groups_;
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
-    clc::SmcdPeer smcd_;                // whose DMB is being attached
-    std::optional<clc::LocalDmb> dmb_;  // registered; the Confirm that names it waits for the leg
-    bool application_ = false;          // its connect() has returned
+    clc::SmcdPeer smcd_;  // whose DMB is being attached
+    std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe>
+        half_;                  // what the Confirm, which waits for the leg, says
+    bool application_ = false;  // its connect() has returned
     bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;
