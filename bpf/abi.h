@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 3u
+#define SMC_ABI_VERSION 4u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
@@ -22,6 +22,7 @@
 #define SMC_MAX_QUESTIONS 32768
 #define SMC_MAX_HAIRPINS 131072 /* two a leg */
 #define SMC_MAX_INBOUND 16384
+#define SMC_MAX_PAIRS 8192
 #define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
 #define SMC_EVENT_BYTES (1u << 21)
 #define SMC_PACKET_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
@@ -34,7 +35,7 @@
  * Our own option behind it (kind 254, ExID "SMCA" in ASCII): who sends it, and a port. No SMC stack answers it. A peer
  * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
  *
- *	in a question        tag of the agent, port 0
+ *	in a question        tag of the agent, port 0, and what smc_local.h knows the socket by
  *	in the SYN of a W    tag of the agent, the port of the application that it connects for
  *	in a SYN-ACK         tag of the server's agent, the port that the question came from
  */
@@ -60,6 +61,8 @@
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
+#define SMC_SHORT_QUEUE 131072u /* bytes that a tuned socket over lo may have unsent */
+
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
 struct smc_addr {
@@ -71,10 +74,12 @@ struct smc_addr {
 /* What a socket is to us; kept in socket storage. */
 enum smc_role {
 	SMC_ROLE_NONE,
-	SMC_ROLE_APP,        /* an application's socket with a leg of ours behind it */
-	SMC_ROLE_LEG_CLIENT, /* agent: L, the leg to a client's socket */
-	SMC_ROLE_LEG_SERVER, /* agent: L', the leg to a server's socket */
-	SMC_ROLE_AGENT_CLC,  /* agent: CLC socket, or the listener for them; offers option 254 */
+	SMC_ROLE_APP,          /* an application's socket with a leg of ours behind it */
+	SMC_ROLE_LEG_CLIENT,   /* agent: L, the leg to a client's socket */
+	SMC_ROLE_LEG_SERVER,   /* agent: L', the leg to a server's socket */
+	SMC_ROLE_AGENT_CLC,    /* agent: CLC socket, or the listener for them; offers option 254 */
+	SMC_ROLE_TUNED_CLIENT, /* an application's socket whose other end is on this node, and that was tuned */
+	SMC_ROLE_TUNED_SERVER,
 };
 
 /* What the SYN-ACK on a CLC socket said. */
@@ -167,7 +172,9 @@ enum smc_decision {
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,
-	SMC_DECISIONS, /* keep last */
+	SMC_LOCAL_PAIR, /* a SYN of this node's came to a server of this node's, and both are to be tuned */
+	SMC_TUNED,      /* one end of such a connection, or of one over lo, was */
+	SMC_DECISIONS,  /* keep last */
 };
 
 enum smc_direction {
@@ -183,7 +190,9 @@ struct smc_config {
 	__u64 budget_ns;  /* how long a SYN may be kept back */
 	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
 	__u32 default_allow;
-	__u32 tag; /* of this agent, in our own TCP option */
+	__u32 tag;  /* of this agent, in our own TCP option */
+	__u32 tune; /* connections within this node, unless their rule says no */
+	__u32 pad;
 };
 
 struct smc_heartbeat {
@@ -201,6 +210,8 @@ struct smc_rule {
 	__u8 directions; /* enum smc_direction */
 	__u8 group;      /* index of the configured rule: bit in smc_cgroup.rules */
 	__u8 v4;         /* the prefix is IPv4's; ::/0 does not mean IPv4 */
+	__u8 tune;       /* what stays within this node */
+	__u8 pad[3];
 };
 
 struct smc_cgroup {
@@ -301,6 +312,16 @@ struct smc_hairpin {
 	__u64 closed_ns; /* the leg has ended then; 0: it lives */
 };
 
+/* A connection within this node, before it stands; see smc_local.h. */
+struct smc_pair {
+	struct smc_tuple server; /* as the server sees it */
+	__u64 since_ns;
+	__be32 answer; /* sequence number of the SYN-ACK that the client has got */
+	__u16 id;      /* of the client's socket */
+	__u8 proven;   /* the client has seen that its SYN is here */
+	__u8 pad;
+};
+
 /* A SYN that was handed to the agent's listener for CLC sockets. */
 struct smc_inbound {
 	__u64 since_ns;
@@ -320,6 +341,17 @@ struct smc_app_keepalive {
 	__u32 interval_ticks;
 	__u32 probes;
 	__u32 user_timeout_ms;
+};
+
+/* What program smc_tuned tells of a socket that was tuned. */
+struct smc_tuned_socket {
+	__u64 cookie;
+	__u64 cgroup;
+	__u64 sent; /* bytes, acknowledged */
+	__u64 received;
+	struct smc_tuple front; /* its slot is 0 */
+	__u32 netns;            /* inode */
+	__u32 client;           /* 0: the server's */
 };
 
 enum smc_event_type {
@@ -361,7 +393,7 @@ static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
 static_assert(sizeof(smc_sock) == 56);
-static_assert(sizeof(smc_rule) == 40);
+static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
@@ -369,7 +401,9 @@ static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 16);
 static_assert(sizeof(smc_inbound) == 32);
-static_assert(sizeof(smc_config) == 40);
+static_assert(sizeof(smc_config) == 48);
+static_assert(sizeof(smc_pair) == 56);
+static_assert(sizeof(smc_tuned_socket) == 80);
 #endif
 
 #endif

@@ -32,8 +32,12 @@ struct sock_cgroup_data {
 struct netns_xfrm {
 	unsigned int policy_count[6];
 };
+struct ns_common {
+	unsigned int inum;
+};
 struct net {
 	__u64 net_cookie;
+	struct ns_common ns;
 	struct netns_xfrm xfrm;
 };
 typedef struct {
@@ -63,22 +67,34 @@ typedef struct {
 	int owned;
 } socket_lock_t;
 struct xfrm_policy;
+struct net_device {
+	int ifindex;
+};
+struct dst_entry {
+	struct net_device *dev;
+};
 struct sock {
 	struct sock_common __sk_common;
 	socket_lock_t sk_lock;
 	struct xfrm_policy *sk_policy[2];
 	struct socket *sk_socket;
+	struct dst_entry *sk_dst_cache;
 	struct sock_cgroup_data sk_cgrp_data;
 	int sk_sndbuf;
 	int sk_rcvbuf;
 	unsigned char sk_userlocks : 4;
 };
+struct tcp_congestion_ops {
+	char name[16];
+};
 struct inet_connection_sock {
+	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u32 icsk_user_timeout;
 	__u8 icsk_ca_setsockopt : 1;
 };
 #define SMC_SOL_TCP 6
 #define SMC_TCP_CONGESTION 13
+#define SMC_TCP_NOTSENT_LOWAT 25
 #define SMC_SNDBUF_LOCK 1
 #define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;
@@ -86,6 +102,9 @@ struct tcp_ao_info;
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 total_retrans;
+	__u32 notsent_lowat;
+	__u64 bytes_acked;
+	__u64 bytes_received;
 	unsigned int keepalive_time;
 	unsigned int keepalive_intvl;
 	unsigned char keepalive_probes;

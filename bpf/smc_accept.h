@@ -128,6 +128,8 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 		inbound.ttl = packet->ttl;
 		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
 			decision = SMC_IN_TABLE_FULL;
+	} else if (decision == SMC_IN_SAME_AGENT) {
+		smc_hear_own(packet, &options);
 	}
 	smc_count(decision);
 	return TC_ACT_UNSPEC;

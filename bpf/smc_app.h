@@ -3,25 +3,6 @@
 #ifndef SMC_APP_H
 #define SMC_APP_H
 
-static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote, __u8 *ip)
-{
-	__u32 *word = (__u32 *)ip;
-
-	if (ctx->family == AF_INET) {
-		smc_map_v4(ip, remote ? ctx->remote_ip4 : ctx->local_ip4);
-	} else if (remote) {
-		word[0] = ctx->remote_ip6[0];
-		word[1] = ctx->remote_ip6[1];
-		word[2] = ctx->remote_ip6[2];
-		word[3] = ctx->remote_ip6[3];
-	} else {
-		word[0] = ctx->local_ip6[0];
-		word[1] = ctx->local_ip6[1];
-		word[2] = ctx->local_ip6[2];
-		word[3] = ctx->local_ip6[3];
-	}
-}
-
 static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_netns_cookie(ctx);
@@ -49,7 +30,7 @@ static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_
 }
 
 /* A connection that ends at a leg of the agent, at either application: its packets take the hairpin. */
-static __always_inline void smc_begin_behind_leg(struct bpf_sock_ops *ctx)
+static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_netns_cookie(ctx);
 	struct smc_hairpin *hairpin;
@@ -60,7 +41,7 @@ static __always_inline void smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 
 	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
 	if (!sk || !netns)
-		return;
+		return false;
 	smc_address_of(ctx, true, tuple.remote_ip);
 	smc_address_of(ctx, false, tuple.local_ip);
 	tuple.remote_port = bpf_ntohl(ctx->remote_port);
@@ -68,7 +49,7 @@ static __always_inline void smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 	tuple.slot = netns->slot;
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &tuple);
 	if (!hairpin || hairpin->closed_ns)
-		return;
+		return false;
 	state = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (state) {
 		state->role = SMC_ROLE_APP;
@@ -77,6 +58,7 @@ static __always_inline void smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 		state->front = tuple;
 	}
 	smc_never_pace(ctx, sk);
+	return true;
 }
 
 SEC("sockops")
@@ -84,8 +66,12 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 {
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		smc_netns_wanted(ctx);
-	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) /* also the client's, whose SYNs crossed */
-		smc_begin_behind_leg(ctx);
+	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also the client's, whose SYNs crossed */
+		if (!smc_begin_behind_leg(ctx))
+			smc_look_for_pair(ctx, false);
+	} else if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) {
+		smc_look_for_pair(ctx, true);
+	}
 	return 1;
 }
 

@@ -53,6 +53,33 @@ static __always_inline bool smc_is_loopback(const __u8 *ip)
 	return smc_is_v4(ip) ? ip[12] == 127 : word[0] == 0 && word[1] == 0 && word[2] == 0 && word[3] == bpf_htonl(1);
 }
 
+static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote, __u8 *ip)
+{
+	__u32 *word = (__u32 *)ip;
+	__be32 v4;
+
+	if (ctx->family == AF_INET) {
+		v4 = remote ? ctx->remote_ip4 : ctx->local_ip4;
+		asm volatile("" : "+r"(v4)); /* or both families' loads become one, from an address that is computed */
+		smc_map_v4(ip, v4);
+	} else if (remote) {
+		word[0] = ctx->remote_ip6[0];
+		word[1] = ctx->remote_ip6[1];
+		word[2] = ctx->remote_ip6[2];
+		word[3] = ctx->remote_ip6[3];
+	} else {
+		word[0] = ctx->local_ip6[0];
+		word[1] = ctx->local_ip6[1];
+		word[2] = ctx->local_ip6[2];
+		word[3] = ctx->local_ip6[3];
+	}
+}
+
+static __always_inline bool smc_is_tuned(const struct smc_sock *state)
+{
+	return state->role == SMC_ROLE_TUNED_CLIENT || state->role == SMC_ROLE_TUNED_SERVER;
+}
+
 static __always_inline const struct smc_config *smc_get_config(void)
 {
 	__u32 zero = 0;

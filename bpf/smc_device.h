@@ -26,7 +26,7 @@ int smc_egress(struct __sk_buff *skb)
 	if (sk && sk->type == SOCK_STREAM && sk->protocol == IPPROTO_TCP) {
 		leg = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
 		/* an application's socket may be disconnected, and connect() again */
-		if (leg && leg->role == SMC_ROLE_APP && sk->state == BPF_TCP_SYN_SENT) {
+		if (leg && (leg->role == SMC_ROLE_APP || smc_is_tuned(leg)) && sk->state == BPF_TCP_SYN_SENT) {
 			bpf_sk_storage_delete(&smc_socks, sk);
 			leg = 0;
 		}
@@ -96,6 +96,7 @@ int smc_ingress(struct __sk_buff *skb)
 static __always_inline bool smc_leaves(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
+	struct smc_sock *state;
 
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
@@ -103,8 +104,10 @@ static __always_inline bool smc_leaves(struct __sk_buff *skb)
 		return false;
 	if (sk->type != SOCK_STREAM || sk->protocol != IPPROTO_TCP)
 		return sk->protocol == IPPROTO_UDP;
-	return sk->state != BPF_TCP_SYN_SENT && sk->state != BPF_TCP_SYN_RECV && sk->state != BPF_TCP_LISTEN &&
-	       !bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+	if (sk->state == BPF_TCP_SYN_SENT || sk->state == BPF_TCP_SYN_RECV || sk->state == BPF_TCP_LISTEN)
+		return false;
+	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+	return !state || smc_is_tuned(state);
 }
 
 /* The way of nearly all that arrive: they neither begin a connection nor refuse one, nor have they no flag at all. */

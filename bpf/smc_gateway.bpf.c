@@ -11,6 +11,7 @@
 #include "bpf/smc_questions.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_turn.h"
+#include "bpf/smc_local.h"
 #include "bpf/smc_ask.h"
 #include "bpf/smc_accept.h"
 #include "bpf/smc_device.h"

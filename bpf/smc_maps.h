@@ -38,6 +38,8 @@ SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, 
 SMC_GROWING_MAP(smc_questions, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
 /* both directions of every leg; see smc_turn.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
+/* connections within this node that are being established: sequence number of the SYN -> what is known of them */
+SMC_MAP(smc_pairs, BPF_MAP_TYPE_LRU_HASH, __be32, struct smc_pair, SMC_MAX_PAIRS);
 /* SYNs that tc hands to sk_lookup; too old an entry means nothing */
 SMC_GROWING_MAP(smc_inbound, struct smc_tuple, struct smc_inbound, SMC_MAX_INBOUND);
 /* a hash, because an array's key cannot keep the names of the enumeration; the agent fills in every key */

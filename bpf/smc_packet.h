@@ -32,6 +32,7 @@ struct smc_tcp_options {
 	bool own; /* ours is there, and says this: */
 	__u32 own_tag;
 	__u16 own_port;
+	__u16 own_pair;
 };
 
 struct smc_own_option {
@@ -39,7 +40,7 @@ struct smc_own_option {
 	__u8 len;
 	__be32 exid;
 	__be32 tag;
-	__be16 zero;
+	__be16 pair;
 	__be16 port;
 } __attribute__((packed));
 
@@ -157,6 +158,7 @@ static long smc_parse_option(__u32 index, struct smc_option_walk *walk)
 		walk->found.own = true;
 		walk->found.own_tag = bpf_ntohl(own.tag);
 		walk->found.own_port = bpf_ntohs(own.port);
+		walk->found.own_pair = bpf_ntohs(own.pair);
 	}
 	return 0;
 }
@@ -207,15 +209,16 @@ static __always_inline void smc_swap_addresses(struct __sk_buff *skb, __u32 mac_
 	}
 }
 
-/* Grows an outgoing SYN without data by option 254 and ours, whose port is `port`. */
-static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct smc_packet *packet, __u32 tag)
+/* Grows an outgoing SYN without data by option 254 and ours. */
+static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct smc_packet *packet, __u32 tag,
+					    __u16 pair)
 {
 	struct {
 		struct smc_tcpopt smc;
 		struct smc_own_option own;
 	} __attribute__((packed)) options = {
 		.smc = {SMC_TCPOPT_KIND, SMC_TCPOPT_LEN, bpf_htonl(SMC_TCPOPT_EXID)},
-		.own = {SMC_TCPOPT_KIND, SMC_OWN_LEN, bpf_htonl(SMC_OWN_EXID), bpf_htonl(tag), 0, 0},
+		.own = {SMC_TCPOPT_KIND, SMC_OWN_LEN, bpf_htonl(SMC_OWN_EXID), bpf_htonl(tag), bpf_htons(pair), 0},
 	};
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
 	__u32 words[sizeof(options) / 4];

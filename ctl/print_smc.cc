@@ -91,6 +91,9 @@ std::string mode(const json& c) {
     if (c.contains("smcd")) {
         return "SMCD";
     }
+    if (c["path"] == "tuned") {
+        return "TCP tuned";
+    }
     const std::string peer = c.contains("peer_reason") ? word(c["peer_reason"]["code"]) : "";
     return "TCP " + word(c["reason"]["code"]) + (peer.empty() ? "" : "/" + peer);
 }

@@ -32,6 +32,7 @@ struct Rule {
     std::vector<std::string> cgroups{"*"};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
+    bool tune = true;  // what stays within the node
 };
 
 struct Config {
@@ -47,7 +48,9 @@ struct Config {
                              SMC_BOTH,
                              {"*"},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
-                             {"0-65535"}}};
+                             {"0-65535"},
+                             true}};
+    bool tune = true;
 
     std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
     std::string seid;

@@ -110,7 +110,8 @@ ordered_json rules_schema() {
            {"remotes", described(list(string("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"), 1, 64),
                                  "IPv4 or IPv6 addresses or CIDRs of the other end.")},
            {"ports",
-            described(list(string("^[0-9]{1,5}(-[0-9]{1,5})?$"), 1, 64), "Ports of the server's end, or ranges.")}}}},
+            described(list(string("^[0-9]{1,5}(-[0-9]{1,5})?$"), 1, 64), "Ports of the server's end, or ranges.")},
+           {"tune", described(boolean(), "Whether connections within this node are tuned (local.tune).")}}}},
         0, SMC_MAX_RULE_GROUPS);
 }
 
@@ -124,7 +125,8 @@ ordered_json rules_of(const Config& c) {
                                                                       : "both"},
                        {"cgroups", rule.cgroups},
                        {"remotes", rule.remotes},
-                       {"ports", rule.ports}});
+                       {"ports", rule.ports},
+                       {"tune", rule.tune}});
     }
     return out;
 }
@@ -156,6 +158,8 @@ std::vector<ConfigKey> make_keys() {
              std::ranges::transform(value, std::back_inserter(c.rules), rule_from);
          },
          rules_of},
+        key("local", "tune", SMC_MEMBER(tune), boolean(),
+            "Connections within this node are not paced (bbr), and over lo have a short queue."),
         key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),
             "User-defined EIDs, in order of preference. Peers need one in common."),
         key("smc", "seid", SMC_MEMBER(seid), string(("^(" + std::string(kEid) + ")?$").c_str()),
@@ -249,6 +253,7 @@ Rule rule_from(const json& from) {
     rule.cgroups = from.value("cgroups", rule.cgroups);
     rule.remotes = from.value("remotes", rule.remotes);
     rule.ports = from.value("ports", rule.ports);
+    rule.tune = from.value("tune", rule.tune);
     return rule;
 }
 

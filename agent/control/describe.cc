@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "agent/steer/addresses.h"
 #include "smc/wire/cdc.h"
 
 namespace smc {
@@ -87,6 +88,22 @@ json describe(const Connection& c) {
                        {"group", d.group_id}};
     }
     return out;
+}
+
+json describe(const smc_tuned_socket& socket) {
+    const Endpoint local = local_of(socket.front), remote = remote_of(socket.front);
+    const bool client = socket.client != 0;
+    return {{"id", socket.cookie},
+            {"role", client ? "client" : "server"},
+            {"path", "tuned"},
+            {"reason", describe(Reason::kNone)},
+            {"detail", ""},
+            {"client", (client ? local : remote).text()},
+            {"server", (client ? remote : local).text()},
+            {"netns", socket.netns},
+            {"state", "ESTAB"},
+            {"bytes_sent", socket.sent},
+            {"bytes_received", socket.received}};
 }
 
 }  // namespace smc

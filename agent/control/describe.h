@@ -5,10 +5,12 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "agent/connections/connections.h"
+#include "bpf/abi.h"
 
 namespace smc {
 
 nlohmann::json describe(Reason reason);
 nlohmann::json describe(const Connection& connection);
+nlohmann::json describe(const smc_tuned_socket& socket);
 
 }  // namespace smc

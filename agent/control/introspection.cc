@@ -16,6 +16,9 @@ namespace {
 
 using nlohmann::json;
 
+// What an answer has room for, beside the agent's own.
+constexpr std::size_t kMostTuned = 10000;
+
 // "0000:3b:00.0"; empty for a device that is not on that bus.
 std::string pci_id(const std::string& device) {
     std::error_code error;
@@ -107,7 +110,7 @@ json Introspection::status() const {
             {"groups", link_groups()},
             {"totals", totals},
             {"decisions", counters},
-            {"connections", connections(false)["connections"]},
+            {"connections", own_connections()},
             {"limits",
              {{"connections", p_.config.max_connections},
               {"handshakes", p_.config.max_handshakes},
@@ -195,6 +198,14 @@ json Introspection::devices() const {
     return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
 }
 
+json Introspection::own_connections() const {
+    json list = json::array();
+    for (const auto& [id, c] : p_.connections.all()) {
+        list.push_back(describe(*c));
+    }
+    return list;
+}
+
 json Introspection::connections(bool ended) const {
     json list = json::array();
     if (ended) {
@@ -202,8 +213,9 @@ json Introspection::connections(bool ended) const {
             list.push_back(describe(*c));
         }
     } else {
-        for (const auto& [id, c] : p_.connections.all()) {
-            list.push_back(describe(*c));
+        list = own_connections();
+        for (const auto& socket : p_.programs.tuned(kMostTuned)) {
+            list.push_back(describe(socket));
         }
     }
     return {{"connections", list}};

@@ -47,7 +47,9 @@ class Introspection {
 
  private:
     [[nodiscard]] nlohmann::json status() const;
+    // The agent's, and those within this node that were tuned.
     [[nodiscard]] nlohmann::json connections(bool ended) const;
+    [[nodiscard]] nlohmann::json own_connections() const;
     [[nodiscard]] nlohmann::json link_groups() const;
     [[nodiscard]] nlohmann::json devices() const;
 

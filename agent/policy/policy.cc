@@ -22,6 +22,7 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     out.allow = rule.allow ? 1 : 0;
     out.directions = static_cast<__u8>(rule.directions);
     out.group = static_cast<__u8>(group);
+    out.tune = rule.allow && rule.tune ? 1 : 0;
     out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;
 }

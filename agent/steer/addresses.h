@@ -35,6 +35,13 @@ inline smc_tuple tuple_of(const Endpoint& local, const Endpoint& remote, std::ui
     return tuple;
 }
 
+inline Endpoint local_of(const smc_tuple& tuple) {
+    Endpoint endpoint;
+    std::copy(std::begin(tuple.local_ip), std::end(tuple.local_ip), endpoint.ip.begin());
+    endpoint.port = tuple.local_port;
+    return endpoint;
+}
+
 inline Endpoint remote_of(const smc_tuple& tuple) {
     Endpoint endpoint;
     std::copy(std::begin(tuple.remote_ip), std::end(tuple.remote_ip), endpoint.ip.begin());

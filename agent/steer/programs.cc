@@ -112,7 +112,6 @@ Programs::~Programs() {
     for (const auto& [name, link] : links_) {
         bpf_link__destroy(link);
     }
-    bpf_link__destroy(iterator_);
     ring_buffer__free(ring_);
     unpin();
     smc_gateway__destroy(skeleton_);
@@ -145,6 +144,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy) c
     shared.budget_ns = static_cast<__u64>(std::chrono::nanoseconds(config.budget).count());
     shared.not_now_ns = static_cast<__u64>(std::chrono::nanoseconds(config.cache_time).count());
     shared.default_allow = policy.default_allow() ? 1 : 0;
+    shared.tune = config.tune ? 1 : 0;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }
@@ -231,20 +231,17 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
         }
         links_.emplace_back(bpf_program__name(program), link);
     }
-    attach_iterator();
+    attach_iterators();
     return {};
 }
 
-void Programs::attach_iterator() {
-    bpf_iter_link_info which{};
-    which.map.map_fd = static_cast<__u32>(map_fd("smc_socks"));
-    bpf_iter_attach_opts options{};
-    options.sz = sizeof options;
-    options.link_info = &which;
-    options.link_info_len = sizeof which;
-    iterator_ = bpf_program__attach_iter(skeleton_->progs.smc_keepalive, &options);
-    if (iterator_ == nullptr) {
+void Programs::attach_iterators() {
+    const int sockets = map_fd("smc_socks");
+    if (!keepalives_.attach(skeleton_->progs.smc_keepalive, sockets)) {
         log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
+    }
+    if (!tuned_.attach(skeleton_->progs.smc_tuned, sockets)) {
+        log()->warn("tuned connections cannot be listed: {}", std::generic_category().message(errno));
     }
 }
 

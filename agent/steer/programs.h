@@ -16,6 +16,7 @@
 #include "agent/config/config.h"
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
+#include "agent/steer/socket_records.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
 #include "os/keepalive_terms.h"
@@ -102,8 +103,10 @@ class Programs {
     Map<smc_tuple, smc_hairpin> hairpins;
 
     // Of every application's socket behind a leg that has keepalive or a user timeout: how long it waits for a peer.
-    // Nothing where the kernel has no iterator for it.
+    // Nothing where the kernel has no iterator for it; likewise the next one.
     [[nodiscard]] std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives() const;
+    // Sockets whose other end is on this node and that were tuned; no more than so many.
+    [[nodiscard]] std::vector<smc_tuned_socket> tuned(std::size_t most) const;
 
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
@@ -114,14 +117,15 @@ class Programs {
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
-    void attach_iterator();
+    void attach_iterators();
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     smc_gateway* skeleton_ = nullptr;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
-    bpf_link* iterator_ = nullptr;  // smc_keepalive
+    SocketRecords keepalives_;  // smc_keepalive
+    SocketRecords tuned_;       // smc_tuned
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

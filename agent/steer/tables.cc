@@ -120,17 +120,19 @@ std::uint64_t Programs::ktime_ns() const {
 
 std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> found;
-    const UniqueFd records(iterator_ != nullptr ? bpf_iter_create(bpf_link__fd(iterator_)) : -1);
     timespec tick{};
     ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
     const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
     const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
-    smc_app_keepalive one{};
-    while (records && ::read(records.get(), &one, sizeof one) == sizeof one) {
+    for (const auto& one : keepalives_.read<smc_app_keepalive>(SMC_MAX_HAIRPINS)) {
         found.emplace_back(one.front, KeepaliveTerms{one.keepalive != 0, seconds(one.idle_ticks),
                                                      seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
     }
     return found;
+}
+
+std::vector<smc_tuned_socket> Programs::tuned(std::size_t most) const {
+    return tuned_.read<smc_tuned_socket>(most);
 }
 
 void Programs::set_full(std::uint64_t cgroup, bool full) const {

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Pairs: connections whose two ends are both of this node, and TCP. They go through no network, so they need not be
+ * paced (bbr would), and over lo a long queue only falls out of the processor's caches. Whatever an application chose
+ * for its socket stays.
+ *
+ * Over lo a socket's own route says that the other end is here. Between two namespaces the question in the SYN does:
+ *
+ *	the SYN arrives at a device of this node, with this agent's tag	-> smc_pairs, under its sequence number
+ *	the client is established, and its SYN is in smc_pairs		-> it has a pair: proven
+ *	the server is established, by the ACK of a client that has	-> it is the other end
+ *
+ * Address translation on the way changes neither. A SYN that somebody else repeats to this node proves nothing: the
+ * sequence number of the server that answered the client is another one.
+ */
+#ifndef SMC_LOCAL_H
+#define SMC_LOCAL_H
+
+#define SMC_LO_IFINDEX 1 /* in every namespace */
+
+/* What a question says of its socket: never 0. 0: the connection is not to be tuned. */
+static __always_inline __u16 smc_pair_id(__u64 cookie)
+{
+	return (__u16)cookie | 1;
+}
+
+static __always_inline bool smc_may_tune(const struct smc_config *config, __s32 rule_index)
+{
+	const struct smc_rule *rule;
+	__u32 key = rule_index;
+
+	if (!config->tune || rule_index < 0)
+		return config->tune;
+	rule = bpf_map_lookup_elem(&smc_rules, &key);
+	return rule && rule->tune;
+}
+
+/* A SYN of this agent's own asking, at its server. */
+static __always_inline void smc_hear_own(const struct smc_packet *packet, const struct smc_tcp_options *options)
+{
+	struct smc_pair pair = {.server = packet->tuple, .id = options->own_pair};
+
+	if (!options->own_pair)
+		return;
+	pair.since_ns = bpf_ktime_get_ns();
+	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
+		smc_count(SMC_LOCAL_PAIR);
+}
+
+static __always_inline bool smc_paces(struct inet_connection_sock *connection)
+{
+	const struct tcp_congestion_ops *control = BPF_CORE_READ(connection, icsk_ca_ops);
+	char name[3] = {};
+
+	bpf_core_read(name, sizeof(name), &control->name);
+	return name[0] == 'b' && name[1] == 'b' && name[2] == 'r';
+}
+
+static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, bool lo)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
+	__u32 queue = SMC_SHORT_QUEUE;
+	char reno[] = "reno"; /* in every kernel */
+	bool tuned = false;
+	struct smc_sock *state;
+	struct bpf_sock *sk;
+
+	if (!BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt) && smc_paces(connection))
+		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
+	if (lo && !BPF_CORE_READ(tcp, notsent_lowat))
+		tuned |= !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
+	if (!tuned)
+		return;
+	smc_count(SMC_TUNED);
+	sk = ctx->sk;
+	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE) : 0;
+	if (!state)
+		return;
+	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
+	smc_address_of(ctx, true, state->front.remote_ip);
+	smc_address_of(ctx, false, state->front.local_ip);
+	state->front.remote_port = bpf_ntohl(ctx->remote_port);
+	state->front.local_port = ctx->local_port;
+}
+
+/* Over lo nobody asks, so the policy is asked here: what it denies is left alone. */
+static __always_inline bool smc_may_tune_over_lo(struct bpf_sock_ops *ctx, const struct smc_config *config,
+						 struct tcp_sock *tcp, bool client)
+{
+	__u64 cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+	const struct smc_cgroup *cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	struct smc_addr remote = {};
+	__s32 rule;
+	bool allowed;
+
+	if (!cgroup || !cgroup->enrolled)
+		return false;
+	smc_address_of(ctx, true, remote.ip);
+	remote.port = bpf_ntohl(ctx->remote_port);
+	allowed = smc_allowed(config, cgroup->rules, &remote, client ? remote.port : ctx->local_port,
+			      client ? SMC_OUTBOUND : SMC_INBOUND, &rule);
+	return (allowed || rule < 0) && smc_may_tune(config, rule);
+}
+
+static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
+{
+	return BPF_CORE_READ((struct sock *)tcp, sk_dst_cache, dev, ifindex) == SMC_LO_IFINDEX;
+}
+
+static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
+{
+	__be32 isn = bpf_htonl((client ? ctx->snd_una : ctx->rcv_nxt) - 1);
+	struct smc_pair *pair = bpf_map_lookup_elem(&smc_pairs, &isn);
+	const struct smc_tuple *tuple;
+	const __u64 *seen;
+	__u64 ip[2];
+
+	if (!pair)
+		return false;
+	if (client) {
+		if (pair->id != smc_pair_id(bpf_get_socket_cookie(ctx)))
+			return false;
+		pair->answer = bpf_htonl(ctx->rcv_nxt - 1);
+		pair->proven = true;
+		return true;
+	}
+	tuple = &pair->server;
+	seen = (const __u64 *)tuple->remote_ip;
+	smc_address_of(ctx, true, (__u8 *)ip);
+	return pair->proven && pair->answer == bpf_htonl(ctx->snd_una - 1) && tuple->local_port == ctx->local_port &&
+	       tuple->remote_port == bpf_ntohl(ctx->remote_port) && seen[0] == ip[0] && seen[1] == ip[1];
+}
+
+/* A connection that is none of ours stands now. */
+static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool client)
+{
+	const struct smc_config *config = smc_get_config();
+	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tcp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
+	__be32 isn;
+
+	if (!config || !config->tune || !tcp)
+		return;
+	if (smc_is_over_lo(tcp)) {
+		if (smc_may_tune_over_lo(ctx, config, tcp, client))
+			smc_tune(ctx, tcp, client, true);
+	} else if (smc_has_pair(ctx, client)) {
+		smc_tune(ctx, tcp, client, false);
+		if (!client) {
+			isn = bpf_htonl(ctx->rcv_nxt - 1);
+			bpf_map_delete_elem(&smc_pairs, &isn);
+		}
+	}
+}
+
+/* Those that live, for `smcctl ss`: user space reads it. */
+SEC("iter/bpf_sk_storage_map")
+int smc_tuned(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+	struct smc_sock *state = ctx->value;
+	struct smc_tuned_socket found = {};
+
+	if (!sk || !state || !smc_is_tuned(state))
+		return 0;
+	found.cookie = bpf_get_socket_cookie(sk);
+	found.client = state->role == SMC_ROLE_TUNED_CLIENT;
+	found.sent = BPF_CORE_READ((struct tcp_sock *)sk, bytes_acked);
+	found.received = BPF_CORE_READ((struct tcp_sock *)sk, bytes_received);
+	found.cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
+	found.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	__builtin_memcpy(&found.front, &state->front, sizeof(found.front));
+	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}
+
+#endif

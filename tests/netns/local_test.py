@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Connections within a node are TCP, and tuned: two pods of one agent, and lo."""
+import json
+import os
+import unittest
+
+from base import TwoNodes
+from lab.basics import sh, wait_for
+
+# What a socket is like: its congestion control, and how much of its queue may be unsent (0: all).
+LIKE = """
+import json, socket, sys
+def like(s): return [s.getsockopt(6, 13, 16).split(b'\\0')[0].decode(), s.getsockopt(6, 25) & 0xffffffff]
+def made(ip, choices):
+    s = socket.socket(socket.AF_INET6 if ':' in ip else socket.AF_INET)
+    s.settimeout(10); s.setsockopt(1, 2, 1)
+    for option, value in choices: s.setsockopt(6, option, value.encode() if isinstance(value, str) else value)
+    return s
+"""
+# Answers with what the accepted socket is like, and then echoes.
+SERVER = """
+s = made(sys.argv[1], json.loads(sys.argv[3])); s.bind((sys.argv[1], int(sys.argv[2])))
+s.listen(64); s.settimeout(None)
+print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    c.sendall(json.dumps(like(c)).encode().ljust(100))
+    while d := c.recv(65536): c.sendall(d)
+    c.close()
+"""
+CLIENT = """
+c = made(sys.argv[1], json.loads(sys.argv[3])); c.connect((sys.argv[1], int(sys.argv[2])))
+theirs = b''
+while len(theirs) < 100: theirs += c.recv(100)
+print(json.dumps([like(c), json.loads(theirs)]), flush=True)
+for _ in sys.stdin: pass
+c.sendall(bytes(60000)); c.shutdown(1)
+got = 0
+while d := c.recv(65536): got += len(d)
+print(got)
+"""
+BBR, RENO = "bbr", "reno"
+LONG, SHORT = 0, 131072
+CONGESTION, LOWAT = 13, 25  # of TCP_
+
+
+class Local(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.one, self.two = (self.lab.node(name) for name in ("one", "two"))
+        self.lab.link(self.one, self.two)
+        for number, pod in enumerate((self.one, self.two)):
+            pod.apps = f"{self.a.cgroup}/pods/{number}"
+            os.makedirs(pod.apps)
+
+    def default(self, control):
+        """The system's, in both pods."""
+        for pod in (self.one, self.two):
+            pod.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}"], check=True)
+
+    def start(self, **more):
+        self.a.start_agent(**more)
+        for pod in (self.one, self.two):
+            pod.popen(["sleep", "60"])
+        wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
+
+    def serve_on(self, ip, choices=(), node=None, port=5000):
+        command = ["/usr/bin/python3", "-c", LIKE + SERVER, ip, str(port), json.dumps(choices)]
+        server = (node or self.two).popen(command, stdout=-1, text=True)
+        self.addCleanup(server.stdout.close)
+        self.assertEqual(server.stdout.readline(), "ready\n")
+
+    def client(self, ip, choices=(), node=None, port=5000):
+        """A connection that stands, and what its ends are like: the client's, the server's."""
+        command = ["/usr/bin/python3", "-c", LIKE + CLIENT, ip, str(port), json.dumps(choices)]
+        client = (node or self.one).popen(command, stdin=-1, stdout=-1, text=True)
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.stdin.close)
+        return client, json.loads(client.stdout.readline())
+
+    def ends(self, *where, **more):
+        client, found = self.client(*where, **more)
+        out, _ = client.communicate(timeout=20)
+        self.assertEqual(out, "60000\n")
+        return found
+
+    def test_pods_of_a_node_are_not_paced(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("::")
+        for ip in (self.two.ip4, self.two.ip6, f"::ffff:{self.two.ip4}"):
+            self.assertEqual(self.ends(ip), [[RENO, LONG], [RENO, LONG]], ip)
+        decisions = self.a.agent.decisions()
+        self.assertEqual((decisions["SMC_LOCAL_PAIR"], decisions["SMC_TUNED"]), (3, 6))
+        self.assertEqual(json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_pairs")), [])
+
+    def test_through_an_address_that_is_translated(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("0.0.0.0")
+        rules = f"""
+table ip t {{
+  chain pre {{ type nat hook output priority -100; ip daddr 10.99.0.1 dnat to {self.two.ip4}; }};
+  chain post {{ type nat hook postrouting priority 100; ip daddr {self.two.ip4} masquerade random; }};
+}}"""
+        self.one.run(["nft", rules], check=True)
+        self.one.run(["ip", "route", "add", "10.99.0.0/24", "via", self.two.ip4], check=True)
+        self.assertEqual(self.ends("10.99.0.1"), [[RENO, LONG], [RENO, LONG]])
+
+    def test_with_syn_cookies(self):
+        self.default(BBR)
+        self.two.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
+        self.start()
+        self.serve_on("0.0.0.0")
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
+
+    def test_what_an_application_chose_stays(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("0.0.0.0", [[CONGESTION, BBR]])
+        self.serve_on("127.0.0.1", [[CONGESTION, BBR], [LOWAT, 4096]], node=self.one)
+        chosen = [[CONGESTION, BBR], [LOWAT, 9999]]
+        self.assertEqual(self.ends(self.two.ip4, chosen), [[BBR, 9999], [BBR, LONG]])
+        self.assertEqual(self.ends("127.0.0.1", chosen), [[BBR, 9999], [BBR, 4096]])
+        self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
+
+    def test_a_system_that_does_not_pace_is_left_as_it_is(self):
+        self.default(RENO)
+        self.start()
+        self.serve_on("0.0.0.0")
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
+        self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
+
+    def test_over_lo_the_queue_is_short(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("::", node=self.one)
+        for ip in ("127.0.0.1", "::1", self.one.ip4, self.one.ip6):
+            self.assertEqual(self.ends(ip), [[RENO, SHORT], [RENO, SHORT]], ip)
+
+    def test_other_nodes_are_as_they_were(self):
+        """Also those of an agent whose SYNs come here: theirs is another tag."""
+        for node in (self.a, self.b):
+            node.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={BBR}"], check=True)
+        self.start_agents(smc={"ueids": ["BLUE"]})
+        self.serve_on("0.0.0.0", node=self.b)
+        without = self.lab.node("without")
+        self.lab.link(self.a, without)
+        self.serve_on("0.0.0.0", node=without)
+        wait_for("the new device", lambda: self.a.agent.prepared() == 1)
+        self.assertEqual(self.ends(without.ip4, node=self.a)[0], [BBR, LONG])
+        self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
+
+    def test_off_by_rule_and_by_configuration(self):
+        rules = [
+            {"name": "lo", "action": "allow", "remotes": ["127.0.0.1/32"], "tune": False},
+            {"name": "not-here", "action": "deny", "remotes": ["::1/128"]},
+            {"name": "pods", "action": "allow", "remotes": ["10.0.0.0/8"], "ports": ["5001"], "tune": False},
+            {"name": "all", "action": "allow"},
+        ]
+        self.default(BBR)
+        self.start(policy={"rules": rules})
+        self.serve_on("::", node=self.one)
+        for port in (5000, 5001):
+            self.serve_on("0.0.0.0", port=port)
+        self.assertEqual(self.ends("127.0.0.1"), [[BBR, LONG], [BBR, LONG]])
+        self.assertEqual(self.ends("::1"), [[BBR, LONG], [BBR, LONG]])
+        self.assertEqual(self.ends(self.two.ip4, port=5001), [[BBR, LONG], [BBR, LONG]])
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
+        self.a.agent.stop()
+        self.a.start_agent(local={"tune": False})
+        wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
+        self.assertEqual(self.ends(self.two.ip4), [[BBR, LONG], [BBR, LONG]])
+        self.assertEqual(self.ends(self.one.ip4), [[BBR, LONG], [BBR, LONG]])
+
+    def test_what_smcctl_shows(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("0.0.0.0")
+        client, _ = self.client(self.two.ip4)
+        shown = [c for c in self.a.agent.connections() if c["path"] == "tuned"]
+        self.assertEqual({c["role"] for c in shown}, {"client", "server"})
+        self.assertEqual({(c["client"], c["server"]) for c in shown}, {(shown[0]["client"], f"{self.two.ip4}:5000")})
+        self.assertIn("TCP tuned", self.a.agent.ctl("ss").stdout)
+        self.assertNotIn("TCP tuned", self.a.agent.ctl("ss", "-D").stdout)
+        client.communicate(timeout=20)
+        wait_for("its end", lambda: not [c for c in self.a.agent.connections() if c["path"] == "tuned"], 5)
+
+
+if __name__ == "__main__":
+    unittest.main()
