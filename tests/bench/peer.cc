@@ -8,6 +8,7 @@
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
+//   peer --cc NAME ...                         with this congestion control, and not the system's default
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -67,9 +68,20 @@ sockaddr_in address_of(const char* ip, int port) {
 
 constexpr int kAfSmc = 43;
 int family = AF_INET;
+const char* congestion_control = nullptr;
+
+int make_socket() {
+    const int fd = ::socket(family, SOCK_STREAM, 0);
+    if (congestion_control != nullptr &&
+        ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control,
+                     static_cast<socklen_t>(std::strlen(congestion_control))) != 0) {
+        fail(congestion_control);
+    }
+    return fd;
+}
 
 int connect_to(const char* ip, int port) {
-    const int fd = ::socket(family, SOCK_STREAM, 0);
+    const int fd = make_socket();
     const auto address = address_of(ip, port);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         fail("connect");
@@ -109,7 +121,7 @@ void serve_one(int fd) {
 }
 
 void serve(int port) {
-    const int listener = ::socket(family, SOCK_STREAM, 0);
+    const int listener = make_socket();
     const int one = 1;
     ::setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     const auto address = address_of("0.0.0.0", port);
@@ -235,6 +247,11 @@ int main(int argc, char** argv) {
         family = kAfSmc;
         argc--;
         argv++;
+    }
+    if (argc > 2 && std::strcmp(argv[1], "--cc") == 0) {
+        congestion_control = argv[2];
+        argc -= 2;
+        argv += 2;
     }
     const std::string what = argc > 1 ? argv[1] : "";
     if (what == "serve" && argc == 4) {
