@@ -84,7 +84,8 @@ Result<void> Agent::start() {
 
     smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
     fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid,
-                                                 [this](const Gid& peer) { smcd_groups_.drop_peer(peer); });
+                                                 [this](const Gid& peer) { lose_peer(peer); });
+    smcd_pool_ = std::make_unique<smcd::Pool>(*fabric_, *smcd_memory_);
     if (auto started = fabric_->start(); !started) {
         return started;
     }
@@ -127,13 +128,12 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_ =
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
-    const SessionParts session{io_,           config_,      node_,          *fabric_,
-                               *smcd_memory_, smcd_groups_, *roce_devices_, *smcr_groups_};
+    const SessionParts session{io_, config_, node_, *fabric_, *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(IntrospectionParts{
-        config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_, connections_,
-        smcd_groups_, *roce_devices_, *smcr_groups_, *engine_, [this] { return obstacle(); }});
+        config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_, *smcd_pool_,
+        connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engine_, [this] { return obstacle(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -141,7 +141,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return subscribed;
     }
     program_events_.emplace(io_, UniqueFd(::dup(programs_->events_fd())));
-    if (!*program_events_) {
+    if (!program_events_->watch()) {
         return last_error("watching the programs' events");
     }
     listen_to_programs();
@@ -179,6 +179,11 @@ void Agent::handle(const smc_event& event) {
     }
 }
 
+void Agent::lose_peer(const Gid& peer) {
+    smcd_groups_.drop_peer(peer);
+    smcd_pool_->forget(peer);
+}
+
 // Whether they may ask and answer.
 void Agent::tell_programs() const {
     programs_->beat(obstacle().empty());
@@ -204,6 +209,7 @@ void Agent::beat() {
     }
     if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep();
+        smcd_pool_->sweep(std::chrono::steady_clock::now());
     }
     if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {
         roce_devices_->refresh();

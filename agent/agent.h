@@ -30,6 +30,7 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     void beat();
+    void lose_peer(const Gid& peer);
     void tell_programs() const;
     // Why new connections are plain TCP; empty: they are not.
     [[nodiscard]] std::string obstacle() const;
@@ -51,6 +52,7 @@ class Agent {
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<ism::LocalFabric> fabric_;
     std::unique_ptr<smcd::Memory> smcd_memory_;
+    std::unique_ptr<smcd::Pool> smcd_pool_;
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;

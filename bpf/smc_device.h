@@ -31,7 +31,9 @@ int smc_egress(struct __sk_buff *skb)
 			leg = 0;
 		}
 		if (leg && leg->partner && !leg->hold)
-			return smc_turn(skb, leg->mac_len, leg->partner);
+			return sk->state == BPF_TCP_LAST_ACK && leg->role == SMC_ROLE_APP
+				       ? smc_turn_last(skb, key.slot, leg)
+				       : smc_turn(skb, leg->mac_len, leg->partner);
 	} else {
 		sk = 0;
 	}

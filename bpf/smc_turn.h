@@ -22,7 +22,8 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 	bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
 }
 
-static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
+/* False: it cannot be. */
+static __always_inline bool smc_turn_round(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 	__u32 tcp_at = mac_len + sizeof(struct ipv6hdr);
@@ -34,17 +35,73 @@ static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 
 		__u8 first;
 
 		if (bpf_skb_load_bytes(skb, mac_len, &first, 1))
-			return TC_ACT_SHOT;
+			return false;
 		tcp_at = mac_len + (first & 15) * 4;
 	}
 	if (bpf_skb_load_bytes(skb, tcp_at, &ports, sizeof(ports)))
-		return TC_ACT_SHOT;
+		return false;
 	smc_swap_addresses(skb, mac_len, v6);
 	turned.source = ports.dest;
 	turned.dest = bpf_htons(partner);
 	bpf_l4_csum_replace(skb, tcp_at + SMC_TCP_CHECKSUM, ports.source, turned.dest, 2);
 	bpf_skb_store_bytes(skb, tcp_at, &turned, sizeof(turned), 0);
 	smc_to_own_mac(skb, mac_len);
+	return true;
+}
+
+static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
+{
+	return smc_turn_round(skb, mac_len, partner) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
+}
+
+/* Whether this FIN is the very next that the leg waits for, and acknowledges the leg's own. */
+static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct smc_packet *packet, __u16 partner)
+{
+	struct smc_tuple leg = packet->tuple;
+	struct bpf_tcp_sock *tcp;
+	struct bpf_sock *skc, *sk;
+	bool done = false;
+
+	leg.local_port = partner;
+	skc = smc_socket_of(skb, &leg, packet->v6);
+	if (!skc)
+		return false;
+	sk = bpf_sk_fullsock(skc);
+	if (sk && (sk->state == BPF_TCP_FIN_WAIT1 || sk->state == BPF_TCP_FIN_WAIT2)) {
+		tcp = bpf_tcp_sock(sk);
+		done = tcp && tcp->rcv_nxt == bpf_ntohl(packet->seq) && tcp->snd_nxt == bpf_ntohl(packet->ack);
+	}
+	bpf_sk_release(skc);
+	return done;
+}
+
+/*
+ * An application that ends behind its peer. The leg's TIME_WAIT would keep a port of its for a minute, where TCP has
+ * one at the peer; the connection has not left this host, so a RST right behind the FIN ends it.
+ */
+static __always_inline int smc_turn_last(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app)
+{
+	struct smc_packet packet = {};
+	struct smc_tcp_head tcp;
+	__u32 checksum_at;
+	__be32 seq;
+
+	if (!smc_parse(skb, slot, app->mac_len, true, &packet) || packet.payload || !(packet.flags & SMC_TCP_FIN) ||
+	    !smc_leg_is_done(skb, &packet, app->partner))
+		return smc_turn(skb, app->mac_len, app->partner);
+	if (!smc_turn_round(skb, app->mac_len, app->partner))
+		return TC_ACT_SHOT;
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) ||
+	    bpf_skb_load_bytes(skb, packet.tcp_at, &tcp, sizeof(tcp)))
+		return TC_ACT_SHOT;
+	checksum_at = packet.tcp_at + SMC_TCP_CHECKSUM;
+	seq = bpf_htonl(bpf_ntohl(packet.seq) + 1);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
+	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
+			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
+	tcp.seq = seq;
+	tcp.flags = SMC_TCP_RST;
+	bpf_skb_store_bytes(skb, packet.tcp_at, &tcp, sizeof(tcp), 0);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 

@@ -185,12 +185,6 @@ void Engine::run_next(TimePoint now) {
     }
 }
 
-void Engine::tell_end(const Entry& entry) {
-    if (entry.connection != nullptr) {
-        on_end_(entry.connection->end());
-    }
-}
-
 void Engine::run_all(std::vector<Task*>& tasks, TimePoint now) {
     std::ranges::sort(tasks, {}, &Task::order);
     tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
@@ -223,9 +217,14 @@ void Engine::forget_ended() {
         std::erase(ready_, task);
         std::erase(spinning_, task);
         deadlines_.set(task->order(), kNever);
-        const auto it = tasks_.find(task->order());
-        tell_end(it->second);
-        tasks_.erase(it);
+        // Gone before it is told: what it used may be used again then.
+        Entry gone = std::move(tasks_.extract(task->order()).mapped());
+        const bool tells = gone.connection != nullptr;
+        const ConnectionEnd end = tells ? gone.connection->end() : ConnectionEnd{};
+        gone.task.reset();
+        if (tells) {
+            on_end_(end);
+        }
     }
     ended_.clear();
 }
@@ -291,7 +290,9 @@ void Engine::end_all() {
         for (auto& [order, entry] : tasks_) {
             if ((entry.connection != nullptr) == connections) {
                 entry.task->abort(Reason::kStopped);
-                tell_end(entry);
+                if (connections) {
+                    on_end_(entry.connection->end());
+                }
             }
         }
     }

@@ -80,7 +80,6 @@ class Engine final : private Poller {
     void run_next(TimePoint now);
     void run_all(std::vector<Task*>& tasks, TimePoint now);
     void run_task(Task& task, TimePoint now);
-    void tell_end(const Entry& entry);
     void forget_ended();
     void end_all();
     void wake();

@@ -31,6 +31,9 @@ class Leg {
         bool urgent = false;   // exactly the urgent byte
         bool drained = false;  // nothing more is known to be there now
     };
+    // Its events came, before anything else is done about them: there is data (and not only an end), and an urgent
+    // byte lies ahead.
+    virtual void heard(bool data, bool urgent) = 0;
     // Reads at most what `to` takes, never across an urgent mark.
     virtual Read read(Pieces to) = 0;
     struct Written {

@@ -56,6 +56,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     if (which == kClc) {
         flow_.clc_changed();
     } else if (which == kLeg) {
+        parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow_.leg_changed(leg_events(events));
     } else {
         parts_.transport->woken();
@@ -231,7 +232,7 @@ void SmcConnection::look_at_clc_socket() {
         case ClcSocket::State::kData:
             return flow_.clc_data();
         case ClcSocket::State::kEnded:
-            return flow_.clc_ended();
+            return flow_.clc_has_ended();
         case ClcSocket::State::kReset:
             return flow_.clc_reset();
     }
@@ -269,7 +270,12 @@ void SmcConnection::finish(const flow::End& end) {
         reset(end.reason);
     } else if (set_ended(end.reason)) {
         parts_.leg->close();
-        parts_.clc->close();
+        // A reset behind its FIN spares the peer, and its application's address, a TIME_WAIT.
+        if (parts_.peer_has_agent && flow_.clc_ended()) {
+            parts_.clc->reset();
+        } else {
+            parts_.clc->close();
+        }
     }
 }
 

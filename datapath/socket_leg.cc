@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace smc {
 
@@ -24,6 +25,10 @@ Pieces shortened(Pieces pieces, std::size_t bytes) {
     return pieces;
 }
 
+std::size_t room(const Pieces& pieces) {
+    return pieces.part[0].iov_len + (pieces.count > 1 ? pieces.part[1].iov_len : 0);
+}
+
 msghdr message_of(Pieces& pieces) {
     msghdr message{};
     message.msg_iov = pieces.part;
@@ -37,7 +42,22 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
     return poller.watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, source);
 }
 
+// The kernel ends a read before a mark, but not behind one that it begins at. It does not where there was data and no
+// mark a moment ago: a mark that has come since lies behind that data. What follows a full read is not known.
 Leg::Read SocketLeg::read(Pieces to) {
+    if (!std::exchange(next_is_plain_, false)) {
+        return read_carefully(to);
+    }
+    msghdr message = message_of(to);
+    const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
+    if (n > 0) {
+        const auto bytes = static_cast<std::uint32_t>(n);
+        return {Outcome::kBytes, bytes, false, bytes < room(to)};
+    }
+    return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
+}
+
+Leg::Read SocketLeg::read_carefully(Pieces to) {
     std::uint32_t queued = socket_.readable();
     if (queued == 0) {
         char byte = 0;

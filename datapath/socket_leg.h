@@ -12,6 +12,7 @@ class SocketLeg final : public Leg {
     explicit SocketLeg(TcpSocket socket) : socket_(std::move(socket)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
+    void heard(bool data, bool urgent) override { next_is_plain_ = data && !urgent; }
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
     [[nodiscard]] bool delivered() const override { return socket_.unsent() == 0; }
@@ -21,7 +22,10 @@ class SocketLeg final : public Leg {
     void reset() override { socket_.reset(); }
 
  private:
+    Read read_carefully(Pieces to);
+
     TcpSocket socket_;
+    bool next_is_plain_ = false;
 };
 
 class SocketClc final : public ClcSocket {

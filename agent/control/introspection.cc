@@ -88,6 +88,7 @@ json Introspection::status() const {
               {"chid", text(p_.node.chid)},
               {"dmbs", p_.fabric.registered()},
               {"dmb_bytes", p_.config.dmb_kib * 1024},
+              {"pooled", p_.smcd_pool.kept()},
               {"taken_bytes", p_.smcd_memory.taken()},
               {"memory_bytes", p_.smcd_memory.limit()}}},
             {"engine",

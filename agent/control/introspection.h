@@ -13,6 +13,7 @@
 #include "agent/netns/namespaces.h"
 #include "agent/policy/policy.h"
 #include "agent/smcd/memory.h"
+#include "agent/smcd/pool.h"
 #include "agent/smcr/link_groups.h"
 #include "agent/steer/programs.h"
 #include "datapath/engine.h"
@@ -30,6 +31,7 @@ struct IntrospectionParts {
     const Namespaces& namespaces;
     const smcd::Fabric& fabric;
     const smcd::Memory& smcd_memory;
+    const smcd::Pool& smcd_pool;
     const Connections& connections;
     const group::SmcdGroups& smcd_groups;
     const smcr::Devices& roce_devices;

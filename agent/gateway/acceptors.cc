@@ -26,7 +26,7 @@ class Acceptors::Acceptor {
           space_(std::move(of)),
           which_(which) {}
 
-    [[nodiscard]] bool watched() const { return bool(watch_); }
+    bool watch() { return watch_.watch(); }
 
     // It may end this object.
     void accept_all() {
@@ -65,7 +65,7 @@ Acceptors::~Acceptors() = default;
 void Acceptors::serve(const std::shared_ptr<Namespace>& space) {
     for (const auto which : space->take_fresh()) {
         auto acceptor = std::make_unique<Acceptor>(*this, UniqueFd(::dup(space->listener(which))), space, which);
-        if (!acceptor->watched()) {
+        if (!acceptor->watch()) {
             log()->warn("netns {}: a listener is not served yet: {}", space->inode(),
                         std::generic_category().message(errno));
             space->still_fresh(which);

@@ -94,6 +94,9 @@ void ClientRunner::on(const session::FinishConnect&) {
         return feed(session_.leg_failed(false, fd.error().text()));
     }
     leg_.emplace(parts_.io, std::move(*fd));
+    if (!is_connecting(leg_->fd())) {
+        return leg_connected();  // as nearly always: its packets have not left this host
+    }
     leg_->when_writable([this] { leg_connected(); });
     patience_.set_in(kLegPatience);
 }

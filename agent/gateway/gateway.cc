@@ -155,8 +155,11 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
     p_.connections.count(c->path, Reason::kNone);
     keep_alive(end.clc.get());
     SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg))),
-                               std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))), std::move(transport),
-                               p_.session.config.close_timeout, runner.buffers().send};
+                               std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))),
+                               std::move(transport),
+                               p_.session.config.close_timeout,
+                               runner.buffers().send,
+                               runner.peer_has_agent()};
     const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
     keepalives_.add(c->id, runner.front(), connection);
     p_.engine.add(connection);
@@ -246,13 +249,13 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     if (!c) {
         return;
     }
+    keepalives_.remove(end.id);  // the last who has the connection itself
     if (c->path == Path::kSmcD) {
         exchanges_.erase(end.id);
         p_.session.smcd_groups.connection_ended(c->smcd->group_id);
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
-    keepalives_.remove(end.id);
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());

@@ -26,7 +26,7 @@ struct SessionParts {
     const Config& config;
     const clc::LocalNode& node;
     smcd::Fabric& fabric;
-    smcd::Memory& smcd_memory;
+    smcd::Pool& smcd_pool;
     group::SmcdGroups& smcd_groups;
     smcr::Devices& roce_devices;
     smcr::LinkGroups& smcr_groups;
@@ -81,6 +81,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     [[nodiscard]] const smc_buffers& buffers() const { return buffers_; }
     // What it holds of SMC-D then outlives it.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
+    [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
 
  protected:
     Runner(const SessionParts& parts, Connections::Handle connection, Session session, const smc_buffers& buffers,
@@ -88,7 +89,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_memory, dmb_bytes(parts.config, buffers))),
+          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_pool, dmb_bytes(parts.config, buffers))),
           buffers_(buffers),
           deadline_(parts.io,
                     [this] {

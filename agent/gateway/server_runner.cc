@@ -66,6 +66,9 @@ void ServerRunner::on(const session::ConnectApplication&) {
         return refused(fd.error().code);
     }
     application_.emplace(parts_.io, std::move(*fd));
+    if (!is_connecting(application_->fd())) {
+        return connected();
+    }
     application_->when_writable([this] { connected(); });
     patience_.set_in(kLegPatience);
 }

@@ -5,6 +5,7 @@
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
+#include <cerrno>
 #include <functional>
 #include <memory>
 
@@ -12,33 +13,42 @@
 
 namespace smc::loop {
 
-// Owns a descriptor and tells, once for each question, that it can be read or written.
+// Owns a descriptor and tells, once for each question, that it can be read or written. One that is never asked costs
+// nothing: many a connect() is done at once.
 class FdWatch {
  public:
-    // What cannot be watched (fs.epoll.max_user_watches) is closed: fd() is -1 then, and nothing is ever told.
-    FdWatch(asio::io_context& io, UniqueFd fd) : descriptor_(std::make_shared<Descriptor>(io)) {
-        std::error_code refused;
-        descriptor_->assign(fd.get(), refused);
-        if (!refused) {
-            (void)fd.release();
-        }
-    }
+    FdWatch(asio::io_context& io, UniqueFd fd) : io_(&io), fd_(std::move(fd)) {}
     FdWatch(FdWatch&&) noexcept = default;
-    FdWatch& operator=(FdWatch&& other) noexcept {
-        close();
-        descriptor_ = std::move(other.descriptor_);
-        return *this;
-    }
+    FdWatch& operator=(FdWatch&&) noexcept = default;
     FdWatch(const FdWatch&) = delete;
     FdWatch& operator=(const FdWatch&) = delete;
-    ~FdWatch() { close(); }
+    ~FdWatch() = default;
 
-    [[nodiscard]] int fd() const { return descriptor_->native_handle(); }
-    [[nodiscard]] explicit operator bool() const { return descriptor_->is_open(); }
+    [[nodiscard]] int fd() const { return descriptor_ ? descriptor_->native_handle() : fd_.get(); }
+    // What cannot be watched (fs.epoll.max_user_watches) is closed: false, with errno, and fd() -1 from then on;
+    // nothing is ever told. The questions see to it by themselves.
+    bool watch() {
+        if (!descriptor_ && fd_) {
+            auto descriptor = std::make_shared<Descriptor>(*io_);
+            std::error_code refused;
+            descriptor->assign(fd_.get(), refused);
+            if (refused) {
+                fd_.reset();
+                errno = refused.value();
+            } else {
+                (void)fd_.release();
+                descriptor_ = std::move(descriptor);
+            }
+        }
+        return descriptor_ != nullptr;
+    }
     void when_readable(std::function<void()> then) { wait(Descriptor::wait_read, std::move(then)); }
     void when_writable(std::function<void()> then) { wait(Descriptor::wait_write, std::move(then)); }
     // Gives the descriptor away. Nothing is told any more.
     [[nodiscard]] UniqueFd release() {
+        if (!descriptor_) {
+            return std::move(fd_);
+        }
         UniqueFd fd(descriptor_->release());
         descriptor_.reset();
         return fd;
@@ -48,6 +58,9 @@ class FdWatch {
     using Descriptor = asio::posix::stream_descriptor;
 
     void wait(Descriptor::wait_type what, std::function<void()> then) {
+        if (!watch()) {
+            return;
+        }
         descriptor_->async_wait(what,
                                 [weak = std::weak_ptr(descriptor_), then = std::move(then)](std::error_code error) {
                                     // The answer may be on its way already when the owner goes.
@@ -56,8 +69,9 @@ class FdWatch {
                                     }
                                 });
     }
-    void close() { descriptor_.reset(); }
 
+    asio::io_context* io_;
+    UniqueFd fd_;  // while it is not watched
     std::shared_ptr<Descriptor> descriptor_;
 };
 

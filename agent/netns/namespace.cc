@@ -156,11 +156,17 @@ void Namespace::publish() {
 Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
     const InNamespace inside(netns_.get());
     // A socket belongs to the file system user of the thread that makes it.
-    ::setfsgid(owner.gid);
-    ::setfsuid(owner.uid);
+    const Owner own{::geteuid(), ::getegid()};
+    const bool another = owner.uid != own.uid || owner.gid != own.gid;
+    if (another) {
+        ::setfsgid(owner.gid);
+        ::setfsuid(owner.uid);
+    }
     UniqueFd fd(inside.entered() ? ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1);
-    ::setfsuid(::geteuid());
-    ::setfsgid(::getegid());
+    if (another) {
+        ::setfsuid(own.uid);
+        ::setfsgid(own.gid);
+    }
     if (!fd) {
         return last_error("creating a socket in a network namespace");
     }

@@ -151,7 +151,7 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
     UniqueFd copy(opened ? ::dup((*opened)->link_events_fd()) : -1);
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
-    if (!opened || !*events) {
+    if (!opened || !events->watch()) {
         failed_[inode]++;
         log()->warn("netns {} is not served: {}", inode,
                     opened ? "its changes cannot be watched" : opened.error().text());

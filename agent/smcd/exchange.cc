@@ -5,32 +5,55 @@
 
 namespace smc::smcd {
 
-Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
-    // The peer's as well, which is likely as large: behind Confirm it is too late to find out (RFC 7609 C.3).
-    share_ = memory_.take(dmb_bytes_);
-    if (!peer_) {
-        peers_share_ = memory_.take(dmb_bytes_);
-    }
-    if (!share_ || !peers_share_) {
-        give_back();
+Result<OwnDmb> Exchange::new_dmb(const Gid& peer) {
+    Memory::Share share = pool_.share(dmb_bytes_);
+    if (!share) {
         return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
     }
     auto registered = fabric_.register_dmb(peer, dmb_bytes_);
     if (!registered) {
         return registered.error();
     }
-    own_ = std::move(*registered);
-    return clc::LocalDmb{own_->token, compress_size(dmb_bytes_)};
+    return OwnDmb{std::move(*registered), std::move(share)};
+}
+
+Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
+    peer_gid_ = peer;
+    own_ = pool_.take(peer, dmb_bytes_);
+    if (!own_) {
+        auto fresh = new_dmb(peer);
+        if (!fresh) {
+            give_back();
+            return fresh.error();
+        }
+        own_ = std::move(*fresh);
+    }
+    // The peer's as well, which is likely as large: behind Confirm it is too late to find out (RFC 7609 C.3).
+    if (!peer_.share) {
+        peer_.share = pool_.share(dmb_bytes_);
+    }
+    if (!peer_.share) {
+        give_back();
+        return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
+    }
+    return clc::LocalDmb{own_->registered.token, compress_size(dmb_bytes_)};
 }
 
 void Exchange::attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout,
                       std::function<void(Result<void>)> then) {
-    peers_share_ = {};
-    peers_share_ = memory_.take(bytes_of(peer.dmb_size));
-    if (!peers_share_) {
+    const std::uint32_t bytes = bytes_of(peer.dmb_size);
+    peer_gid_ = peer.gid;
+    peers_token_ = peer.token;
+    peer_ = {};
+    if (auto kept = pool_.find(peer.gid, peer.token, bytes)) {
+        peer_ = std::move(*kept);
+        return then({});
+    }
+    peer_.share = pool_.share(bytes);
+    if (!peer_.share) {
         return then(Error{ENOMEM, "attaching a DMB beyond ism.memory_mib"});
     }
-    fabric_.attach(peer.gid, peer.token, bytes_of(peer.dmb_size), timeout,
+    fabric_.attach(peer.gid, peer.token, bytes, timeout,
                    [this, alive = std::weak_ptr(alive_), then = std::move(then)](Result<Dmb> attached) {
                        if (alive.expired()) {
                            return;
@@ -38,25 +61,28 @@ void Exchange::attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeo
                        if (!attached) {
                            return then(attached.error());
                        }
-                       peer_.emplace(std::move(*attached));
+                       peer_.dmb = std::make_shared<Dmb>(std::move(*attached));
                        then({});
                    });
 }
 
 void Exchange::give_back() {
-    if (own_) {
-        fabric_.deregister(own_->token);
-        own_.reset();
+    const TimePoint now = std::chrono::steady_clock::now();
+    const bool kept = served_ && peer_.dmb.use_count() == 1;  // by nobody else: nothing is written or read any more
+    if (kept) {
+        pool_.park(peer_gid_, peers_token_, std::move(peer_), now);
+        pool_.keep(peer_gid_, std::move(*own_), now);
+    } else if (own_) {
+        fabric_.deregister(own_->registered.token);
     }
-    peer_.reset();
-    share_ = {};
-    peers_share_ = {};
+    own_.reset();
+    peer_ = {};
+    served_ = false;
 }
 
 std::unique_ptr<Transport> Exchange::transport() {
-    auto transport = std::make_unique<DmbTransport>(own_->dmb, std::move(*peer_));
-    peer_.reset();
-    return transport;
+    served_ = true;
+    return std::make_unique<DmbTransport>(own_->registered.dmb, peer_.dmb);
 }
 
 }  // namespace smc::smcd

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "agent/smcd/memory.h"
+#include "agent/smcd/pool.h"
 #include "datapath/smcd/fabric.h"
 #include "datapath/transport.h"
 #include "smc/clc/node.h"
@@ -17,9 +17,9 @@ namespace smc::smcd {
 
 class Exchange {
  public:
-    // `fabric` and `memory` outlive this object. `dmb_bytes`: of the own DMB.
-    Exchange(Fabric& fabric, Memory& memory, std::uint32_t dmb_bytes)
-        : fabric_(fabric), memory_(memory), dmb_bytes_(dmb_bytes) {}
+    // `fabric` and `pool` outlive this object. `dmb_bytes`: of the own DMB.
+    Exchange(Fabric& fabric, Pool& pool, std::uint32_t dmb_bytes)
+        : fabric_(fabric), pool_(pool), dmb_bytes_(dmb_bytes) {}
     ~Exchange() { give_back(); }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
@@ -27,21 +27,26 @@ class Exchange {
     Result<clc::LocalDmb> register_dmb(const Gid& peer);
     // Calls back once, unless this object goes before; perhaps at once.
     void attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout, std::function<void(Result<void>)> then);
-    // Nothing of it is needed any more. Also by the destructor.
+    // Nothing of it is needed any more, and the transport is gone: what has served goes to the pool. Also by the
+    // destructor.
     void give_back();
 
     // Once both are there, and once only: for the data path.
     std::unique_ptr<Transport> transport();
-    [[nodiscard]] DmbToken own_token() const { return own_ ? own_->token : DmbToken{}; }
+    [[nodiscard]] DmbToken own_token() const { return own_ ? own_->registered.token : DmbToken{}; }
     [[nodiscard]] std::uint32_t own_bytes() const { return dmb_bytes_; }
 
  private:
+    Result<OwnDmb> new_dmb(const Gid& peer);
+
     Fabric& fabric_;
-    Memory& memory_;
+    Pool& pool_;
     std::uint32_t dmb_bytes_;
-    std::optional<Fabric::Registered> own_;
-    std::optional<Dmb> peer_;
-    Memory::Share share_, peers_share_;
+    Gid peer_gid_;
+    DmbToken peers_token_{};
+    std::optional<OwnDmb> own_;
+    PeersDmb peer_;
+    bool served_ = false;                                         // a connection has used both
     const std::shared_ptr<int> alive_ = std::make_shared<int>();  // answers may outlive this object
 };
 

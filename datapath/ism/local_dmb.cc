@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kProviderBytes = 4096;
+constexpr std::size_t kLeaseOffset = 64;
 
 // The word in the provider's page says whether the owner sleeps: the bell is rung only then.
 class LocalDoorbell final : public smcd::Doorbell {
@@ -46,7 +47,8 @@ class LocalDoorbell final : public smcd::Doorbell {
 smcd::Dmb make_dmb(Mapping mapping, UniqueFd bell, std::uint32_t bytes) {
     const auto memory = std::make_shared<Mapping>(std::move(mapping));
     std::uint8_t* page = memory->bytes().data();
-    return {memory, page + kProviderBytes, bytes, std::make_unique<LocalDoorbell>(std::move(bell), page)};
+    return {memory, page + kProviderBytes, bytes, std::make_unique<LocalDoorbell>(std::move(bell), page),
+            smcd::Lease(reinterpret_cast<std::uint32_t*>(page + kLeaseOffset))};
 }
 
 int option(int fd, int which) {

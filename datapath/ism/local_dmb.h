@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // DMBs of the `local` ISM provider: a sealed memfd, and a pair of sockets as the doorbell.
 //
-//   page 0            the provider's: the doorbell word, not part of SMC
+//   page 0            the provider's, not part of SMC: the doorbell word, and at 64 that of the lease
 //   page 1 ...        the DMB
 //
 // The memfd is sealed against every change of size before it leaves its owner, and the one who attaches checks the

@@ -3,7 +3,7 @@
 // (smc/wire/cdc.h). Whose memory it is, and how its owner is woken, is the ISM provider's (fabric.h).
 //
 // Invariants:
-//   D1  Only the peer writes into the DMB; its owner reads.
+//   D1  Only the peer writes into the DMB; its owner reads, while there is a connection.
 //   D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees
 //       to it.
 //   D3  Everything read from it is validated before use: it is memory that another process writes.
@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 
+#include "datapath/smcd/lease.h"
 #include "smc/wire/cdc.h"
 
 namespace smc::smcd {
@@ -37,14 +38,19 @@ class Dmb {
  public:
     // `memory` holds `bytes` from `start` on, aligned to 8, for as long as this object lives.
     Dmb(std::shared_ptr<const void> memory, std::uint8_t* start, std::uint32_t bytes,
-        std::unique_ptr<Doorbell> doorbell)
-        : memory_(std::move(memory)), start_(start), bytes_(bytes), doorbell_(std::move(doorbell)) {}
+        std::unique_ptr<Doorbell> doorbell, Lease lease = Lease())
+        : memory_(std::move(memory)), start_(start), bytes_(bytes), doorbell_(std::move(doorbell)), lease_(lease) {}
 
     // CDC included.
     [[nodiscard]] std::uint32_t bytes() const { return bytes_; }
     // The data ring behind the CDC.
     [[nodiscard]] std::span<std::uint8_t> ring() const { return {start_ + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes}; }
     [[nodiscard]] Doorbell& doorbell() const { return *doorbell_; }
+    [[nodiscard]] const Lease& lease() const { return lease_; }
+
+    // Owner's side, when it has taken the lease: as a new one, for another connection. What is in the ring stays, and
+    // is nobody's before it is written again.
+    void begin_again() const;
 
     // Peer's side, when its owner has consumed everything: gives the pages of the ring back to the system. They come
     // again, zeroed, when they are written. Only the one who writes can do this, because nobody else knows that nothing
@@ -66,6 +72,7 @@ class Dmb {
     std::uint8_t* start_;
     std::uint32_t bytes_;
     std::unique_ptr<Doorbell> doorbell_;
+    Lease lease_;
 };
 
 }  // namespace smc::smcd

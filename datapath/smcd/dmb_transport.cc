@@ -17,6 +17,12 @@ void Dmb::give_pages_back() const {
     }
 }
 
+void Dmb::begin_again() const {
+    store_producer(0);
+    store_consumer(0);
+    doorbell_->heard();
+}
+
 bool DmbTransport::start(Poller& poller, Poller::Source& source) {
     poller_ = &poller;
     return poller.watch(own_->doorbell().fd(), EPOLLIN, source);
@@ -42,17 +48,17 @@ bool DmbTransport::arm(const flow::PeerState& seen) {
 }
 
 void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
-    peer_.store_producer(cdc::pack(producer));
-    peer_.doorbell().ring();
+    peer_->store_producer(cdc::pack(producer));
+    peer_->doorbell().ring();
 }
 
 void DmbTransport::consumed(cdc::Cursor cursor) {
-    peer_.store_consumer(cdc::pack(cursor));
+    peer_->store_consumer(cdc::pack(cursor));
     // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The
     // flags are read after the store: a writer that blocks sets B first, then looks at our cursor.
     const auto flags = cdc::unpack_producer(own_->load_producer()).flags;
     if ((flags & (cdc::kWriterBlocked | cdc::kUrgentPresent | cdc::kCursorRequested)) != 0) {
-        peer_.doorbell().ring();
+        peer_->doorbell().ring();
     }
 }
 

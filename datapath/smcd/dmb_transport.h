@@ -12,12 +12,12 @@ namespace smc::smcd {
 class DmbTransport final : public Transport {
  public:
     // `own` is registered for the peer, `peer` attached.
-    DmbTransport(std::shared_ptr<Dmb> own, Dmb peer) : own_(std::move(own)), peer_(std::move(peer)) {}
+    DmbTransport(std::shared_ptr<Dmb> own, std::shared_ptr<Dmb> peer) : own_(std::move(own)), peer_(std::move(peer)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
     void woken() override { own_->doorbell().heard(); }
     void stop() override;
-    [[nodiscard]] std::uint32_t send_size() const override { return static_cast<std::uint32_t>(peer_.ring().size()); }
+    [[nodiscard]] std::uint32_t send_size() const override { return static_cast<std::uint32_t>(peer_->ring().size()); }
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
     [[nodiscard]] flow::PeerState peer() const override;
@@ -26,16 +26,16 @@ class DmbTransport final : public Transport {
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
-        return pieces(peer_.ring(), at.count, bytes);
+        return pieces(peer_->ring(), at.count, bytes);
     }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
-    void idle() override { peer_.give_pages_back(); }
+    void idle() override { peer_->give_pages_back(); }
     void flush() override {}
 
  private:
     std::shared_ptr<Dmb> own_;
-    Dmb peer_;
+    std::shared_ptr<Dmb> peer_;
     Poller* poller_ = nullptr;
 };
 

@@ -199,13 +199,13 @@ void Flow::clc_data() {
     }
 }
 
-void Flow::clc_ended() {
+void Flow::clc_has_ended() {
     phase_ = Phase::kClose;
     clc_ended_ = true;
 }
 
 void Flow::clc_reset() {
-    clc_ended();
+    clc_has_ended();
     if (close_.state() == CloseMachine::State::kClosed) {
         return;
     }

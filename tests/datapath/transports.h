@@ -31,7 +31,8 @@ struct DmbPair {
         for (std::size_t i = 0; i < 2; i++) {
             ism::CreatedDmb& peer = *own[1 - i];
             auto attached = ism::attach_dmb(peer.memory, UniqueFd(::dup(peer.bell.get())), kRing);
-            ends[i].transport = std::make_unique<smcd::DmbTransport>(own[i]->dmb, std::move(*attached));
+            ends[i].transport =
+                std::make_unique<smcd::DmbTransport>(own[i]->dmb, std::make_shared<smcd::Dmb>(std::move(*attached)));
         }
     }
 };

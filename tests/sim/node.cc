@@ -102,7 +102,8 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
         running.smcd_group =
             smcd_groups_.establish(group::key_of(Session::kServer, end.outcome.smcd), end.outcome.smcd.host_name);
         smcd_groups_.connection_began(running.smcd_group);
-        transport = std::make_unique<smcd::DmbTransport>(end.own_dmb->dmb, std::move(*end.peer_dmb));
+        transport = std::make_unique<smcd::DmbTransport>(end.own_dmb->dmb,
+                                                         std::make_shared<smcd::Dmb>(std::move(*end.peer_dmb)));
     } else {
         transport = smcr_groups_.run(group::MemberId{attempt.id()}, end.outcome.smcr.rmbe);
         if (!transport) {

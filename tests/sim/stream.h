@@ -73,6 +73,7 @@ class SimLeg final : public Leg {
  public:
     explicit SimLeg(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
     bool start(Poller& poller, Poller::Source& source) override;
+    void heard(bool, bool) override {}
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
     [[nodiscard]] bool delivered() const override { return true; }

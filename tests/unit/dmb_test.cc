@@ -24,7 +24,7 @@ TEST_CASE("dmb__only_the_peer_writes_into_it_D1") {
     REQUIRE((own && peer));
     auto attached = ism::attach_dmb(peer->memory, UniqueFd(::dup(peer->bell.get())), kDmb);
     REQUIRE(attached);
-    smcd::DmbTransport transport(own->dmb, std::move(*attached));
+    smcd::DmbTransport transport(own->dmb, std::make_shared<smcd::Dmb>(std::move(*attached)));
     std::memset(transport.space({}, 7).part[0].iov_base, 'x', 7);
     const cdc::Producer producer{{0, 7}, cdc::kWriterBlocked, cdc::kSendingDone};
     transport.publish(producer, 7);

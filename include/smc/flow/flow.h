@@ -59,7 +59,7 @@ struct Consumed {
 };
 // There is something to send and no way to send it: run again when there is. No answer.
 struct WantRoom {};
-// See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_ended() or clc_reset().
+// See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
 struct LookAtClcSocket {};
 // Nothing to do. Ask to be told of news; look again at once if the peer published something meanwhile. Answer: slept().
 struct Sleep {};
@@ -128,7 +128,7 @@ class Flow {
     void leg_takes_nothing();
     void clc_quiet() { phase_ = Phase::kClose; }
     void clc_data();
-    void clc_ended();
+    void clc_has_ended();
     void clc_reset();
     void slept() { phase_ = Phase::kLoad; }
 
@@ -139,6 +139,8 @@ class Flow {
     // How often the peer's ring was full.
     [[nodiscard]] std::uint64_t blocked() const { return blocked_; }
     [[nodiscard]] bool ended() const { return end_.has_value(); }
+    // The peer has closed or reset the CLC socket.
+    [[nodiscard]] bool clc_ended() const { return clc_ended_; }
 
  private:
     // One turn: from looking at the peer to looking at the peer again, or to sleep.

@@ -54,6 +54,7 @@ class Server {
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
     [[nodiscard]] State state() const { return state_; }
+    [[nodiscard]] bool peer_has_agent() const { return peer_agent_; }
     // It is the peer's turn: read a CLC message.
     [[nodiscard]] bool listens() const;
 

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/smcd/pool.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace smc::smcd {
+
+namespace {
+
+constexpr std::size_t kMost = 256;  // of each kind; a descriptor each
+constexpr auto kIdle = std::chrono::seconds(2);
+// Longer than the owner may keep what the peer has parked, so that it is the owner who lets go.
+constexpr auto kPeersIdle = 2 * kIdle;
+// The owner took it, and no connection came.
+constexpr auto kForgotten = std::chrono::seconds(120);
+
+}  // namespace
+
+Pool::~Pool() {
+    for (const Own& own : own_) {
+        release(own);
+    }
+}
+
+void Pool::release(const Own& own) {
+    [[maybe_unused]] const bool parked = own.dmb.registered.dmb->lease().end();
+    fabric_.deregister(own.dmb.registered.token);
+}
+
+// The oldest of the own, or else of the peers' that may go. False: there is none.
+bool Pool::make_room() {
+    if (!own_.empty()) {
+        release(own_.front());
+        own_.pop_front();
+        return true;
+    }
+    const auto it = std::ranges::find_if(theirs_, [](const auto& entry) {
+        const Lease& lease = entry.second.dmb.dmb->lease();
+        return lease.gone() || lease.end();
+    });
+    if (it == theirs_.end()) {
+        return false;
+    }
+    theirs_.erase(it);
+    return true;
+}
+
+Memory::Share Pool::share(std::uint64_t bytes) {
+    Memory::Share share = memory_.take(bytes);
+    while (!share && make_room()) {
+        share = memory_.take(bytes);
+    }
+    return share;
+}
+
+std::optional<OwnDmb> Pool::take(const Gid& peer, std::uint32_t bytes) {
+    const auto it = std::ranges::find_if(own_, [&](const Own& own) {
+        return own.peer == peer && own.dmb.registered.dmb->bytes() == bytes && own.dmb.registered.dmb->lease().take();
+    });
+    if (it == own_.end()) {
+        return std::nullopt;
+    }
+    OwnDmb own = std::move(it->dmb);
+    own_.erase(it);
+    own.registered.dmb->begin_again();
+    return own;
+}
+
+void Pool::keep(const Gid& peer, OwnDmb own, TimePoint now) {
+    if (own.registered.dmb->lease().gone()) {
+        fabric_.deregister(own.registered.token);
+        return;
+    }
+    if (own_.size() >= kMost) {
+        release(own_.front());
+        own_.pop_front();
+    }
+    own_.push_back({peer, std::move(own), now});
+}
+
+std::optional<PeersDmb> Pool::find(const Gid& peer, DmbToken token, std::uint32_t bytes) {
+    const auto it = theirs_.find({peer, token});
+    if (it == theirs_.end() || !it->second.dmb.dmb->lease().used() || it->second.dmb.dmb->bytes() != bytes) {
+        return std::nullopt;
+    }
+    PeersDmb theirs = std::move(it->second.dmb);
+    theirs_.erase(it);
+    return theirs;
+}
+
+void Pool::park(const Gid& peer, DmbToken token, PeersDmb theirs, TimePoint now) {
+    if (theirs_.size() < kMost && theirs.dmb->lease().park()) {
+        theirs_.insert_or_assign({peer, token}, Theirs{std::move(theirs), now});
+    }
+}
+
+void Pool::sweep(TimePoint now) {
+    while (!own_.empty() && now - own_.front().since >= kIdle) {
+        release(own_.front());
+        own_.pop_front();
+    }
+    std::erase_if(theirs_, [&](const auto& entry) {
+        const Lease& lease = entry.second.dmb.dmb->lease();
+        const auto idle = now - entry.second.since;
+        return lease.gone() || idle >= kForgotten || (idle >= kPeersIdle && lease.end());
+    });
+}
+
+void Pool::forget(const Gid& peer) {
+    for (const Own& own : own_) {
+        if (own.peer == peer) {
+            release(own);
+        }
+    }
+    std::erase_if(own_, [&](const Own& own) { return own.peer == peer; });
+    std::erase_if(theirs_, [&](const auto& entry) { return entry.first.first == peer; });
+}
+
+}  // namespace smc::smcd

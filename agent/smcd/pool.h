@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// DMBs whose connection is over, with their mappings, for the next connection of the same two peers (datapath/smcd/
+// lease.h). They count in the memory that SMC-D may take, and are given back when they are idle, when that memory is
+// needed, and beyond a bound. Control thread only.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "agent/smcd/memory.h"
+#include "datapath/smcd/fabric.h"
+#include "smc/time.h"
+
+namespace smc::smcd {
+
+struct OwnDmb {
+    Fabric::Registered registered;
+    Memory::Share share;
+};
+struct PeersDmb {
+    std::shared_ptr<Dmb> dmb;
+    Memory::Share share;
+};
+
+class Pool {
+ public:
+    // Both outlive it.
+    Pool(Fabric& fabric, Memory& memory) : fabric_(fabric), memory_(memory) {}
+    ~Pool();
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+
+    // A share of the memory; what is kept here makes room for it. Without: there is not so much.
+    Memory::Share share(std::uint64_t bytes);
+
+    // One of the own that `peer` has parked, as good as new. Nothing: there is none.
+    std::optional<OwnDmb> take(const Gid& peer, std::uint32_t bytes);
+    // Its connection has run and is over, or will be at once; the peer may not know yet.
+    void keep(const Gid& peer, OwnDmb own, TimePoint now);
+
+    // The peer's DMB that is kept here under this token, if its owner uses it again.
+    std::optional<PeersDmb> find(const Gid& peer, DmbToken token, std::uint32_t bytes);
+    // Nobody here writes it any more.
+    void park(const Gid& peer, DmbToken token, PeersDmb theirs, TimePoint now);
+
+    // What has been idle for some seconds goes.
+    void sweep(TimePoint now);
+    // Nothing of it is kept.
+    void forget(const Gid& peer);
+    // Of both kinds.
+    [[nodiscard]] std::size_t kept() const { return own_.size() + theirs_.size(); }
+
+ private:
+    struct Own {
+        Gid peer;
+        OwnDmb dmb;
+        TimePoint since;
+    };
+    struct Theirs {
+        PeersDmb dmb;
+        TimePoint since;
+    };
+    void release(const Own& own);
+    bool make_room();
+
+    Fabric& fabric_;
+    Memory& memory_;
+    std::deque<Own> own_;  // the oldest first
+    std::map<std::pair<Gid, DmbToken>, Theirs> theirs_;
+};
+
+}  // namespace smc::smcd

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Whether a DMB whose connection is over may serve another one of the same two peers. Owner and peer agree on it by a
+// word that both have mapped, without a message:
+//
+//   kUsed    a connection uses it; the peer may write         -> kParked, by the peer
+//   kParked  the peer keeps it mapped and writes nothing      -> kUsed, by the owner, which names its token again
+//                                                             -> kGone, by either
+//   kGone    nobody uses it again
+//
+// L1  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
+//     mapped under a token that it hears of is that connection's alone, and a late write of the one before cannot be.
+//
+// A peer that does not keep to it harms its own connections only: a DMB is never another peer's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace smc::smcd {
+
+class Lease {
+ public:
+    // `word`: zero in a new DMB, aligned to 4, lives as long as the DMB; nullptr: the provider has none, and every DMB
+    // serves one connection.
+    explicit Lease(std::uint32_t* word = nullptr) : word_(word) {}
+
+    // Peer's side. False: it cannot be used again.
+    [[nodiscard]] bool park() const { return change(kUsed, kParked); }
+    // Owner's side. False: it is not parked.
+    [[nodiscard]] bool take() const { return change(kParked, kUsed); }
+    // Either side. False: it was not parked.
+    [[nodiscard]] bool end() const { return change(kParked, kGone); }
+    [[nodiscard]] bool used() const { return word_ != nullptr && word().load() == kUsed; }
+    [[nodiscard]] bool gone() const { return word_ == nullptr || word().load() == kGone; }
+
+ private:
+    enum State : std::uint32_t { kUsed, kParked, kGone };
+    [[nodiscard]] std::atomic_ref<std::uint32_t> word() const { return std::atomic_ref<std::uint32_t>(*word_); }
+    [[nodiscard]] bool change(std::uint32_t from, std::uint32_t to) const {
+        return word_ != nullptr && word().compare_exchange_strong(from, to);
+    }
+    std::uint32_t* word_;
+};
+
+}  // namespace smc::smcd
