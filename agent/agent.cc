@@ -13,6 +13,7 @@
 #include <charconv>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace smc {
 
@@ -47,6 +48,11 @@ clc::LocalNode local_node(const Config& config) {
     node.step_timeout = config.step_timeout;
     node.max_connections = static_cast<std::uint8_t>(config.roce.max_connections);
     return node;
+}
+
+// The applications need the others.
+unsigned usual_threads() {
+    return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
 }
 
 }  // namespace
@@ -89,16 +95,17 @@ Result<void> Agent::start() {
     if (auto started = fabric_->start(); !started) {
         return started;
     }
-    auto engine = Engine::start(
+    auto engines = Engines::start(
+        config_.engine_threads != 0 ? config_.engine_threads : usual_threads(),
         [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); },
         config_.longest_spin);
-    if (!engine) {
-        return engine.error();
+    if (!engines) {
+        return engines.error();
     }
-    engine_ = std::move(*engine);
+    engines_ = std::move(*engines);
     roce_devices_ = std::make_unique<smcr::Devices>(
         io_, config_.roce, [this](const std::string& device) { smcr_groups_->device_gone(device); });
-    smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engine_, config_.roce, *roce_devices_);
+    smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engines_, config_.roce, *roce_devices_);
     if (config_.roce.enabled) {
         roce_devices_->refresh();
     }
@@ -130,10 +137,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     const SessionParts session{io_, config_, node_, *fabric_, *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
-        Gateway::Parts{session, *programs_, *namespaces_, *engine_, connections_, [this] { tell_programs(); }});
+        Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(IntrospectionParts{
         config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_, *smcd_pool_,
-        connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engine_, [this] { return obstacle(); }});
+        connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, [this] { return obstacle(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -197,7 +204,7 @@ std::string Agent::obstacle() const {
 }
 
 void Agent::beat() {
-    const bool moves = engine_->comes_round();
+    const bool moves = engines_->come_round();
     if (!moves && stood_still_++ == kStandsStill) {
         log()->error("the data path stands still: new connections are plain TCP");
     } else if (moves && std::exchange(stood_still_, 0) > kStandsStill) {
@@ -241,7 +248,7 @@ void Agent::stop() {
     heartbeat_.cancel();
     gateway_->let_all_go();
     smcr_groups_->end_all();
-    if (!engine_->stop(kEnginePatience)) {
+    if (!engines_->stop(kEnginePatience)) {
         // As if it were killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
         // applications.
         log()->error("the data path does not end: ending without it");

@@ -56,7 +56,7 @@ class Agent {
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;
-    std::unique_ptr<Engine> engine_;
+    std::unique_ptr<Engines> engines_;
     std::unique_ptr<smcr::Devices> roce_devices_;
     std::unique_ptr<smcr::LinkGroups> smcr_groups_;
     std::unique_ptr<Gateway> gateway_;

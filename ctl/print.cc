@@ -71,27 +71,28 @@ void print_connections(std::ostream& out, const json& list) {
 void print_status(std::ostream& out, const json& s) {
     const auto& agent = s["agent"];
     const auto& ism = s["ism"];
-    print_table(out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) + ", up " +
-                                    seconds(agent["uptime_s"]) +
-                                    (agent["serving"].get<bool>() ? ", serving"
-                                                                  : ", NOT SERVING, " + word(agent["obstacle"]) +
-                                                                        ": new connections are plain TCP")},
-                      {"Host name", word(agent["host_name"])},
-                      {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
-                      {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + "; with the peers' " +
-                                   bytes(ism["taken_bytes"]) + " of at most " + bytes(ism["memory_bytes"])},
-                      {"RoCE", s["roce"]["enabled"].get<bool>()
-                                   ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
-                                         " registered of " + bytes(s["roce"]["memory_bytes"])
-                                   : "off"},
-                      {"Data path", fixed(s["engine"]["processor_s"]) + " s of processor time, spins for at most " +
-                                        word(s["engine"]["spin_us"]) + " us"},
-                      {"EIDs", join(s["eids"])},
-                      {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) +
-                                      " below " + word(s["cgroups"]["root"])},
-                      {"Programs", join(s["programs"])},
-                      {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
-                      {"Maps", word(s["pin_path"])}});
+    print_table(
+        out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) + ", up " +
+                            seconds(agent["uptime_s"]) +
+                            (agent["serving"].get<bool>()
+                                 ? ", serving"
+                                 : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
+              {"Host name", word(agent["host_name"])},
+              {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
+              {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + "; with the peers' " +
+                           bytes(ism["taken_bytes"]) + " of at most " + bytes(ism["memory_bytes"])},
+              {"RoCE", s["roce"]["enabled"].get<bool>()
+                           ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
+                                 " registered of " + bytes(s["roce"]["memory_bytes"])
+                           : "off"},
+              {"Data path", word(s["engine"]["threads"]) + " threads, " + fixed(s["engine"]["processor_s"]) +
+                                " s of processor time, spins for at most " + word(s["engine"]["spin_us"]) + " us"},
+              {"EIDs", join(s["eids"])},
+              {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) + " below " +
+                              word(s["cgroups"]["root"])},
+              {"Programs", join(s["programs"])},
+              {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
+              {"Maps", word(s["pin_path"])}});
     out << "\nNamespaces\n";
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};
     for (const auto& n : s["namespaces"]) {

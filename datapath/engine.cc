@@ -73,6 +73,7 @@ bool Engine::comes_round() {
 }
 
 void Engine::enlist(Entry entry) {
+    count_++;
     {
         const std::lock_guard lock(mutex_);
         new_.push_back(std::move(entry));
@@ -222,6 +223,7 @@ void Engine::forget_ended() {
         const bool tells = gone.connection != nullptr;
         const ConnectionEnd end = tells ? gone.connection->end() : ConnectionEnd{};
         gone.task.reset();
+        count_--;
         if (tells) {
             on_end_(end);
         }

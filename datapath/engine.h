@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A thread of the data path: one epoll loop that drives tasks. There may be several; a task lives and dies in one.
+// A thread of the data path: one epoll loop that drives tasks. There may be several (engines.h).
 // add(), add_task() and kick() may be called from any thread.
 //
 // Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run
@@ -49,6 +49,9 @@ class Engine final : private Poller {
     // know of one that stands still.
     [[nodiscard]] bool comes_round();
 
+    // That are in it, or on their way.
+    [[nodiscard]] std::size_t tasks() const { return count_.load(std::memory_order_relaxed); }
+
     // Of its thread, since the start.
     [[nodiscard]] std::chrono::nanoseconds processor_time();
 
@@ -57,6 +60,7 @@ class Engine final : private Poller {
     bool stop(std::chrono::milliseconds patience = std::chrono::milliseconds::max());
 
  private:
+    static constexpr auto kShortFor = std::chrono::milliseconds(1);
     struct Entry {
         std::shared_ptr<Task> task;
         const ConnectionTask* connection = nullptr;  // the same, if it is one
@@ -68,6 +72,8 @@ class Engine final : private Poller {
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
     void ready(Task& task) override { called_.push_back(&task); }
+    void had_little(TimePoint now) override { short_until_ = now + kShortFor; }
+    [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
     void spin(Task& task, TimePoint until) override;
     void look_again(TimePoint now);
@@ -96,6 +102,7 @@ class Engine final : private Poller {
     bool stop_ = false, stopped_ = false;
     std::condition_variable stopping_;
     std::atomic<std::uint64_t> asked_{0}, answered_{0};  // comes_round()
+    std::atomic<std::size_t> count_{0};                  // tasks()
 
     // engine's thread only
     std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
@@ -105,7 +112,7 @@ class Engine final : private Poller {
     std::vector<Task*> called_;   // another task has something for them
     std::vector<Task*> ended_;    // in this turn
     std::vector<Task*> spinning_;
-    TimePoint no_spin_until_{};
+    TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;
     std::thread thread_;
 };

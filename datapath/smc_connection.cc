@@ -13,6 +13,9 @@ namespace {
 // about as long as the looks.
 constexpr int kTurnsPerRun = 8;
 constexpr std::uint32_t kBytesPerRun = 64 * 1024;
+// Where others ask and answer in between: they wait for one run() of a stream at each end, both ways.
+constexpr std::uint32_t kBytesPerShortRun = 16 * 1024;
+constexpr std::uint32_t kLittle = 4 * 1024;
 constexpr auto kIdle = std::chrono::seconds(2);
 // For what was sent before a reset that has overtaken it. A link that is this late is nearly lost.
 constexpr auto kResetGrace = std::chrono::milliseconds(250);
@@ -68,6 +71,9 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_) {
         wake_up(now);
         more = turn(now);
+        if (moved_ != 0 && moved_ <= kLittle) {
+            poller_->had_little(now);
+        }
         look_for_idleness(now);
         pass_keepalive_on();
     }
@@ -81,10 +87,11 @@ bool SmcConnection::run(TimePoint now) {
 
 bool SmcConnection::turn(TimePoint now) {
     moved_ = 0;
+    bytes_per_run_ = poller_->keep_it_short(now) ? kBytesPerShortRun : kBytesPerRun;
     for (int looks = 0;;) {
         const flow::Step step = flow_.next(now, parts_.transport->can_send());
         if (std::holds_alternative<flow::Load>(step)) {
-            if (looks++ == kTurnsPerRun || moved_ >= kBytesPerRun) {
+            if (looks++ == kTurnsPerRun || moved_ >= bytes_per_run_) {
                 return true;
             }
             load();
@@ -185,7 +192,7 @@ void SmcConnection::load() {
 
 void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
     const auto written = parts_.leg->write(
-        pieces(parts_.transport->receive_ring(), piece.at.count, std::min(piece.bytes, kBytesPerRun)), piece.urgent);
+        pieces(parts_.transport->receive_ring(), piece.at.count, std::min(piece.bytes, bytes_per_run_)), piece.urgent);
     switch (written.outcome) {
         case Leg::Outcome::kBytes:
             add(stats->bytes_received, written.bytes);
@@ -203,7 +210,7 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
 }
 
 void SmcConnection::take(const flow::Take& take) {
-    const auto read = parts_.leg->read(parts_.transport->space(take.at, std::min(take.bytes, kBytesPerRun)));
+    const auto read = parts_.leg->read(parts_.transport->space(take.at, std::min(take.bytes, bytes_per_run_)));
     switch (read.outcome) {
         case Leg::Outcome::kBytes:
             flow_.took(read.bytes, read.urgent, read.drained);

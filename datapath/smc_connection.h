@@ -65,9 +65,10 @@ class SmcConnection final : public ConnectionTask {
     KeepaliveTerms keepalive_;
     std::atomic<bool> keepalive_passed_on_{true};  // it was passed on
     KeepaliveTerms passed_on_;
-    bool waits_ = false;                   // for the peer to consume, at the last check
-    bool waited_ = false;                  // ... when it was passed on
-    std::uint32_t moved_ = 0;              // bytes, in this run
+    bool waits_ = false;       // for the peer to consume, at the last check
+    bool waited_ = false;      // ... when it was passed on
+    std::uint32_t moved_ = 0;  // bytes, in this run
+    std::uint32_t bytes_per_run_ = 0;
     TimePoint idle_check_ = kNever;        // while it is busy, and once more
     std::uint64_t sent_at_check_ = 0;      // bytes, at the last one
     std::optional<LastWords> last_words_;  // its transport has stopped

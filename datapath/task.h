@@ -29,6 +29,9 @@ class Poller {
     virtual void unwatch(int fd) = 0;
     // Something happened to this task that no descriptor tells: run() it soon.
     virtual void ready(Task& task) = 0;
+    // It had little to do, as one who asks and answers: those with much should keep it short for a moment.
+    virtual void had_little(TimePoint) {}
+    [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
     // For how long it may be looked at before it sleeps; 0: not at all.
     [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
     // look() at it again and again until then, from its next event or news on no more. It is run() when that is over.

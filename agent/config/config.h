@@ -86,6 +86,7 @@ struct Config {
     unsigned max_connections = 10000;
     unsigned max_handshakes = 512;
     std::chrono::microseconds longest_spin{50};
+    unsigned engine_threads = 0;
     // Of either, in percent.
     unsigned namespace_share = 75;
     unsigned cgroup_share = 75;

@@ -217,6 +217,8 @@ std::vector<ConfigKey> make_keys() {
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         key("engine", "spin_us", SMC_MEMBER(longest_spin), integer(0, 1000),
             "How long, at most, the data path looks again before it sleeps, where that pays; 0: never."),
+        key("engine", "threads", SMC_MEMBER(engine_threads), integer(0, 64),
+            "Threads of the data path; 0: half as many as processors, and at most 4."),
         key("fallback", "budget_ms", SMC_MEMBER(budget), integer(50, 30000),
             "Longest way from the server's answer to a connection on SMC; then it is TCP."),
         key("fallback", "cache_entries", SMC_MEMBER(cache_entries), integer(16, 1000000),

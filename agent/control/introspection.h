@@ -36,7 +36,7 @@ struct IntrospectionParts {
     const group::SmcdGroups& smcd_groups;
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
-    Engine& engine;
+    Engines& engines;
     std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
 };
 

@@ -31,7 +31,7 @@ Gateway::Gateway(const Parts& parts)
       handshakes_room_(room_for(parts.session.config.max_handshakes)),
       acceptors_(parts.session.io, [this](UniqueFd fd, const Endpoint& from, const Space& space,
                                           Namespace::Listener which) { accepted(std::move(fd), from, space, which); }),
-      keepalives_(parts.programs, parts.engine) {}
+      keepalives_(parts.programs) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
@@ -161,8 +161,10 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                runner.buffers().send,
                                runner.peer_has_agent()};
     const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
-    keepalives_.add(c->id, runner.front(), connection);
-    p_.engine.add(connection);
+    Engine& engine =
+        c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : p_.engines.least_busy();
+    keepalives_.add(c->id, runner.front(), engine, connection);
+    engine.add(connection);
 }
 
 void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange) {
@@ -213,8 +215,8 @@ void Gateway::falls_back(const Handle& c, const clc::Outcome& outcome, const cha
 
 void Gateway::run_tcp(const Handle& c, SessionEnd end) {
     falls_back(c, end.outcome, "falls back to tcp");
-    p_.engine.add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
-                                                      TcpSocket(std::move(end.clc))));
+    p_.engines.least_busy().add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
+                                                                    TcpSocket(std::move(end.clc))));
 }
 
 // Nothing of it is left here.

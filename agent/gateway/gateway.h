@@ -14,7 +14,7 @@
 #include "agent/gateway/server_runner.h"
 #include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
-#include "datapath/engine.h"
+#include "datapath/engines.h"
 
 namespace smc {
 
@@ -24,7 +24,7 @@ class Gateway {
         SessionParts session;
         bpf::Programs& programs;
         Namespaces& namespaces;
-        Engine& engine;
+        Engines& engines;
         Connections& connections;
         std::function<void()> room_changed;  // has_room() is no longer what it was
     };

@@ -6,8 +6,9 @@
 
 namespace smc {
 
-void Keepalives::add(std::uint64_t id, const smc_tuple& front, const std::shared_ptr<SmcConnection>& connection) {
-    running_.emplace(id, Running{front, connection, {}});
+void Keepalives::add(std::uint64_t id, const smc_tuple& front, Engine& engine,
+                     const std::shared_ptr<SmcConnection>& connection) {
+    running_.emplace(id, Running{front, &engine, connection, {}});
 }
 
 void Keepalives::pass_on() {
@@ -24,7 +25,7 @@ void Keepalives::pass_on() {
         const auto connection = running.connection.lock();
         if (connection && now != std::exchange(running.told, now)) {
             connection->use_keepalive(now);
-            engine_.kick(connection);
+            running.engine->kick(connection);
         }
     }
 }

@@ -15,11 +15,12 @@ namespace smc {
 
 class Keepalives {
  public:
-    // Both outlive this.
-    Keepalives(const bpf::Programs& programs, Engine& engine) : programs_(programs), engine_(engine) {}
+    // Outlives this.
+    explicit Keepalives(const bpf::Programs& programs) : programs_(programs) {}
 
-    // `front`: its application's socket, as the programs know it.
-    void add(std::uint64_t id, const smc_tuple& front, const std::shared_ptr<SmcConnection>& connection);
+    // `front`: its application's socket, as the programs know it. `engine`: drives it, and outlives this.
+    void add(std::uint64_t id, const smc_tuple& front, Engine& engine,
+             const std::shared_ptr<SmcConnection>& connection);
     void remove(std::uint64_t id) { running_.erase(id); }
     // Applications may change their mind at any time: to be called now and then.
     void pass_on();
@@ -27,12 +28,12 @@ class Keepalives {
  private:
     struct Running {
         smc_tuple front;
+        Engine* engine = nullptr;
         std::weak_ptr<SmcConnection> connection;
         KeepaliveTerms told;  // last
     };
 
     const bpf::Programs& programs_;
-    Engine& engine_;
     std::unordered_map<std::uint64_t, Running> running_;
 };
 

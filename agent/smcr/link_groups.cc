@@ -62,8 +62,8 @@ RemoteRmbe remote_of(const clc::Rmbe& rmbe) {
 
 }  // namespace
 
-LinkGroups::LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices)
-    : io_(io), engine_(engine), config_(config), devices_(devices), groups_(terms_of(config)), deadline_(io, [this] {
+LinkGroups::LinkGroups(asio::io_context& io, Engines& engines, const Config::Roce& config, Devices& devices)
+    : io_(io), engines_(engines), config_(config), devices_(devices), groups_(terms_of(config)), deadline_(io, [this] {
           tick();
       }) {}
 
@@ -212,6 +212,7 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     const QpEnd own = (*link)->end();
     const auto spare = there.spare ? std::optional(there.spare->end()) : std::nullopt;
     there.driver = std::make_shared<LinkDriver>(std::move(*link), std::move(hooks), config_.busy_poll);
+    there.engine = &engines_.least_busy();
     live_.emplace(id, std::move(there));
     const group::SmcrGroup* group = groups_.find(id);
     const bool direct = group != nullptr && group->key().server && is_direct(own.gid, group->key().peer_gid);
@@ -244,7 +245,7 @@ void LinkGroups::connected(GroupId id, const Result<void>& result) {
     if (!result) {
         return carry_out(groups_.link_refused(id, refusal_of(result.error()), result.error().text(), loop::now()));
     }
-    engine_.add_task(there->driver);
+    there->engine->add_task(there->driver);
     carry_out(groups_.link_connected(id, loop::now()));
 }
 
@@ -289,7 +290,7 @@ void LinkGroups::on(const group::SendMessage& action) {
             self.carry_out(self.groups_.link_down(id, "the peer does not take what it is sent", loop::now()));
         });
     }
-    engine_.kick(there->driver);
+    there->engine->kick(there->driver);
 }
 
 void LinkGroups::on(const group::OpenToken& action) {
@@ -313,14 +314,14 @@ void LinkGroups::on(const group::LingerToken& action) {
 void LinkGroups::on(const group::EndConnection& action) {
     if (Live* there = live(action.group); there != nullptr) {
         there->driver->peer_left(action.token);
-        engine_.kick(there->driver);
+        there->engine->kick(there->driver);
     }
 }
 
 void LinkGroups::on(const group::EndLink& action) {
     if (Live* there = live(action.group); there != nullptr) {
         there->driver->end(action.why);
-        engine_.kick(there->driver);
+        there->engine->kick(there->driver);
     }
 }
 

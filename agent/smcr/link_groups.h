@@ -13,7 +13,7 @@
 #include "agent/loop/deadline.h"
 #include "agent/smcr/buffer.h"
 #include "agent/smcr/devices.h"
-#include "datapath/engine.h"
+#include "datapath/engines.h"
 #include "datapath/smcr/link_driver.h"
 #include "datapath/transport.h"
 #include "smc/group/smcr_groups.h"
@@ -22,7 +22,7 @@ namespace smc::smcr {
 
 class LinkGroups {
  public:
-    LinkGroups(asio::io_context& io, Engine& engine, const Config::Roce& config, Devices& devices);
+    LinkGroups(asio::io_context& io, Engines& engines, const Config::Roce& config, Devices& devices);
     ~LinkGroups();
     LinkGroups(const LinkGroups&) = delete;
     LinkGroups& operator=(const LinkGroups&) = delete;
@@ -50,11 +50,14 @@ class LinkGroups {
     void for_each(const Visit& visit) const;
     [[nodiscard]] const group::SmcrGroups& groups() const { return groups_; }
     [[nodiscard]] const Devices::Usable* device_of(group::GroupId group) const;
+    // Drives the link of this group, which lives, and its connections.
+    [[nodiscard]] Engine& engine_of(group::GroupId group) const { return *live_.at(group).engine; }
     [[nodiscard]] std::size_t registered() const { return groups_.registered(); }
 
  private:
     // What a group has on this machine.
     struct Live {
+        Engine* engine = nullptr;
         Devices::Usable device;
         std::shared_ptr<roce::ProtectionDomain> pd;
         std::shared_ptr<LinkDriver> driver;
@@ -89,7 +92,7 @@ class LinkGroups {
     [[nodiscard]] Live* live(group::GroupId group);
 
     asio::io_context& io_;
-    Engine& engine_;
+    Engines& engines_;
     const Config::Roce& config_;
     Devices& devices_;
     asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address

@@ -30,7 +30,42 @@ except OSError as e:
 """
 
 
+# Sends a pattern of its own over each of several connections at once, and checks that it comes back.
+ECHOES = """
+import os, socket, sys, threading
+right = []
+def echo(i):
+    mine = os.urandom(4096) * 100; got = b''
+    c = socket.create_connection((sys.argv[1], 5000), 10)
+    def write(): c.sendall(mine); c.shutdown(1)
+    writer = threading.Thread(target=write); writer.start()
+    while d := c.recv(65536): got += d
+    writer.join(); right.append(got == mine)
+for _ in range(4):
+    all = [threading.Thread(target=echo, args=(i,)) for i in range(6)]
+    for t in all: t.start()
+    for t in all: t.join()
+print(right.count(True), right.count(False))
+"""
+
+
 class Lifecycle(TwoNodes):
+    def test_several_threads_share_the_connections(self):
+        self.start_agents(engine={"threads": 3})
+        self.serve()
+        self.assertEqual(self.a.python(ECHOES, self.b.ip4, timeout=60).stdout, "24 0\n")
+        self.assertPath(self.a, "smcd", at_least=24)
+        threads = {}  # of the data path, and the times that each has been given a processor
+        for task in glob.glob(f"/proc/{self.a.agent.pid}/task/*"):
+            with open(f"{task}/comm") as comm, open(f"{task}/status") as status:
+                if comm.read() == "smc-datapath\n":
+                    (switches,) = [line for line in status if line.startswith("voluntary_ctxt")]
+                    threads[task] = int(switches.split()[1])
+        self.assertEqual(len(threads), 3)
+        self.assertGreater(min(threads.values()), 10)
+        self.assertEqual(self.a.agent.status()["engine"]["threads"], 3)
+        self.assertEqual(self.a.agent.stop(), 0)
+
     def leftovers(self, node):
         found = []
         if os.path.exists(node.pins):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "datapath/engine.h"
+#include "datapath/engines.h"
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -86,6 +86,32 @@ void await_a_round(Engine& engine) {
     }
 }
 
+// Had little to do, once, and asks what others are told of it.
+class Little final : public Task {
+ public:
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return true;
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint now) override {
+        const bool before = poller_->keep_it_short(now);
+        poller_->had_little(now);
+        told.set_value(!before && poller_->keep_it_short(now) &&
+                       !poller_->keep_it_short(now + std::chrono::seconds(1)));
+        done_ = true;
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+    std::promise<bool> told;
+
+ private:
+    Poller* poller_ = nullptr;
+    bool done_ = false;
+};
+
 }  // namespace
 
 TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_for_it") {
@@ -138,4 +164,30 @@ TEST_CASE("engine__who_spins_does_not_keep_it_from_ending") {
     }
     CHECK(engine->stop());
     CHECK(looker->ended());
+}
+
+TEST_CASE("engine__who_has_much_keeps_it_short_for_a_moment_behind_one_who_had_little") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    const auto task = std::make_shared<Little>();
+    engine->add_task(task);
+    CHECK(task->told.get_future().get());
+}
+
+TEST_CASE("engines__each_gets_as_many_tasks_and_one_that_stands_still_shows") {
+    auto engines = *Engines::start(3, [](const ConnectionEnd&) {}, {});
+    std::vector<std::shared_ptr<Stuck>> stuck;
+    for (int i = 0; i < 3; i++) {
+        stuck.push_back(std::make_shared<Stuck>());
+        engines->least_busy().add_task(stuck.back());
+        stuck.back()->begun.get_future().wait();  // each on a thread of its own, or this one would not begin
+    }
+    (void)engines->come_round();
+    CHECK_FALSE(engines->come_round());
+    for (const auto& task : stuck) {
+        task->go_on.set_value();
+    }
+    while (!engines->come_round()) {
+        std::this_thread::yield();
+    }
+    CHECK(engines->stop(std::chrono::seconds(10)));
 }

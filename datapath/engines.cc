@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/engines.h"
+
+#include <algorithm>
+
+namespace smc {
+
+Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::OnEnd& on_end,
+                                                std::chrono::microseconds longest_spin) {
+    std::unique_ptr<Engines> all(new Engines);
+    for (unsigned i = 0; i < count; i++) {
+        auto engine = Engine::start(on_end, longest_spin);
+        if (!engine) {
+            return engine.error();
+        }
+        all->engines_.push_back(std::move(*engine));
+    }
+    return all;
+}
+
+Engine& Engines::least_busy() const {
+    return **std::ranges::min_element(engines_, {}, [](const auto& engine) { return engine->tasks(); });
+}
+
+// Each is asked, also behind one that stands still.
+bool Engines::come_round() const {
+    return std::ranges::count_if(engines_, [](const auto& engine) { return !engine->comes_round(); }) == 0;
+}
+
+std::chrono::nanoseconds Engines::processor_time() const {
+    std::chrono::nanoseconds sum{};
+    for (const auto& engine : engines_) {
+        sum += engine->processor_time();
+    }
+    return sum;
+}
+
+bool Engines::stop(std::chrono::milliseconds patience) const {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    return std::ranges::all_of(engines_, [&](const auto& engine) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        return engine->stop(std::max(left, std::chrono::milliseconds(0)));
+    });
+}
+
+}  // namespace smc

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The data path: one engine or several, so that it may use more than one processor. A connection lives and dies in one
+// of them, and so does a link with all its connections.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "datapath/engine.h"
+
+namespace smc {
+
+class Engines {
+ public:
+    // `count`: at least 1. `on_end` is called on the engines' threads.
+    static Result<std::unique_ptr<Engines>> start(unsigned count, const Engine::OnEnd& on_end,
+                                                  std::chrono::microseconds longest_spin);
+
+    // The one with the fewest tasks.
+    [[nodiscard]] Engine& least_busy() const;
+    [[nodiscard]] std::size_t count() const { return engines_.size(); }
+
+    // Of all of them; see Engine.
+    [[nodiscard]] bool come_round() const;
+    [[nodiscard]] std::chrono::nanoseconds processor_time() const;
+    [[nodiscard]] bool stop(std::chrono::milliseconds patience) const;
+
+ private:
+    Engines() = default;
+    std::vector<std::unique_ptr<Engine>> engines_;
+};
+
+}  // namespace smc
