@@ -73,6 +73,7 @@ void Exchange::give_back() {
         pool_.park(peer_gid_, peers_token_, std::move(peer_), now);
         pool_.keep(peer_gid_, std::move(*own_), now);
     } else if (own_) {
+        own_->registered.dmb->lease().retire();  // the peer may still keep it for the connection that there was not
         fabric_.deregister(own_->registered.token);
     }
     own_.reset();

@@ -24,7 +24,7 @@ Pool::~Pool() {
 }
 
 void Pool::release(const Own& own) {
-    [[maybe_unused]] const bool parked = own.dmb.registered.dmb->lease().end();
+    own.dmb.registered.dmb->lease().retire();
     fabric_.deregister(own.dmb.registered.token);
 }
 
@@ -37,7 +37,7 @@ bool Pool::make_room() {
     }
     const auto it = std::ranges::find_if(theirs_, [](const auto& entry) {
         const Lease& lease = entry.second.dmb.dmb->lease();
-        return lease.gone() || lease.end();
+        return lease.gone() || lease.let_go();
     });
     if (it == theirs_.end()) {
         return false;
@@ -103,7 +103,7 @@ void Pool::sweep(TimePoint now) {
     std::erase_if(theirs_, [&](const auto& entry) {
         const Lease& lease = entry.second.dmb.dmb->lease();
         const auto idle = now - entry.second.since;
-        return lease.gone() || idle >= kForgotten || (idle >= kPeersIdle && lease.end());
+        return lease.gone() || idle >= kForgotten || (idle >= kPeersIdle && lease.let_go());
     });
 }
 

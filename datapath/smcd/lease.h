@@ -4,8 +4,8 @@
 //
 //   kUsed    a connection uses it; the peer may write         -> kParked, by the peer
 //   kParked  the peer keeps it mapped and writes nothing      -> kUsed, by the owner, which names its token again
-//                                                             -> kGone, by either
-//   kGone    nobody uses it again
+//                                                             -> kGone, by the peer
+//   kGone    nobody uses it again. The owner may say so at any time.
 //
 // L1  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
 //     mapped under a token that it hears of is that connection's alone, and a late write of the one before cannot be.
@@ -28,8 +28,14 @@ class Lease {
     [[nodiscard]] bool park() const { return change(kUsed, kParked); }
     // Owner's side. False: it is not parked.
     [[nodiscard]] bool take() const { return change(kParked, kUsed); }
-    // Either side. False: it was not parked.
-    [[nodiscard]] bool end() const { return change(kParked, kGone); }
+    // Peer's side. False: it is not parked, because its owner has taken it.
+    [[nodiscard]] bool let_go() const { return change(kParked, kGone); }
+    // Owner's side.
+    void retire() const {
+        if (word_ != nullptr) {
+            word().store(kGone);
+        }
+    }
     [[nodiscard]] bool used() const { return word_ != nullptr && word().load() == kUsed; }
     [[nodiscard]] bool gone() const { return word_ == nullptr || word().load() == kGone; }
 

@@ -231,7 +231,12 @@ class Soak:
         return [entry.get("formatted", entry) for entry in entries]
 
     def rested(self):
-        return not any(node.agent.connections() or self.sockets(node) for node in self.nodes)
+        """Nor are DMBs kept for the next connection."""
+
+        def busy(node):
+            return node.agent.connections() or self.sockets(node) or node.agent.status()["ism"]["pooled"]
+
+        return not any(busy(node) for node in self.nodes)
 
     def measure(self, name, length, last):
         """Behind a stage: what is left when nothing runs any more."""

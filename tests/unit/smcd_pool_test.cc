@@ -163,6 +163,21 @@ TEST_CASE("smcd_pool__what_has_not_served_is_given_back_at_once") {
     CHECK((p.fabric.a.registered() == 0 && p.a_pool.kept() == 0 && p.a_memory.taken() == 0));
 }
 
+// Its peer keeps it under a token that is on its way to nobody.
+TEST_CASE("smcd_pool__what_was_taken_in_vain_goes_at_both_ends") {
+    Pair p;
+    auto first = p.connect();
+    first.end();
+    {
+        Exchange refused(p.fabric.a, p.a_pool, kBytes);
+        REQUIRE(refused.register_dmb(gid(2))->token == first.of_a.token);
+        p.b_pool.sweep(kNow + 1s);
+        CHECK(p.b_pool.kept() == 2);
+    }
+    p.b_pool.sweep(kNow + 1s);
+    CHECK(p.b_pool.kept() == 1);
+}
+
 TEST_CASE("smcd_pool__other_peers_and_other_sizes_get_their_own") {
     Pair p;
     auto first = p.connect();
