@@ -61,7 +61,7 @@
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
-#define SMC_SHORT_QUEUE 131072u /* bytes that a tuned socket over lo may have unsent */
+#define SMC_SHORT_QUEUE 16384u /* bytes that a tuned socket over lo may have unsent */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 

@@ -79,8 +79,9 @@ void print_status(std::ostream& out, const json& s) {
                                  : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
               {"Host name", word(agent["host_name"])},
               {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
-              {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + "; with the peers' " +
-                           bytes(ism["taken_bytes"]) + " of at most " + bytes(ism["memory_bytes"])},
+              {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + ", " + word(ism["pooled"]) +
+                           " kept for the next connections; with the peers' " + bytes(ism["taken_bytes"]) +
+                           " of at most " + bytes(ism["memory_bytes"])},
               {"RoCE", s["roce"]["enabled"].get<bool>()
                            ? word(s["roce"]["ports"]) + " ports, " + bytes(s["roce"]["registered_bytes"]) +
                                  " registered of " + bytes(s["roce"]["memory_bytes"])

@@ -251,6 +251,7 @@ def plot(results, path):
     import matplotlib
 
     matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "smc-agent"})
     from matplotlib import pyplot
 
     names = [f"{r['path']} ({r['variant']}): {r['case']}" for r in results]

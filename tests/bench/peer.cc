@@ -72,9 +72,8 @@ const char* congestion_control = nullptr;
 
 int make_socket() {
     const int fd = ::socket(family, SOCK_STREAM, 0);
-    if (congestion_control != nullptr &&
-        ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control,
-                     static_cast<socklen_t>(std::strlen(congestion_control))) != 0) {
+    if (congestion_control != nullptr && ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion_control,
+                                                      static_cast<socklen_t>(std::strlen(congestion_control))) != 0) {
         fail(congestion_control);
     }
     return fd;

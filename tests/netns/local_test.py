@@ -40,7 +40,7 @@ while d := c.recv(65536): got += len(d)
 print(got)
 """
 BBR, RENO = "bbr", "reno"
-LONG, SHORT = 0, 131072
+LONG, SHORT = 0, 16384
 CONGESTION, LOWAT = 13, 25  # of TCP_
 
 
