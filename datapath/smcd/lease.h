@@ -7,7 +7,7 @@
 //                                                             -> kGone, by the peer
 //   kGone    nobody uses it again. The owner may say so at any time.
 //
-// L1  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
+// D4  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
 //     mapped under a token that it hears of is that connection's alone, and a late write of the one before cannot be.
 //
 // A peer that does not keep to it harms its own connections only: a DMB is never another peer's.

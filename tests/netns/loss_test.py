@@ -125,7 +125,8 @@ class Loss(TwoNodes):
         self.assertEqual(self.cut_off(options, 0), "ECONNRESET\n")
 
     def test_a_user_timeout_of_an_application_holds_on_the_wire(self):
-        self.assertEqual(self.cut_off([(6, 18, 3000)], 1_400_000), "ECONNRESET\n")
+        # As much as the ring takes: of what waits in front of it the application's own TCP may tire first.
+        self.assertEqual(self.cut_off([(6, 18, 3000)], 900_000), "ECONNRESET\n")
 
     def test_a_half_closed_connection_that_is_used(self):
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")

@@ -130,7 +130,7 @@ TEST_CASE("smcd_pool__the_next_connection_of_the_same_peers_maps_and_asks_for_no
     CHECK((p.a_memory.taken() == 2 * kBytes && p.fabric.a.registered() == 1));
 }
 
-TEST_CASE("smcd_pool__a_dmb_is_not_used_again_while_its_peer_may_write_L1") {
+TEST_CASE("smcd_pool__a_dmb_is_not_used_again_while_its_peer_may_write_D4") {
     Pair p;
     auto first = p.connect();
     first.at_a.reset();  // a is done, b is not
