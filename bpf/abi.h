@@ -61,8 +61,6 @@
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
-#define SMC_SHORT_QUEUE 16384u /* bytes that a tuned socket over lo may have unsent */
-
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
 struct smc_addr {
@@ -108,6 +106,7 @@ struct smc_sock {
 	__u16 mac_len;          /* of the hairpin's device */
 	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
 	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
+	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
@@ -190,9 +189,9 @@ struct smc_config {
 	__u64 budget_ns;  /* how long a SYN may be kept back */
 	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
 	__u32 default_allow;
-	__u32 tag;  /* of this agent, in our own TCP option */
-	__u32 tune; /* connections within this node, unless their rule says no */
-	__u32 pad;
+	__u32 tag;   /* of this agent, in our own TCP option */
+	__u32 tune;  /* connections within this node, unless their rule says no */
+	__u32 queue; /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
 };
 
 struct smc_heartbeat {
@@ -315,10 +314,9 @@ struct smc_hairpin {
 /* A connection within this node, before it stands; see smc_local.h. */
 struct smc_pair {
 	struct smc_tuple server; /* as the server sees it */
-	__u64 since_ns;
-	__be32 answer; /* sequence number of the SYN-ACK that the client has got */
-	__u16 id;      /* of the client's socket */
-	__u8 proven;   /* the client has seen that its SYN is here */
+	__be32 answer;           /* sequence number of the server's SYN-ACK; 0: none was seen */
+	__u16 id;                /* of the client's socket */
+	__u8 proven;             /* that SYN-ACK is the client's answer */
 	__u8 pad;
 };
 
@@ -352,6 +350,8 @@ struct smc_tuned_socket {
 	struct smc_tuple front; /* its slot is 0 */
 	__u32 netns;            /* inode */
 	__u32 client;           /* 0: the server's */
+	__u32 state;            /* of TCP */
+	__u32 pad;
 };
 
 enum smc_event_type {
@@ -392,7 +392,7 @@ static_assert(SMC_DECISIONS <= 64, "bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 56);
+static_assert(sizeof(smc_sock) == 72);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
@@ -402,8 +402,8 @@ static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 16);
 static_assert(sizeof(smc_inbound) == 32);
 static_assert(sizeof(smc_config) == 48);
-static_assert(sizeof(smc_pair) == 56);
-static_assert(sizeof(smc_tuned_socket) == 80);
+static_assert(sizeof(smc_pair) == 48);
+static_assert(sizeof(smc_tuned_socket) == 88);
 #endif
 
 #endif

@@ -46,6 +46,7 @@ typedef struct {
 struct sock_common {
 	possible_net_t skc_net;
 	unsigned long skc_flags;
+	volatile unsigned char skc_state;
 };
 typedef struct {
 	__u32 val;
@@ -79,6 +80,7 @@ struct sock {
 	struct xfrm_policy *sk_policy[2];
 	struct socket *sk_socket;
 	struct dst_entry *sk_dst_cache;
+	int sk_rx_dst_ifindex;
 	struct sock_cgroup_data sk_cgrp_data;
 	int sk_sndbuf;
 	int sk_rcvbuf;
@@ -103,6 +105,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 total_retrans;
 	__u32 notsent_lowat;
+	bool is_mptcp; /* only in kernels with MPTCP */
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	unsigned int keepalive_time;

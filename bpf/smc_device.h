@@ -54,6 +54,8 @@ int smc_egress(struct __sk_buff *skb)
 		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
 						: smc_refuse_leg(skb, &packet);
 	}
+	if ((packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == (SMC_TCP_SYN | SMC_TCP_ACK) && !skb->ingress_ifindex)
+		smc_note_answer(&packet);
 	if (smc_is_probe(&packet, device))
 		return smc_turn(skb, packet.mac_len, SMC_PROBE_PORT);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);

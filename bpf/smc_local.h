@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Pairs: connections whose two ends are both of this node, and TCP. They go through no network, so they need not be
- * paced (bbr would), and over lo a long queue only falls out of the processor's caches. Whatever an application chose
- * for its socket stays.
+ * paced (bbr would), and over lo a long queue may only fall out of the processor's caches. Whatever an application
+ * chose for its socket stays.
  *
- * Over lo a socket's own route says that the other end is here. Between two namespaces the question in the SYN does:
+ * Over lo a socket's own route says that the other end is here, and the device by which the first packet came: that
+ * route alone may be translated to elsewhere. Between two namespaces the question in the SYN does:
  *
  *	the SYN arrives at a device of this node, with this agent's tag	-> smc_pairs, under its sequence number
- *	the client is established, and its SYN is in smc_pairs		-> it has a pair: proven
- *	the server is established, by the ACK of a client that has	-> it is the other end
+ *	a namespace that it arrived in makes the SYN-ACK for it		-> its sequence number is noted there
+ *	the client is established, by that very SYN-ACK			-> it has a pair: proven
+ *	the server is established, and its SYN-ACK was that one		-> it is the other end
  *
- * Address translation on the way changes neither. A SYN that somebody else repeats to this node proves nothing: the
- * sequence number of the server that answered the client is another one.
+ * Address translation on the way changes none of these numbers. A SYN that only passes through this node, or that
+ * somebody repeats to it, proves nothing: the answer that the client has got is another one.
  */
 #ifndef SMC_LOCAL_H
 #define SMC_LOCAL_H
@@ -42,9 +44,25 @@ static __always_inline void smc_hear_own(const struct smc_packet *packet, const 
 
 	if (!options->own_pair)
 		return;
-	pair.since_ns = bpf_ktime_get_ns();
-	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
+	bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY);
+}
+
+/* A SYN-ACK that is made here, perhaps for such a SYN. */
+static __always_inline void smc_note_answer(const struct smc_packet *packet)
+{
+	__be32 isn = bpf_htonl(bpf_ntohl(packet->ack) - 1);
+	struct smc_pair *pair = bpf_map_lookup_elem(&smc_pairs, &isn);
+	const __u64 *seen, *now;
+
+	if (!pair)
+		return;
+	seen = (const __u64 *)&pair->server;
+	now = (const __u64 *)&packet->tuple;
+	if (seen[0] != now[0] || seen[1] != now[1] || seen[2] != now[2] || seen[3] != now[3] || seen[4] != now[4])
+		return; /* it came to another namespace of this node */
+	if (!pair->answer)
 		smc_count(SMC_LOCAL_PAIR);
+	pair->answer = packet->seq;
 }
 
 static __always_inline bool smc_paces(struct inet_connection_sock *connection)
@@ -56,18 +74,23 @@ static __always_inline bool smc_paces(struct inet_connection_sock *connection)
 	return name[0] == 'b' && name[1] == 'b' && name[2] == 'r';
 }
 
-static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, bool lo)
+static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
-	__u32 queue = SMC_SHORT_QUEUE;
+	struct tcp_congestion_ops *control = (void *)BPF_CORE_READ(connection, icsk_ca_ops);
 	char reno[] = "reno"; /* in every kernel */
+	char before[16] = {};
 	bool tuned = false;
 	struct smc_sock *state;
 	struct bpf_sock *sk;
 
-	if (!BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt) && smc_paces(connection))
+	if (!BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt) && smc_paces(connection)) {
+		bpf_core_read(before, sizeof(before), &control->name);
 		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
-	if (lo && !BPF_CORE_READ(tcp, notsent_lowat))
+	}
+	if (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ(tcp, is_mptcp))
+		queue = 0; /* MPTCP has one queue for several of these */
+	if (queue && !BPF_CORE_READ(tcp, notsent_lowat))
 		tuned |= !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
 	if (!tuned)
 		return;
@@ -77,15 +100,34 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	if (!state)
 		return;
 	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
+	__builtin_memcpy(state->control, before, sizeof(state->control));
 	smc_address_of(ctx, true, state->front.remote_ip);
 	smc_address_of(ctx, false, state->front.local_ip);
 	state->front.remote_port = bpf_ntohl(ctx->remote_port);
 	state->front.local_port = ctx->local_port;
 }
 
-/* Over lo nobody asks, so the policy is asked here: what it denies is left alone. */
-static __always_inline bool smc_may_tune_over_lo(struct bpf_sock_ops *ctx, const struct smc_config *config,
-						 struct tcp_sock *tcp, bool client)
+/* A socket that was disconnected, and connects or listens now: as it was before. */
+static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct smc_sock *state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	__u32 queue = 0;
+	char before[16];
+
+	if (!state || !smc_is_tuned(state))
+		return;
+	if (state->control[0]) {
+		__builtin_memcpy(before, state->control, sizeof(before));
+		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));
+	}
+	bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
+	bpf_sk_storage_delete(&smc_socks, sk);
+}
+
+/* Whom nobody has asked for yet, so it is done here: what the policy denies is left alone. */
+static __always_inline bool smc_policy_tunes(struct bpf_sock_ops *ctx, const struct smc_config *config,
+					     struct tcp_sock *tcp, bool client)
 {
 	__u64 cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
 	const struct smc_cgroup *cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
@@ -104,7 +146,12 @@ static __always_inline bool smc_may_tune_over_lo(struct bpf_sock_ops *ctx, const
 
 static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
 {
-	return BPF_CORE_READ((struct sock *)tcp, sk_dst_cache, dev, ifindex) == SMC_LO_IFINDEX;
+	struct sock *sk = (struct sock *)tcp;
+	int arrived_by = BPF_CORE_READ(sk, sk_rx_dst_ifindex);
+
+	/* 0: while connect() was still at it, so the packet has not left this host */
+	return (!arrived_by || arrived_by == SMC_LO_IFINDEX) &&
+	       BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex) == SMC_LO_IFINDEX;
 }
 
 static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
@@ -118,9 +165,8 @@ static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
 	if (!pair)
 		return false;
 	if (client) {
-		if (pair->id != smc_pair_id(bpf_get_socket_cookie(ctx)))
+		if (pair->id != smc_pair_id(bpf_get_socket_cookie(ctx)) || pair->answer != bpf_htonl(ctx->rcv_nxt - 1))
 			return false;
-		pair->answer = bpf_htonl(ctx->rcv_nxt - 1);
 		pair->proven = true;
 		return true;
 	}
@@ -139,13 +185,14 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 	struct tcp_sock *tcp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
 	__be32 isn;
 
-	if (!config || !config->tune || !tcp)
-		return;
+	if (!config || !config->tune || !tcp || bpf_sk_storage_get(&smc_socks, sk, 0, 0))
+		return; /* or one that the agent has to do with */
 	if (smc_is_over_lo(tcp)) {
-		if (smc_may_tune_over_lo(ctx, config, tcp, client))
-			smc_tune(ctx, tcp, client, true);
+		if (smc_policy_tunes(ctx, config, tcp, client))
+			smc_tune(ctx, tcp, client, config->queue);
 	} else if (smc_has_pair(ctx, client)) {
-		smc_tune(ctx, tcp, client, false);
+		if (client || smc_policy_tunes(ctx, config, tcp, client))
+			smc_tune(ctx, tcp, client, 0);
 		if (!client) {
 			isn = bpf_htonl(ctx->rcv_nxt - 1);
 			bpf_map_delete_elem(&smc_pairs, &isn);
@@ -163,6 +210,9 @@ int smc_tuned(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!sk || !state || !smc_is_tuned(state))
 		return 0;
+	found.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	if (found.state == BPF_TCP_CLOSE || found.state == BPF_TCP_LISTEN || found.state == BPF_TCP_SYN_SENT)
+		return 0; /* it was disconnected */
 	found.cookie = bpf_get_socket_cookie(sk);
 	found.client = state->role == SMC_ROLE_TUNED_CLIENT;
 	found.sent = BPF_CORE_READ((struct tcp_sock *)sk, bytes_acked);

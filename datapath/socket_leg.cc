@@ -42,10 +42,11 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
     return poller.watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, source);
 }
 
-// The kernel ends a read before a mark, but not behind one that it begins at. It does not where there was data and no
-// mark a moment ago: a mark that has come since lies behind that data. What follows a full read is not known.
+// The kernel ends a read before a mark, but not behind one that it begins at. Where there is data, and no mark in front
+// of it, a mark that comes lies behind that data. poll() alone is no proof: it looks for the two one after the other.
+// What follows a full read is not known.
 Leg::Read SocketLeg::read(Pieces to) {
-    if (!std::exchange(next_is_plain_, false)) {
+    if (!std::exchange(next_is_plain_, false) || socket_.at_mark()) {
         return read_carefully(to);
     }
     msghdr message = message_of(to);

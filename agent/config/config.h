@@ -51,6 +51,7 @@ struct Config {
                              {"0-65535"},
                              true}};
     bool tune = true;
+    unsigned queue_kib = 0;  // over lo
 
     std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
     std::string seid;

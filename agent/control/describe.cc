@@ -2,6 +2,7 @@
 #include "agent/control/describe.h"
 
 #include <fmt/format.h>
+#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,14 @@ namespace smc {
 using nlohmann::json;
 
 namespace {
+
+// As ss has them.
+const char* tcp_state(std::uint32_t state) {
+    constexpr std::array<const char*, 13> kNames{"",           "ESTAB",     "SYN-SENT",    "SYN-RECV",   "FIN-WAIT-1",
+                                                 "FIN-WAIT-2", "TIME-WAIT", "UNCONN",      "CLOSE-WAIT", "LAST-ACK",
+                                                 "LISTEN",     "CLOSING",   "NEW-SYN-RECV"};
+    return state < kNames.size() ? kNames[state] : "";
+}
 
 // "0001:00000a00 c000": wrap count and offset, producer flags and connection state.
 std::string cursor(std::uint64_t packed) {
@@ -101,7 +110,7 @@ json describe(const smc_tuned_socket& socket) {
             {"client", (client ? local : remote).text()},
             {"server", (client ? remote : local).text()},
             {"netns", socket.netns},
-            {"state", "ESTAB"},
+            {"state", tcp_state(socket.state)},
             {"bytes_sent", socket.sent},
             {"bytes_received", socket.received}};
 }

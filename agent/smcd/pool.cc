@@ -114,7 +114,11 @@ void Pool::forget(const Gid& peer) {
         }
     }
     std::erase_if(own_, [&](const Own& own) { return own.peer == peer; });
-    std::erase_if(theirs_, [&](const auto& entry) { return entry.first.first == peer; });
+    // One that its owner has taken is on its way to a session, which may not need the peer any more.
+    std::erase_if(theirs_, [&](const auto& entry) {
+        const Lease& lease = entry.second.dmb.dmb->lease();
+        return entry.first.first == peer && (lease.gone() || lease.let_go());
+    });
 }
 
 }  // namespace smc::smcd

@@ -145,6 +145,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy) c
     shared.not_now_ns = static_cast<__u64>(std::chrono::nanoseconds(config.cache_time).count());
     shared.default_allow = policy.default_allow() ? 1 : 0;
     shared.tune = config.tune ? 1 : 0;
+    shared.queue = config.queue_kib * 1024;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }

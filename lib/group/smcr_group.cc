@@ -139,20 +139,19 @@ void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out
     running_.erase(member);
     if (!how.ran) {
         buffers_.give_back(seat.send, seat.send_element);
+        if (how.peer && state_ != State::kOver) {
+            cdc::Message gone;
+            gone.sequence = 1;
+            gone.token = how.peer->token;
+            gone.producer.count = gone.consumer.count = eye_catchers_ ? cdc::kEyeCatcherBytes : 0;
+            gone.state = cdc::kAbnormalClose;
+            const auto encoded = cdc::encode(gone);
+            out.actions.push_back(SendMessage{id_, llc::kFirstLink, {encoded.view().begin(), encoded.view().end()}});
+        }
         if (!how.told) {
             out.actions.push_back(ForgetToken{id_, seat.token});
             buffers_.give_back(seat.rmb, seat.rmbe);
         } else {
-            if (how.peer && state_ != State::kOver) {
-                cdc::Message gone;
-                gone.sequence = 1;
-                gone.token = how.peer->token;
-                gone.producer.count = gone.consumer.count = eye_catchers_ ? cdc::kEyeCatcherBytes : 0;
-                gone.state = cdc::kAbnormalClose;
-                const auto encoded = cdc::encode(gone);
-                out.actions.push_back(
-                    SendMessage{id_, llc::kFirstLink, {encoded.view().begin(), encoded.view().end()}});
-            }
             if (Buffer* rmb = buffers_.find(seat.rmb); rmb != nullptr) {
                 rmb->elements[seat.rmbe].unconfirmed = !how.peer;
             }

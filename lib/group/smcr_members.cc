@@ -97,8 +97,10 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
         }
     }
     if (group != nullptr && member.seat) {  // G1: until now it had one
-        const bool told = !how.declined && member.state != Member::State::kConnecting;
-        group->leave(id, *member.seat, {told, member.peer_rmbe, ran}, out);
+        const bool counts = !how.declined && member.state != Member::State::kConnecting;
+        // A client tells with its Confirm, and awaits the link from then on.
+        const bool told = counts && (member.server || member.state != Member::State::kSeated);
+        group->leave(id, *member.seat, {told, counts ? member.peer_rmbe : std::nullopt, ran}, out);
     }
     waiting_.erase(id);
     members_.erase(it);

@@ -70,12 +70,13 @@ class Local(TwoNodes):
         self.addCleanup(server.stdout.close)
         self.assertEqual(server.stdout.readline(), "ready\n")
 
-    def client(self, ip, choices=(), node=None, port=5000):
+    def client(self, ip, choices=(), node=None, port=5000, meanwhile=lambda: None):
         """A connection that stands, and what its ends are like: the client's, the server's."""
         command = ["/usr/bin/python3", "-c", LIKE + CLIENT, ip, str(port), json.dumps(choices)]
         client = (node or self.one).popen(command, stdin=-1, stdout=-1, text=True)
         self.addCleanup(client.stdout.close)
         self.addCleanup(client.stdin.close)
+        meanwhile()
         return client, json.loads(client.stdout.readline())
 
     def ends(self, *where, **more):
@@ -131,12 +132,93 @@ table ip t {{
         self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
         self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
 
-    def test_over_lo_the_queue_is_short(self):
+    def test_over_lo(self):
         self.default(BBR)
         self.start()
         self.serve_on("::", node=self.one)
         for ip in ("127.0.0.1", "::1", self.one.ip4, self.one.ip6):
-            self.assertEqual(self.ends(ip), [[RENO, SHORT], [RENO, SHORT]], ip)
+            self.assertEqual(self.ends(ip), [[RENO, LONG], [RENO, LONG]], ip)
+
+    def test_over_lo_the_queue_is_short_if_wished_for(self):
+        self.default(BBR)
+        self.start(local={"queue_kib": 16})
+        self.serve_on("0.0.0.0", node=self.one)
+        self.serve_on("0.0.0.0")
+        self.assertEqual(self.ends("127.0.0.1"), [[RENO, SHORT], [RENO, SHORT]])
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
+
+    def test_over_lo_by_the_route_only(self):
+        """The address is this namespace's own, and translated to that of another node."""
+        self.default(BBR)
+        self.start(local={"queue_kib": 16})
+        elsewhere = self.lab.node("elsewhere")
+        self.lab.link(self.one, elsewhere)
+        self.serve_on("0.0.0.0", node=elsewhere)
+        self.one.run(["ip", "addr", "add", "10.98.0.1/32", "dev", "lo"], check=True)
+        rules = f"""
+table ip t {{
+  chain out {{ type nat hook output priority -100; ip daddr 10.98.0.1 dnat to {elsewhere.ip4}; }};
+  chain post {{ type nat hook postrouting priority 100; ip daddr {elsewhere.ip4} masquerade; }};
+}}"""
+        self.one.run(["nft", rules], check=True)
+        # The answer comes when connect() sleeps, as over every wire.
+        first = "table ip t { chain c { type filter hook prerouting priority 0; tcp dport 5000 counter drop; }; }"
+        elsewhere.run(["nft", first], check=True)
+
+        def answer():
+            asked = ["nft", "list", "ruleset"]
+            wait_for("the SYN", lambda: "packets 1 " in elsewhere.run(asked).stdout)
+            elsewhere.run(["nft", "flush", "ruleset"], check=True)
+
+        self.assertEqual(self.ends("10.98.0.1", meanwhile=answer)[0], [BBR, LONG])
+        self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
+
+    def test_a_syn_that_passes_through_the_node(self):
+        """From a pod through a namespace of this agent to a server that is none of its."""
+        self.default(BBR)
+        self.start()
+        outside = self.lab.node("outside")
+        self.lab.link(self.two, outside)
+        self.two.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        outside.run(["ip", "route", "add", "10.77.1.0/24", "via", outside.ip4.rsplit(".", 1)[0] + ".1"], check=True)
+        self.one.run(["ip", "route", "add", outside.ip4, "via", "10.77.1.2"], check=True)
+        self.serve_on("0.0.0.0", node=outside)
+        self.serve_on("0.0.0.0")  # also where somebody listens on that port
+        self.assertEqual(self.ends(outside.ip4)[0], [BBR, LONG])
+        decisions = self.a.agent.decisions()
+        self.assertGreater(decisions["SMC_IN_SAME_AGENT"], 0)
+        self.assertEqual((decisions["SMC_LOCAL_PAIR"], decisions["SMC_TUNED"]), (0, 0))
+
+    def test_the_policy_of_the_servers_end(self):
+        rules = [
+            {"name": "not-me", "action": "deny", "direction": "inbound", "cgroups": ["/pods/1"]},
+            {"name": "all", "action": "allow"},
+        ]
+        self.default(BBR)
+        self.start(policy={"rules": rules})
+        self.serve_on("0.0.0.0")
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [BBR, LONG]])
+
+    def test_a_socket_that_is_used_again_is_as_it_was(self):
+        self.default(BBR)
+        self.start(local={"queue_kib": 16})
+        self.serve_on("0.0.0.0", node=self.one)
+        self.serve_on("0.0.0.0", node=self.b)
+        elsewhere = self.lab.node("elsewhere")
+        self.lab.link(self.one, elsewhere)
+        self.serve_on("0.0.0.0", node=elsewhere)
+        script = (
+            LIKE
+            + """
+c = made('127.0.0.1', [])
+for ip in sys.argv[1:]:
+    c.connect((ip, 5000)); print(json.dumps(like(c)))
+    import ctypes; ctypes.CDLL(None).connect(c.fileno(), bytes(16), 16)
+"""
+        )
+        done = self.one.python(script, "127.0.0.1", elsewhere.ip4)
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(found, [[RENO, SHORT], [BBR, LONG]], done.stderr)
 
     def test_other_nodes_are_as_they_were(self):
         """Also those of an agent whose SYNs come here: theirs is another tag."""

@@ -307,6 +307,21 @@ TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leav
     CHECK((count<RegisterBuffer>(p.server.log) == 1 && count<Joined>(p.server.log) == 0));  // its RMBE is not free
 }
 
+// Its leg did not come: the Confirm was not sent, so nobody will write there, nor ever say that he is done.
+TEST_CASE("smcr_groups__an_rmbe_that_no_confirm_has_named_is_free_at_once") {
+    Pair p;
+    p.connect(1);
+    p.server.join(2, p.proposal());
+    p.client.join(2, p.end_of(told<Joined>(p.server.log, 2).value()));
+    const auto first = told<Joined>(p.client.log, 2).value();
+    p.client.log.clear();
+    p.client.leave(2);
+    CHECK((count<ForgetToken>(p.client.log) == 1 && count<LingerToken>(p.client.log) == 0));
+    CHECK(count<SendMessage>(p.client.log) == 1);  // the server counts on it, from its Accept on
+    p.client.join(3, p.end_of(told<Joined>(p.server.log, 2).value()));
+    CHECK(told<Joined>(p.client.log, 3).value().seat.rmbe == first.seat.rmbe);
+}
+
 TEST_CASE("smcr_groups__a_group_without_connections_ends_after_a_while_at_the_server_first") {
     Pair p;
     p.connect(1);

@@ -84,7 +84,7 @@ class SmcrGroup {
     // How a member leaves.
     struct Leaving {
         bool told = false;                // the peer may know of its RMBE, and has not declined
-        std::optional<clc::Rmbe> peer{};  // the peer's, once that is known
+        std::optional<clc::Rmbe> peer{};  // the peer's, once that is known, if it counts on the connection
         bool ran = false;                 // the data path has its elements, and gives them back
     };
     void leave(MemberId member, const Seat& seat, const Leaving& how, Out out);
