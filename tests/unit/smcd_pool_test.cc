@@ -112,7 +112,10 @@ struct Pair {
     }
 };
 
-const TimePoint kNow = std::chrono::steady_clock::now();
+// From this moment on: what is kept notes the time itself.
+TimePoint in(std::chrono::seconds time) {
+    return std::chrono::steady_clock::now() + time;
+}
 
 }  // namespace
 
@@ -171,10 +174,10 @@ TEST_CASE("smcd_pool__what_was_taken_in_vain_goes_at_both_ends") {
     {
         Exchange refused(p.fabric.a, p.a_pool, kBytes);
         REQUIRE(refused.register_dmb(gid(2))->token == first.of_a.token);
-        p.b_pool.sweep(kNow + 1s);
+        p.b_pool.sweep(in(1s));
         CHECK(p.b_pool.kept() == 2);
     }
-    p.b_pool.sweep(kNow + 1s);
+    p.b_pool.sweep(in(1s));
     CHECK(p.b_pool.kept() == 1);
 }
 
@@ -193,13 +196,13 @@ TEST_CASE("smcd_pool__what_is_idle_goes_at_both_ends") {
     Pair p;
     auto first = p.connect();
     first.end();
-    p.a_pool.sweep(kNow + 1s);
+    p.a_pool.sweep(in(1s));
     CHECK(p.a_pool.kept() == 2);
-    p.a_pool.sweep(kNow + 3s);
+    p.a_pool.sweep(in(3s));
     CHECK((p.a_pool.kept() == 1 && p.fabric.a.registered() == 0));  // b's is parked there until b lets go of it
-    p.b_pool.sweep(kNow + 3s);
+    p.b_pool.sweep(in(3s));
     CHECK(p.b_pool.kept() == 0);
-    p.a_pool.sweep(kNow + 4s);
+    p.a_pool.sweep(in(4s));
     CHECK((p.a_pool.kept() == 0 && p.a_memory.taken() == 0 && p.b_memory.taken() == 0));
 }
 
@@ -207,7 +210,7 @@ TEST_CASE("smcd_pool__an_owner_that_never_lets_go_is_not_waited_for") {
     Pair p;
     auto first = p.connect();
     first.end();
-    p.a_pool.sweep(kNow + 6s);
+    p.a_pool.sweep(in(6s));
     CHECK(p.a_pool.kept() == 0);
     const auto second = p.connect();  // b's own was parked no more
     CHECK(second.of_b.token != first.of_b.token);
