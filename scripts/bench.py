@@ -11,7 +11,7 @@ server's on another.
   plain   connections that are not accelerated, both ends with cubic. asked: the server's node has no agent, so every
           connection asks. denied: the policy leaves them alone.
   tuned   within one node. default: two pods of one agent, and the system's default (bbr, if it is that) at both.
-          lo: over 127.0.0.1, cubic at both.
+          lo: over 127.0.0.1, cubic at both, local.queue_kib 16.
   smcd    SMC-D between two agents; the baseline has cubic.
 
 --plot FILE draws the ratios (python3-matplotlib). --codec measures the wire library instead: nanoseconds and
@@ -136,7 +136,7 @@ class OverLo(Scene):
     path, variant, wanted = "tuned", "lo", ("SMC_TUNED",)
 
     def prepare(self):
-        self.client.start_agent(log={"level": "warn"})
+        self.client.start_agent(log={"level": "warn"}, local={"queue_kib": 16})
         self.agents = [(self.client.agent, 0)]
         self.server, self.d = self.client, self.c
         self.ip = self.base_ip = "127.0.0.1"
