@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """An SMC-Rv2.1 client that becomes SMC-R like everybody and then breaks the rules.
 
-    hostile_peer.py PROGRAM DEVICE OWN_IP ROCE_IP SERVER_IP PORT ATTACK
+    hostile_peer.py PROGRAM DEVICE ROCE_IP SERVER_IP
 
-PROGRAM is its RoCE half (tests/roce/hostile_peer.cc). Prints what it saw, one line each.
+PROGRAM is its RoCE half (tests/roce/hostile_peer.cc). It takes orders from /run/order, a FIFO, OWN_IP PORT ATTACK in a
+line; and tells what it saw in /run/seen, another one, when the attack is over and its RoCE half is gone.
 """
 import os
 import struct
@@ -15,16 +16,19 @@ from lab.rawtcp import SMC_OPTION, Connection, Wire, option_list
 
 SMCR = bytes.fromhex("e2d4c3d9")
 EID = b"SMC-AGENT.DEFAULT".ljust(32)
-PEER_ID = os.urandom(8)  # a stranger each time
 PATTERN = bytes(i * 7 % 251 for i in range(16))  # as in peer.py
 TOKEN = 0xBADC0DE
+
+
+class Unexpected(Exception):
+    """What the server did is not what this attack begins with."""
 
 
 class Tcp:
     def __init__(self, device, own, server, port, number=0):
         self.wire = Wire(device, own)
         self.wire.learn(server)
-        self.connection = Connection(self.wire, server, 40000 + os.getpid() % 20000 + number, port, {})
+        self.connection = Connection(self.wire, server, 40000 + number, port, {})
         self.connection.out("S", option_list(bytes.fromhex(SMC_OPTION)))
 
     def pump(self, condition, timeout=10):
@@ -40,7 +44,7 @@ class Tcp:
 
     def receive(self, size):
         if not self.pump(lambda: len(self.connection.received) >= size):
-            raise SystemExit(f"no {size} bytes of CLC, TCP {self.connection.ended}")
+            raise Unexpected(f"no {size} bytes of CLC, TCP {self.connection.ended}")
         return self.connection.received[:size]
 
 
@@ -56,16 +60,20 @@ class Roce:
     def send(self, message):
         return self.ask("send", message.hex())
 
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
 
 def clc(kind, body):
     return SMCR + struct.pack("!BHB", kind, 8 + len(body) + 4, body[0]) + body[1:] + SMCR
 
 
-def proposal(gid, mac):
+def proposal(peer_id, gid, mac):
     base = bytearray(80)
     base[0:4], base[4] = SMCR, 1
     base[7] = 0x22  # version 2; SMC-Rv2, no version 1
-    base[8:16], base[32:38] = PEER_ID, mac
+    base[8:16], base[32:38] = peer_id, mac
     struct.pack_into("!H", base, 50, 80 - 52)
     v2 = bytearray(40)
     v2[0], v2[3] = 1, 0x10
@@ -74,10 +82,10 @@ def proposal(gid, mac):
     return message[:5] + struct.pack("!H", len(message)) + message[7:]
 
 
-def confirm(gid, mac, qpn, psn, rkey, address, mtu, first=True, index=1, token=TOKEN):
+def confirm(peer_id, gid, mac, qpn, psn, rkey, address, mtu, first=True, index=1, token=TOKEN):
     body = bytearray(104)
     body[0:4], body[4], body[7] = SMCR, 3, 0x28 if first else 0x20
-    body[8:16], body[16:32], body[32:38] = PEER_ID, gid, mac
+    body[8:16], body[16:32], body[32:38] = peer_id, gid, mac
     body[38:41] = struct.pack("!I", qpn)[1:]
     struct.pack_into("!IBI", body, 41, rkey, index, token)
     body[50] = mtu  # RMBEs of 16 KiB
@@ -95,48 +103,58 @@ def llc(kind, body=b"", flags=0):
 
 
 class Hostile:
-    def __init__(self, program, device, own, roce_ip, server, port):
-        self.roce = Roce(program)
+    def __init__(self, roce, device, own, roce_ip, server, port):
+        self.roce = roce
+        self.device, self.own, self.server, self.port = device, own, server, port
         gid, mac, qpn, psn, rkey, address = self.roce.ask("open", roce_ip).split()
         self.gid, self.mac = bytes.fromhex(gid), bytes.fromhex(mac)
         self.qpn, self.psn, self.rkey, self.address = (int(x, 16) for x in (qpn, psn, rkey, address))
-        self.tcp = Tcp(device, own, server, int(port))
+        self.tcp = Tcp(device, own, server, port)
         if not self.tcp.pump(lambda: self.tcp.connection.established):
-            raise SystemExit("no TCP connection")
+            raise Unexpected("no TCP connection")
         self.sequence = 0
+        self.peer_id = os.urandom(8)  # a stranger each time
 
     def first_contact(self, qpn=None):
-        self.tcp.send(proposal(self.gid, self.mac))
+        self.tcp.send(proposal(self.peer_id, self.gid, self.mac))
         a = self.tcp.receive(160)
         if a[4] != 2:
-            raise SystemExit(f"no Accept but CLC type {a[4]}")
+            raise Unexpected(f"no Accept but CLC type {a[4]}")
         self.peer_rkey, self.index, self.peer_token = struct.unpack_from("!IBI", a, 41)
         self.peer_size = 16384 << (a[50] >> 4)
         self.peer_rmbe = struct.unpack_from("!Q", a, 52)[0] + (self.index - 1) * self.peer_size
         answer = self.roce.ask("connect", a[16:32].hex(), a[32:38].hex(), a[38:41].hex(), a[61:64].hex(), a[50] & 15)
         if answer != "ok":
-            raise SystemExit(answer)
+            raise Unexpected(answer)
         self.tcp.send(
-            confirm(self.gid, self.mac, self.qpn if qpn is None else qpn, self.psn, self.rkey, self.address, a[50] & 15)
+            confirm(
+                self.peer_id,
+                self.gid,
+                self.mac,
+                self.qpn if qpn is None else qpn,
+                self.psn,
+                self.rkey,
+                self.address,
+                a[50] & 15,
+            )
         )
 
     def link_up(self):
         self.first_contact()
         request = bytes.fromhex(self.roce.ask("recv", 8000))
         if request[0] != 0x21:
-            raise SystemExit(f"no CONFIRM LINK but {request.hex()}")
+            raise Unexpected(f"no CONFIRM LINK but {request.hex()}")
         reply = bytearray(request)
         reply[3] = 0x80 | 3
         reply[4:10], reply[10:26] = self.mac, self.gid
         reply[26:29] = struct.pack("!I", self.qpn)[1:]
         self.roce.send(bytes(reply))
 
-    def second_connection(self, arguments):
+    def second_connection(self):
         """On the same link. Its first bytes are there before its Confirm (RFC 7609 section 3.5.2.4, C1)."""
-        device, own, _, server, port = arguments
-        tcp = Tcp(device, own, server, int(port) + 1, 1)
+        tcp = Tcp(self.device, self.own, self.server, self.port + 1, 1)
         tcp.pump(lambda: tcp.connection.established)
-        tcp.send(proposal(self.gid, self.mac))
+        tcp.send(proposal(self.peer_id, self.gid, self.mac))
         a = tcp.receive(108)
         rkey, index, token = struct.unpack_from("!IBI", a, 41)
         rmbe = struct.unpack_from("!Q", a, 52)[0] + (index - 1) * (16384 << (a[50] >> 4))
@@ -145,7 +163,19 @@ class Hostile:
         self.cdc(token=token, producer=(0, 5))
         time.sleep(0.5)
         tcp.send(
-            confirm(self.gid, self.mac, self.qpn, self.psn, self.rkey, self.address, a[50] & 15, False, 2, TOKEN + 1)
+            confirm(
+                self.peer_id,
+                self.gid,
+                self.mac,
+                self.qpn,
+                self.psn,
+                self.rkey,
+                self.address,
+                a[50] & 15,
+                False,
+                2,
+                TOKEN + 1,
+            )
         )
         return tcp, token
 
@@ -165,26 +195,24 @@ class Hostile:
         )
 
 
-def main(attack, *arguments):
-    h = Hostile(*arguments)
-    if attack == "wrong-qpn":
+def attack(name, h):
+    """What it saw."""
+    if name == "wrong-qpn":
         h.first_contact(qpn=0xFFFFF0)
-        print("declined" if h.tcp.receive(160 + 28)[164] == 4 else "something else")
-        return
+        return "declined" if h.tcp.receive(160 + 28)[164] == 4 else "something else"
     h.link_up()
     h.write(PATTERN[:5])
     h.cdc(producer=(0, 5))
     time.sleep(0.3)
-    if attack == "one-of-two":
-        tcp, token = h.second_connection(arguments[1:])
+    if name == "one-of-two":
+        tcp, token = h.second_connection()
         h.sequence = 1
         h.cdc(producer=(0, h.peer_size))
         h.tcp.pump(lambda: h.tcp.connection.ended != "open")
         h.sequence = 1
         h.cdc(token=token, producer=(0, 10))
         time.sleep(0.5)
-        print(h.tcp.connection.ended, tcp.connection.ended)
-        return
+        return f"{h.tcp.connection.ended} {tcp.connection.ended}"
     attacks = {
         "llc-type": lambda: h.roce.send(llc(0x0F)),
         "llc-length": lambda: h.roce.send(llc(7)[:20]),
@@ -200,15 +228,33 @@ def main(attack, *arguments):
         "rkey-flood": lambda: [h.roce.send(llc(6, struct.pack("!BIQ", 0, n, n))) for n in range(1, 300)],
         "test-flood": lambda: [h.roce.send(llc(7, b"flood")) for _ in range(200)],
     }
-    attacks[attack]()
+    attacks[name]()
     time.sleep(0.5)
-    if attack in ("unknown-token", "rkey-flood"):  # nothing has happened: data still flows
+    seen = ""
+    if name in ("unknown-token", "rkey-flood"):  # nothing has happened: data still flows
         h.sequence += 100
         h.write(PATTERN[5:10], at=5)
-        print("sent", h.cdc(producer=(0, 10)))
+        seen = f"sent {h.cdc(producer=(0, 10))}, "
         time.sleep(0.5)
     h.tcp.pump(lambda: h.tcp.connection.ended != "open", 1)
-    print("tcp", h.tcp.connection.ended)
+    return f"{seen}tcp {h.tcp.connection.ended}"
 
 
-main(sys.argv[7], *sys.argv[1:7])
+def main(program, device, roce_ip, server):
+    for fifo in ("/run/order", "/run/seen"):
+        os.mkfifo(fifo)
+    print("listening", flush=True)
+    while True:
+        with open("/run/order") as order:
+            own, port, name = order.read().split()
+        roce = Roce(program)
+        try:
+            seen = attack(name, Hostile(roce, device, own, roce_ip, server, int(port)))
+        except Unexpected as unexpected:
+            seen = str(unexpected)
+        roce.close()
+        with open("/run/seen", "w") as out:
+            print(seen, file=out)
+
+
+main(*sys.argv[1:])

@@ -193,22 +193,12 @@ else:
         """What the hostile peer saw; the application that it met; the link group that it made, if still there."""
         before = max(g["id"] for g in self.agents[1].smcr_groups())
         server = self.serve("steps", "serve", "PORT", *steps, "error")
-        hostile = self.a.run(
-            [
-                "python3",
-                os.path.join(HERE, "hostile_peer.py"),
-                HOSTILE,
-                "eth0",
-                f"10.99.0.{100 + number}",
-                self.a.ip4,
-                self.b.ip4,
-                self.port,
-                name,
-            ],
-            timeout=40,
-        )
+        address = f"10.99.0.{100 + number}"
+        # It is gone when its attack is over, and answers no ARP: no reset would find its way to the application.
+        self.b.sh(f"ip neigh replace {address} lladdr {self.a.mac} dev eth0 nud permanent")
+        seen = self.a.sh(f"echo {address} {self.port} {name} > /run/order; cat /run/seen").strip()
         group = [g for g in self.agents[1].smcr_groups() if g["id"] > before]
-        return hostile.stdout, server, group[0] if group else None
+        return seen, server, group[0] if group else None
 
     def test_8_hostile_peers_harm_nobody_else(self):
         self.start({"llc_timeout_ms": 1000, "test_link_s": 3})
@@ -221,9 +211,13 @@ else:
             "the honest connection", lambda: [c for c in self.agents[1].connections(honest_port) if c["path"] == "smcr"]
         )
         one_group = self.agents[1].status()["roce"]["registered_bytes"]
+        peer = os.path.join(HERE, "hostile_peer.py")
+        hostile = self.a.start_server(["python3", peer, HOSTILE, "eth0", self.a.ip4, self.b.ip4], "hostile.log")
         # what breaks the link, and what only its connection
-        link = ["llc-type", "llc-length", "llc-confirm-link-again", "cdc-length", "foreign-rkey", "outside-rmb"]
-        connection = ["cursor-beyond", "cursor-lap", "cursor-back", "consumer-beyond"]
+        link = ["llc-type", "foreign-rkey", "llc-length", "llc-confirm-link-again", "cdc-length", "outside-rmb"]
+        connection = ["cursor-beyond", "consumer-beyond", "cursor-lap", "cursor-back"]
+        if os.environ.get("SMC_VM_CORE"):
+            link, connection = link[:2], connection[:2]
         for number, name in enumerate(link + connection):
             with self.subTest(name):
                 _, server, group = self.attack(name, number, ["recv:5"])
@@ -237,7 +231,7 @@ else:
         for number, name in enumerate(["unknown-token", "rkey-flood"], 20):
             with self.subTest(name):  # nothing happens to it: it goes on
                 seen, server, group = self.attack(name, number, ["recv:10"])
-                self.assertEqual(seen, "sent ok\ntcp open\n")
+                self.assertEqual(seen, "sent ok, tcp open")
                 self.assertEqual(group["links"][0]["unknown_tokens"], 49 if name == "unknown-token" else 0)
                 # its process is gone now, which TEST LINK finds out
                 self.assertEqual(server.wait(), 0)
@@ -245,7 +239,7 @@ else:
         with self.subTest("one of two connections on a link"):
             other = self.b.start_server([*TCP, "steps", "serve", self.port + 2, "recv:5", "recv:5", "error"], "two.log")
             seen, server, group = self.attack("one-of-two", 28, ["recv:5"])
-            self.assertEqual(seen, "rst open\n")
+            self.assertEqual(seen, "rst open")
             self.assertEqual(server.wait(), 0)
             self.assertEqual(self.agents[1].ended(self.port)[0]["reason"]["name"], "bad_cursor")
             self.assertIsNotNone(group)
@@ -259,9 +253,10 @@ else:
             self.assertEqual(server.wait(), 0)
         with self.subTest("wrong-qpn"):
             seen, server, group = self.attack("wrong-qpn", 30, [])
-            self.assertEqual((seen, group), ("declined\n", None))
+            self.assertEqual((seen, group), ("declined", None))
             server.send_signal(9)
             server.wait()
+        hostile.send_signal(9)
         self.a.sh("touch /run/attacks-over")
         self.assertEqual((honest.wait(), honest_client.wait()), (0, 0), honest.text() + honest_client.text())
         self.assertIn("eof", honest.text())
