@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <vector>
@@ -75,6 +76,72 @@ Raw message(std::size_t size, std::uint8_t first) {
     }
     return out;
 }
+
+// A queue pair of ours that does what no honest peer does.
+struct Attacker {
+    std::shared_ptr<ProtectionDomain> pd = domain();
+    std::shared_ptr<CompletionQueue> cq = *CompletionQueue::create(*CompletionChannel::create(pd->context()), 64);
+    std::unique_ptr<QueuePair> qp = *QueuePair::create(pd, cq, cq, {16, 16, 44});
+    RegisteredMemory memory = *RegisteredMemory::allocate(pd, 65536, Memory::Access::kLocal);
+
+    explicit Attacker(Side& victim) {
+        const PortChoice p = choose("10.99.0.1");
+        ibv_qp_attr attributes{};
+        attributes.qp_state = IBV_QPS_INIT;
+        attributes.port_num = p.port->number;
+        REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+        const QpEnd& peer = victim.link->end();
+        attributes.qp_state = IBV_QPS_RTR;
+        attributes.path_mtu = IBV_MTU_1024;
+        attributes.dest_qp_num = static_cast<std::uint32_t>(peer.qpn);
+        attributes.rq_psn = static_cast<std::uint32_t>(peer.psn);
+        attributes.max_dest_rd_atomic = 1;
+        attributes.ah_attr.is_global = 1;
+        attributes.ah_attr.port_num = p.port->number;
+        std::copy(peer.gid.bytes.begin(), peer.gid.bytes.end(), attributes.ah_attr.grh.dgid.raw);
+        attributes.ah_attr.grh.sgid_index = p.gid.index;
+        REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+        attributes.qp_state = IBV_QPS_RTS;
+        attributes.timeout = 15;
+        attributes.retry_cnt = attributes.rnr_retry = 7;
+        attributes.max_rd_atomic = 1;
+        REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
+                                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                    IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+        REQUIRE(victim.link->connect({p.gid.gid, p.gid.mac, qp->number(), Psn{0}, clc::Mtu::k1024}));
+    }
+    void post(ibv_wr_opcode opcode, const RegisteredMemory& to, std::uint32_t bytes) {
+        ibv_sge piece{reinterpret_cast<std::uintptr_t>(memory.bytes().data()), bytes, memory.lkey()};
+        ibv_send_wr request{}, *bad = nullptr;
+        request.opcode = opcode;
+        request.send_flags = IBV_SEND_SIGNALED;
+        request.sg_list = &piece;
+        request.num_sge = 1;
+        const auto address = static_cast<std::uint64_t>(to.address());
+        const auto rkey = static_cast<std::uint32_t>(to.rkey());
+        if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+            request.wr.atomic = {address, 1, 0, rkey};
+        } else {
+            request.wr.rdma = {address, rkey};
+        }
+        REQUIRE(::ibv_post_send(qp->get(), &request, &bad) == 0);
+    }
+    // Of the one request.
+    ibv_wc_status status() {
+        const auto end = std::chrono::steady_clock::now() + 20s;
+        ibv_wc completion[1];
+        while (std::chrono::steady_clock::now() < end) {
+            if (*cq->poll(completion) == 1) {
+                return completion[0].status;
+            }
+        }
+        FAIL("the request does not complete");
+        return IBV_WC_SUCCESS;
+    }
+};
 
 }  // namespace
 
@@ -188,52 +255,30 @@ TEST_CASE("link__nothing_is_sent_before_it_is_connected") {
     CHECK(b.messages[0] == message(44, 2));
 }
 
-// A queue pair of ours that does what no honest peer does.
 TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
     Side victim(choose("10.99.0.1"));
     const auto to = *RegisteredMemory::allocate(victim.pd, 65536, Memory::Access::kRemoteWrite);
-    const auto pd = domain();
-    const auto cq = *CompletionQueue::create(*CompletionChannel::create(pd->context()), 64);
-    const auto qp = *QueuePair::create(pd, cq, cq, {16, 16, 44});
-    const auto from = *RegisteredMemory::allocate(pd, 65536, Memory::Access::kLocal);
-    const PortChoice p = choose("10.99.0.1");
-    ibv_qp_attr attributes{};
-    attributes.qp_state = IBV_QPS_INIT;
-    attributes.port_num = p.port->number;
-    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
-    const QpEnd& peer = victim.link->end();
-    attributes.qp_state = IBV_QPS_RTR;
-    attributes.path_mtu = IBV_MTU_1024;
-    attributes.dest_qp_num = static_cast<std::uint32_t>(peer.qpn);
-    attributes.rq_psn = static_cast<std::uint32_t>(peer.psn);
-    attributes.max_dest_rd_atomic = 1;
-    attributes.ah_attr.is_global = 1;
-    attributes.ah_attr.port_num = p.port->number;
-    std::copy(peer.gid.bytes.begin(), peer.gid.bytes.end(), attributes.ah_attr.grh.dgid.raw);
-    attributes.ah_attr.grh.sgid_index = p.gid.index;
-    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
-    attributes.qp_state = IBV_QPS_RTS;
-    attributes.timeout = 15;
-    attributes.retry_cnt = attributes.rnr_retry = 7;
-    attributes.max_rd_atomic = 1;
-    REQUIRE(::ibv_modify_qp(qp->get(), &attributes,
-                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                IBV_QP_MAX_QP_RD_ATOMIC) == 0);
-    REQUIRE(victim.link->connect({p.gid.gid, p.gid.mac, qp->number(), Psn{0}, clc::Mtu::k1024}));
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(from.bytes().data()), 65536, from.lkey()};
-    ibv_send_wr request{}, *bad = nullptr;
-    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    request.sg_list = &piece;
-    request.num_sge = 1;
-    request.wr.rdma = {static_cast<std::uint64_t>(to.address()), static_cast<std::uint32_t>(to.rkey())};
-    REQUIRE(::ibv_post_send(qp->get(), &request, &bad) == 0);
+    Attacker attacker(victim);
+    attacker.post(IBV_WR_RDMA_WRITE_WITH_IMM, to, 65536);
     Side idle(choose("10.99.0.1"));
     REQUIRE(drive(victim, idle, [&] { return victim.link->broken(); }));
     CHECK(victim.messages.empty());
     CHECK(victim.broken == std::vector<std::string>{"the peer sent something that is no message"});
+}
+
+TEST_CASE("link__an_rmb_is_written_and_neither_read_nor_counted_in") {
+    for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+        Side victim(choose("10.99.0.1"));
+        const auto rmb = *RegisteredMemory::allocate(victim.pd, 4096, Memory::Access::kRemoteWrite);
+        std::ranges::fill(rmb.bytes(), std::uint8_t{0x5e});
+        Attacker attacker(victim);
+        attacker.post(opcode, rmb, 8);
+        const ibv_wc_status status = attacker.status();
+        CAPTURE(opcode, ::ibv_wc_status_str(status));
+        CHECK((status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR));
+        CHECK(std::ranges::count(attacker.memory.bytes(), std::uint8_t{0}) == 65536);
+        CHECK(std::ranges::count(rmb.bytes(), std::uint8_t{0x5e}) == 4096);
+    }
 }
 
 TEST_CASE("link__more_messages_than_receive_buffers_are_not_lost") {

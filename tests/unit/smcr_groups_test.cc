@@ -39,6 +39,7 @@ struct Node {
     RoceGid gid = *RoceGid::parse(server ? "10.0.0.1" : "10.0.0.2");
     TimePoint now = kStart;
     bool devices_answer = true;
+    bool neighbours_answer = true;  // to who asks for their address, to connect a queue pair
     Actions log{};
     std::map<GroupId, QpEnd> peers{};
     std::vector<SendMessage> sent{};
@@ -60,7 +61,7 @@ struct Node {
         }
         if (const auto* connect = std::get_if<ConnectLink>(&asked)) {
             peers[connect->group] = connect->peer;
-            return groups.link_connected(connect->group, now);
+            return neighbours_answer ? groups.link_connected(connect->group, now) : Actions{};
         }
         if (const auto* send = std::get_if<SendMessage>(&asked)) {
             sent.push_back(*send);
@@ -187,6 +188,28 @@ TEST_CASE("smcr_groups__one_first_contact_at_a_time_with_one_peer") {
     CHECK(p.confirm(2).local.first_contact);
     CHECK_FALSE(told<Joined>(p.server.log, 3).value().local.first_contact);
     CHECK(&p.server.group(2) == &p.server.group(3));
+}
+
+// Each takes a thread for a second, until the kernel gives its neighbour up.
+TEST_CASE("smcr_groups__peers_whose_address_nobody_has_are_declined_beyond_eight") {
+    Pair p;
+    p.server.neighbours_answer = false;
+    const auto first_contact = [&](std::uint64_t member) {
+        clc::SmcrPeer peer = p.proposal(("10.0.1." + std::to_string(member)).c_str());
+        p.server.join(member, peer);
+        peer.rmbe.rkey = RKey{static_cast<std::uint32_t>(member)};
+        peer.first_contact = true;
+        p.server.await(member, peer);
+    };
+    for (std::uint64_t member = 1; member <= 9; member++) {
+        first_contact(member);
+        CHECK(told<LinkFailed>(p.server.log, member).has_value() == (member == 9));
+    }
+    const auto declined = told<LinkFailed>(p.server.log, 9).value();
+    CHECK((declined.reason == Reason::kLinkNotReady && declined.may_decline));
+    p.server.on(p.server.groups.link_refused(p.server.group(1).id(), Refusal::kUnreachable, "", kStart));
+    first_contact(10);
+    CHECK_FALSE(told<LinkFailed>(p.server.log, 10));
 }
 
 TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other") {

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What an application or a pod may try and does not get: docs/security.md."""
+import json
+import os
+import subprocess
+import unittest
+
+from base import TwoNodes
+from lab.basics import wait_for
+from lab.rawtcp import SMC_OPTION
+
+# Begins connections that nobody answers, and keeps them. Arguments: address, port, how many.
+FLOOD = """
+import resource, socket, sys, time
+address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))
+held = []
+for _ in range(count):
+    s = socket.socket(); s.setblocking(False)
+    s.connect_ex((address, port)); held.append(s)
+print('held', flush=True); time.sleep(60)
+"""
+
+# SYNs that ask, and nothing behind them, each from another port. Arguments: device, own address, server's, option.
+SYNS = """
+import socket, struct, sys
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+device, own, peer, option = sys.argv[1:]
+syn = Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / TCP(sport=0, dport=5000, flags='S', options=[
+    (254, bytes.fromhex(option)[2:]), ('NOP', None), ('NOP', None)])
+frame = bytearray(bytes(syn))
+checksum = struct.unpack_from('!H', frame, 50)[0]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind((device, 0))
+for port in range(2000, 60000):
+    total = checksum + 0xffff - port  # as by RFC 1624, the port having been 0
+    struct.pack_into('!H', frame, 34, port)
+    struct.pack_into('!H', frame, 50, (total & 0xffff) + (total >> 16))
+    s.send(frame)
+"""
+
+# An application that says what it hears. Each line of its stdin is sent.
+TALKER = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000)); c.settimeout(10)
+print(c.getsockname()[1], flush=True)
+for line in sys.stdin:
+    try:
+        c.sendall(line.encode()); print(c.recv(100).decode().strip() or 'end', flush=True)
+    except OSError as e: print(type(e).__name__, flush=True)
+"""
+
+# What arrives at a leg of the agent's: its port, and what it expects next. Arguments: device, the application's port.
+LISTENER = """
+import json, socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)); s.bind((sys.argv[1], 0))
+print('ready', flush=True)
+while True:
+    f = s.recv(65536)
+    if f[23] != 6: continue
+    tcp = 14 + (f[14] & 15) * 4
+    sport, dport, seq = struct.unpack_from('!HHI', f, tcp)
+    data = struct.unpack_from('!H', f, 16)[0] + 14 - tcp - (f[tcp + 12] >> 4) * 4
+    if sport == 5000 and dport != int(sys.argv[2]) and data > 0:
+        print(json.dumps({'port': dport, 'next': (seq + data) % 2**32}), flush=True)
+        break
+"""
+
+# A RST as from the application. Arguments: device, own address and port, its address, number.
+FORGER = """
+import sys
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.sendrecv import sendp
+device, own, port, peer, number = sys.argv[1:]
+rst = TCP(sport=int(port), dport=5000, seq=int(number), flags='R')
+sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device, verbose=False)
+"""
+
+
+class Bounds(TwoNodes):
+    def start(self, node, script, *arguments):
+        command = ["/usr/bin/python3", "-B", "-c", script, *map(str, arguments)]
+        process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stdin.close)
+        return process
+
+    def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
+        self.start_agents()
+        self.serve()
+        self.b.run(["nft", "add table ip t; add chain ip t c { type filter hook input priority 0; }"], check=True)
+        self.b.run(["nft", "add rule ip t c tcp dport 9000-9001 drop"], check=True)
+        for flood in [self.start(self.a, FLOOD, self.b.ip4, port, 16500) for port in (9000, 9001)]:
+            self.assertEqual(flood.stdout.readline(), "held\n")
+        self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_TABLE_FULL"], 33000 - 32768)
+        before = self.a.agent.decisions()["SMC_OUT_TABLE_FULL"]
+        self.assertTrue(self.connect(timeout=5)["ok"])
+        self.assertGreater(self.a.agent.decisions()["SMC_OUT_TABLE_FULL"], before)
+        self.assertEqual(self.a.agent.totals(), {})
+
+    def test_syns_that_ask_and_no_more_leave_plain_tcp_to_the_others(self):
+        self.start_agents()
+        self.serve()
+        full = lambda: self.b.agent.decisions()["SMC_IN_TABLE_FULL"]
+        flood = ["/usr/bin/python3", "-B", "-c", SYNS, self.a.device, "10.77.0.50", self.b.ip4, SMC_OPTION]
+        self.a.run(flood, check=True)
+        self.assertGreater(full(), 0)
+        self.assertTrue(self.connect(timeout=10)["ok"])
+
+        def accelerated():
+            self.assertTrue(self.connect(timeout=10)["ok"])
+            return ("smcd", "none") in self.a.agent.totals()
+
+        wait_for("the table to be swept", accelerated, 20)
+
+    def test_the_agents_listener_takes_nobody_by_its_own_port(self):
+        self.start_agents()
+        self.serve()
+        listeners = self.b.run(["ss", "-Hltn"], check=True).stdout.splitlines()
+        ports = {int(line.split()[3].rsplit(":", 1)[1]) for line in listeners} - {5000}
+        self.assertTrue(ports)
+        for port in ports:
+            script = json.dumps({"options": SMC_OPTION, "send": ["00" * 100], "listen_s": 5})
+            seen = self.raw_results(self.raw(self.a, "10.77.0.50", "client", self.b.ip4, port, script))
+            self.assertIn(seen[0]["ended"], ("rst", "refused"))
+            self.assertEqual(seen[0]["received"], "")
+            self.assertFalse(self.connect(port=port, timeout=5)["ok"])
+        self.assertEqual(self.b.agent.connections(), [])
+
+    def test_packets_of_a_leg_are_not_forged_by_another_pod(self):
+        self.start_agents()
+        self.serve()
+        server = self.b.ip4
+        pod = self.lab.node("pod")
+        self.lab.link(pod, self.b)
+        pod.apps = f"{self.a.cgroup}/pods/pod1"
+        os.makedirs(pod.apps)
+        pod.popen(["sleep", "60"])
+        wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
+        talker = self.start(self.a, TALKER, server)
+        port = int(talker.stdout.readline())
+
+        def say(word):
+            talker.stdin.write(word + "\n")
+            talker.stdin.flush()
+            return talker.stdout.readline().strip()
+
+        self.assertEqual(say("one"), "one")
+        self.assertPath(self.a, "smcd")
+        listener = self.start(self.a, LISTENER, self.a.device, port)
+        self.assertEqual(listener.stdout.readline(), "ready\n")
+        self.assertEqual(say("two"), "two")
+        leg = json.loads(listener.stdout.readline())
+        forged = ["/usr/bin/python3", "-B", "-c", FORGER]
+        pod.run([*forged, pod.device, self.a.ip4, str(port), server, str(leg["next"])], check=True)
+        self.assertEqual(say("three"), "three")
+
+        # from its own namespace it is the application's own packet
+        number = str((leg["next"] + len("three\n")) % 2**32)
+        self.a.run([*forged, self.a.device, self.a.ip4, str(port), server, number], check=True)
+        wait_for("the leg to be reset", lambda: not self.a.agent.connections())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a link driver takes from a peer that sends or takes as it likes, and how it tells a connection that its peer has
+// left. Over a link in memory; an engine drives one end, the test the other.
+#include "datapath/smcr/link_driver.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <future>
+#include <thread>
+
+#include "datapath/engines.h"
+#include "memory_link.h"
+
+using namespace smc;
+using namespace smc::smcr;
+using namespace std::chrono_literals;
+using test::MemoryLink;
+
+namespace {
+
+constexpr auto kPatience = 10s;
+const std::vector<std::uint8_t> kTestLink(44, 0x27);
+
+// The peer of the driver: it takes nothing unless it is told to.
+struct Peer final : LinkHandler {
+    std::unique_ptr<MemoryLink> link;
+    std::size_t messages = 0;
+
+    void on_message(wire::Bytes) override { messages++; }
+    void on_broken(const std::string&) override {}
+    void take() {
+        while (link->poll(*this, true)) {
+        }
+    }
+};
+
+struct Driven {
+    std::promise<std::string> down;
+    std::atomic<int> llc{0};
+    std::unique_ptr<Engine> engine = *Engine::start([](const ConnectionEnd&) {});
+    Peer peer;
+    std::shared_ptr<LinkDriver> driver;
+
+    // `dealt_with`: LLC messages are, and at once.
+    explicit Driven(bool dealt_with) {
+        auto [own, other] = MemoryLink::pair();
+        peer.link = std::move(other);
+        LinkDriver::Hooks hooks;
+        hooks.llc = [this, dealt_with](const std::vector<std::uint8_t>&) {
+            llc++;
+            if (dealt_with) {
+                driver->llc_done();
+            }
+        };
+        hooks.down = [this](const std::string& why) { down.set_value(why); };
+        driver = std::make_shared<LinkDriver>(std::move(own), std::move(hooks), 0us);
+        engine->add_task(driver);
+    }
+    ~Driven() { engine->stop(); }
+
+    void send(int count) {
+        for (int sent = 0; sent < count;) {
+            if (peer.link->send(kTestLink) == Link::Posted::kYes) {
+                sent++;
+            } else {
+                peer.take();
+            }
+        }
+    }
+
+    std::string why_down() {
+        auto future = down.get_future();
+        REQUIRE(future.wait_for(kPatience) == std::future_status::ready);
+        return future.get();
+    }
+};
+
+// A connection as far as the driver knows it.
+class Connection final : public Task {
+ public:
+    Connection(LinkDriver& driver, AlertToken token) : driver_(driver), token_(token) {}
+    bool start(Poller&) override {
+        attached.set_value(driver_.attach(token_, *this) != nullptr);
+        return true;
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override { return false; }
+    void abort(Reason reason) override {
+        if (!ended_) {
+            ended_ = true;
+            driver_.forget(token_);
+            aborted.set_value(reason);
+        }
+    }
+    [[nodiscard]] bool ended() const override { return ended_; }
+
+    std::promise<bool> attached;
+    std::promise<Reason> aborted;
+
+ private:
+    LinkDriver& driver_;
+    AlertToken token_;
+    bool ended_ = false;
+};
+
+bool attaches(Driven& driven, const std::shared_ptr<Connection>& connection) {
+    auto attached = connection->attached.get_future();
+    driven.engine->add_task(connection);
+    REQUIRE(attached.wait_for(kPatience) == std::future_status::ready);
+    return attached.get();
+}
+
+}  // namespace
+
+TEST_CASE("link_driver__llc_messages_that_nobody_has_dealt_with_are_bounded") {
+    Driven driven(false);
+    driven.send(300);
+    CHECK(driven.why_down() == "the peer sends more LLC messages than can be dealt with");
+    CHECK(driven.llc == 256);
+}
+
+TEST_CASE("link_driver__llc_messages_that_are_dealt_with_are_not") {
+    Driven driven(true);
+    driven.send(3000);
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (driven.llc < 3000 && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+    }
+    CHECK(driven.llc == 3000);
+    CHECK(driven.down.get_future().wait_for(0s) == std::future_status::timeout);
+}
+
+TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
+    auto [own, other] = MemoryLink::pair();
+    const auto driver = std::make_shared<LinkDriver>(std::move(own), LinkDriver::Hooks{[](auto) {}, [](auto) {}}, 0us);
+    for (int i = 0; i < 1024; i++) {
+        REQUIRE(driver->send_soon(kTestLink));
+    }
+    CHECK_FALSE(driver->send_soon(kTestLink));
+}
+
+TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_does") {
+    Driven driven(true);
+    REQUIRE((driven.driver->open(AlertToken{1}) && driven.driver->open(AlertToken{2})));
+    CHECK_FALSE(driven.driver->open(AlertToken{2}));
+    const auto one = std::make_shared<Connection>(*driven.driver, AlertToken{1});
+    const auto two = std::make_shared<Connection>(*driven.driver, AlertToken{2});
+    REQUIRE((attaches(driven, one) && attaches(driven, two)));
+    auto first = one->aborted.get_future(), second = two->aborted.get_future();
+    driven.driver->peer_left(AlertToken{1});
+    driven.engine->kick(driven.driver);
+    REQUIRE(first.wait_for(kPatience) == std::future_status::ready);
+    CHECK(first.get() == Reason::kRmbeTakenAgain);
+    CHECK(second.wait_for(0s) == std::future_status::timeout);
+
+    // C3: it is the link that ends the other one
+    driven.peer.link->shut("gone");
+    REQUIRE(second.wait_for(kPatience) == std::future_status::ready);
+    CHECK(second.get() == Reason::kLinkDown);
+}
+
+TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_has_left_does_not_run") {
+    Driven driven(true);
+    REQUIRE(driven.driver->open(AlertToken{1}));
+    driven.driver->peer_left(AlertToken{1});
+    driven.engine->kick(driven.driver);
+    driven.send(1);  // behind it, in the same thread
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (driven.llc == 0 && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+    }
+    const auto late = std::make_shared<Connection>(*driven.driver, AlertToken{1});
+    CHECK_FALSE(attaches(driven, late));
+}
