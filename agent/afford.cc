@@ -16,7 +16,7 @@ namespace {
 // A connection holds at most six descriptors (a spliced one: two sockets, two pipes).
 unsigned connections_by_descriptors(unsigned wanted) {
     constexpr rlim_t kEach = 6;
-    constexpr rlim_t kOthers = 4096;  // 12 for every namespace
+    constexpr rlim_t kOthers = 4608;  // 12 for every namespace, 512 DMBs of the pool (agent/smcd/pool.h)
     const rlim_t needed = wanted * kEach + kOthers;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);

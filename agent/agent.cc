@@ -213,6 +213,7 @@ void Agent::beat() {
     tell_programs();
     if (beats_ % kBeatsPerLook == 0) {
         gateway_->pass_keepalive_on();
+        gateway_->end_stranded();
     }
     if (beats_ % kBeatsPerSweep == 0) {
         programs_->sweep();

@@ -341,6 +341,14 @@ struct smc_app_keepalive {
 	__u32 user_timeout_ms;
 };
 
+/* What program smc_stranded tells of an application's socket whose leg ended, and did not get through to it. */
+struct smc_stranded_socket {
+	__u64 cookie;
+	struct smc_tuple front;
+	__u32 bound_device;
+	__u32 pad;
+};
+
 /* What program smc_tuned tells of a socket that was tuned. */
 struct smc_tuned_socket {
 	__u64 cookie;
@@ -404,6 +412,7 @@ static_assert(sizeof(smc_inbound) == 32);
 static_assert(sizeof(smc_config) == 48);
 static_assert(sizeof(smc_pair) == 48);
 static_assert(sizeof(smc_tuned_socket) == 88);
+static_assert(sizeof(smc_stranded_socket) == 56);
 #endif
 
 #endif

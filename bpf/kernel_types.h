@@ -46,6 +46,7 @@ typedef struct {
 struct sock_common {
 	possible_net_t skc_net;
 	unsigned long skc_flags;
+	int skc_bound_dev_if;
 	volatile unsigned char skc_state;
 };
 typedef struct {

@@ -20,5 +20,6 @@
 #include "bpf/smc_explain.h"
 #include "bpf/smc_sweep.h"
 #include "bpf/smc_keepalive.h"
+#include "bpf/smc_stranded.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

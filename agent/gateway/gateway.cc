@@ -31,7 +31,8 @@ Gateway::Gateway(const Parts& parts)
       handshakes_room_(room_for(parts.session.config.max_handshakes)),
       acceptors_(parts.session.io, [this](UniqueFd fd, const Endpoint& from, const Space& space,
                                           Namespace::Listener which) { accepted(std::move(fd), from, space, which); }),
-      keepalives_(parts.programs) {}
+      keepalives_(parts.programs),
+      stranded_(parts.programs, parts.namespaces) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/keepalives.h"
 #include "agent/gateway/server_runner.h"
+#include "agent/gateway/stranded.h"
 #include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
 #include "datapath/engines.h"
@@ -41,6 +42,8 @@ class Gateway {
     void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
     // Applications may change their mind about keepalive at any time: to be called now and then.
     void pass_keepalive_on() { keepalives_.pass_on(); }
+    // Likewise: a leg's reset may be lost on its way to its application.
+    void end_stranded() { stranded_.end_all(); }
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
@@ -76,6 +79,7 @@ class Gateway {
     Room connections_room_, handshakes_room_;
     Acceptors acceptors_;
     Keepalives keepalives_;
+    Stranded stranded_;
     // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;

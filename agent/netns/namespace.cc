@@ -188,6 +188,15 @@ Result<void> Namespace::send_packet(const std::vector<std::uint8_t>& packet, boo
                : Result<void>();
 }
 
+Result<void> Namespace::end_socket(const SockDiag::Socket& which) const {
+    const InNamespace inside(netns_.get());
+    if (!inside.entered()) {
+        return last_error("entering a network namespace");
+    }
+    const auto diag = SockDiag::open();
+    return diag ? diag->abort(which) : diag.error();
+}
+
 void Namespace::sync_devices() {
     link_events_->drain();
     open_listeners();

@@ -15,6 +15,7 @@
 #include "os/endpoint.h"
 #include "os/result.h"
 #include "os/rtnetlink.h"
+#include "os/sock_diag.h"
 #include "os/unique_fd.h"
 
 namespace smc {
@@ -53,6 +54,9 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] Result<UniqueFd> tcp_socket(int family, const smc_sock& mark, Owner owner) const;
     // Sends a packet, link header included, by a device as it is: no routing, no firewall.
     Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
+
+    // Ends a socket of an application. See SockDiag::abort().
+    [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which) const;
 
     enum Listener : std::uint8_t { kClc4, kClc6, kListeners };
     // -1 where the family is not there.

@@ -241,6 +241,9 @@ void Programs::attach_iterators() {
     if (!keepalives_.attach(skeleton_->progs.smc_keepalive, sockets)) {
         log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
     }
+    if (!stranded_.attach(skeleton_->progs.smc_stranded, sockets)) {
+        log()->warn("applications whose leg's reset is lost are not told: {}", std::generic_category().message(errno));
+    }
     if (!tuned_.attach(skeleton_->progs.smc_tuned, sockets)) {
         log()->warn("tuned connections cannot be listed: {}", std::generic_category().message(errno));
     }

@@ -103,10 +103,13 @@ class Programs {
     Map<smc_tuple, smc_hairpin> hairpins;
 
     // Of every application's socket behind a leg that has keepalive or a user timeout: how long it waits for a peer.
-    // Nothing where the kernel has no iterator for it; likewise the next one.
+    // Nothing where the kernel has no iterator for it; likewise the next two.
     [[nodiscard]] std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives() const;
     // Sockets whose other end is on this node and that were tuned; no more than so many.
     [[nodiscard]] std::vector<smc_tuned_socket> tuned(std::size_t most) const;
+
+    // Applications' sockets that wait for a leg which is gone; no more than so many.
+    [[nodiscard]] std::vector<smc_stranded_socket> stranded(std::size_t most) const;
 
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
@@ -126,6 +129,7 @@ class Programs {
     std::vector<std::pair<std::string, bpf_link*>> links_;
     SocketRecords keepalives_;  // smc_keepalive
     SocketRecords tuned_;       // smc_tuned
+    SocketRecords stranded_;    // smc_stranded
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

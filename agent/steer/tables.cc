@@ -135,6 +135,10 @@ std::vector<smc_tuned_socket> Programs::tuned(std::size_t most) const {
     return tuned_.read<smc_tuned_socket>(most);
 }
 
+std::vector<smc_stranded_socket> Programs::stranded(std::size_t most) const {
+    return stranded_.read<smc_stranded_socket>(most);
+}
+
 void Programs::set_full(std::uint64_t cgroup, bool full) const {
     if (auto value = cgroups.get(cgroup)) {
         value->full = full ? 1 : 0;

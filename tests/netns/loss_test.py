@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Nothing that a peer wrote is lost, and what nobody uses any more is given back."""
 import json
+import signal
 import subprocess
 import unittest
 
@@ -56,6 +57,16 @@ while left > 0 and poll.poll(1000):
 print('ready', flush=True); sys.stdin.readline(); c.setblocking(True)
 try: print(c.recv(10))
 except OSError as e: print(errno.errorcode[e.errno])
+"""
+
+# Answers once, waits for more, and tells what came of it.
+WAITER = """
+import errno, socket
+s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(100); print('ready', flush=True)
+c, _ = s.accept(); c.sendall(c.recv(100)); c.settimeout(30)
+try: print(c.recv(100), flush=True)
+except TimeoutError: print('nothing', flush=True)
+except OSError as e: print(errno.errorcode[e.errno], flush=True)
 """
 
 
@@ -127,6 +138,26 @@ class Loss(TwoNodes):
     def test_a_user_timeout_of_an_application_holds_on_the_wire(self):
         # As much as the ring takes: of what waits in front of it the application's own TCP may tire first.
         self.assertEqual(self.cut_off([(6, 18, 3000)], 900_000), "ECONNRESET\n")
+
+    def test_a_reset_that_finds_no_neighbour_is_made_up_for(self):
+        """The client's host is gone from the Ethernet, as after a power failure: all of a sudden, and ARP with it."""
+        self.start_agents()
+        server = self.start(WAITER)
+        client = self.a.popen(
+            ["/usr/bin/python3", "-c", PATIENT, self.b.ip4, "[]", "0"],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.stdin.close)
+        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.assertPath(self.b, "smcd")
+        self.a.run(["sysctl", "-w", f"net.ipv4.conf.{self.a.device}.arp_ignore=8"], check=True)
+        self.b.run(["ip", "neigh", "del", self.a.ip4, "dev", self.b.device], check=True)
+        self.a.agent.send_signal(signal.SIGKILL)
+        self.assertEqual(server.stdout.readline(), "ECONNABORTED\n")
+        self.assertIn("its leg's reset was lost", self.b.agent_log())
 
     def test_a_half_closed_connection_that_is_used(self):
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")

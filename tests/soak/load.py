@@ -30,7 +30,7 @@ PERIOD = 1048573  # of the pattern: a prime, so that no ring's size is a multipl
 KINDS = ("short", "exchange", "bulk", "half", "reset", "urgent", "idle")
 THREADS = {"short": 2, "exchange": 2, "idle": 8}
 STUCK = "nothing for too long"
-BROKEN = (errno.ECONNRESET, errno.EPIPE)
+BROKEN = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 
 _period = random.Random(254).randbytes(PERIOD)
 _pattern = _period + _period[: 1 << 20]

@@ -41,11 +41,12 @@ SMALL = {"limits": {"connections": 8}, "ism": {"memory_mib": 12}, "fallback": {"
 USUAL = {"fallback": {"cache_s": 1}}
 
 # What each disturbance explains, and how much later. Two things more are a device's that is down, as with plain TCP.
-# A reset that is lost is not repeated, so its reader hears nothing any more. A listener that cannot repeat its SYN-ACK
-# forgets a connection whose client is through, and resets it when it writes.
+# A reset that is lost is not repeated, so its reader hears nothing any more, or of ABORTED where it was a leg's. A
+# listener that cannot repeat its SYN-ACK forgets a connection whose client is through, and resets it when it writes.
 BROKEN = ("ECONNRESET", "EPIPE")
 EXPLAINS = {"kill": BROKEN, "term": BROKEN, "stop": BROKEN, "link": ("ENETUNREACH", "EHOSTUNREACH", "ENETDOWN")}
 GRACE = {"kill": 1.0, "term": 1.0, "stop": 1.0, "link": 5.0}  # of a device: until neighbours are found
+ABORTED, ABORTED_GRACE = "ECONNABORTED", 10.0
 
 # What may be more than it was. Of everything else that is counted nothing may be left at all.
 MARGINS = {"rss_kib": 4096, "descriptors": 4, "threads": 0, "smc_servers": 8}
@@ -285,6 +286,8 @@ class Soak:
             late = error["at"] > ended + GRACE[action]
             if what == STUCK:
                 explained = action == "link" and began <= error["at"] and ended >= error["began"]
+            elif what == ABORTED:
+                explained = action == "link" and began <= error["at"] <= ended + ABORTED_GRACE
             elif what in BROKEN and action == "link":
                 explained = began - 0.2 <= error["began"] <= ended and not late
             else:

@@ -73,7 +73,7 @@ class Together(Case):
         self.assertEqual(history[2]["bytes_client_to_server"], 3_000_000)
 
     def test_2_100_mb_both_ways_with_slow_readers(self):
-        size = 20_000_000 if os.environ.get("SMC_VM_CORE") else 100_000_000
+        size = 10_000_000 if os.environ.get("SMC_VM_CORE") else 100_000_000
         for what, (client, server) in self.roles.items():
             with self.subTest(what):
                 other = self.serve(server, "duplex", "serve", "PORT", size)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "os/sock_diag.h"
+
+#include <libmnl/libmnl.h>
+#include <linux/inet_diag.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+
+#include <array>
+#include <cstring>
+
+namespace smc {
+
+namespace {
+
+constexpr std::size_t kBuffer = 8192;
+
+void put_address(__be32* to, const Endpoint& from) {
+    if (from.is_v4()) {
+        std::memcpy(to, from.ip.data() + 12, 4);
+    } else {
+        std::memcpy(to, from.ip.data(), 16);
+    }
+}
+
+}  // namespace
+
+void SockDiag::Close::operator()(mnl_socket* socket) const {
+    mnl_socket_close(socket);
+}
+
+Result<SockDiag> SockDiag::open() {
+    std::unique_ptr<mnl_socket, Close> socket(mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC));
+    if (!socket || mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) < 0) {
+        return last_error("opening a sock_diag socket");
+    }
+    return SockDiag(std::move(socket));
+}
+
+Result<void> SockDiag::abort(const Socket& which) const {
+    alignas(nlmsghdr) std::array<char, kBuffer> buffer{};
+    nlmsghdr* header = mnl_nlmsg_put_header(buffer.data());
+    header->nlmsg_type = SOCK_DESTROY;
+    header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+    header->nlmsg_seq = 1;
+    auto* request = static_cast<inet_diag_req_v2*>(mnl_nlmsg_put_extra_header(header, sizeof(inet_diag_req_v2)));
+    request->sdiag_family = which.local.is_v4() ? AF_INET : AF_INET6;
+    request->sdiag_protocol = IPPROTO_TCP;
+    request->idiag_states = ~0U;
+    put_address(request->id.idiag_src, which.local);
+    put_address(request->id.idiag_dst, which.remote);
+    request->id.idiag_sport = htons(which.local.port);
+    request->id.idiag_dport = htons(which.remote.port);
+    request->id.idiag_if = which.bound_device;
+    request->id.idiag_cookie[0] = static_cast<std::uint32_t>(which.cookie);
+    request->id.idiag_cookie[1] = static_cast<std::uint32_t>(which.cookie >> 32);
+    if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
+        return last_error("asking to end a socket");
+    }
+    const ssize_t n = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
+    if (n < 0 || mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1, mnl_socket_get_portid(socket_.get()),
+                            nullptr, nullptr) < 0) {
+        return last_error("ending a socket");
+    }
+    return {};
+}
+
+}  // namespace smc
