@@ -56,9 +56,9 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		subject.tcp = tcp;
 		subject.listener = true;
 		inbound->bound_device = sk->bound_dev_if;
-		subject.netns_cookie = BPF_CORE_READ((struct sock *)tcp, __sk_common.skc_net.net, net_cookie);
+		subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
 		/* the helper for this is not open to tc programs */
-		cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+		cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
 		inbound->cgroup = cgroup_id;
 		smc_read_buffers((struct sock *)tcp, &inbound->buffers);

@@ -25,7 +25,7 @@ static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)bpf_skc_to_tcp_sock(sk);
 	char reno[] = "reno";
 
-	if (connection && !BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt))
+	if (connection && !BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt))
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 }
 

@@ -72,8 +72,8 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 					 struct tcp_sock *tcp, struct smc_question *question)
 {
 	struct sock *full = (struct sock *)tcp;
-	const struct file *file = BPF_CORE_READ(full, sk_socket, file);
-	const struct cred *owner = file ? BPF_CORE_READ(file, f_cred) : 0;
+	const struct file *file = full->sk_socket->file;
+	const struct cred *owner = file ? file->f_cred : 0;
 
 	question->ifindex = skb->ifindex;
 	question->since_ns = bpf_ktime_get_ns();
@@ -89,11 +89,11 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 	}
 	question->local.port = sk->src_port;
 	if (owner) {
-		question->uid = BPF_CORE_READ(owner, fsuid.val);
-		question->gid = BPF_CORE_READ(owner, fsgid.val);
+		question->uid = owner->fsuid.val;
+		question->gid = owner->fsgid.val;
 	}
 	/* only where the SYN leaves in connect() itself is the current process its application */
-	if (smc_pid_is_open && BPF_CORE_READ(full, sk_lock.owned))
+	if (smc_pid_is_open && full->sk_lock.owned)
 		question->pid = bpf_get_current_pid_tgid() >> 32;
 	question->mark = sk->mark;
 	question->bound_device = sk->bound_dev_if;
@@ -132,10 +132,10 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
-	cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+	cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	subject.config = config;
 	subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
-	subject.netns_cookie = BPF_CORE_READ((struct sock *)tcp, __sk_common.skc_net.net, net_cookie);
+	subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
 	__builtin_memcpy(subject.remote.ip, packet->tuple.remote_ip, 16);
 	subject.remote.port = packet->tuple.remote_port;
 	subject.port = packet->tuple.remote_port;
@@ -271,7 +271,7 @@ static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct s
 	tcp = sk && sk->state == BPF_TCP_SYN_SENT && !bpf_sk_storage_get(&smc_socks, sk, 0, 0) ? bpf_skc_to_tcp_sock(sk)
 											       : 0;
 	if (tcp)
-		unasked = !bpf_core_field_exists(tcp->syn_smc) || !BPF_CORE_READ_BITFIELD_PROBED(tcp, syn_smc);
+		unasked = !bpf_core_field_exists(tcp->syn_smc) || !BPF_CORE_READ_BITFIELD(tcp, syn_smc);
 	bpf_sk_release(skc);
 	return unasked;
 }

@@ -189,9 +189,9 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 /* Either exists only in kernels built with it. */
 static __always_inline bool smc_is_signed(struct tcp_sock *tcp)
 {
-	if (bpf_core_field_exists(tcp->md5sig_info) && BPF_CORE_READ(tcp, md5sig_info))
+	if (bpf_core_field_exists(tcp->md5sig_info) && tcp->md5sig_info)
 		return true;
-	return bpf_core_field_exists(tcp->ao_info) && BPF_CORE_READ(tcp, ao_info);
+	return bpf_core_field_exists(tcp->ao_info) && tcp->ao_info;
 }
 
 /*
@@ -204,17 +204,17 @@ static __always_inline bool smc_has_ipsec(struct tcp_sock *tcp)
 
 	if (!bpf_core_field_exists(sk->sk_policy))
 		return false;
-	return BPF_CORE_READ(sk, sk_policy[0]) || BPF_CORE_READ(sk, sk_policy[1]) ||
-	       BPF_CORE_READ(sk, __sk_common.skc_net.net, xfrm.policy_count[XFRM_POLICY_OUT_DIR]) ||
-	       BPF_CORE_READ(sk, __sk_common.skc_net.net, xfrm.policy_count[XFRM_POLICY_IN_DIR]);
+	return sk->sk_policy[0] || sk->sk_policy[1] ||
+	       sk->__sk_common.skc_net.net->xfrm.policy_count[XFRM_POLICY_OUT_DIR] ||
+	       sk->__sk_common.skc_net.net->xfrm.policy_count[XFRM_POLICY_IN_DIR];
 }
 
 static __always_inline void smc_read_buffers(struct sock *sk, struct smc_buffers *to)
 {
-	const __u8 locks = BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks);
+	const __u8 locks = BPF_CORE_READ_BITFIELD(sk, sk_userlocks);
 
-	to->send = locks & SMC_SNDBUF_LOCK ? BPF_CORE_READ(sk, sk_sndbuf) : 0;
-	to->receive = locks & SMC_RCVBUF_LOCK ? BPF_CORE_READ(sk, sk_rcvbuf) : 0;
+	to->send = locks & SMC_SNDBUF_LOCK ? sk->sk_sndbuf : 0;
+	to->receive = locks & SMC_RCVBUF_LOCK ? sk->sk_rcvbuf : 0;
 }
 
 /* What was learnt of a server, unless that is too old. */

@@ -19,6 +19,15 @@
 #define SMC_LOCAL_H
 
 #define SMC_LO_IFINDEX 1 /* in every namespace */
+#define SMC_PAIR_NS 10000000000ULL
+
+/* Until then a SYN of smc_pairs may become a connection. Most nodes have none, and need not look for any. */
+static volatile __u64 smc_pairs_until;
+
+static __always_inline bool smc_are_pairs(void)
+{
+	return smc_pairs_until > bpf_ktime_get_coarse_ns();
+}
 
 /* What a question says of its socket: never 0. 0: the connection is not to be tuned. */
 static __always_inline __u16 smc_pair_id(__u64 cookie)
@@ -44,16 +53,18 @@ static __always_inline void smc_hear_own(const struct smc_packet *packet, const 
 
 	if (!options->own_pair)
 		return;
-	bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY);
+	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
+		smc_pairs_until = bpf_ktime_get_coarse_ns() + SMC_PAIR_NS;
 }
 
 /* A SYN-ACK that is made here, perhaps for such a SYN. */
 static __always_inline void smc_note_answer(const struct smc_packet *packet)
 {
 	__be32 isn = bpf_htonl(bpf_ntohl(packet->ack) - 1);
-	struct smc_pair *pair = bpf_map_lookup_elem(&smc_pairs, &isn);
 	const __u64 *seen, *now;
+	struct smc_pair *pair;
 
+	pair = smc_are_pairs() ? bpf_map_lookup_elem(&smc_pairs, &isn) : 0;
 	if (!pair)
 		return;
 	seen = (const __u64 *)&pair->server;
@@ -67,30 +78,28 @@ static __always_inline void smc_note_answer(const struct smc_packet *packet)
 
 static __always_inline bool smc_paces(struct inet_connection_sock *connection)
 {
-	const struct tcp_congestion_ops *control = BPF_CORE_READ(connection, icsk_ca_ops);
-	char name[3] = {};
+	const struct tcp_congestion_ops *control = connection->icsk_ca_ops;
 
-	bpf_core_read(name, sizeof(name), &control->name);
-	return name[0] == 'b' && name[1] == 'b' && name[2] == 'r';
+	return control->name[0] == 'b' && control->name[1] == 'b' && control->name[2] == 'r';
 }
 
 static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
-	struct tcp_congestion_ops *control = (void *)BPF_CORE_READ(connection, icsk_ca_ops);
+	struct tcp_congestion_ops *control = (void *)connection->icsk_ca_ops;
 	char reno[] = "reno"; /* in every kernel */
 	char before[16] = {};
 	bool tuned = false;
 	struct smc_sock *state;
 	struct bpf_sock *sk;
 
-	if (!BPF_CORE_READ_BITFIELD_PROBED(connection, icsk_ca_setsockopt) && smc_paces(connection)) {
+	if (!BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt) && smc_paces(connection)) {
 		bpf_core_read(before, sizeof(before), &control->name);
 		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 	}
-	if (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ(tcp, is_mptcp))
+	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
 		queue = 0; /* MPTCP has one queue for several of these */
-	if (queue && !BPF_CORE_READ(tcp, notsent_lowat))
+	if (queue && !tcp->notsent_lowat)
 		tuned |= !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
 	if (!tuned)
 		return;
@@ -129,7 +138,7 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 static __always_inline bool smc_policy_tunes(struct bpf_sock_ops *ctx, const struct smc_config *config,
 					     struct tcp_sock *tcp, bool client)
 {
-	__u64 cgroup_id = BPF_CORE_READ((struct sock *)tcp, sk_cgrp_data.cgroup, kn, id);
+	__u64 cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	const struct smc_cgroup *cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
 	struct smc_addr remote = {};
 	__s32 rule;
@@ -147,21 +156,21 @@ static __always_inline bool smc_policy_tunes(struct bpf_sock_ops *ctx, const str
 static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
 {
 	struct sock *sk = (struct sock *)tcp;
-	int arrived_by = BPF_CORE_READ(sk, sk_rx_dst_ifindex);
+	int arrived_by = sk->sk_rx_dst_ifindex;
 
 	/* 0: while connect() was still at it, so the packet has not left this host */
-	return (!arrived_by || arrived_by == SMC_LO_IFINDEX) &&
-	       BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex) == SMC_LO_IFINDEX;
+	return (!arrived_by || arrived_by == SMC_LO_IFINDEX) && sk->sk_dst_cache->dev->ifindex == SMC_LO_IFINDEX;
 }
 
 static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
 {
 	__be32 isn = bpf_htonl((client ? ctx->snd_una : ctx->rcv_nxt) - 1);
-	struct smc_pair *pair = bpf_map_lookup_elem(&smc_pairs, &isn);
 	const struct smc_tuple *tuple;
+	struct smc_pair *pair;
 	const __u64 *seen;
 	__u64 ip[2];
 
+	pair = smc_are_pairs() ? bpf_map_lookup_elem(&smc_pairs, &isn) : 0;
 	if (!pair)
 		return false;
 	if (client) {
@@ -207,18 +216,22 @@ int smc_tuned(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct sock *sk = ctx->sk;
 	struct smc_sock *state = ctx->value;
 	struct smc_tuned_socket found = {};
+	struct tcp_sock *tcp;
 
 	if (!sk || !state || !smc_is_tuned(state))
 		return 0;
-	found.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	found.state = sk->__sk_common.skc_state;
 	if (found.state == BPF_TCP_CLOSE || found.state == BPF_TCP_LISTEN || found.state == BPF_TCP_SYN_SENT)
 		return 0; /* it was disconnected */
+	tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return 0;
 	found.cookie = bpf_get_socket_cookie(sk);
 	found.client = state->role == SMC_ROLE_TUNED_CLIENT;
-	found.sent = BPF_CORE_READ((struct tcp_sock *)sk, bytes_acked);
-	found.received = BPF_CORE_READ((struct tcp_sock *)sk, bytes_received);
-	found.cgroup = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
-	found.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	found.sent = tcp->bytes_acked;
+	found.received = tcp->bytes_received;
+	found.cgroup = sk->sk_cgrp_data.cgroup->kn->id;
+	found.netns = sk->__sk_common.skc_net.net->ns.inum;
 	__builtin_memcpy(&found.front, &state->front, sizeof(found.front));
 	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
 	return 0;

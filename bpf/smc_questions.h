@@ -14,6 +14,7 @@ struct smc_subject {
 	const struct smc_cgroup *cgroup; /* of the application; 0: not known */
 	const struct smc_netns *netns;   /* 0: not known, or not asked for yet */
 	__u64 netns_cookie;
+	enum smc_agent_state agent; /* from its question on */
 	struct smc_addr remote;
 	__u16 port; /* the server's */
 	enum smc_direction direction;
@@ -47,12 +48,13 @@ static __always_inline bool smc_q_denied(struct smc_subject *s)
 
 static __always_inline bool smc_q_agent_stale(struct smc_subject *s)
 {
-	return smc_agent(s->config) == SMC_AGENT_STALE;
+	s->agent = smc_agent(s->config);
+	return s->agent == SMC_AGENT_STALE;
 }
 
 static __always_inline bool smc_q_agent_full(struct smc_subject *s)
 {
-	return smc_agent(s->config) == SMC_AGENT_FULL;
+	return s->agent == SMC_AGENT_FULL;
 }
 
 static __always_inline bool smc_q_netns_unknown(struct smc_subject *s)
@@ -93,7 +95,7 @@ static __always_inline bool smc_q_later_syn(struct smc_subject *s)
 {
 	struct tcp_sock *tcp = s->tcp; /* alone, or its place among ours were looked for in the kernel, too */
 
-	return !tcp || BPF_CORE_READ(tcp, total_retrans);
+	return !tcp || tcp->total_retrans;
 }
 
 static __always_inline bool smc_q_mptcp(struct smc_subject *s)
