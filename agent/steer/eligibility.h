@@ -19,7 +19,6 @@ struct Question {
 #define SMC_OF_SOCKET true
 #define SMC_QUESTION(decision, whom, function, text) Question{decision, SMC_OF_##whom, text},
 inline constexpr auto kOutboundQuestions = std::to_array<Question>({SMC_OUTBOUND_QUESTIONS(SMC_QUESTION)});
-inline constexpr auto kInboundQuestions = std::to_array<Question>({SMC_INBOUND_QUESTIONS(SMC_QUESTION)});
 #undef SMC_QUESTION
 #undef SMC_OF_SOCKET
 #undef SMC_OF_NODE

@@ -12,7 +12,7 @@ namespace smc::capture {
 
 namespace {
 
-enum BlockType : std::uint32_t {
+enum : std::uint32_t {
     kSectionHeader = 0x0a0d0d0a,
     kInterface = 1,
     kOldPacket = 2,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Does a sockmap that joins two TCP connections push back? (docs/architecture.md, "Fallback is spliced by splice(2)")
+"""Does a sockmap that joins two TCP connections push back? (docs/notebook.md, "The hairpin")
 
     sender -> [member 0 | redirect | member 1] -> reader that never reads
 

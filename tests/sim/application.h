@@ -40,7 +40,6 @@ class Application {
     // It is done with its connection, or never gets one.
     [[nodiscard]] bool over() const { return over_; }
     [[nodiscard]] End end() const { return end_; }
-    [[nodiscard]] bool ended_writing() const { return ended_writing_; }
     [[nodiscard]] std::uint64_t written() const { return written_; }
     [[nodiscard]] std::uint64_t read() const { return read_; }
     [[nodiscard]] std::string state() const;

@@ -95,7 +95,6 @@ class World {
     // From now on this may happen, so many times in a hundred.
     void allow(Mishap mishap, unsigned percent) { allowed_[mishap] = percent; }
     void forbid_all() { allowed_.clear(); }
-    [[nodiscard]] bool calm() const { return allowed_.empty(); }
     // Does it happen here and now?
     bool strikes(Mishap mishap);
     // Happened at least once.

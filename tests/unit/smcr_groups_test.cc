@@ -212,6 +212,24 @@ TEST_CASE("smcr_groups__peers_whose_address_nobody_has_are_declined_beyond_eight
     CHECK_FALSE(told<LinkFailed>(p.server.log, 10));
 }
 
+// Nobody knows whether it writes into them some day.
+TEST_CASE("smcr_groups__a_client_that_never_confirms_is_given_16_RMBEs_of_a_link_group") {
+    Pair p;
+    const Joined first = p.connect(1);
+    const auto accept = [&](std::uint64_t member) {
+        p.server.join(member, p.proposal());
+        p.talk();
+        return told<Joined>(p.server.log, member).value();
+    };
+    for (std::uint64_t member = 2; member < 18; member++) {
+        CHECK(accept(member).group == first.group);
+        p.server.leave(member);
+    }
+    const Joined beyond = accept(18);
+    CHECK((beyond.group != first.group && beyond.local.first_contact));
+    CHECK(p.server.group(1).active());
+}
+
 TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other") {
     Pair p;
     clc::SmcrPeer other = p.end_of(p.connect(1));
