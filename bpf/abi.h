@@ -35,7 +35,7 @@
  * Our own option behind it (kind 254, ExID "SMCA" in ASCII): who sends it, and a port. No SMC stack answers it. A peer
  * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
  *
- *	in a question        tag of the agent, port 0, and what smc_local.h knows the socket by
+ *	in a question        tag of the agent, port 0, and what smc_pairs.h knows the socket by
  *	in the SYN of a W    tag of the agent, the port of the application that it connects for
  *	in a SYN-ACK         tag of the server's agent, the port that the question came from
  */
@@ -311,7 +311,7 @@ struct smc_hairpin {
 	__u64 closed_ns; /* the leg has ended then; 0: it lives */
 };
 
-/* A connection within this node, before it stands; see smc_local.h. */
+/* A connection within this node, before it stands; see smc_pairs.h. */
 struct smc_pair {
 	struct smc_tuple server; /* as the server sees it */
 	__be32 answer;           /* sequence number of the server's SYN-ACK; 0: none was seen */

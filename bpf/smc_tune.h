@@ -1,39 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Pairs: connections whose two ends are both of this node, and TCP. They go through no network, so they need not be
+ * Tuning: connections whose two ends are both of this node, and TCP. They go through no network, so they need not be
  * paced (bbr would), and over lo a long queue may only fall out of the processor's caches. Whatever an application
  * chose for its socket stays.
  *
  * Over lo a socket's own route says that the other end is here, and the device by which the first packet came: that
- * route alone may be translated to elsewhere. Between two namespaces the question in the SYN does:
- *
- *	the SYN arrives at a device of this node, with this agent's tag	-> smc_pairs, under its sequence number
- *	a namespace that it arrived in makes the SYN-ACK for it		-> its sequence number is noted there
- *	the client is established, by that very SYN-ACK			-> it has a pair: proven
- *	the server is established, and its SYN-ACK was that one		-> it is the other end
- *
- * Address translation on the way changes none of these numbers. A SYN that only passes through this node, or that
- * somebody repeats to it, proves nothing: the answer that the client has got is another one.
+ * route alone may be translated to elsewhere. Between two namespaces smc_pairs.h knows.
  */
-#ifndef SMC_LOCAL_H
-#define SMC_LOCAL_H
+#ifndef SMC_TUNE_H
+#define SMC_TUNE_H
 
 #define SMC_LO_IFINDEX 1 /* in every namespace */
-#define SMC_PAIR_NS 10000000000ULL
-
-/* Until then a SYN of smc_pairs may become a connection. Most nodes have none, and need not look for any. */
-static volatile __u64 smc_pairs_until;
-
-static __always_inline bool smc_are_pairs(void)
-{
-	return smc_pairs_until > bpf_ktime_get_coarse_ns();
-}
-
-/* What a question says of its socket: never 0. 0: the connection is not to be tuned. */
-static __always_inline __u16 smc_pair_id(__u64 cookie)
-{
-	return (__u16)cookie | 1;
-}
 
 static __always_inline bool smc_may_tune(const struct smc_config *config, __s32 rule_index)
 {
@@ -44,36 +21,6 @@ static __always_inline bool smc_may_tune(const struct smc_config *config, __s32 
 		return config->tune;
 	rule = bpf_map_lookup_elem(&smc_rules, &key);
 	return rule && rule->tune;
-}
-
-/* A SYN of this agent's own asking, at its server. */
-static __always_inline void smc_hear_own(const struct smc_packet *packet, const struct smc_tcp_options *options)
-{
-	struct smc_pair pair = {.server = packet->tuple, .id = options->own_pair};
-
-	if (!options->own_pair)
-		return;
-	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
-		smc_pairs_until = bpf_ktime_get_coarse_ns() + SMC_PAIR_NS;
-}
-
-/* A SYN-ACK that is made here, perhaps for such a SYN. */
-static __always_inline void smc_note_answer(const struct smc_packet *packet)
-{
-	__be32 isn = bpf_htonl(bpf_ntohl(packet->ack) - 1);
-	const __u64 *seen, *now;
-	struct smc_pair *pair;
-
-	pair = smc_are_pairs() ? bpf_map_lookup_elem(&smc_pairs, &isn) : 0;
-	if (!pair)
-		return;
-	seen = (const __u64 *)&pair->server;
-	now = (const __u64 *)&packet->tuple;
-	if (seen[0] != now[0] || seen[1] != now[1] || seen[2] != now[2] || seen[3] != now[3] || seen[4] != now[4])
-		return; /* it came to another namespace of this node */
-	if (!pair->answer)
-		smc_count(SMC_LOCAL_PAIR);
-	pair->answer = packet->seq;
 }
 
 static __always_inline bool smc_paces(struct inet_connection_sock *connection)
@@ -160,30 +107,6 @@ static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
 
 	/* 0: while connect() was still at it, so the packet has not left this host */
 	return (!arrived_by || arrived_by == SMC_LO_IFINDEX) && sk->sk_dst_cache->dev->ifindex == SMC_LO_IFINDEX;
-}
-
-static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
-{
-	__be32 isn = bpf_htonl((client ? ctx->snd_una : ctx->rcv_nxt) - 1);
-	const struct smc_tuple *tuple;
-	struct smc_pair *pair;
-	const __u64 *seen;
-	__u64 ip[2];
-
-	pair = smc_are_pairs() ? bpf_map_lookup_elem(&smc_pairs, &isn) : 0;
-	if (!pair)
-		return false;
-	if (client) {
-		if (pair->id != smc_pair_id(bpf_get_socket_cookie(ctx)) || pair->answer != bpf_htonl(ctx->rcv_nxt - 1))
-			return false;
-		pair->proven = true;
-		return true;
-	}
-	tuple = &pair->server;
-	seen = (const __u64 *)tuple->remote_ip;
-	smc_address_of(ctx, true, (__u8 *)ip);
-	return pair->proven && pair->answer == bpf_htonl(ctx->snd_una - 1) && tuple->local_port == ctx->local_port &&
-	       tuple->remote_port == bpf_ntohl(ctx->remote_port) && seen[0] == ip[0] && seen[1] == ip[1];
 }
 
 /* A connection that is none of ours stands now. */

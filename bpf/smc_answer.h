@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Client side: what the network answers to a question of smc_ask.h. */
+#ifndef SMC_ANSWER_H
+#define SMC_ANSWER_H
+
+/*
+ * A server that does not speak SMC would have its application accept what nobody uses. So the CLC socket is refused
+ * instead, which tells the agent why, and the server's half-open connection ends with its next SYN-ACK.
+ */
+static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct smc_packet *packet,
+					   enum smc_option_seen seen)
+{
+	struct bpf_sock *skc = smc_socket_of(skb, &packet->tuple, packet->v6);
+	struct bpf_sock *sk = skc ? bpf_sk_fullsock(skc) : 0;
+	struct smc_sock *clc = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	__be16 before, after;
+
+	if (clc)
+		clc->option = seen;
+	if (skc)
+		bpf_sk_release(skc);
+	if (bpf_skb_load_bytes(skb, packet->tcp_at + 12, &before, sizeof(before)))
+		return;
+	after = (before & bpf_htons(0xff00)) | bpf_htons(SMC_TCP_RST | SMC_TCP_ACK);
+	bpf_l4_csum_replace(skb, packet->tcp_at + SMC_TCP_CHECKSUM, before, after, 2);
+	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
+}
+
+/* Only a SYN without options was answered: perhaps something on the way drops what it does not know. */
+static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_question *question,
+					    const struct smc_tuple *tuple)
+{
+	struct smc_dest dest = {.netns = question->netns};
+	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = SMC_REASON_OPTION_LOST};
+
+	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
+	dest.remote.port = tuple->remote_port;
+	server.expires_ns = bpf_ktime_get_ns() + config->not_now_ns;
+	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
+}
+
+/* A RST from the network: nobody listens, and the question is answered. */
+static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
+{
+	struct smc_question *question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+
+	if (question && question->state < SMC_QUESTION_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(question->isn) + 1)
+		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+}
+
+/*
+ * True: an application here would be connected with the server's agent by an answer to what it never asked. The agent
+ * that asked for it was killed, and this one does not know of it. A socket of net/smc has asked by itself.
+ */
+static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct tcp_sock *tcp;
+	struct bpf_sock *skc, *sk;
+	bool unasked = false;
+
+	if (!smc_agent_listens(packet->tuple.slot, packet->v6))
+		return false;
+	skc = smc_socket_of(skb, &packet->tuple, packet->v6);
+	if (!skc)
+		return false;
+	sk = bpf_sk_fullsock(skc);
+	tcp = sk && sk->state == BPF_TCP_SYN_SENT && !bpf_sk_storage_get(&smc_socks, sk, 0, 0) ? bpf_skc_to_tcp_sock(sk)
+											       : 0;
+	if (tcp)
+		unasked = !bpf_core_field_exists(tcp->syn_smc) || !BPF_CORE_READ_BITFIELD(tcp, syn_smc);
+	bpf_sk_release(skc);
+	return unasked;
+}
+
+/* A SYN-ACK from the network. */
+static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct smc_question *question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+	const struct smc_config *config = smc_get_config();
+	struct smc_tcp_options options = {};
+	bool echoed;
+
+	/* what does not answer this very SYN is TCP's own business */
+	if (!config || (question && bpf_ntohl(packet->ack) != bpf_ntohl(question->isn) + 1))
+		return TC_ACT_UNSPEC;
+	smc_parse_options(skb, packet, &options);
+	if (!question) {
+		if (!options.smc || !smc_is_unasked(skb, packet))
+			return TC_ACT_UNSPEC;
+		smc_count(SMC_ANSWER_UNASKED);
+		return smc_turn_into_rst(skb, packet);
+	}
+	echoed = options.own && options.own_tag == config->tag;
+	if (question->state == SMC_QUESTION_CLC) {
+		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		if (!options.smc || echoed) {
+			smc_count(echoed ? SMC_PEER_OPTION_ECHOED : SMC_PEER_OPTION_ABSENT);
+			smc_refuse_clc(skb, packet, echoed ? SMC_OPTION_ECHOED : SMC_OPTION_ABSENT);
+		}
+		return TC_ACT_UNSPEC;
+	}
+	if (!options.smc || echoed) {
+		if (echoed) {
+			smc_count(SMC_ANSWER_ECHOED);
+		} else if (question->state == SMC_QUESTION_ASKED_BARE) {
+			smc_option_lost(config, question, &packet->tuple);
+			smc_count(SMC_ANSWER_LOST);
+		} else if (question->state == SMC_QUESTION_ASKED) {
+			smc_count(SMC_ANSWER_PLAIN);
+		}
+		if (question->state != SMC_QUESTION_TAKEN)
+			bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		return TC_ACT_UNSPEC;
+	}
+	/* Whatever becomes of the connection, the application must not see an answer to a question that it never put.
+	 */
+	if (question->state == SMC_QUESTION_ASKED || question->state == SMC_QUESTION_ASKED_BARE) {
+		question->state = SMC_QUESTION_HELD;
+		question->since_ns = bpf_ktime_get_ns();
+		question->seen_port = options.own ? options.own_port : 0;
+		question->answer_ttl = packet->ttl;
+		question->answer_isn = packet->seq;
+		if (smc_agent(config) == SMC_AGENT_SERVES && smc_agent_listens(packet->tuple.slot, packet->v6) &&
+		    smc_tell_question(&packet->tuple, question)) {
+			smc_count(SMC_ANSWER_SMC);
+		} else {
+			question->state = SMC_QUESTION_LET_GO;
+			smc_count(SMC_ANSWER_REFUSED);
+		}
+	} else if (question->answer_isn == packet->seq || question->state == SMC_QUESTION_TAKEN) {
+		smc_count(SMC_ANSWER_AGAIN);
+	} else {
+		/* not the half-open connection of the question: it answers the SYN without options so, too */
+		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		return TC_ACT_UNSPEC;
+	}
+	return smc_turn_into_rst(skb, packet);
+}
+
+#endif
