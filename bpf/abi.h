@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 4u
+#define SMC_ABI_VERSION 5u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
@@ -107,6 +107,7 @@ struct smc_sock {
 	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
 	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
 	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
+	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
@@ -400,7 +401,7 @@ static_assert(SMC_DECISIONS <= 64, "bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 72);
+static_assert(sizeof(smc_sock) == 76);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

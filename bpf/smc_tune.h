@@ -30,6 +30,13 @@ static __always_inline bool smc_paces(struct inet_connection_sock *connection)
 	return control->name[0] == 'b' && control->name[1] == 'b' && control->name[2] == 'r';
 }
 
+static __always_inline bool smc_is_reno(struct inet_connection_sock *connection)
+{
+	const struct tcp_congestion_ops *control = connection->icsk_ca_ops;
+
+	return control->name[0] == 'r' && control->name[1] == 'e' && control->name[2] == 'n';
+}
+
 static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
@@ -46,9 +53,10 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	}
 	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
 		queue = 0; /* MPTCP has one queue for several of these */
-	if (queue && !tcp->notsent_lowat)
-		tuned |= !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
-	if (!tuned)
+	if (!queue || tcp->notsent_lowat ||
+	    bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue)))
+		queue = 0;
+	if (!tuned && !queue)
 		return;
 	smc_count(SMC_TUNED);
 	sk = ctx->sk;
@@ -57,27 +65,31 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 		return;
 	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
 	__builtin_memcpy(state->control, before, sizeof(state->control));
+	state->queue = queue;
 	smc_address_of(ctx, true, state->front.remote_ip);
 	smc_address_of(ctx, false, state->front.local_ip);
 	state->front.remote_port = bpf_ntohl(ctx->remote_port);
 	state->front.local_port = ctx->local_port;
 }
 
-/* A socket that was disconnected, and connects or listens now: as it was before. */
+/* A socket that was disconnected, and connects or listens now: as it was before, but for what was chosen since. */
 static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct smc_sock *state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
-	__u32 queue = 0;
+	struct tcp_sock *tcp;
 	char before[16];
+	__u32 none = 0;
 
 	if (!state || !smc_is_tuned(state))
 		return;
-	if (state->control[0]) {
+	tcp = bpf_skc_to_tcp_sock(sk);
+	if (tcp && state->control[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
 		__builtin_memcpy(before, state->control, sizeof(before));
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));
 	}
-	bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue));
+	if (tcp && state->queue && tcp->notsent_lowat == state->queue)
+		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &none, sizeof(none));
 	bpf_sk_storage_delete(&smc_socks, sk);
 }
 

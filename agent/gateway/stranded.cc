@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+#include <vector>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
@@ -11,29 +13,35 @@ namespace smc {
 
 namespace {
 
-constexpr std::size_t kAtOnce = 1000;
+constexpr std::size_t kAtOnce = 256;
 
 }  // namespace
 
 void Stranded::end_all() {
-    if (impossible_) {
+    const auto found = impossible_ ? std::vector<smc_stranded_socket>() : programs_.stranded(kAtOnce);
+    if (found.empty()) {
         return;
     }
-    for (const smc_stranded_socket& one : programs_.stranded(kAtOnce)) {
-        const auto spaces = namespaces_.all();
+    const auto spaces = namespaces_.all();
+    std::size_t ended = 0;
+    for (const smc_stranded_socket& one : found) {
         const auto space = std::ranges::find(spaces, one.front.slot, &Namespace::slot);
         if (space == spaces.end()) {
             continue;
         }
         const SockDiag::Socket socket{local_of(one.front), remote_of(one.front), one.cookie, one.bound_device};
-        const auto ended = (*space)->end_socket(socket);
-        if (ended) {
-            log()->info("{} with {}: its leg's reset was lost, it is ended", socket.local.text(), socket.remote.text());
-        } else if (ended.error().code == EOPNOTSUPP) {
-            log()->warn("applications whose leg's reset is lost are not told: {}", ended.error().text());
-            impossible_ = true;
-            return;
+        if (const auto done = (*space)->end_socket(socket); !done) {
+            if (done.error().code == EOPNOTSUPP || std::exchange(failed_, one.cookie) == one.cookie) {
+                log()->warn("applications whose leg's reset is lost are not told: {}", done.error().text());
+                impossible_ = true;
+            }
+            break;  // the rest next time
         }
+        log()->debug("{} with {} is ended", socket.local.text(), socket.remote.text());
+        ended++;
+    }
+    if (ended != 0) {
+        log()->info("{} applications' sockets are ended whose leg's reset was lost", ended);
     }
 }
 

@@ -2,6 +2,8 @@
 // Applications' sockets whose leg is gone without a word (bpf/smc_stranded.h): they are ended. Control thread only.
 #pragma once
 
+#include <cstdint>
+
 #include "agent/netns/namespaces.h"
 #include "agent/steer/programs.h"
 
@@ -19,7 +21,8 @@ class Stranded {
  private:
     const bpf::Programs& programs_;
     const Namespaces& namespaces_;
-    bool impossible_ = false;  // on this kernel
+    std::uint64_t failed_ = 0;  // cookie of the last socket that could not be ended; it may just have gone
+    bool impossible_ = false;   // on this system
 };
 
 }  // namespace smc

@@ -6,6 +6,8 @@
 #include <bpf/libbpf.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "os/unique_fd.h"
@@ -31,19 +33,27 @@ class SocketRecords {
         return link_ != nullptr;
     }
 
-    // Walks all sockets; stops behind `most` records.
+    // Walks all sockets; no more than `most` records. Many at once: the kernel begins each read() with counting off
+    // those that it has told, and sockets that come or go meanwhile make it miscount.
     template <class Record>
     [[nodiscard]] std::vector<Record> read(std::size_t most) const {
+        constexpr std::size_t kAtOnce = kKernelBuffer / sizeof(Record);
         std::vector<Record> found;
         const UniqueFd records(link_ != nullptr ? bpf_iter_create(bpf_link__fd(link_)) : -1);
-        Record one{};
-        while (records && found.size() < most && ::read(records.get(), &one, sizeof one) == sizeof one) {
-            found.push_back(one);
+        for (ssize_t got = records ? 1 : 0; got > 0 && found.size() < most;) {
+            const std::size_t before = found.size();
+            found.resize(before + kAtOnce);
+            do {
+                got = ::read(records.get(), &found[before], kAtOnce * sizeof(Record));
+            } while (got < 0 && (errno == EAGAIN || errno == EINTR));  // EAGAIN: a million had nothing to tell
+            found.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)) / sizeof(Record));
         }
+        found.resize(std::min(found.size(), most));
         return found;
     }
 
  private:
+    static constexpr std::size_t kKernelBuffer = 32768;  // of an iterator's sequence: eight pages
     bpf_link* link_ = nullptr;
 };
 

@@ -220,6 +220,30 @@ for ip in sys.argv[1:]:
         found = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual(found, [[RENO, SHORT], [BBR, LONG]], done.stderr)
 
+    def test_what_the_application_chose_stays_when_its_socket_is_used_again(self):
+        self.default(BBR)
+        self.start()
+        self.serve_on("0.0.0.0", node=self.one)
+        script = (
+            LIKE
+            + """
+import ctypes
+for before, behind in (([[25, 16384]], []), ([], [[13, 'cubic']])):
+    c = made('127.0.0.1', before)
+    c.connect(('127.0.0.1', 5000)); first = like(c)
+    for option, value in behind: c.setsockopt(6, option, value.encode())
+    ctypes.CDLL(None).connect(c.fileno(), bytes(16), 16)
+    c.connect((sys.argv[1], 5000)); print(json.dumps([first, like(c)]))
+"""
+        )
+        elsewhere = self.lab.node("elsewhere")
+        self.lab.link(self.one, elsewhere)
+        self.serve_on("0.0.0.0", node=elsewhere)
+        done = self.one.python(script, elsewhere.ip4)
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        wanted = [[[RENO, SHORT], [BBR, SHORT]], [[RENO, LONG], ["cubic", LONG]]]
+        self.assertEqual(found, wanted, done.stderr)
+
     def test_other_nodes_are_as_they_were(self):
         """Also those of an agent whose SYNs come here: theirs is another tag."""
         for node in (self.a, self.b):

@@ -284,14 +284,14 @@ class Way(TwoNodes):
     def time_waits(self, count, **spec):
         """TIME_WAITs that a connection leaves, at the client and at the server."""
 
-        def counted():
-            return [len(n.run(["ss", "-Htn", "state", "time-wait"]).stdout.splitlines()) for n in (self.a, self.b)]
+        def there():  # which, and not how many: those before may end meanwhile
+            return [set(n.run(["ss", "-Htn", "state", "time-wait"]).stdout.splitlines()) for n in (self.a, self.b)]
 
-        before = counted()
+        before = there()
         self.all_ok(count, count=count, **spec)
         state = ["ss", "-Htn", "state", "connected", "exclude", "time-wait"]
         wait_for("sockets to go", lambda: not any(n.run(state).stdout for n in (self.a, self.b)), 15)
-        return [(after - before) / count for after, before in zip(counted(), before)]
+        return [len(now - then) / count for now, then in zip(there(), before)]
 
     def as_many_time_waits(self, how, plain, **spec):
         """As with TCP: neither the CLC sockets nor the legs leave one."""
