@@ -13,7 +13,7 @@ namespace smc {
 
 namespace {
 
-constexpr std::size_t kBuffer = 8192;
+constexpr std::size_t kMessageBytes = 8192;
 
 void put_address(__be32* to, const Endpoint& from) {
     if (from.is_v4()) {
@@ -38,7 +38,7 @@ Result<SockDiag> SockDiag::open() {
 }
 
 Result<void> SockDiag::abort(const Socket& which) const {
-    alignas(nlmsghdr) std::array<char, kBuffer> buffer{};
+    alignas(nlmsghdr) std::array<char, kMessageBytes> buffer{};
     nlmsghdr* header = mnl_nlmsg_put_header(buffer.data());
     header->nlmsg_type = SOCK_DESTROY;
     header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
