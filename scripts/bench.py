@@ -8,8 +8,9 @@ the ratios are worth comparing. CPU is what the whole machine used, for a round 
 "one core" puts everything on one processor, agents included; "a core each" puts the client's end on one and the
 server's on another.
 
-  plain   connections that are not accelerated, both ends with cubic. asked: the server's node has no agent, so every
-          connection asks. denied: the policy leaves them alone.
+  plain   connections that are not accelerated, both ends with cubic. nobody: there is no agent, so this is what the
+          machine makes of nothing. asked: the server's node has no agent, so every connection asks. denied: the
+          policy leaves them alone.
   tuned   within one node. default: two pods of one agent, and the system's default (bbr, if it is that) at both.
           lo: over 127.0.0.1, cubic at both, local.queue_kib 16.
   smcd    SMC-D between two agents; the baseline has cubic.
@@ -94,6 +95,18 @@ class Scene:
             raise RuntimeError(f"connections took another path: {paths} {decisions}")
 
 
+class Nobody(Scene):
+    """No agent at all: what the two pairs differ by themselves, which no other row can be more exact than."""
+
+    path, variant = "plain", "nobody"
+
+    def start(self):
+        pass
+
+    def check(self):
+        pass
+
+
 class Asked(Scene):
     path, variant, wanted = "plain", "asked", ("SMC_ANSWER_PLAIN",)
 
@@ -152,7 +165,7 @@ class SmcD(Scene):
             self.agents.append((node.agent, end))
 
 
-SCENES = [Asked, Denied, Tuned, OverLo, SmcD]
+SCENES = [Nobody, Asked, Denied, Tuned, OverLo, SmcD]
 
 
 def busy():

@@ -377,6 +377,23 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
         self.serve()
         self.same(lambda: self.outcome(ip=VIP, port=80), "ok", "smcd")
 
+    def test_an_address_of_its_own_that_is_another_nodes(self):
+        """As a service address that is on lo: the route says lo, and the packets leave."""
+        sh("ip", "-n", self.a.netns, "addr", "add", f"{VIP}/32", "dev", "lo")
+        self.nft(
+            self.a,
+            nat_output=[f"ip daddr {VIP} tcp dport 80 dnat ip to {self.b.ip4}:5000"],
+            nat_postrouting=[f"ip saddr {VIP} masquerade"],
+        )
+        self.serve()
+
+        def seen():
+            outcome = self.connect(VIP, 80, timeout=6)
+            self.assertTrue(outcome["ok"], outcome)
+            return outcome["peer"], outcome["own"].split()[0], outcome["who"].split()[0]
+
+        self.same(seen, (f"{VIP} 80", VIP, self.a.ip4), "smcd")
+
     def test_a_server_that_redirects_the_port(self):
         self.nft(self.b, nat_prerouting=["tcp dport 80 redirect to :5000"])
         self.serve()
