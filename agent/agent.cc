@@ -55,6 +55,11 @@ unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
 }
 
+// With one processor who looks keeps those from running whom it looks for.
+std::chrono::microseconds usual_spin() {
+    return std::chrono::microseconds(std::thread::hardware_concurrency() > 1 ? 50 : 0);
+}
+
 }  // namespace
 
 Agent::Agent(Config config)
@@ -98,7 +103,7 @@ Result<void> Agent::start() {
     auto engines = Engines::start(
         config_.engine_threads != 0 ? config_.engine_threads : usual_threads(),
         [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); },
-        config_.longest_spin);
+        config_.longest_spin.value_or(usual_spin()));
     if (!engines) {
         return engines.error();
     }

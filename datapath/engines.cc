@@ -7,7 +7,7 @@ namespace smc {
 
 Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::OnEnd& on_end,
                                                 std::chrono::microseconds longest_spin) {
-    std::unique_ptr<Engines> all(new Engines);
+    std::unique_ptr<Engines> all(new Engines(longest_spin));
     for (unsigned i = 0; i < count; i++) {
         auto engine = Engine::start(on_end, longest_spin);
         if (!engine) {

@@ -20,6 +20,7 @@ class Engines {
     // The one with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;
     [[nodiscard]] std::size_t count() const { return engines_.size(); }
+    [[nodiscard]] std::chrono::microseconds longest_spin() const { return longest_spin_; }
 
     // Of all of them; see Engine.
     [[nodiscard]] bool come_round() const;
@@ -27,7 +28,8 @@ class Engines {
     [[nodiscard]] bool stop(std::chrono::milliseconds patience) const;
 
  private:
-    Engines() = default;
+    explicit Engines(std::chrono::microseconds longest_spin) : longest_spin_(longest_spin) {}
+    std::chrono::microseconds longest_spin_;
     std::vector<std::unique_ptr<Engine>> engines_;
 };
 

@@ -86,7 +86,7 @@ struct Config {
     std::chrono::milliseconds budget{1000};
     unsigned max_connections = 10000;
     unsigned max_handshakes = 512;
-    std::chrono::microseconds longest_spin{50};
+    std::optional<std::chrono::microseconds> longest_spin;  // nothing: as the machine has processors
     unsigned engine_threads = 0;
     // Of either, in percent.
     unsigned namespace_share = 75;

@@ -79,6 +79,9 @@ ordered_json string(const char* pattern, int longest = 0) {
 ordered_json one_of(ordered_json values) {
     return {{"enum", std::move(values)}};
 }
+ordered_json either(const ordered_json& one, const ordered_json& other) {
+    return {{"anyOf", ordered_json::array({one, other})}};
+}
 ordered_json list(ordered_json items, int fewest, int most) {
     return {{"type", "array"}, {"minItems", fewest}, {"maxItems", most}, {"items", std::move(items)}};
 }
@@ -218,8 +221,16 @@ std::vector<ConfigKey> make_keys() {
             "How long the data path polls before it sleeps. Costs a core while there is traffic."),
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
-        key("engine", "spin_us", SMC_MEMBER(longest_spin), integer(0, 1000),
-            "How long, at most, the data path looks again before it sleeps, where that pays; 0: never."),
+        {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),
+         "How long, at most, the data path looks again before it sleeps, where that pays; 0: never. auto: 50, with one "
+         "processor 0.",
+         [](Config& c, const json& value) {
+             c.longest_spin.reset();
+             if (value.is_number()) {
+                 c.longest_spin = std::chrono::microseconds(value.get<int>());
+             }
+         },
+         [](const Config& c) { return c.longest_spin ? ordered_json(c.longest_spin->count()) : ordered_json("auto"); }},
         key("engine", "threads", SMC_MEMBER(engine_threads), integer(0, 64),
             "Threads of the data path; 0: half as many as processors, and at most 4."),
         key("fallback", "budget_ms", SMC_MEMBER(budget), integer(50, 30000),

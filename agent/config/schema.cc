@@ -65,6 +65,9 @@ std::vector<std::string> keys(const json& object) {
 }
 
 std::string allowed(const json& node) {
+    if (node.contains("anyOf")) {
+        return allowed(node["anyOf"][0]) + " or " + allowed(node["anyOf"][1]);
+    }
     if (node.contains("enum")) {
         std::vector<std::string> values;
         std::transform(node["enum"].begin(), node["enum"].end(), std::back_inserter(values),

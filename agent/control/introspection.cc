@@ -92,7 +92,7 @@ json Introspection::status() const {
               {"taken_bytes", p_.smcd_memory.taken()},
               {"memory_bytes", p_.smcd_memory.limit()}}},
             {"engine",
-             {{"spin_us", p_.config.longest_spin.count()},
+             {{"spin_us", p_.engines.longest_spin().count()},
               {"threads", p_.engines.count()},
               {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
             {"eids", p_.config.ueids},

@@ -40,6 +40,10 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==
           R"(/policy/rules/1: found no key "action", allowed: an object with it)");
     CHECK(problem(R"([])").starts_with(": found [], allowed: object"));
+    for (const char* spin : {R"("often")", "1001", "-1", "1.5", "null"}) {
+        CHECK(problem(R"({"engine": {"spin_us": )" + std::string(spin) + "}}") ==
+              "/engine/spin_us: found " + std::string(spin) + R"(, allowed: "auto" or integer from 0 to 1000)");
+    }
     CHECK(problem("{").starts_with(": not JSON"));
 }
 
