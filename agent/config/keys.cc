@@ -222,8 +222,7 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),
-         "How long, at most, the data path looks again before it sleeps, where that pays; 0: never. auto: 50, with one "
-         "processor 0.",
+         "Longest look again before the data path sleeps. 0: none; auto: 50; one processor: 0.",
          [](Config& c, const json& value) {
              c.longest_spin.reset();
              if (value.is_number()) {
