@@ -84,6 +84,16 @@ class TwoNodes(unittest.TestCase):
         ask = f"import socket; s = socket.create_connection(('{self.b.ip4}', {port})); s.send(b'accepted')"
         return int(self.b.python(ask + "; print(s.recv(9).decode())", timeout=20).stdout) - 1
 
+    def pod(self):
+        """Another namespace that a's agent serves, linked to b, whose address is that of this link from now on."""
+        pod = self.lab.node("pod")
+        self.lab.link(pod, self.b)
+        pod.apps = f"{self.a.cgroup}/pods/pod1"
+        os.makedirs(pod.apps)
+        pod.popen(["sleep", "60"])
+        wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
+        return pod
+
     def connect(self, ip=None, port=5000, node=None, timeout=15, options=()):
         done = (node or self.a).python(CLIENT, ip or self.b.ip4, port, timeout, json.dumps(list(options)), timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What an application or a pod may try and does not get: docs/security.md."""
 import json
-import os
 import subprocess
 import unittest
 
@@ -132,12 +131,7 @@ class Bounds(TwoNodes):
         self.start_agents()
         self.serve()
         server = self.b.ip4
-        pod = self.lab.node("pod")
-        self.lab.link(pod, self.b)
-        pod.apps = f"{self.a.cgroup}/pods/pod1"
-        os.makedirs(pod.apps)
-        pod.popen(["sleep", "60"])
-        wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
+        pod = self.pod()
         talker = self.start(self.a, TALKER, server)
         port = int(talker.stdout.readline())
 

@@ -311,12 +311,7 @@ print('held', flush=True); time.sleep(60)"""
         self.hold(self.a, 2, cgroup=other)  # of which the namespace has room for one
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 3})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NETNS_FULL"], 1)
-        pod = self.lab.node("pod")
-        self.lab.link(pod, self.b)
-        pod.apps = f"{self.a.cgroup}/pods/pod1"
-        os.makedirs(pod.apps)
-        pod.popen(["sleep", "60"])
-        wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
+        pod = self.pod()
         self.assertTrue(self.connect(self.b.ip4, node=pod)["ok"])
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 4})
 
