@@ -36,11 +36,16 @@
  * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
  *
  *	in a question        tag of the agent, port 0, and what smc_pairs.h knows the socket by
- *	in the SYN of a W    tag of the agent, the port of the application that it connects for
+ *	in the SYN of a W    tag of the agent, the port of the application that it connects for, and SMC_OWN_SPEAKS
  *	in a SYN-ACK         tag of the server's agent, the port that the question came from
  */
 #define SMC_OWN_EXID 0x534d4341u
 #define SMC_OWN_LEN 14
+/*
+ * At the first contact of SMC-R the client's agent connects its application behind the link, and says with a first CDC
+ * message that it has: before, the server's application is not to hear of it.
+ */
+#define SMC_OWN_SPEAKS 1
 
 /* A segment from this port to this port, without a flag, is the agent's: does the hairpin work? */
 #define SMC_PROBE_PORT 254u
@@ -330,6 +335,8 @@ struct smc_inbound {
 	__u32 bound_device; /* the listener's */
 	__u64 cgroup;       /* likewise */
 	struct smc_buffers buffers;
+	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
+	__u8 pad[7];
 };
 
 /* What program smc_keepalive tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
@@ -409,7 +416,7 @@ static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 16);
-static_assert(sizeof(smc_inbound) == 32);
+static_assert(sizeof(smc_inbound) == 40);
 static_assert(sizeof(smc_config) == 48);
 static_assert(sizeof(smc_pair) == 48);
 static_assert(sizeof(smc_tuned_socket) == 88);

@@ -32,7 +32,7 @@ struct smc_tcp_options {
 	bool own; /* ours is there, and says this: */
 	__u32 own_tag;
 	__u16 own_port;
-	__u16 own_pair;
+	__u16 own_detail; /* what smc_pairs.h knows the socket by, or SMC_OWN_SPEAKS */
 };
 
 struct smc_own_option {
@@ -40,7 +40,7 @@ struct smc_own_option {
 	__u8 len;
 	__be32 exid;
 	__be32 tag;
-	__be16 pair;
+	__be16 detail;
 	__be16 port;
 } __attribute__((packed));
 
@@ -158,7 +158,7 @@ static long smc_parse_option(__u32 index, struct smc_option_walk *walk)
 		walk->found.own = true;
 		walk->found.own_tag = bpf_ntohl(own.tag);
 		walk->found.own_port = bpf_ntohs(own.port);
-		walk->found.own_pair = bpf_ntohs(own.pair);
+		walk->found.own_detail = bpf_ntohs(own.detail);
 	}
 	return 0;
 }

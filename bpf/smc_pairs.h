@@ -33,9 +33,9 @@ static __always_inline __u16 smc_pair_id(__u64 cookie)
 /* A SYN of this agent's own asking, at its server. */
 static __always_inline void smc_hear_own(const struct smc_packet *packet, const struct smc_tcp_options *options)
 {
-	struct smc_pair pair = {.server = packet->tuple, .id = options->own_pair};
+	struct smc_pair pair = {.server = packet->tuple, .id = options->own_detail};
 
-	if (!options->own_pair)
+	if (!options->own_detail)
 		return;
 	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
 		smc_pairs_until = bpf_ktime_get_coarse_ns() + SMC_PAIR_NS;

@@ -45,6 +45,9 @@ SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> 
     for (int which = 0; which < 3; which++) {
         sources_[which] = {this, which};
     }
+    if (parts_.speaks) {
+        flow_.speak();
+    }
 }
 
 bool SmcConnection::start(Poller& poller) {

@@ -26,6 +26,7 @@ class SmcConnection final : public ConnectionTask {
         std::chrono::milliseconds close_timeout{10000};
         std::uint32_t send_buffer = 0;  // that the application chose; 0: it did not
         bool peer_has_agent = false;    // its CLC socket may be reset when it has said that it is done
+        bool speaks = false;            // the peer waits for a first message before its application hears of us
     };
 
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);

@@ -160,7 +160,8 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                std::move(transport),
                                p_.session.config.close_timeout,
                                runner.buffers().send,
-                               runner.peer_has_agent()};
+                               runner.peer_has_agent(),
+                               runner.speaks(end.outcome)};
     const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
     Engine& engine =
         c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : p_.engines.least_busy();

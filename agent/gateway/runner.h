@@ -82,6 +82,11 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     // What it holds of SMC-D then outlives it.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
+    // The server's agent waits for a first message.
+    [[nodiscard]] bool speaks(const clc::Outcome& outcome) const {
+        return !Session::kServer && peer_has_agent() && outcome.kind == clc::Outcome::Kind::kSmcR &&
+               outcome.smcr.first_contact;
+    }
 
  protected:
     Runner(const SessionParts& parts, Connections::Handle connection, Session session, const smc_buffers& buffers,
@@ -197,9 +202,15 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
              [this] { feed(session_.link_ready(loop::now())); },
              [this](const group::LinkFailed& failed) {
                  feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, loop::now()));
+             },
+             [this]([[maybe_unused]] bool aborts) {
+                 if constexpr (Session::kServer) {
+                     feed(session_.client_spoke(aborts));
+                 }
              }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
+    void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }
     void on(const session::GiveBack& action) {
         smcd_->give_back();
         leave_group(action.outcome);

@@ -35,7 +35,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, roce_offer(parts.roce_devices, clc.get()),
-                             inbound.peer_agent != 0, loop::now()),
+                             {inbound.peer_agent != 0, inbound.peer_speaks != 0}, loop::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),

@@ -109,6 +109,30 @@ void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
     carry_out(groups_.await_link(member, peer, loop::now()));
 }
 
+void LinkGroups::await_peer(group::MemberId member) {
+    const group::SmcrGroup* group = groups_.group_of(member);
+    const group::Seat* seat = groups_.seat_of(member);
+    Live* there = group != nullptr ? live(group->id()) : nullptr;
+    if (there == nullptr || seat == nullptr) {
+        return;
+    }
+    there->driver->await_message(seat->token,
+                                 [&io = io_, weak = std::weak_ptr(self_), member](const cdc::Message& said) {
+                                     const bool aborts = (said.state & cdc::kAbnormalClose) != 0;
+                                     asio::post(io, [weak, member, aborts] {
+                                         const auto self = weak.lock();
+                                         if (!self) {
+                                             return;
+                                         }
+                                         auto& hooks = (*self)->hooks_;
+                                         if (const auto it = hooks.find(member); it != hooks.end()) {
+                                             const auto spoke = it->second.peer_spoke;  // who is told may leave
+                                             spoke(aborts);
+                                         }
+                                     });
+                                 });
+}
+
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {
     const group::SmcrGroup* group = groups_.group_of(member);
     const group::Seat* seat = groups_.seat_of(member);

@@ -33,11 +33,14 @@ class LinkGroups {
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
         std::function<void(const group::LinkFailed&)> link_failed;
+        std::function<void(bool aborts)> peer_spoke;
     };
     // `local`: this end of the TCP connection.
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local, TimePoint deadline,
               Hooks hooks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
+    // The link is ready: tell of the first CDC message for this member.
+    void await_peer(group::MemberId member);
     // For the data path, when the link is ready. nullptr: the group is gone.
     std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);

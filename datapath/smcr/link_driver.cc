@@ -29,6 +29,23 @@ bool LinkDriver::open(AlertToken token) {
     return receivers_.emplace(token, std::make_unique<Receiver>()).second;
 }
 
+void LinkDriver::await_message(AlertToken token, Spoke spoke) {
+    cdc::Message latest;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto it = receivers_.find(token);
+        if (it == receivers_.end()) {
+            return;
+        }
+        if (it->second->inbox.empty()) {
+            it->second->spoke = std::move(spoke);
+            return;
+        }
+        latest = it->second->inbox.latest();
+    }
+    spoke(latest);
+}
+
 void LinkDriver::forget(AlertToken token) {
     const std::lock_guard lock(mutex_);
     receivers_.erase(token);
@@ -287,6 +304,7 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
     const auto& message = std::get<cdc::Message>(decoded);
     Task* task = nullptr;
     flow::CdcInbox::Taken taken{};
+    Spoke spoke;
     {
         const std::lock_guard lock(mutex_);
         const auto it = receivers_.find(message.token);
@@ -296,9 +314,15 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         }
         task = it->second->task;
         taken = it->second->inbox.take(message);
+        if (taken == flow::CdcInbox::Taken::kYes) {
+            spoke = std::exchange(it->second->spoke, nullptr);
+        }
         if (it->second->lingering && it->second->inbox.peer_is_done()) {  // C2
             receivers_.erase(it);
         }
+    }
+    if (spoke) {
+        spoke(message);
     }
     if (taken == flow::CdcInbox::Taken::kStale) {
         add(counters_.stale);

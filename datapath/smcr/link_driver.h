@@ -37,6 +37,7 @@ class LinkDriver final : public Task, private LinkHandler {
         std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
         std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
     };
+    using Spoke = std::function<void(const cdc::Message&)>;
     // What an alert token stands for here.
     struct Receiver {
         flow::CdcInbox inbox;
@@ -44,6 +45,7 @@ class LinkDriver final : public Task, private LinkHandler {
         bool wants_room = false;
         std::optional<Element> lingering;  // C2
         bool peer_has_left = false;        // it gave its RMBE to another connection
+        Spoke spoke;                       // to be called with the first message
     };
 
     // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
@@ -53,6 +55,8 @@ class LinkDriver final : public Task, private LinkHandler {
     //
     // C1. False: the token is in use.
     bool open(AlertToken token);
+    // `spoke` is called with the first message for this token on the engine's thread, or with the latest one at once.
+    void await_message(AlertToken token, Spoke spoke);
     // A connection that never ran, and that its peer was never told of.
     void forget(AlertToken token);
     // The same, but its peer may write already: the RMBE stays until the peer is done with it.

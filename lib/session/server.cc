@@ -5,6 +5,9 @@ namespace smc::session {
 
 namespace {
 
+// For what the client's agent said before it closed: it may come by another way, and later.
+constexpr auto kLastWord = std::chrono::milliseconds(250);
+
 void append(Actions& to, Actions from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
@@ -41,14 +44,16 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
 Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     outcome_ = std::move(outcome);
     if (outcome_.is_smc()) {
-        state_ = State::kDone;  // S1
-        return {Run{outcome_}};
+        const bool waits = outcome_.kind == clc::Outcome::Kind::kSmcR && outcome_.smcr.first_contact && peer_.speaks;
+        state_ = waits ? State::kAwaitingClient : State::kDone;  // S1
+        deadline_ = waits ? now + (clc_closed_ ? kLastWord : node_.step_timeout) : kNever;
+        return waits ? Actions{AwaitClient{}} : Actions{Run{outcome_}};
     }
     if (outcome_.peer_out_of_sync) {
         smcd_groups_.drop(group::key_of(kServer, outcome_.smcd));
     }
     Actions actions{GiveBack{outcome_}};
-    if (peer_agent_ && outcome_.kind == clc::Outcome::Kind::kFallBack) {
+    if (peer_.has_agent && outcome_.kind == clc::Outcome::Kind::kFallBack) {
         state_ = State::kDone;
         actions.push_back(LeaveToTcp{outcome_});
         return actions;
@@ -75,15 +80,25 @@ Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
 }
 
 Actions Server::clc_message(wire::Bytes message, TimePoint now) {
+    if (state_ == State::kAwaitingClient) {
+        return refuse(Reason::kProtocolError, "a CLC message behind the handshake", {GiveBack{outcome_}});
+    }
     return state_ == State::kNegotiating ? translate(handshake_.message(message, now), now) : Actions{};
 }
 
 Actions Server::clc_fault(const Fault& fault, TimePoint now) {
+    if (state_ == State::kAwaitingClient) {
+        return refuse(Reason::kProtocolError, fault.text(), {GiveBack{outcome_}});
+    }
     return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
 }
 
 Actions Server::clc_closed(TimePoint now) {
     clc_closed_ = true;
+    if (state_ == State::kAwaitingClient) {
+        deadline_ = std::min(deadline_, now + kLastWord);
+        return {};
+    }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
         return {};  // a short connection may be closed by its peer before the news of its link is here
     }
@@ -145,6 +160,17 @@ Actions Server::link_failed(Reason reason, std::string detail, bool may_decline,
                      now);
 }
 
+Actions Server::client_spoke(bool aborts) {
+    if (state_ != State::kAwaitingClient) {
+        return {};
+    }
+    if (aborts) {
+        return refuse(Reason::kPeerAborted, {}, {GiveBack{outcome_}});
+    }
+    state_ = State::kDone;  // S1
+    return {Run{outcome_}};
+}
+
 Actions Server::application_connected(TimePoint now) {
     application_ = true;
     if (state_ == State::kConnecting) {
@@ -177,20 +203,24 @@ Actions Server::tick(TimePoint now) {
     if (state_ == State::kConnecting && now >= deadline_) {
         return refuse(Reason::kServerRefused, "the application does not answer", {});
     }
+    if (state_ == State::kAwaitingClient && now >= deadline_) {
+        const Reason reason = clc_closed_ ? Reason::kPeerClosed : Reason::kHandshakeTimeout;
+        return refuse(reason, "the client's agent does not say that its application is connected",
+                      {GiveBack{outcome_}});
+    }
     return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
 }
 
 TimePoint Server::next_deadline() const {
-    return state_ == State::kConnecting    ? deadline_
-           : state_ == State::kNegotiating ? handshake_.next_deadline()
-                                           : kNever;
+    return state_ == State::kNegotiating ? handshake_.next_deadline() : state_ == State::kDone ? kNever : deadline_;
 }
 
 bool Server::listens() const {
     using Handshake = clc::ServerHandshake::State;
     const Handshake state = handshake_.state();
-    return state_ == State::kNegotiating && !clc_closed_ &&
-           (state == Handshake::kAwaitProposal || state == Handshake::kAwaitConfirm || state == Handshake::kLinking);
+    const bool expects =
+        state == Handshake::kAwaitProposal || state == Handshake::kAwaitConfirm || state == Handshake::kLinking;
+    return !clc_closed_ && (state_ == State::kAwaitingClient || (state_ == State::kNegotiating && expects));
 }
 
 }  // namespace smc::session

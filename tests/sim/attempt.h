@@ -200,9 +200,15 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
              [this] { feed(session_.link_ready(now())); },
              [this](const group::LinkFailed& failed) {
                  feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, now()));
+             },
+             [this]([[maybe_unused]] bool aborts) {
+                 if constexpr (Session::kServer) {
+                     feed(session_.client_spoke(aborts));
+                 }
              }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
+    void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }
     void on(const session::GiveBack& action) {
         give_back_dmb();
         if (std::exchange(in_group_, false)) {
@@ -267,7 +273,8 @@ class ClientAttempt final : public Attempt<session::Client> {
 class ServerAttempt final : public Attempt<session::Server> {
  public:
     ServerAttempt(NodeParts& parts, std::uint64_t id, Listener& listener, OnEnd on_end)
-        : Attempt(parts, id, session::Server(parts.node, parts.smcd_groups, parts.roce, true, parts.world.now()),
+        : Attempt(parts, id,
+                  session::Server(parts.node, parts.smcd_groups, parts.roce, {true, true}, parts.world.now()),
                   std::move(on_end)),
           listener_(listener) {}
 

@@ -61,6 +61,24 @@ void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
     carry_out(groups_.await_link(member, peer, world_.now()));
 }
 
+void LinkGroups::await_peer(group::MemberId member) {
+    const group::SmcrGroup* group = groups_.group_of(member);
+    const group::Seat* seat = groups_.seat_of(member);
+    Live* there = group != nullptr ? live(group->id()) : nullptr;
+    if (there == nullptr || seat == nullptr) {
+        return;
+    }
+    there->driver->await_message(seat->token, [this, member](const cdc::Message& said) {
+        const bool aborts = (said.state & cdc::kAbnormalClose) != 0;
+        world_.after(world_.local(), [this, member, aborts] {
+            if (const auto it = hooks_.find(member); it != hooks_.end()) {
+                const auto spoke = it->second.peer_spoke;
+                spoke(aborts);
+            }
+        });
+    });
+}
+
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {
     const group::SmcrGroup* group = groups_.group_of(member);
     const group::Seat* seat = groups_.seat_of(member);

@@ -26,9 +26,11 @@ class LinkGroups {
         std::function<void(const group::JoinRefused&)> refused;
         std::function<void()> link_ready;
         std::function<void(const group::LinkFailed&)> link_failed;
+        std::function<void(bool aborts)> peer_spoke;
     };
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
+    void await_peer(group::MemberId member);
     std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
     void end_all();

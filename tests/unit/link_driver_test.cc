@@ -148,6 +148,31 @@ TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
     CHECK_FALSE(driver->send_soon(kTestLink));
 }
 
+TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked") {
+    Driven driven(true);
+    REQUIRE((driven.driver->open(AlertToken{1}) && driven.driver->open(AlertToken{2})));
+    std::atomic<int> spoke{0};
+    driven.driver->await_message(AlertToken{1}, [&](const auto&) { spoke++; });
+    driven.driver->await_message(AlertToken{3}, [&](const auto&) { spoke += 100; });  // nobody's
+    for (std::uint16_t sequence = 1; sequence <= 3; sequence++) {
+        cdc::Message message;
+        message.sequence = sequence;
+        message.token = AlertToken{sequence == 2 ? 2U : 1U};
+        REQUIRE(driven.peer.link->send(cdc::encode(message).view()) == Link::Posted::kYes);
+    }
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (driven.driver->counters().messages_received < 3 && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+    }
+    for (int i = 0; i < 2; i++) {
+        await_a_round(*driven.engine);
+    }
+    CHECK(spoke == 1);
+    driven.driver->await_message(AlertToken{2},
+                                 [&](const cdc::Message& said) { spoke += said.sequence * 10; });  // it has, already
+    CHECK(spoke == 21);
+}
+
 TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_does") {
     Driven driven(true);
     REQUIRE((driven.driver->open(AlertToken{1}) && driven.driver->open(AlertToken{2})));

@@ -99,7 +99,7 @@ struct Pair {
     // `native`: to each side its peer is one without an agent, which goes on on the same TCP connection when they fall
     // back.
     explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
-        : server(server_node, server_groups, roce("10.0.0.2"), !native, kStart) {
+        : server(server_node, server_groups, roce("10.0.0.2"), {!native, !native}, kStart) {
         REQUIRE(are<Connect>(client.start(kStart + kBudget)));
         const auto option = native ? PeerOption::kPresent : PeerOption::kAgent;
         proposal = sent(client.connected(option, roce("10.0.0.1"), kStart));
@@ -198,6 +198,36 @@ TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
     const auto client = p.client.leg_connected(kStart), server = p.server.link_ready(kStart);
     REQUIRE((are<RememberServer, Run>(client) && are<Run>(server)));
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcR && find<Run>(server)->outcome.kind == Kind::kSmcR));
+}
+
+// Between two agents the client connects its application behind the link: it may fail to, or be killed just then.
+TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_that_is_connected") {
+    Pair p(kSmcrServer, false), gone(kSmcrServer, false), quick(kSmcrServer, false), silent(kSmcrServer, false),
+        talks(kSmcrServer, false), aborts(kSmcrServer, false);
+    for (Pair* pair : {&p, &gone, &quick, &silent, &talks, &aborts}) {
+        pair->agree_on_smcr();
+        REQUIRE(are<AwaitClient>(pair->server.link_ready(kStart)));
+        CHECK(pair->server.listens());  // whether it is still there
+    }
+    CHECK(are<Run>(p.server.client_spoke(false)));
+    CHECK((p.server.client_spoke(false).empty() && p.server.tick(kStart + 1h).empty()));
+
+    CHECK(gone.server.clc_closed(kStart).empty());
+    CHECK(gone.server.next_deadline() < kStart + 1s);
+    const auto refused = gone.server.tick(gone.server.next_deadline());
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
+    CHECK(find<Refuse>(refused)->reason == Reason::kPeerClosed);
+    CHECK(gone.server.client_spoke(false).empty());
+
+    CHECK(quick.server.clc_closed(kStart).empty());
+    CHECK(are<Run>(quick.server.client_spoke(false)));  // what it said came by another way
+
+    const auto late = silent.server.tick(silent.server.next_deadline());
+    REQUIRE(are<GiveBack, ResetClc, Refuse>(late));
+    CHECK(find<Refuse>(late)->reason == Reason::kHandshakeTimeout);
+
+    CHECK(are<GiveBack, ResetClc, Refuse>(aborts.server.client_spoke(true)));
+    CHECK(are<GiveBack, ResetClc, Refuse>(talks.server.clc_message(talks.proposal.view(), kStart)));
 }
 
 // The server's application has a connection from the Confirm on.

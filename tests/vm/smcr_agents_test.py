@@ -125,6 +125,17 @@ else:
     def test_3_rmbs_come_and_go(self):
         """One RMBE in each RMB, as Linux has it: every connection beyond the first needs CONFIRM RKEY."""
         self.start({"rmbes_per_rmb": 1, "group_idle_s": 18, "test_link_s": 1, "rmbe_kib": 64})
+        with self.subTest("an application that is gone when the first link is there"):
+            server = self.serve("serve", "PORT", 1)
+            # a SYN that waits for a neighbour leaves behind the end of its socket, and asks nothing
+            self.a.sh(f"ip neigh replace {self.b.ip4} lladdr {self.b.mac} dev eth0 nud permanent")
+            connect = "import socket, sys; s = socket.socket(); s.setblocking(False); s.connect_ex((sys.argv[1], "
+            self.a.run(["python3", "-c", connect + "int(sys.argv[2]))); s.close()", self.b.ip4, self.port])
+            self.assertEqual(self.agents[0].ended(self.port)[0]["reason"]["name"], "application_gone")
+            self.assertEqual(self.agents[1].ended(self.port)[0]["path"], "refused")
+            # the server has not heard of it: it ends with the one connection that it accepts
+            self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 9, 1]).stdout, "9 bytes\n")
+            self.assertEqual(server.wait(), 0, server.text())
         self.assertEqual({c["path"] for c in self.exchange(50_000, 12)}, {"smcr"})
         self.assertEqual([g[0]["rmbs"] for g in self.groups()], [12, 12])
         wait_for("DELETE RKEY", lambda: [g[0]["rmbs"] for g in self.groups() if g] == [1, 1], 60)

@@ -101,6 +101,8 @@ class Flow {
     // --- events, at any time ----------------------------------------------------------------------------------------
     void leg_changed(const LegEvents& events);
     void clc_changed() { clc_event_ = true; }
+    // The peer is to hear of this side although there is nothing to say.
+    void speak() { publish_ = true; }
     // Ends at once, with an error on both sides.
     void abort(Reason reason);
     // The peer's ring is another connection's by now: this one ends, and writes nothing more there (RFC 7609 section

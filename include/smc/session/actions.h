@@ -44,6 +44,9 @@ struct JoinGroup {
 struct AwaitLink {
     clc::SmcrPeer peer;
 };
+// Server: the client's agent says a first word on the link as soon as its application is connected. Answer:
+// client_spoke().
+struct AwaitClient {};
 
 // --- the application -------------------------------------------------------------------------------------------------
 // Client: finish its connect() by a leg. Answer: leg_connected() or leg_failed().
@@ -87,8 +90,9 @@ struct RememberServer {
     Reason reason = Reason::kNone;
 };
 
-using Action = std::variant<Connect, SendClc, ResetClc, RegisterDmb, AttachDmb, JoinGroup, AwaitLink, FinishConnect,
-                            ConnectApplication, Run, RunOnTcp, LeaveToTcp, Refuse, GiveBack, RememberServer>;
+using Action =
+    std::variant<Connect, SendClc, ResetClc, RegisterDmb, AttachDmb, JoinGroup, AwaitLink, AwaitClient, FinishConnect,
+                 ConnectApplication, Run, RunOnTcp, LeaveToTcp, Refuse, GiveBack, RememberServer>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::session

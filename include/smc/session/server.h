@@ -3,10 +3,13 @@
 // application's stead. The CLC messages are ServerHandshake's; this is everything around them.
 //
 //   kNegotiating  the application is connected before anything is accepted
-//                 SMC             -> runs
+//                 SMC             -> runs; at the first contact of SMC-R, where the client's agent connects its
+//                                    application behind the link, kAwaitingClient
 //                 Decline         -> runs on TCP, once the application is connected; where the client has an agent,
 //                                    left to TCP: the application's own SYN comes instead
 //                 terminated      -> refused; an application that was not connected never hears of it
+//   kAwaitingClient  its agent spoke -> runs
+//                    it is gone, or does not -> refused: the application never hears of it
 //   kConnecting   it falls back, and the application is being connected
 //   kDone
 //
@@ -23,13 +26,17 @@ namespace smc::session {
 class Server {
  public:
     static constexpr bool kServer = true;
-    enum class State : std::uint8_t { kNegotiating, kConnecting, kDone };
+    enum class State : std::uint8_t { kNegotiating, kAwaitingClient, kConnecting, kDone };
+    // Who is there.
+    struct Peer {
+        bool has_agent = false;  // the client does without this connection when it falls back
+        bool speaks = false;     // at the first contact of SMC-R it says when its application is connected
+    };
 
-    // `roce`: how SMC-R could be used for this TCP connection. `peer_agent`: the client does without it when it falls
-    // back. Both references outlive the session.
-    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce,
-           bool peer_agent, TimePoint now)
-        : node_(node), smcd_groups_(smcd_groups), peer_agent_(peer_agent), handshake_(node, std::move(roce), now) {}
+    // `roce`: how SMC-R could be used for this TCP connection. Both references outlive the session.
+    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce, Peer peer,
+           TimePoint now)
+        : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(roce), now) {}
 
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
@@ -47,6 +54,8 @@ class Server {
     [[nodiscard]] Actions link_ready(TimePoint now);
     // `may_decline`: the client still waits for a Decline.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
+    // `aborts`: its agent says that nothing comes of the connection.
+    [[nodiscard]] Actions client_spoke(bool aborts);
 
     [[nodiscard]] Actions application_connected(TimePoint now);
     [[nodiscard]] Actions application_refused(std::string detail, TimePoint now);
@@ -54,7 +63,7 @@ class Server {
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
     [[nodiscard]] State state() const { return state_; }
-    [[nodiscard]] bool peer_has_agent() const { return peer_agent_; }
+    [[nodiscard]] bool peer_has_agent() const { return peer_.has_agent; }
     // It is the peer's turn: read a CLC message.
     [[nodiscard]] bool listens() const;
 
@@ -66,7 +75,7 @@ class Server {
 
     const clc::LocalNode& node_;
     group::SmcdGroups& smcd_groups_;
-    bool peer_agent_;
+    Peer peer_;
     clc::ServerHandshake handshake_;
     State state_ = State::kNegotiating;
     std::optional<clc::LocalDmb> dmb_;   // registered, while the application is being connected
@@ -74,7 +83,7 @@ class Server {
     bool application_ = false;           // is connected
     bool clc_closed_ = false;
     clc::Outcome outcome_;
-    TimePoint deadline_ = kNever;  // of kConnecting
+    TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
 };
 
 }  // namespace smc::session
