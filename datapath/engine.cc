@@ -145,10 +145,20 @@ void Engine::wait_for_turn(Task& task) {
     }
 }
 
-void Engine::touch(Task& task) {
-    if (!task.waits_) {
+void Engine::touch(Task& task, TimePoint now) {
+    if (task.waits_) {
+        return;
+    }
+    if (task.has_much_ && keep_it_short(now)) {
+        wait_for_turn(task);
+    } else {
         touched_.push_back(&task);
     }
+}
+
+void Engine::had_little(Task& task, TimePoint now) {
+    task.has_much_ = false;
+    short_until_ = now + kShortFor;
 }
 
 void Engine::spin(Task& task, TimePoint until) {
@@ -159,7 +169,7 @@ void Engine::spin(Task& task, TimePoint until) {
 void Engine::look_again(TimePoint now) {
     for (Task* task : spinning_) {
         if (now >= task->spins_until_ || task->look()) {
-            touch(*task);
+            touch(*task, now);
         }
     }
 }
@@ -257,10 +267,10 @@ void Engine::loop() {
             const auto& source = *static_cast<Source*>(event.data.ptr);
             if (source.task != nullptr) {
                 source.task->on_event(source.which, event.events);
-                touch(*source.task);
+                touch(*source.task, now);
             }
         }
-        deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task); });
+        deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task, now); });
         look_again(now);
         if (!spinning_.empty() && touched_.empty() && ready_.empty()) {
             yield(now);

@@ -7,7 +7,8 @@
 // Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
 //
 // A task that always has more to do waits for its turn behind others like it, and only one of them runs between two
-// looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are.
+// looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are. While
+// there is somebody who asks and answers, a stream that hears of news waits for its turn, too.
 #pragma once
 
 #include <atomic>
@@ -72,7 +73,8 @@ class Engine final : private Poller {
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
     void ready(Task& task) override { called_.push_back(&task); }
-    void had_little(TimePoint now) override { short_until_ = now + kShortFor; }
+    void had_little(Task& task, TimePoint now) override;
+    void had_much(Task& task) override { task.has_much_ = true; }
     [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
     void spin(Task& task, TimePoint until) override;
@@ -81,7 +83,7 @@ class Engine final : private Poller {
     void loop();
     void enlist(Entry entry);
     void take_new();
-    void touch(Task& task);
+    void touch(Task& task, TimePoint now);
     void wait_for_turn(Task& task);
     void run_next(TimePoint now);
     void run_all(std::vector<Task*>& tasks, TimePoint now);

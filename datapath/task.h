@@ -29,8 +29,10 @@ class Poller {
     virtual void unwatch(int fd) = 0;
     // Something happened to this task that no descriptor tells: run() it soon.
     virtual void ready(Task& task) = 0;
-    // It had little to do, as one who asks and answers: those with much should keep it short for a moment.
-    virtual void had_little(TimePoint) {}
+    // What a task had to do. Little, as one who asks and answers: those with much should keep it short for a moment,
+    // and wait for their turn.
+    virtual void had_little(Task&, TimePoint) {}
+    virtual void had_much(Task&) {}
     [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
     // For how long it may be looked at before it sleeps; 0: not at all.
     [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
@@ -66,6 +68,7 @@ class Task {
     friend class Engine;
     std::uint64_t order_ = 0;
     bool waits_ = false;              // for its turn, with more to do
+    bool has_much_ = false;           // had, when it ran last
     TimePoint spins_until_ = kNever;  // kNever: it does not
 };
 

@@ -9,8 +9,9 @@ the ratios are worth comparing. CPU is what the whole machine used, for a round 
 server's on another.
 
   plain   connections that are not accelerated, both ends with cubic. nobody: there is no agent, so this is what the
-          machine makes of nothing. asked: the server's node has no agent, so every connection asks. denied: the
-          policy leaves them alone.
+          machine makes of nothing. hooks: no agent either, but filters on the client's device that do nothing, where
+          the agent's programs are: what cannot be had for less. asked: the server's node has no agent, so every
+          connection asks. denied: the policy leaves them alone.
   tuned   within one node. default: two pods of one agent, and the system's default (bbr, if it is that) at both.
           lo: over 127.0.0.1, cubic at both, local.queue_kib 16.
   smcd    SMC-D between two agents; the baseline has cubic.
@@ -107,6 +108,18 @@ class Nobody(Scene):
         pass
 
 
+class Hooks(Nobody):
+    """The least that somebody on a device costs: filters that let everything pass."""
+
+    variant = "hooks"
+
+    def start(self):
+        self.client.run(["tc", "qdisc", "add", "dev", self.client.device, "clsact"], check=True)
+        for way in ("ingress", "egress"):
+            nothing = ["bpf", "bytecode", "1,6 0 0 0"]  # classic BPF: return 0, which is no match
+            self.client.run(["tc", "filter", "add", "dev", self.client.device, way, *nothing], check=True)
+
+
 class Asked(Scene):
     path, variant, wanted = "plain", "asked", ("SMC_ANSWER_PLAIN",)
 
@@ -165,7 +178,7 @@ class SmcD(Scene):
             self.agents.append((node.agent, end))
 
 
-SCENES = [Nobody, Asked, Denied, Tuned, OverLo, SmcD]
+SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, SmcD]
 
 
 def busy():

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/engines.h"
 
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
 #include <thread>
+#include <vector>
 
 using namespace smc;
 
@@ -96,7 +101,7 @@ class Little final : public Task {
     void on_event(int, std::uint32_t) override {}
     bool run(TimePoint now) override {
         const bool before = poller_->keep_it_short(now);
-        poller_->had_little(now);
+        poller_->had_little(*this, now);
         told.set_value(!before && poller_->keep_it_short(now) &&
                        !poller_->keep_it_short(now + std::chrono::seconds(1)));
         done_ = true;
@@ -110,6 +115,62 @@ class Little final : public Task {
  private:
     Poller* poller_ = nullptr;
     bool done_ = false;
+};
+
+// Some that stream and one that asks and answers, who came last. Each time that he runs all of them have an event.
+struct Crowd {
+    static constexpr std::size_t kStreams = 2;
+    static constexpr int kRounds = 1000;
+    int rounds = 0;
+    std::size_t ran = 0;  // of the streams, since he ran
+    std::promise<bool> was_first;
+    std::vector<UniqueFd> doorbells;
+
+    void ring() {
+        ran = 0;
+        for (const auto& doorbell : doorbells) {
+            const std::uint64_t one = 1;
+            REQUIRE(::write(doorbell.get(), &one, sizeof one) == sizeof one);
+        }
+    }
+};
+
+class OfCrowd final : public Task {
+ public:
+    OfCrowd(Crowd& crowd, bool streams) : crowd_(crowd), streams_(streams) {
+        crowd_.doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        doorbell_ = crowd_.doorbells.back().get();
+        source_ = {this, 0};
+    }
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return poller.watch(doorbell_, EPOLLIN, source_);
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint now) override {
+        if (streams_) {
+            crowd_.ran++;
+            poller_->had_much(*this);
+            return false;
+        }
+        poller_->had_little(*this, now);
+        const bool first = crowd_.rounds > 0 && crowd_.ran < Crowd::kStreams;
+        if (done_ = first || crowd_.rounds++ == Crowd::kRounds; done_) {
+            crowd_.was_first.set_value(first);
+        } else {
+            crowd_.ring();
+        }
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+ private:
+    Crowd& crowd_;
+    bool streams_, done_ = false;
+    int doorbell_;
+    Poller::Source source_{};
+    Poller* poller_ = nullptr;
 };
 
 }  // namespace
@@ -171,6 +232,15 @@ TEST_CASE("engine__who_has_much_keeps_it_short_for_a_moment_behind_one_who_had_l
     const auto task = std::make_shared<Little>();
     engine->add_task(task);
     CHECK(task->told.get_future().get());
+}
+
+TEST_CASE("engine__streams_with_news_wait_for_their_turn_behind_one_who_had_little") {
+    Crowd crowd;
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    for (std::size_t i = 0; i <= Crowd::kStreams; i++) {
+        engine->add_task(std::make_shared<OfCrowd>(crowd, i < Crowd::kStreams));
+    }
+    CHECK(crowd.was_first.get_future().get());
 }
 
 TEST_CASE("engines__each_gets_as_many_tasks_and_one_that_stands_still_shows") {
