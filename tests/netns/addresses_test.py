@@ -81,10 +81,7 @@ def plain_ip(address):
 class Addresses(TwoNodes):
     # --- what the tests do -----------------------------------------------------------------------------
     def listen(self, ip="0.0.0.0", port=5000, options=(), node=None):
-        command = ["/usr/bin/python3", "-c", SERVER, json.dumps({"at": [ip, port], "options": list(options)})]
-        server = (node or self.b).popen(command, stdout=-1, text=True)
-        self.addCleanup(server.stdout.close)
-        self.assertEqual(server.stdout.readline(), "ready\n")
+        self.program(node or self.b, SERVER, json.dumps({"at": [ip, port], "options": list(options)}), says="ready")
 
     def spec(self, ip=None, port=5000, own=None, options=(), hold=False):
         return json.dumps({"to": [ip or self.b.ip4, port], "from": own, "options": list(options), "hold": hold})
@@ -127,11 +124,8 @@ class Addresses(TwoNodes):
         self.listen(listener)
 
         def scene():
-            clients = []
-            for _ in range(4):
-                command = ["/usr/bin/python3", "-c", CLIENT, self.spec(ip=target, hold=True)]
-                clients.append(self.a.popen(command, stdin=-1, stdout=-1, text=True))
-            seen = [self.agreed(json.loads(client.stdout.readline())) for client in clients]
+            clients = [self.program(self.a, CLIENT, self.spec(ip=target, hold=True)) for _ in range(4)]
+            seen = [self.agreed(json.loads(self.hear(client))) for client in clients]
             here, there = self.in_ss(self.a, "dport = :5000"), self.in_ss(self.b, "sport = :5000")
             self.assertEqual(sorted(here), sorted((peer, own) for own, peer in there))
             ports = {int(own.rsplit(":", 1)[1]) for own, _ in here}

@@ -2,6 +2,7 @@
 """What the namespace tests share: two linked nodes per test class, small servers and clients."""
 import json
 import os
+import subprocess
 import sys
 import unittest
 
@@ -72,12 +73,30 @@ class TwoNodes(unittest.TestCase):
         self.a.start_agent(**overrides)
         self.b.start_agent(**overrides)
 
-    def serve(self, node=None, ip=None, port=5000):
-        node = node or self.b
-        process = node.popen(["/usr/bin/python3", "-c", ECHO, ip or "0.0.0.0", str(port)], stdout=-1, text=True)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        self.addCleanup(process.stdout.close)
+    def program(self, node, script, *arguments, says=None, **kwargs):
+        """A Python program that is spoken with line by line. `says`: its first line, which is waited for."""
+        command = ["/usr/bin/python3", "-B", "-c", script, *map(str, arguments)]
+        process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **kwargs)
+        self.addCleanup(self.end_program, process)
+        if says is not None:
+            self.assertEqual(self.hear(process), says)
         return process
+
+    def end_program(self, process):
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+    def hear(self, process):
+        return process.stdout.readline().rstrip("\n")
+
+    def tell(self, process, line):
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+    def serve(self, node=None, ip=None, port=5000):
+        return self.program(node or self.b, ECHO, ip or "0.0.0.0", port, says="ready")
 
     def accepted(self, port=5000):
         """How many connections the server has accepted, without the one that asks."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What an application or a pod may try and does not get: docs/security.md."""
 import json
-import subprocess
 import unittest
 
 from base import TwoNodes
@@ -78,20 +77,13 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 
 
 class Bounds(TwoNodes):
-    def start(self, node, script, *arguments):
-        command = ["/usr/bin/python3", "-B", "-c", script, *map(str, arguments)]
-        process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stdin.close)
-        return process
-
     def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
         self.start_agents()
         self.serve()
         self.b.run(["nft", "add table ip t; add chain ip t c { type filter hook input priority 0; }"], check=True)
         self.b.run(["nft", "add rule ip t c tcp dport 9000-9001 drop"], check=True)
-        for flood in [self.start(self.a, FLOOD, self.b.ip4, port, 16500) for port in (9000, 9001)]:
-            self.assertEqual(flood.stdout.readline(), "held\n")
+        for flood in [self.program(self.a, FLOOD, self.b.ip4, port, 16500) for port in (9000, 9001)]:
+            self.assertEqual(self.hear(flood), "held")
         self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_TABLE_FULL"], 33000 - 32768)
         before = self.a.agent.decisions()["SMC_OUT_TABLE_FULL"]
         self.assertTrue(self.connect(timeout=5)["ok"])
@@ -132,20 +124,18 @@ class Bounds(TwoNodes):
         self.serve()
         server = self.b.ip4
         pod = self.pod()
-        talker = self.start(self.a, TALKER, server)
-        port = int(talker.stdout.readline())
+        talker = self.program(self.a, TALKER, server)
+        port = int(self.hear(talker))
 
         def say(word):
-            talker.stdin.write(word + "\n")
-            talker.stdin.flush()
-            return talker.stdout.readline().strip()
+            self.tell(talker, word)
+            return self.hear(talker)
 
         self.assertEqual(say("one"), "one")
         self.assertPath(self.a, "smcd")
-        listener = self.start(self.a, LISTENER, self.a.device, port)
-        self.assertEqual(listener.stdout.readline(), "ready\n")
+        listener = self.program(self.a, LISTENER, self.a.device, port, says="ready")
         self.assertEqual(say("two"), "two")
-        leg = json.loads(listener.stdout.readline())
+        leg = json.loads(self.hear(listener))
         forged = ["/usr/bin/python3", "-B", "-c", FORGER]
         pod.run([*forged, pod.device, self.a.ip4, str(port), server, str(leg["next"])], check=True)
         self.assertEqual(say("three"), "three")

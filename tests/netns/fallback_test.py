@@ -2,7 +2,6 @@
 """Everything that keeps a connection on TCP, with nothing lost."""
 import json
 import signal
-import subprocess
 import unittest
 
 from base import CLIENT, TwoNodes
@@ -36,22 +35,16 @@ class Fallback(TwoNodes):
     def test_the_memory_of_servers_is_bounded(self):
         self.a.start_agent(fallback={"cache_entries": 16})
         self.b.start_agent()
-        server = self.b.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                """
+        self.program(
+            self.b,
+            """
 import select, socket
 socks = [socket.create_server(('0.0.0.0', 5000 + i)) for i in range(60)]
 print('ready', flush=True)
 while True:
     for s in select.select(socks, [], [])[0]: s.accept()[0].close()""",
-            ],
-            stdout=-1,
-            text=True,
+            says="ready",
         )
-        self.addCleanup(server.stdout.close)
-        self.assertEqual(server.stdout.readline(), "ready\n")
         done = self.a.python(
             f"""
 import socket
@@ -136,26 +129,13 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         found = [entry["formatted"] for entry in dumped]
         return {entry["key"]: sum(cpu["value"] for cpu in entry["values"]) for entry in found}
 
-    def told(self, node, script, *arguments):
-        """A program that goes on when it is told: go(). What it prints then is in its stdout."""
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = node.popen(["/usr/bin/python3", "-c", script, *map(str, arguments)], **pipes)
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.stdout.close)
-        return process
-
-    def go(self, process):
-        process.stdin.write("go\n")
-        process.stdin.flush()
-
     def slow_server(self):
         """Both agents live and the server's hangs. Its client, with time enough, has sent the Proposal."""
         self.start_agents(fallback={"budget_ms": 20000})
         self.serve()
-        client = self.told(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000)
-        self.assertEqual(client.stdout.readline(), "ready\n")
+        client = self.program(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000, says="ready")
         self.b.agent.send_signal(signal.SIGSTOP)
-        self.go(client)  # before its heartbeat is too old
+        self.tell(client, "go")  # before its heartbeat is too old
         unread = ["ss", "-Htn", "state", "established", "sport", "=", ":5000"]
         wait_for("the Proposal", lambda: any(int(line.split()[0]) for line in self.b.run(unread).stdout.splitlines()))
         return client
@@ -164,7 +144,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         client = self.slow_server()
         wait_for("its retransmission", lambda: self.a.agent.decisions()["SMC_SYN_KEPT"], 5)
         self.b.agent.send_signal(signal.SIGCONT)
-        self.assertTrue(json.loads(client.stdout.readline())["ok"])
+        self.assertTrue(json.loads(self.hear(client))["ok"])
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_SYN_LET_GO"], 0)
 
@@ -174,7 +154,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.a.agent.send_signal(signal.SIGSTOP)
         self.b.agent.send_signal(signal.SIGCONT)
         wait_for("the server's leg", lambda: self.b.agent.decisions()["SMC_LEG_PAIRED"], 0.9)
-        seen = json.loads(client.stdout.readline())
+        seen = json.loads(self.hear(client))
         self.assertTrue(seen["ok"], seen)
         self.assertGreater(self.counters(self.a)["SMC_SYN_LET_GO"], 0)
         self.assertEqual(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 1)
@@ -188,17 +168,15 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
     def test_a_port_that_is_in_use_at_the_server(self):
         """By a connection whose end it has not heard of: none of an agent's takes its place."""
         self.serve()
-        first = self.told(self.a, FROM_A_PORT, self.b.ip4, 40000)
-        self.assertEqual(first.stdout.readline(), "x\n")
+        first = self.program(self.a, FROM_A_PORT, self.b.ip4, 40000, says="x")
         lost = "table inet t { chain c { type filter hook output priority 0; tcp sport 40000 drop; }; }"
         self.a.run(["nft", lost], check=True)
-        self.go(first)
+        self.tell(first, "go")
         first.wait(5)
         self.a.run(["nft", "flush", "ruleset"], check=True)
         self.start_agents()
         self.assertTrue(self.connect()["ok"])  # so that the server is remembered, and a SYN of this port is held
-        second = self.told(self.a, FROM_A_PORT, self.b.ip4, 40000)
-        self.assertEqual(second.stdout.readline(), "x\n")
+        self.program(self.a, FROM_A_PORT, self.b.ip4, 40000, says="x")
         self.assertEqual(self.b.agent.decisions()["SMC_LEG_CONFLICT"], 1)
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_closed"): 1})
         self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("refused", "server_refused"): 1})
@@ -207,12 +185,11 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         """It is refused all the same, because the application did not ask; its own SYN follows."""
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, answer_after=0.6)
-        client = self.told(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 2)
-        self.assertEqual(client.stdout.readline(), "ready\n")
-        self.go(client)
+        client = self.program(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 2, says="ready")
+        self.tell(client, "go")
         wait_for("the question", lambda: self.counters(self.a)["SMC_OUT_ASKED"], 0.5)
         self.a.agent.stop(signal.SIGKILL)
-        self.assertEqual(json.loads(client.stdout.readline()), {"ok": False, "error": "timed out"})  # of its recv()
+        self.assertEqual(json.loads(self.hear(client)), {"ok": False, "error": "timed out"})  # of its recv()
         counters = self.counters(self.a)
         self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (1, 0))
         self.assertEqual(counters["SMC_SYN_LET_GO"], 1)
@@ -222,11 +199,10 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         """Its heartbeat is not too old yet."""
         self.a.start_agent()
         self.serve()
-        client = self.told(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000, 0.9)
-        self.assertEqual(client.stdout.readline(), "ready\n")
+        client = self.program(self.a, WHEN_TOLD + CLIENT, self.b.ip4, 5000, 0.9, says="ready")
         self.a.agent.stop(signal.SIGKILL)
-        self.go(client)
-        seen = json.loads(client.stdout.readline())
+        self.tell(client, "go")
+        seen = json.loads(self.hear(client))
         self.assertTrue(seen["ok"], seen)
         self.assertEqual(self.counters(self.a)["SMC_OUT_AGENT_GONE"], 1)
 
@@ -235,7 +211,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         """A server on RAW_IP that answers SYNs with these options and then says what it is told."""
         script = {"options": options, "send": list(send), "listen_s": seconds, **more}
         process = self.raw(self.b, RAW_IP, "server", 6000, json.dumps(script))
-        self.assertEqual(process.stdout.readline(), "listening\n")
+        self.assertEqual(self.hear(process), "listening")
         return process
 
     def talk(self):

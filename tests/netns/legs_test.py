@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What TCP does on the way between an application and the agent."""
-import subprocess
 import unittest
 
 from base import TwoNodes
@@ -24,11 +23,7 @@ class Legs(TwoNodes):
         }
 
     def hold(self, own=""):
-        command = ["/usr/bin/python3", "-c", HOLDER, self.b.ip4, own]
-        client = self.a.popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
-        self.addCleanup(client.stdout.close)
-        self.addCleanup(client.stdin.close)
-        self.assertEqual(client.stdout.readline(), "held\n")
+        self.program(self.a, HOLDER, self.b.ip4, own, says="held")
         self.assertPath(self.a, "smcd")
         return int(self.a.agent.connections()[-1]["client"].rsplit(":", 1)[1])
 

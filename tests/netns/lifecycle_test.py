@@ -135,11 +135,9 @@ class Lifecycle(TwoNodes):
         wait_for("steering to go on", lambda: self.connect()["ok"] and self.a.agent.totals()[("smcd", "none")] > before)
 
     def streaming_server(self):
-        process = self.b.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                """
+        return self.program(
+            self.b,
+            """
 import socket, time
 s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
 while True:
@@ -149,23 +147,17 @@ while True:
         while True: c.sendall(b'x' * 1000); time.sleep(0.001)
     except OSError as e: print('server', type(e).__name__, flush=True)
 """,
-            ],
-            stdout=-1,
-            text=True,
+            says="ready",
         )
-        self.addCleanup(process.stdout.close)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
 
     def ends_with_an_error(self, victim, how):
         self.start_agents()
         server = self.streaming_server()
-        client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
-        self.assertEqual(client.stdout.readline(), "up\n")
+        client = self.program(self.a, DOWNLOAD, self.b.ip4, says="up")
         wait_for("bytes to flow", lambda: any(c["bytes_received"] > 20000 for c in self.a.agent.connections()))
         getattr(self, victim).agent.stop(how)
         self.assertEqual(client.communicate(timeout=20)[0], "error ConnectionResetError\n")  # L1
-        self.assertIn(server.stdout.readline(), ("server ConnectionResetError\n", "server BrokenPipeError\n"))
+        self.assertIn(self.hear(server), ("server ConnectionResetError", "server BrokenPipeError"))
 
     def test_killed_client_agent_ends_connections_with_an_error(self):
         self.ends_with_an_error("a", signal.SIGKILL)
@@ -179,9 +171,7 @@ while True:
     def test_plain_connections_outlive_the_agent(self):
         self.a.start_agent()
         self.streaming_server()
-        client = self.a.popen(["/usr/bin/python3", "-c", DOWNLOAD, self.b.ip4], stdout=-1, text=True)
-        self.addCleanup(client.stdout.close)
-        self.assertEqual(client.stdout.readline(), "up\n")
+        client = self.program(self.a, DOWNLOAD, self.b.ip4, says="up")
         self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_PLAIN"], 1)
         received = self.received(client.pid)
         self.a.agent.stop(signal.SIGKILL)
@@ -241,22 +231,7 @@ while True:
     def test_a_full_agent_lets_connections_be_plain(self):
         self.start_agents(limits={"connections": 2, "namespace_percent": 100, "cgroup_percent": 100})
         self.serve()
-        hold = self.a.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                f"""
-import socket, time
-held = []
-for _ in range(2):
-    c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1); held.append(c)
-print('held', flush=True); time.sleep(60)""",
-            ],
-            stdout=-1,
-            text=True,
-        )
-        self.addCleanup(hold.stdout.close)
-        self.assertEqual(hold.stdout.readline(), "held\n")
+        self.hold(self.a, 2)
         wait_for("the agent to be full", lambda: not self.a.agent.status()["agent"]["serving"])
         for _ in range(3):
             self.assertTrue(self.connect()["ok"])
@@ -273,12 +248,7 @@ print('held', flush=True); time.sleep(60)"""
 
     def hold(self, node, count, **kwargs):
         """A program that keeps connections open."""
-        process = node.popen(
-            ["/usr/bin/python3", "-c", self.HOLD, self.b.ip4, str(count)], stdout=-1, text=True, **kwargs
-        )
-        self.addCleanup(process.stdout.close)
-        self.assertEqual(process.stdout.readline(), "held\n")
-        return process
+        return self.program(node, self.HOLD, self.b.ip4, count, says="held", **kwargs)
 
     def test_many_devices_of_one_namespace_are_nobody_elses_business(self):
         self.start_agents()

@@ -65,19 +65,13 @@ class Local(TwoNodes):
         wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
 
     def serve_on(self, ip, choices=(), node=None, port=5000):
-        command = ["/usr/bin/python3", "-c", LIKE + SERVER, ip, str(port), json.dumps(choices)]
-        server = (node or self.two).popen(command, stdout=-1, text=True)
-        self.addCleanup(server.stdout.close)
-        self.assertEqual(server.stdout.readline(), "ready\n")
+        self.program(node or self.two, LIKE + SERVER, ip, port, json.dumps(choices), says="ready")
 
     def client(self, ip, choices=(), node=None, port=5000, meanwhile=lambda: None):
         """A connection that stands, and what its ends are like: the client's, the server's."""
-        command = ["/usr/bin/python3", "-c", LIKE + CLIENT, ip, str(port), json.dumps(choices)]
-        client = (node or self.one).popen(command, stdin=-1, stdout=-1, text=True)
-        self.addCleanup(client.stdout.close)
-        self.addCleanup(client.stdin.close)
+        client = self.program(node or self.one, LIKE + CLIENT, ip, port, json.dumps(choices))
         meanwhile()
-        return client, json.loads(client.stdout.readline())
+        return client, json.loads(self.hear(client))
 
     def ends(self, *where, **more):
         client, found = self.client(*where, **more)

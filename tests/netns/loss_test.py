@@ -2,7 +2,6 @@
 """Nothing that a peer wrote is lost, and what nobody uses any more is given back."""
 import json
 import signal
-import subprocess
 import unittest
 
 from base import TwoNodes
@@ -72,10 +71,7 @@ except OSError as e: print(errno.errorcode[e.errno], flush=True)
 
 class Loss(TwoNodes):
     def start(self, script, *arguments):
-        server = self.b.popen(["/usr/bin/python3", "-c", script, *arguments], stdout=subprocess.PIPE, text=True)
-        self.addCleanup(server.stdout.close)
-        self.assertEqual(server.stdout.readline(), "ready\n")
-        return server
+        return self.program(self.b, script, *arguments, says="ready")
 
     def uploads(self, count, request, body):
         done = self.a.python(UPLOADS, self.b.ip4, str(count), str(request), str(body), timeout=100)
@@ -105,7 +101,7 @@ class Loss(TwoNodes):
         server = self.start(KEEPER)
         done = self.a.python(f"import socket; socket.create_connection(('{self.b.ip4}', 5000)).send(b'x')")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(server.stdout.readline(), "ended\n")
+        self.assertEqual(self.hear(server), "ended")
         for node in (self.a, self.b):
             wait_for("the connection to be forgotten", lambda: not node.agent.connections(), 30)
             self.assertPath(node, "smcd")
@@ -113,17 +109,11 @@ class Loss(TwoNodes):
     def cut_off(self, options, size):
         """How a connection ends whose application chose to wait for few seconds only, when the wire is cut."""
         self.start_agents(smc={"keepalive_s": 600})
-        self.b.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); k = s.accept(); time.sleep(60)",
-            ]
+        self.start(
+            "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)\n"
+            "k = s.accept(); time.sleep(60)"
         )
-        wait_for("the server", lambda: ":5000 " in self.b.run(["ss", "-Hltn"]).stdout)
-        command = ["/usr/bin/python3", "-c", PATIENT, self.b.ip4, json.dumps(options), str(size)]
-        client = self.a.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.assertEqual(client.stdout.readline(), "ready\n")
+        client = self.program(self.a, PATIENT, self.b.ip4, json.dumps(options), size, says="ready")
         self.assertPath(self.a, "smcd")
         timers = ["ss", "-Htno", "state", "established", "dport", "5000"]
         wait_for("it to be passed on", lambda: "min" not in self.a.run(timers).stdout, 10)
@@ -143,21 +133,13 @@ class Loss(TwoNodes):
         """The client's host is gone from the Ethernet, as after a power failure: all of a sudden, and ARP with it."""
         self.start_agents()
         server = self.start(WAITER)
-        client = self.a.popen(
-            ["/usr/bin/python3", "-c", PATIENT, self.b.ip4, "[]", "0"],
-            stdout=subprocess.PIPE,
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        self.addCleanup(client.stdout.close)
-        self.addCleanup(client.stdin.close)
-        self.assertEqual(client.stdout.readline(), "ready\n")
+        self.program(self.a, PATIENT, self.b.ip4, "[]", 0, says="ready")
         self.assertPath(self.b, "smcd")
         self.a.run(["sysctl", "-w", f"net.ipv4.conf.{self.a.device}.arp_ignore=8"], check=True)
         self.b.run(["ip", "neigh", "del", self.a.ip4, "dev", self.b.device], check=True)
         self.a.agent.send_signal(signal.SIGKILL)
-        self.assertEqual(server.stdout.readline(), "ECONNABORTED\n")
-        self.assertIn("1 applications' sockets are ended", self.b.agent_log())
+        self.assertEqual(self.hear(server), "ECONNABORTED")
+        wait_for("the log to tell", lambda: "1 applications' sockets are ended" in self.b.agent_log())
 
     def test_a_half_closed_connection_that_is_used(self):
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")

@@ -98,12 +98,7 @@ class Memory(TwoNodes):
         super().setUp()
 
     def hold(self, count, size):
-        holder = self.a.popen(
-            ["/usr/bin/python3", "-c", HOLDER, self.b.ip4, str(count), str(size)], stdout=-1, text=True
-        )
-        self.addCleanup(holder.stdout.close)
-        self.assertEqual(holder.stdout.readline(), "moved\n")
-        return holder
+        return self.program(self.a, HOLDER, self.b.ip4, count, size, says="moved")
 
     def resident(self, node):
         """KiB of DMBs that the agent has in memory."""
@@ -142,12 +137,10 @@ class Memory(TwoNodes):
         wait_for("the server to be asked again", again)
 
     def accepted_for_the_deaf(self, size):
-        server = self.b.popen(["/usr/bin/python3", "-c", DEAF, str(size)], stdout=-1, text=True)
-        self.assertEqual(server.stdout.readline(), "ready\n")
+        server = self.program(self.b, DEAF, size, says="ready")
         done = self.a.python(TALKER, self.b.ip4, str(size))
         self.assertEqual(done.returncode, 0, done.stderr)
         server.kill()
-        server.stdout.close()
         server.wait()
         return int(done.stdout)
 

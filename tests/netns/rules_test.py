@@ -239,9 +239,7 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
             for6 = [f"ip6 daddr fd77:1::2 tcp dport {p} reject with {kind}" for p, kind in zip(PORTS6, KINDS6)]
             self.nft(node, **{hook: for4 + for6})
 
-        server = self.b.popen(["/usr/bin/python3", "-c", MANY_LISTENERS, *ports], stdout=-1, text=True)
-        self.addCleanup(server.stdout.close)
-        self.assertEqual(server.stdout.readline(), "ready\n")
+        self.program(self.b, MANY_LISTENERS, *ports, says="ready")
         forbid()
         plain, longest = errors()
         self.assertNotIn("ok", plain.values())
@@ -269,12 +267,9 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
         """Bytes stop when the rule comes, with agents as without, and go on when it goes."""
 
         def once(name):
-            python = ["/usr/bin/python3", "-c"]
-            server = self.b.popen([*python, STREAM, self.b.ip4], stdout=-1, stderr=subprocess.DEVNULL, text=True)
-            self.addCleanup(server.stdout.close)
-            self.assertEqual(server.stdout.readline(), "ready\n")
+            server = self.program(self.b, STREAM, self.b.ip4, says="ready", stderr=subprocess.DEVNULL)
             count = f"{self.a.dir}/{name}"
-            client = self.a.popen([*python, READ_SLOWLY, self.b.ip4, count])
+            client = self.program(self.a, READ_SLOWLY, self.b.ip4, count)
 
             def received():
                 with open(count) as file:

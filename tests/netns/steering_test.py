@@ -149,19 +149,14 @@ class Steering(TwoNodes):
     def test_the_agents_own_sockets_and_foreign_cgroups_are_left_alone(self):
         self.start_agents()
         self.serve()
-        done = self.a.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                f"""
+        done = self.program(
+            self.a,
+            f"""
 import socket
 c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.recv(1), flush=True)""",
-            ],
             cgroup=cgroup_mount() + "/" + self.lab.tag,
-            stdout=-1,
-            text=True,
         )
-        self.assertEqual(done.communicate(timeout=20)[0], "b'x'\n")
+        self.assertEqual(self.hear(done), "b'x'")
         self.assertEqual(self.a.agent.totals(), {})
 
     def test_a_cgroup_and_a_namespace_that_appear_later(self):
@@ -231,21 +226,15 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
     def test_the_wire_socket_belongs_to_the_applications_user(self):
         self.start_agents()
         self.serve()
-        client = self.a.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                f"""
+        self.program(
+            self.a,
+            f"""
 import os, socket, time
 os.setgid(1235); os.setuid(1234)
 c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
 print('up', flush=True); time.sleep(60)""",
-            ],
-            stdout=-1,
-            text=True,
+            says="up",
         )
-        self.addCleanup(client.stdout.close)
-        self.assertEqual(client.stdout.readline(), "up\n")
         self.assertPath(self.a, "smcd")
         wire = self.a.run(["ss", "-Htne", "dst", f"{self.b.ip4}:5000"]).stdout
         self.assertIn("uid:1234", wire)
@@ -274,20 +263,14 @@ print('up', flush=True); time.sleep(60)""",
     def test_maps_can_be_read_by_a_person(self):
         self.start_agents()
         self.serve()
-        keep = self.a.popen(
-            [
-                "/usr/bin/python3",
-                "-c",
-                f"""
+        keep = self.program(
+            self.a,
+            f"""
 import socket, time
 c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
 print('up', flush=True); time.sleep(60)""",
-            ],
-            stdout=-1,
-            text=True,
+            says="up",
         )
-        self.addCleanup(keep.stdout.close)
-        self.assertEqual(keep.stdout.readline(), "up\n")
         # P1.
         hairpins = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_hairpins"))
         keys = [entry["formatted"]["key"] for entry in hairpins]

@@ -4,7 +4,6 @@ import ctypes
 import os
 import select
 import signal
-import subprocess
 import unittest
 
 from base import TwoNodes
@@ -65,18 +64,11 @@ class Watchdog(TwoNodes):
     def keeper(self):
         """A program with a connection over SMC."""
         before = self.a.agent.totals().get(("smcd", "none"), 0)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        process = self.a.popen(["/usr/bin/python3", "-c", KEEPER, self.b.ip4], **pipes)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.stdin.close)
+        process = self.program(self.a, KEEPER, self.b.ip4)
         self.tell(process, "first")
         self.assertEqual(self.said(process), "first")
         self.assertEqual(self.a.agent.totals()[("smcd", "none")], before + 1)
         return process
-
-    def tell(self, keeper, word):
-        keeper.stdin.write(word + "\n")
-        keeper.stdin.flush()
 
     def said(self, keeper, within=5):
         """What it prints next; nothing: it waits."""

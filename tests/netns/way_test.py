@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -135,10 +134,7 @@ char _license[] SEC("license") = "GPL";
 class Way(TwoNodes):
     # --- what the tests do -----------------------------------------------------------------------------
     def greeter(self, backlog=4096, pause=0.0, how="wait"):
-        command = ["/usr/bin/python3", "-c", GREETER, backlog, pause, how]
-        process = self.b.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        return process
+        return self.program(self.b, GREETER, backlog, pause, how, says="ready")
 
     def all_ok(self, expected, within=1.0, **spec):
         done = self.a.python(CLIENTS, json.dumps({"to": self.b.ip4, **spec}), timeout=100)
@@ -159,7 +155,7 @@ class Way(TwoNodes):
             state = ["state", "connected", "exclude", "time-wait"]
             wait_for("sockets to go", lambda: not node.run(["ss", "-Htn", *state]).stdout, 15)
 
-    def program(self, kind, section, body):
+    def foreign(self, kind, section, body):
         """Compiles, loads and pins a foreign program."""
         source = self.a.write("foreign.c", PROGRAMS % (section, body))
         machine = f"-I/usr/include/{os.uname().machine}-linux-gnu"
@@ -233,7 +229,7 @@ class Way(TwoNodes):
         self.start_agents(bpf={"tc": "clsact"}, fallback={"cache_s": 1})
         self.greeter()
         self.still_smcd()
-        pass_all = self.program("classifier", "tc", "return 0;")
+        pass_all = self.foreign("classifier", "tc", "return 0;")
         for node, side in ((n, s) for n in (self.a, self.b) for s in ("ingress", "egress")):
 
             def served():
@@ -272,7 +268,7 @@ class Way(TwoNodes):
                 self.still_smcd(3)
 
     def test_foreign_sockops_programs_of_the_applications(self):
-        clear = self.program("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
+        clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()
         for node in (self.a, self.b):
             sh("bpftool", "cgroup", "attach", node.apps, "sock_ops", "pinned", clear, "multi")
@@ -368,7 +364,7 @@ class Way(TwoNodes):
         self.start_agents(**asked_again)
         greeter = self.greeter()
         spec = {"to": self.b.ip4, "threads": 8, "count": 100000, "seconds": seconds, "timeout": 8}
-        clients = self.a.popen(["/usr/bin/python3", "-c", CLIENTS, json.dumps(spec)], stdout=-1, text=True)
+        clients = self.program(self.a, CLIENTS, json.dumps(spec))
         fire(asked_again)
         seen = json.loads(clients.communicate(timeout=60 + seconds)[0])
         for node in (self.a, self.b):
@@ -420,7 +416,7 @@ class Way(TwoNodes):
         self.a.start_agent()
         self.greeter()
         spec = {"to": self.b.ip4, "threads": 1, "count": 1, "timeout": 20}
-        client = self.a.popen(["/usr/bin/python3", "-c", CLIENTS, json.dumps(spec)], stdout=-1, text=True)
+        client = self.program(self.a, CLIENTS, json.dumps(spec))
         wait_for("the question", lambda: self.a.agent.decisions()["SMC_OUT_ASKED"] == 1)
         self.a.agent.stop(signal.SIGKILL)
         self.a.start_agent()
