@@ -9,10 +9,10 @@ namespace smc {
 
 namespace {
 
-// Looks at the peer of one connection before the others get their turn, and bytes that are then moved: as many take
-// about as long as the looks.
+// Looks at the peer of one connection before the others get their turn, and bytes that are then moved. Fewer bytes mean
+// a wake-up of the peer for each of them: a quarter as many cost a quarter of the throughput on one processor.
 constexpr int kTurnsPerRun = 8;
-constexpr std::uint32_t kBytesPerRun = 64 * 1024;
+constexpr std::uint32_t kBytesPerRun = 256 * 1024;
 // Where others ask and answer in between: they wait for one run() of a stream at each end, both ways.
 constexpr std::uint32_t kBytesPerShortRun = 16 * 1024;
 constexpr std::uint32_t kLittle = 4 * 1024;
