@@ -201,13 +201,14 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
              [this](const group::LinkFailed& failed) {
                  feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, now()));
              },
-             [this]([[maybe_unused]] bool aborts) {
-                 if constexpr (Session::kServer) {
-                     feed(session_.client_spoke(aborts));
-                 }
-             }});
+             [this](bool aborts) { client_spoke(aborts); }});
     }
     void on(const session::AwaitLink& action) { parts_.smcr_groups.await_link(member(), action.peer); }
+    void client_spoke([[maybe_unused]] bool aborts) {
+        if constexpr (Session::kServer) {
+            feed(session_.client_spoke(aborts));
+        }
+    }
     void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }
     void on(const session::GiveBack& action) {
         give_back_dmb();
