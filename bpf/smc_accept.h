@@ -125,7 +125,7 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.port = options.own ? options.own_port : 0;
 		inbound.peer_agent = options.own;
-		inbound.peer_speaks = options.own && options.own_detail == SMC_OWN_SPEAKS;
+		inbound.peer_speaks = inbound.port && options.own_detail == SMC_OWN_SPEAKS;
 		inbound.ttl = packet->ttl;
 		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
 			decision = SMC_IN_TABLE_FULL;

@@ -35,8 +35,8 @@ static __always_inline void smc_hear_own(const struct smc_packet *packet, const 
 {
 	struct smc_pair pair = {.server = packet->tuple, .id = options->own_detail};
 
-	if (!options->own_detail)
-		return;
+	if (!options->own_detail || options->own_port)
+		return; /* or the SYN of a W */
 	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
 		smc_pairs_until = bpf_ktime_get_coarse_ns() + SMC_PAIR_NS;
 }

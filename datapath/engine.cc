@@ -156,9 +156,10 @@ void Engine::touch(Task& task, TimePoint now) {
     }
 }
 
-void Engine::had_little(Task& task, TimePoint now) {
+// From now on, and not from the beginning of this turn: streams may have made it long.
+void Engine::had_little(Task& task) {
     task.has_much_ = false;
-    short_until_ = now + kShortFor;
+    short_until_ = std::chrono::steady_clock::now() + kShortFor;
 }
 
 void Engine::spin(Task& task, TimePoint until) {

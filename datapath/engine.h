@@ -8,7 +8,8 @@
 //
 // A task that always has more to do waits for its turn behind others like it, and only one of them runs between two
 // looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are. While
-// there is somebody who asks and answers, a stream that hears of news waits for its turn, too.
+// there is somebody who asks and answers, a stream that a descriptor or a look tells of news waits for its turn, too;
+// what a link brings is delivered at once.
 #pragma once
 
 #include <atomic>
@@ -73,7 +74,7 @@ class Engine final : private Poller {
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
     void ready(Task& task) override { called_.push_back(&task); }
-    void had_little(Task& task, TimePoint now) override;
+    void had_little(Task& task) override;
     void had_much(Task& task) override { task.has_much_ = true; }
     [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;

@@ -74,10 +74,10 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_) {
         wake_up(now);
         more = turn(now);
-        if (moved_ > kLittle) {
+        if (moved_ >= kBytesPerShortRun) {
             poller_->had_much(*this);
-        } else if (moved_ != 0) {
-            poller_->had_little(*this, now);
+        } else if (moved_ != 0 && moved_ <= kLittle) {
+            poller_->had_little(*this);
         }
         look_for_idleness(now);
         pass_keepalive_on();

@@ -31,7 +31,7 @@ class Poller {
     virtual void ready(Task& task) = 0;
     // What a task had to do. Little, as one who asks and answers: those with much should keep it short for a moment,
     // and wait for their turn.
-    virtual void had_little(Task&, TimePoint) {}
+    virtual void had_little(Task&) {}
     virtual void had_much(Task&) {}
     [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
     // For how long it may be looked at before it sleeps; 0: not at all.

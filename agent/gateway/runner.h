@@ -82,10 +82,9 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     // What it holds of SMC-D then outlives it.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
-    // The server's agent waits for a first message.
-    [[nodiscard]] bool speaks(const clc::Outcome& outcome) const {
-        return !Session::kServer && peer_has_agent() && outcome.kind == clc::Outcome::Kind::kSmcR &&
-               outcome.smcr.first_contact;
+    // As its SYN has announced, to whoever could read that: a server's agent waits for a first message.
+    [[nodiscard]] static bool speaks(const clc::Outcome& outcome) {
+        return !Session::kServer && outcome.kind == clc::Outcome::Kind::kSmcR && outcome.smcr.first_contact;
     }
 
  protected:

@@ -116,21 +116,19 @@ void LinkGroups::await_peer(group::MemberId member) {
     if (there == nullptr || seat == nullptr) {
         return;
     }
-    there->driver->await_message(seat->token,
-                                 [&io = io_, weak = std::weak_ptr(self_), member](const cdc::Message& said) {
-                                     const bool aborts = (said.state & cdc::kAbnormalClose) != 0;
-                                     asio::post(io, [weak, member, aborts] {
-                                         const auto self = weak.lock();
-                                         if (!self) {
-                                             return;
-                                         }
-                                         auto& hooks = (*self)->hooks_;
-                                         if (const auto it = hooks.find(member); it != hooks.end()) {
-                                             const auto spoke = it->second.peer_spoke;  // who is told may leave
-                                             spoke(aborts);
-                                         }
-                                     });
-                                 });
+    there->driver->await_message(seat->token, [&io = io_, weak = std::weak_ptr(self_), member](bool aborts) {
+        asio::post(io, [weak, member, aborts] {
+            const auto self = weak.lock();
+            if (!self) {
+                return;
+            }
+            auto& hooks = (*self)->hooks_;
+            if (const auto it = hooks.find(member); it != hooks.end()) {
+                const auto spoke = it->second.peer_spoke;  // who is told may leave
+                spoke(aborts);
+            }
+        });
+    });
 }
 
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {

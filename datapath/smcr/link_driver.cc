@@ -16,6 +16,11 @@ constexpr auto kLastMessages = std::chrono::milliseconds(300);
 constexpr int kPatienceMs = 30;  // of it, for one completion
 constexpr std::size_t kMaxQueued = 1024;
 
+// The first word of a connection is its last. What aborts later may have said something before.
+bool is_stillborn(const cdc::Message& message) {
+    return message.sequence == 1 && (message.state & cdc::kAbnormalClose) != 0;
+}
+
 }  // namespace
 
 LinkDriver::LinkDriver(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll)
@@ -30,7 +35,7 @@ bool LinkDriver::open(AlertToken token) {
 }
 
 void LinkDriver::await_message(AlertToken token, Spoke spoke) {
-    cdc::Message latest;
+    bool aborts = false;
     {
         const std::lock_guard lock(mutex_);
         const auto it = receivers_.find(token);
@@ -41,9 +46,9 @@ void LinkDriver::await_message(AlertToken token, Spoke spoke) {
             it->second->spoke = std::move(spoke);
             return;
         }
-        latest = it->second->inbox.latest();
+        aborts = is_stillborn(it->second->inbox.latest());
     }
-    spoke(latest);
+    spoke(aborts);
 }
 
 void LinkDriver::forget(AlertToken token) {
@@ -322,7 +327,7 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         }
     }
     if (spoke) {
-        spoke(message);
+        spoke(is_stillborn(message));
     }
     if (taken == flow::CdcInbox::Taken::kStale) {
         add(counters_.stale);

@@ -37,7 +37,8 @@ class LinkDriver final : public Task, private LinkHandler {
         std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
         std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
     };
-    using Spoke = std::function<void(const cdc::Message&)>;
+    // `aborts`: it was the first one, and says that nothing comes of the connection.
+    using Spoke = std::function<void(bool aborts)>;
     // What an alert token stands for here.
     struct Receiver {
         flow::CdcInbox inbox;
@@ -55,7 +56,7 @@ class LinkDriver final : public Task, private LinkHandler {
     //
     // C1. False: the token is in use.
     bool open(AlertToken token);
-    // `spoke` is called with the first message for this token on the engine's thread, or with the latest one at once.
+    // `spoke` is called once there has been a message for this token, on the engine's thread or at once.
     void await_message(AlertToken token, Spoke spoke);
     // A connection that never ran, and that its peer was never told of.
     void forget(AlertToken token);
@@ -118,7 +119,8 @@ class LinkDriver final : public Task, private LinkHandler {
     Poller* poller_ = nullptr;
     Poller::Source source_{};
 
-    mutable std::mutex mutex_;  // guards receivers_ (the map, not what is in it), queued_, left_, end_ and down_
+    mutable std::mutex mutex_;  // guards receivers_, queued_, left_, end_ and down_
+    // Messages are put into an inbox under it; the connection reads its own without it, on the engine's thread.
     std::unordered_map<AlertToken, std::unique_ptr<Receiver>> receivers_;
     std::deque<std::vector<std::uint8_t>> queued_;
     std::vector<AlertToken> left_;  // whose peer has left

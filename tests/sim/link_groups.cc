@@ -68,8 +68,7 @@ void LinkGroups::await_peer(group::MemberId member) {
     if (there == nullptr || seat == nullptr) {
         return;
     }
-    there->driver->await_message(seat->token, [this, member](const cdc::Message& said) {
-        const bool aborts = (said.state & cdc::kAbnormalClose) != 0;
+    there->driver->await_message(seat->token, [this, member](bool aborts) {
         world_.after(world_.local(), [this, member, aborts] {
             if (const auto it = hooks_.find(member); it != hooks_.end()) {
                 const auto spoke = it->second.peer_spoke;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "datapath/engines.h"
@@ -150,27 +151,44 @@ TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
 
 TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked") {
     Driven driven(true);
-    REQUIRE((driven.driver->open(AlertToken{1}) && driven.driver->open(AlertToken{2})));
-    std::atomic<int> spoke{0};
-    driven.driver->await_message(AlertToken{1}, [&](const auto&) { spoke++; });
-    driven.driver->await_message(AlertToken{3}, [&](const auto&) { spoke += 100; });  // nobody's
-    for (std::uint16_t sequence = 1; sequence <= 3; sequence++) {
+    std::map<std::uint32_t, std::vector<bool>> told;  // what it was, by token
+    const auto await = [&](std::uint32_t token) {
+        driven.driver->await_message(AlertToken{token}, [&told, token](bool aborts) { told[token].push_back(aborts); });
+    };
+    std::uint64_t said = 0;
+    const auto say = [&](std::uint32_t token, std::uint16_t sequence, bool aborts = false) {
         cdc::Message message;
         message.sequence = sequence;
-        message.token = AlertToken{sequence == 2 ? 2U : 1U};
+        message.token = AlertToken{token};
+        message.state = aborts ? cdc::kAbnormalClose : std::uint8_t{0};
         REQUIRE(driven.peer.link->send(cdc::encode(message).view()) == Link::Posted::kYes);
+        said++;
+    };
+    for (const std::uint32_t token : {1U, 2U, 3U, 4U, 5U}) {
+        REQUIRE(driven.driver->open(AlertToken{token}));
     }
+    await(1);
+    await(3);
+    await(6);  // nobody's
+    say(1, 1);
+    say(1, 2);
+    say(2, 1);
+    say(3, 1, true);
+    say(4, 1, true);
+    say(5, 1);
+    say(5, 2, true);
     const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (driven.driver->counters().messages_received < 3 && std::chrono::steady_clock::now() < end) {
+    while (driven.driver->counters().messages_received < said && std::chrono::steady_clock::now() < end) {
         std::this_thread::yield();
     }
     for (int i = 0; i < 2; i++) {
         await_a_round(*driven.engine);
     }
-    CHECK(spoke == 1);
-    driven.driver->await_message(AlertToken{2},
-                                 [&](const cdc::Message& said) { spoke += said.sequence * 10; });  // it has, already
-    CHECK(spoke == 21);
+    CHECK(told == std::map<std::uint32_t, std::vector<bool>>{{1, {false}}, {3, {true}}});
+    await(2);
+    await(4);
+    await(5);  // it has spoken before it aborts, so there may be bytes of it
+    CHECK((told[2] == std::vector{false} && told[4] == std::vector{true} && told[5] == std::vector{false}));
 }
 
 TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_does") {

@@ -222,6 +222,8 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
     CHECK(quick.server.clc_closed(kStart).empty());
     CHECK(are<Run>(quick.server.client_spoke(false)));  // what it said came by another way
 
+    // Once it is this side that was late.
+    CHECK(silent.server.tick(silent.server.next_deadline() + 1h).empty());
     const auto late = silent.server.tick(silent.server.next_deadline());
     REQUIRE(are<GiveBack, ResetClc, Refuse>(late));
     CHECK(find<Refuse>(late)->reason == Reason::kHandshakeTimeout);
