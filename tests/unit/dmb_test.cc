@@ -3,10 +3,13 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <thread>
 
 #include "datapath/ism/local_dmb.h"
 #include "datapath/smcd/dmb_transport.h"
@@ -53,6 +56,46 @@ TEST_CASE("dmb__unsealed_or_short_memory_is_refused_D2") {
     CHECK_FALSE(attaches(created->memory, event.get(), kDmb));  // its peer could make it block
     CHECK_FALSE(attaches(created->memory, plain.get(), kDmb));
     CHECK_FALSE(attaches(created->memory, -1, kDmb));
+}
+
+// There is no moment at which it is both sealed and long enough. Its peer meets attach_dmb() at each of its steps.
+TEST_CASE("dmb__memory_that_is_made_shorter_just_then_is_refused_D2") {
+    constexpr int kRounds = 20'000, kPauses = 100;
+    const auto created = ism::create_dmb(kDmb);
+    REQUIRE(created);
+    struct stat status {};
+    REQUIRE(::fstat(created->memory.get(), &status) == 0);
+    std::atomic<int> offered{-1}, taken{-1};  // descriptors of memory; -1: none
+    const auto await = [](const std::atomic<int>& what, bool there) {
+        while ((what != -1) != there) {
+            std::this_thread::yield();
+        }
+    };
+    std::thread peer([&] {
+        for (int round = 0; round < kRounds; round++) {
+            await(offered, true);
+            const int memory = offered.exchange(-1);
+            for (int pause = 0; pause < round % kPauses; pause++) {
+                taken.load();
+            }
+            [[maybe_unused]] const int cut = ::ftruncate(memory, 0);
+            ::fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+            taken = memory;
+        }
+    });
+    int attached = 0;
+    for (int round = 0; round < kRounds; round++) {
+        const UniqueFd memory(::memfd_create("x", MFD_ALLOW_SEALING));
+        REQUIRE(::ftruncate(memory.get(), status.st_size) == 0);
+        UniqueFd bell(::dup(created->bell.get()));
+        offered = memory.get();
+        await(offered, false);
+        attached += ism::attach_dmb(memory, std::move(bell), kDmb).has_value() ? 1 : 0;
+        await(taken, true);
+        taken = -1;
+    }
+    peer.join();
+    CHECK(attached == 0);
 }
 
 TEST_CASE("dmb__a_doorbell_never_blocks_whatever_its_owner_does") {

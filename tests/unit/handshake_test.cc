@@ -217,6 +217,23 @@ TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
     CHECK(find<Finish>(late)->outcome.kind == Outcome::Kind::kFallBack);
 }
 
+// RFC 7609 section 3.5.1.6.4: it found out too late that it cannot, as Linux without a device.
+TEST_CASE("server__a_decline_in_place_of_a_proposal_falls_back") {
+    for (const std::uint8_t version : {kVersion1, kVersion2}) {
+        ServerHandshake server(kServer, std::nullopt, kStart);
+        Decline d;
+        d.version = version;
+        d.reason = Reason::kNoDevice;
+        const auto actions = server.message(encode(d).view(), kStart);
+        CHECK(find<Send>(actions) == nullptr);
+        REQUIRE(find<Finish>(actions) != nullptr);
+        const Outcome& outcome = find<Finish>(actions)->outcome;
+        CHECK(outcome.kind == Outcome::Kind::kFallBack);
+        CHECK((outcome.reason == Reason::kPeerDeclined && outcome.peer_reason == Reason::kNoDevice));
+        CHECK(server.tick(kStart + std::chrono::hours(1)).empty());
+    }
+}
+
 TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines_H2") {
     const std::vector<std::uint8_t> junk(100, 'x');
     ClientHandshake client(kClient, std::nullopt);

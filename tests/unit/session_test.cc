@@ -271,6 +271,16 @@ TEST_CASE("session__a_decline_means_tcp") {
     CHECK(on_tcp(p.client.leg_connected(kStart)) == Reason::kPeerDeclined);
 }
 
+TEST_CASE("session__a_client_that_declines_in_place_of_proposing_gets_its_server_by_tcp") {
+    Pair p;
+    clc::Decline decline;
+    decline.version = clc::kVersion1;
+    decline.reason = Reason::kNoDevice;
+    CHECK(are<GiveBack, ConnectApplication>(p.server.clc_message(clc::encode(decline).view(), kStart)));
+    CHECK_FALSE(p.server.listens());  // what comes is the application's
+    CHECK(on_tcp(p.server.application_connected(kStart)) == Reason::kPeerDeclined);
+}
+
 TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itself") {
     Pair at_once(kStranger, false), with_application(kSmcdServer, false);
     const auto refused = at_once.server.clc_message(at_once.proposal.view(), kStart);
