@@ -30,6 +30,11 @@ bool join(const std::string& cgroup) {
     return procs.good();
 }
 
+// What cannot be opened for want of these may be there all the same.
+bool is_used_up(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 // The process's path in the cgroup v2 tree.
 std::string own_path() {
     std::ifstream file("/proc/self/cgroup");
@@ -143,15 +148,23 @@ void Cgroups::rescan() {
         } else if (id != 0) {
             fresh.emplace_back(id, path);
         }
-        std::error_code gone;
-        for (auto it = fs::directory_iterator(path, gone); !gone && it != fs::directory_iterator();
-             it.increment(gone)) {
+        std::error_code failed;
+        for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
+             it.increment(failed)) {
             std::error_code ignored;
             if (it->is_directory(ignored)) {
                 left.push_back(it->path().string());
             }
         }
+        if (is_used_up(failed.value())) {
+            if (!std::exchange(is_cut_short_, true)) {
+                log()->warn("cgroups are not looked for until that is over: {}", failed.message());
+            }
+            last_walk_ = std::chrono::steady_clock::now() - began;
+            return rescan_soon();
+        }
     }
+    is_cut_short_ = false;
     for (const auto& [id, group] : groups_) {
         if (!found.contains(id)) {
             map_.erase(id);
@@ -186,7 +199,7 @@ std::optional<std::vector<int>> Cgroups::enrolled_pids() const {
         }
         errno = 0;
         std::ifstream procs(root_ + group.path + "/cgroup.procs");
-        if (!procs.is_open() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+        if (!procs.is_open() && is_used_up(errno)) {
             return std::nullopt;  // else it is gone
         }
         for (int pid = 0; procs >> pid;) {

@@ -33,7 +33,8 @@ class Cgroups {
 
     Result<void> start();
     // Walks the tree: the map then holds the cgroups that exist. Where there are more than it can hold, those that it
-    // knows already stay, so that nobody who makes many pushes another's out.
+    // knows already stay, so that nobody who makes many pushes another's out. A walk that cannot be finished changes
+    // nothing, and is tried again.
     void rescan();
     // The same soon; the more a walk costs, the rarer it is.
     void rescan_soon();
@@ -64,6 +65,7 @@ class Cgroups {
     std::size_t left_out_ = 0;
     asio::steady_timer soon_;
     bool soon_pending_ = false;
+    bool is_cut_short_ = false;  // the last walk, for want of descriptors or memory
     std::chrono::steady_clock::duration last_walk_{};
 };
 

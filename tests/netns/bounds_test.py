@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What an application or a pod may try and does not get: docs/security.md."""
 import json
+import os
+import resource
+import time
 import unittest
 
 from base import TwoNodes
@@ -77,6 +80,12 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 
 
 class Bounds(TwoNodes):
+    def processor_time(self, pid):
+        """Seconds."""
+        with open(f"/proc/{pid}/stat") as file:
+            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
         self.start_agents()
         self.serve()
@@ -104,6 +113,36 @@ class Bounds(TwoNodes):
             return ("smcd", "none") in self.a.agent.totals()
 
         wait_for("the table to be swept", accelerated, 20)
+
+    def test_an_agent_without_descriptors_leaves_tcp_alone_and_serves_again(self):
+        self.start_agents(fallback={"cache_s": 1})
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        agent = self.a.agent
+        strangers = agent.decisions()["SMC_OUT_NOT_ENROLLED"]
+        used = {int(fd) for fd in os.listdir(f"/proc/{agent.pid}/fd")}
+        lowest_free = min(set(range(len(used) + 1)) - used)
+        before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (lowest_free, 20000))
+        os.mkdir(f"{self.a.cgroup}/one-more")  # so that it looks for cgroups
+        wait_for("the agent to miss descriptors", lambda: "cgroups are not looked for" in self.a.agent_log())
+        with self.subTest("it does not turn in circles"):
+            began = self.processor_time(agent.pid)
+            time.sleep(1)
+            self.assertLess(self.processor_time(agent.pid) - began, 0.5)
+        self.assertTrue(self.connect()["ok"])
+        resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, before)
+        wait_for("the agent to look for cgroups", lambda: agent.status()["namespaces"][0]["ipv4"])
+        self.assertNotIn("closed", self.a.agent_log())
+        self.assertEqual(
+            agent.decisions()["SMC_OUT_NOT_ENROLLED"], strangers
+        )  # what it cannot see is there all the same
+        self.assertEqual(agent.totals()[("smcd", "none")], 1)
+
+        def accelerated():
+            self.assertTrue(self.connect()["ok"])
+            return agent.totals()[("smcd", "none")] > 1
+
+        wait_for("steering to go on", accelerated, 20)
 
     def test_the_agents_listener_takes_nobody_by_its_own_port(self):
         self.start_agents()
