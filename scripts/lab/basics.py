@@ -14,6 +14,13 @@ def test_program(name):
     return os.path.join(BUILD, "tests", name)
 
 
+def is_sanitized():
+    """Whether the programs were built with a sanitizer, which takes memory and descriptors of its own."""
+    with open(AGENT, "rb") as file:
+        program = file.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 class Timeout(Exception):
     """Something took longer than it may. Says what."""
 
