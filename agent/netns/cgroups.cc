@@ -35,6 +35,33 @@ bool is_used_up(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+using Found = std::vector<std::pair<std::uint64_t, std::string>>;  // id and path
+
+// The tree, near the root first. By hand: a cgroup that vanishes during the walk must cost only itself.
+Result<Found> walk(const std::string& root) {
+    namespace fs = std::filesystem;
+    Found found;
+    std::deque<std::string> left{root};
+    for (; !left.empty(); left.pop_front()) {
+        const std::string& path = left.front();
+        if (const std::uint64_t id = cgroup_id(path); id != 0) {
+            found.emplace_back(id, path);
+        }
+        std::error_code failed;
+        for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
+             it.increment(failed)) {
+            std::error_code ignored;
+            if (it->is_directory(ignored)) {
+                left.push_back(it->path().string());
+            }
+        }
+        if (is_used_up(failed.value())) {
+            return Error{failed.value(), "reading " + path};
+        }
+    }
+    return found;
+}
+
 // The process's path in the cgroup v2 tree.
 std::string own_path() {
     std::ifstream file("/proc/self/cgroup");
@@ -129,42 +156,30 @@ void Cgroups::watch(const std::string& path) {
 }
 
 void Cgroups::rescan() {
-    namespace fs = std::filesystem;
     const auto began = std::chrono::steady_clock::now();
     std::map<std::uint64_t, Group> found;
-    std::vector<std::pair<std::uint64_t, std::string>> fresh;
+    Found fresh;
     const auto describe = [&](const std::string& path) {
         const std::string below = path.size() > root_.size() ? path.substr(root_.size()) : "/";
         const std::uint64_t rules = policy_.rules_for_cgroup(below);
         return Group{below, rules, path != own_ && (rules != 0 || policy_.default_allow())};
     };
-    // By hand: a cgroup that vanishes during the walk must cost only itself. Near the root first.
-    std::deque<std::string> left{root_};
-    for (; !left.empty(); left.pop_front()) {
-        const std::string& path = left.front();
-        const std::uint64_t id = cgroup_id(path);
-        if (id != 0 && groups_.contains(id)) {
-            found[id] = describe(path);
-        } else if (id != 0) {
-            fresh.emplace_back(id, path);
+    const auto there = walk(root_);
+    if (!there) {
+        if (!std::exchange(is_cut_short_, true)) {
+            log()->warn("cgroups are not looked for until that is over: {}", there.error().text());
         }
-        std::error_code failed;
-        for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
-             it.increment(failed)) {
-            std::error_code ignored;
-            if (it->is_directory(ignored)) {
-                left.push_back(it->path().string());
-            }
-        }
-        if (is_used_up(failed.value())) {
-            if (!std::exchange(is_cut_short_, true)) {
-                log()->warn("cgroups are not looked for until that is over: {}", failed.message());
-            }
-            last_walk_ = std::chrono::steady_clock::now() - began;
-            return rescan_soon();
-        }
+        last_walk_ = std::chrono::steady_clock::now() - began;
+        return rescan_soon();
     }
     is_cut_short_ = false;
+    for (const auto& [id, path] : *there) {
+        if (groups_.contains(id)) {
+            found[id] = describe(path);
+        } else {
+            fresh.emplace_back(id, path);
+        }
+    }
     for (const auto& [id, group] : groups_) {
         if (!found.contains(id)) {
             map_.erase(id);
