@@ -84,7 +84,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
     // As its SYN has announced, to whoever could read that: a server's agent waits for a first message.
     [[nodiscard]] static bool speaks(const clc::Outcome& outcome) {
-        return !Session::kServer && outcome.kind == clc::Outcome::Kind::kSmcR && outcome.smcr.first_contact;
+        return !Session::kServer && outcome.is_on_new_link();
     }
 
  protected:

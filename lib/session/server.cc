@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/session/server.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace smc::session {
 
 namespace {
@@ -46,7 +49,7 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
 Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     outcome_ = std::move(outcome);
     if (outcome_.is_smc()) {
-        const bool waits = outcome_.kind == clc::Outcome::Kind::kSmcR && outcome_.smcr.first_contact && peer_.speaks;
+        const bool waits = outcome_.is_on_new_link() && peer_.speaks;
         state_ = waits ? State::kAwaitingClient : State::kDone;  // S1
         deadline_ = waits ? now + (clc_closed_ ? kLastWord : node_.step_timeout) : kNever;
         return waits ? Actions{AwaitClient{}} : Actions{Run{outcome_}};
@@ -205,7 +208,7 @@ Actions Server::tick(TimePoint now) {
     if (state_ == State::kConnecting && now >= deadline_) {
         return refuse(Reason::kServerRefused, "the application does not answer", {});
     }
-    if (state_ == State::kAwaitingClient && now >= deadline_ + kLate) {
+    if (state_ == State::kAwaitingClient && now >= deadline_ + kLate && !std::exchange(was_late_, true)) {
         deadline_ = now + kLastWord;
         return {};
     }

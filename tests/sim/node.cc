@@ -115,7 +115,7 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
     running_.emplace(attempt.id(), running);
     SmcConnection::Parts parts{std::make_unique<SimLeg>(end.leg), std::make_unique<SimClc>(end.clc),
                                std::move(transport), kCloseTimeout};
-    parts.speaks = !Session::kServer && end.outcome.kind == clc::Outcome::Kind::kSmcR && end.outcome.smcr.first_contact;
+    parts.speaks = !Session::kServer && end.outcome.is_on_new_link();
     engine_.add(std::make_shared<SmcConnection>(attempt.id(), std::make_shared<ConnectionStats>(), std::move(parts)));
 }
 

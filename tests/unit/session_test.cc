@@ -224,7 +224,7 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
 
     // Once it is this side that was late.
     CHECK(silent.server.tick(silent.server.next_deadline() + 1h).empty());
-    const auto late = silent.server.tick(silent.server.next_deadline());
+    const auto late = silent.server.tick(silent.server.next_deadline() + 1h);
     REQUIRE(are<GiveBack, ResetClc, Refuse>(late));
     CHECK(find<Refuse>(late)->reason == Reason::kHandshakeTimeout);
 

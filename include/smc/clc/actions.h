@@ -27,6 +27,8 @@ struct Outcome {
     SmcrPeer smcr{};                     // kSmcR, likewise
 
     [[nodiscard]] bool is_smc() const { return kind == Kind::kSmcD || kind == Kind::kSmcR; }
+    // First contact of SMC-R: the client connects its application behind the link, and tells its server's agent.
+    [[nodiscard]] bool is_on_new_link() const { return kind == Kind::kSmcR && smcr.first_contact; }
 };
 
 struct Send {

@@ -82,6 +82,7 @@ class Server {
     std::optional<clc::SmcrPeer> smcr_;  // to be joined with, likewise
     bool application_ = false;           // is connected
     bool clc_closed_ = false;
+    bool was_late_ = false;  // this side itself, in kAwaitingClient: it looks once more, and no more than that
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
 };
