@@ -17,15 +17,17 @@ def made(ip, choices):
     for option, value in choices: s.setsockopt(6, option, value.encode() if isinstance(value, str) else value)
     return s
 """
-# Answers with what the accepted socket is like, and then echoes.
+# Answers with what the accepted socket is like, and then echoes. A client that gives its socket up resets it.
 SERVER = """
 s = made(sys.argv[1], json.loads(sys.argv[3])); s.bind((sys.argv[1], int(sys.argv[2])))
 s.listen(64); s.settimeout(None)
 print('ready', flush=True)
 while True:
     c, _ = s.accept()
-    c.sendall(json.dumps(like(c)).encode().ljust(100))
-    while d := c.recv(65536): c.sendall(d)
+    try:
+        c.sendall(json.dumps(like(c)).encode().ljust(100))
+        while d := c.recv(65536): c.sendall(d)
+    except ConnectionResetError: pass
     c.close()
 """
 CLIENT = """
