@@ -170,23 +170,16 @@ void SmcConnection::look_for_idleness(TimePoint now) {
     }
 }
 
-void SmcConnection::use_keepalive(const KeepaliveTerms& terms) {
-    const std::lock_guard lock(mutex_);
-    keepalive_ = terms;
-    keepalive_passed_on_ = false;
-}
-
 void SmcConnection::pass_keepalive_on() {
-    if ((keepalive_passed_on_ && waits_ == waited_) || ended() || last_words_) {
+    if (ended() || last_words_) {
         return;
     }
-    {
-        const std::lock_guard lock(mutex_);
-        passed_on_ = keepalive_;
-        keepalive_passed_on_ = true;
+    const auto wish = keepalive.take();
+    if (wish || waits_ != waited_) {
+        passed_on_ = wish.value_or(passed_on_);
+        waited_ = waits_;
+        parts_.clc->use_keepalive(passed_on_, waited_);
     }
-    waited_ = waits_;
-    parts_.clc->use_keepalive(passed_on_, waited_);
 }
 
 void SmcConnection::load() {

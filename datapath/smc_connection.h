@@ -3,9 +3,7 @@
 // their invariants are the flow's (smc/flow/flow.h).
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "datapath/last_words.h"
@@ -32,8 +30,6 @@ class SmcConnection final : public ConnectionTask {
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
 
     bool start(Poller& poller) override;
-    // The application's, as it is now. From any thread; then kick() it.
-    void use_keepalive(const KeepaliveTerms& terms);
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
@@ -62,9 +58,6 @@ class SmcConnection final : public ConnectionTask {
     Parts parts_;
     flow::Flow flow_;
     flow::PeerState seen_;
-    std::mutex mutex_;  // guards keepalive_
-    KeepaliveTerms keepalive_;
-    std::atomic<bool> keepalive_passed_on_{true};  // it was passed on
     KeepaliveTerms passed_on_;
     bool waits_ = false;       // for the peer to consume, at the last check
     bool waited_ = false;      // ... when it was passed on

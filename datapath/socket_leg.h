@@ -34,7 +34,9 @@ class SocketClc final : public ClcSocket {
 
     bool start(Poller& poller, Poller::Source& source) override;
     [[nodiscard]] State look() const override;
-    void use_keepalive(const KeepaliveTerms& terms, bool waits) override { socket_.use_keepalive(terms, waits); }
+    void use_keepalive(const KeepaliveTerms& terms, bool waits) override {
+        socket_.use_keepalive_of_another(terms, waits);
+    }
     void close() override { socket_.close(); }
     void reset() override { socket_.reset(); }
 

@@ -71,6 +71,9 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
             fail(side);  // the error was told already, to a write
         }
         c.ended = true;
+        if (c.from == &leg_) {
+            leg_.keep_alive();  // whether it only ends its half or has gone altogether does not show
+        }
         return Step::kMoved;
     }
     if (errno == EAGAIN) {
@@ -125,6 +128,9 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
 }
 
 bool SplicedConnection::run(TimePoint now) {
+    if (const auto wish = keepalive.take(); wish && !ended()) {
+        server_.use_keepalive(*wish);
+    }
     for (int step = 0; step < kStepsPerRun && !ended() && !broken_; step++) {
         const bool moved = move();
         if (broken_) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "datapath/keepalive_wish.h"
 #include "smc/time.h"
 #include "smc/wire/reason.h"
 
@@ -101,6 +102,7 @@ class ConnectionTask : public Task {
     [[nodiscard]] bool ended() const final { return ended_; }
 
     const std::shared_ptr<ConnectionStats> stats;
+    KeepaliveWish keepalive;  // of the application
 
  protected:
     // False: it had already ended.

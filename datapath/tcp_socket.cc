@@ -68,7 +68,7 @@ KeepaliveTerms TcpSocket::keepalive_terms() const {
             value(IPPROTO_TCP, TCP_KEEPCNT), value(IPPROTO_TCP, TCP_USER_TIMEOUT)};
 }
 
-void TcpSocket::use_keepalive(const KeepaliveTerms& terms, bool waits) {
+KeepaliveTerms TcpSocket::no_less_than(const KeepaliveTerms& terms) {
     own_keepalive_ = own_keepalive_.value_or(keepalive_terms());
     KeepaliveTerms now = *own_keepalive_;
     if (terms.keepalive) {
@@ -78,6 +78,17 @@ void TcpSocket::use_keepalive(const KeepaliveTerms& terms, bool waits) {
         now.probes = terms.probes != 0 ? terms.probes : now.probes;
         now.keepalive = true;
     }
+    return now;
+}
+
+void TcpSocket::use_keepalive(const KeepaliveTerms& terms) {
+    KeepaliveTerms now = no_less_than(terms);
+    now.user_timeout_ms = terms.user_timeout_ms;
+    set_keepalive(now);
+}
+
+void TcpSocket::use_keepalive_of_another(const KeepaliveTerms& terms, bool waits) {
+    KeepaliveTerms now = no_less_than(terms);
     if (terms.user_timeout_ms != 0 && (waits || terms.keepalive)) {
         now.user_timeout_ms = terms.user_timeout_ms;
         const unsigned often_s = std::max(1U, terms.user_timeout_ms / 4000);
@@ -85,15 +96,19 @@ void TcpSocket::use_keepalive(const KeepaliveTerms& terms, bool waits) {
         now.interval_s = std::min(now.interval_s, waits ? often_s : now.interval_s);
         now.keepalive = true;
     }
+    set_keepalive(now);
+}
+
+void TcpSocket::set_keepalive(const KeepaliveTerms& terms) const {
     const auto set = [&](int level, int option, unsigned number) {
         const int value = static_cast<int>(number);
         ::setsockopt(fd_.get(), level, option, &value, sizeof value);
     };
-    set(IPPROTO_TCP, TCP_KEEPIDLE, now.idle_s);
-    set(IPPROTO_TCP, TCP_KEEPINTVL, now.interval_s);
-    set(IPPROTO_TCP, TCP_KEEPCNT, now.probes);
-    set(IPPROTO_TCP, TCP_USER_TIMEOUT, now.user_timeout_ms);
-    set(SOL_SOCKET, SO_KEEPALIVE, now.keepalive ? 1 : 0);
+    set(IPPROTO_TCP, TCP_KEEPIDLE, terms.idle_s);
+    set(IPPROTO_TCP, TCP_KEEPINTVL, terms.interval_s);
+    set(IPPROTO_TCP, TCP_KEEPCNT, terms.probes);
+    set(IPPROTO_TCP, TCP_USER_TIMEOUT, terms.user_timeout_ms);
+    set(SOL_SOCKET, SO_KEEPALIVE, terms.keepalive ? 1 : 0);
 }
 
 void TcpSocket::end_writing() {

@@ -32,9 +32,12 @@ class TcpSocket {
     // Probes an idle connection after as long as TCP keeps a closed socket whose peer has not closed (FIN-WAIT-2,
     // tcp_fin_timeout): then it has forgotten it, and answers with a reset.
     void keep_alive() const;
-    // Probes an idle connection no less often than `terms` says; `waits`: also for its user timeout. What it does
-    // not say stays as it was when this was called first.
-    void use_keepalive(const KeepaliveTerms& terms, bool waits);
+    // Probes an idle connection no less often than `terms` says. What it does not say stays as it was when this or the
+    // next was called first.
+    void use_keepalive(const KeepaliveTerms& terms);
+    // Of one that stays idle, and stands for another that does not. `waits`: that other one waits for its peer, so this
+    // one's answers are what its user timeout counts from.
+    void use_keepalive_of_another(const KeepaliveTerms& terms, bool waits);
     // FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.
@@ -45,6 +48,8 @@ class TcpSocket {
  private:
     // Those of the socket.
     [[nodiscard]] KeepaliveTerms keepalive_terms() const;
+    void set_keepalive(const KeepaliveTerms& terms) const;
+    [[nodiscard]] KeepaliveTerms no_less_than(const KeepaliveTerms& terms);
     void set_linger(bool reset_on_close) const;
     UniqueFd fd_;
     std::optional<KeepaliveTerms> own_keepalive_;  // before the application's

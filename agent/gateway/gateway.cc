@@ -130,7 +130,7 @@ void Gateway::session_ended(Runner& runner, SessionEnd end) {
         case SessionEnd::Kind::kSmc:
             return run_smc(runner, std::move(end));
         case SessionEnd::Kind::kTcp:
-            return run_tcp(runner.connection(), std::move(end));
+            return run_tcp(runner, std::move(end));
         case SessionEnd::Kind::kPlain:
             return left_alone(runner.connection(), end);
         case SessionEnd::Kind::kRefused:
@@ -162,11 +162,9 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                runner.buffers().send,
                                runner.peer_has_agent(),
                                runner.speaks(end.outcome)};
-    const auto connection = std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts));
     Engine& engine =
         c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : p_.engines.least_busy();
-    keepalives_.add(c->id, runner.front(), engine, connection);
-    engine.add(connection);
+    run(runner, engine, std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
 }
 
 void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange) {
@@ -215,10 +213,19 @@ void Gateway::falls_back(const Handle& c, const clc::Outcome& outcome, const cha
     note(*c, what);
 }
 
-void Gateway::run_tcp(const Handle& c, SessionEnd end) {
+template <class Runner>
+void Gateway::run_tcp(Runner& runner, SessionEnd end) {
+    const Handle& c = runner.connection();
     falls_back(c, end.outcome, "falls back to tcp");
-    p_.engines.least_busy().add(std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
-                                                                    TcpSocket(std::move(end.clc))));
+    run(runner, p_.engines.least_busy(),
+        std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
+                                            TcpSocket(std::move(end.clc))));
+}
+
+template <class Runner>
+void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
+    keepalives_.add(runner.connection()->id, runner.front(), engine, connection);
+    engine.add(std::move(connection));
 }
 
 // Nothing of it is left here.

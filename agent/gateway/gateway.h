@@ -65,7 +65,10 @@ class Gateway {
     void run_smc(Runner& runner, SessionEnd end);
     void run_smcd(Connection& connection, const clc::SmcdPeer& peer, std::shared_ptr<smcd::Exchange> exchange);
     void run_smcr(Connection& connection, const clc::SmcrPeer& peer) const;
-    void run_tcp(const Handle& connection, SessionEnd end);
+    template <class Runner>
+    void run_tcp(Runner& runner, SessionEnd end);
+    template <class Runner>
+    void run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection);
     void left_alone(const Handle& connection, const SessionEnd& end);
     void falls_back(const Handle& connection, const clc::Outcome& outcome, const char* what);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);

@@ -7,7 +7,7 @@
 namespace smc {
 
 void Keepalives::add(std::uint64_t id, const smc_tuple& front, Engine& engine,
-                     const std::shared_ptr<SmcConnection>& connection) {
+                     const std::shared_ptr<ConnectionTask>& connection) {
     running_.emplace(id, Running{front, &engine, connection, {}});
 }
 
@@ -24,7 +24,7 @@ void Keepalives::pass_on() {
         const KeepaliveTerms now = it != wanted.end() ? it->second : KeepaliveTerms{};
         const auto connection = running.connection.lock();
         if (connection && now != std::exchange(running.told, now)) {
-            connection->use_keepalive(now);
+            connection->keepalive.set(now);
             running.engine->kick(connection);
         }
     }

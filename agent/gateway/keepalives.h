@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Applications' keepalive and TCP_USER_TIMEOUT, brought to the connections that run on SMC: their CLC sockets stand for
-// them on the wire. Control thread only.
+// Applications' keepalive and TCP_USER_TIMEOUT, brought to the connections that run: their CLC sockets stand for them
+// on the wire. Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "agent/steer/programs.h"
 #include "datapath/engine.h"
-#include "datapath/smc_connection.h"
+#include "datapath/task.h"
 
 namespace smc {
 
@@ -20,7 +20,7 @@ class Keepalives {
 
     // `front`: its application's socket, as the programs know it. `engine`: drives it, and outlives this.
     void add(std::uint64_t id, const smc_tuple& front, Engine& engine,
-             const std::shared_ptr<SmcConnection>& connection);
+             const std::shared_ptr<ConnectionTask>& connection);
     void remove(std::uint64_t id) { running_.erase(id); }
     // Applications may change their mind at any time: to be called now and then.
     void pass_on();
@@ -29,7 +29,7 @@ class Keepalives {
     struct Running {
         smc_tuple front;
         Engine* engine = nullptr;
-        std::weak_ptr<SmcConnection> connection;
+        std::weak_ptr<ConnectionTask> connection;
         KeepaliveTerms told;  // last
     };
 

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Everything that keeps a connection on TCP, with nothing lost."""
+import contextlib
 import json
 import signal
 import unittest
+from functools import partial
 
 from base import CLIENT, TwoNodes
 from lab.basics import sh, wait_for
 from lab.rawtcp import SMC_OPTION
+from lab.sockets import sockets_of
 
 RAW_IP = "10.77.0.50"
+DECLINE = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
 
 WHEN_TOLD = "import sys; print('ready', flush=True); sys.stdin.readline()\n"
 
@@ -19,6 +23,27 @@ c = socket.socket(); c.settimeout(4); c.setsockopt(1, 2, 1); c.setsockopt(1, 13,
 c.bind(('', int(sys.argv[2]))); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.recv(1).decode(), flush=True)
 sys.stdin.readline()
 """
+
+# Connects and sets options of its socket. Told something, it sends that, and tells how the connection ended.
+PATIENT = """
+import errno, json, socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); c.sendall(b'x'); c.settimeout(40)
+for level, option, value in json.loads(sys.argv[3]): c.setsockopt(level, option, value)
+print('ready', flush=True); c.sendall(sys.stdin.readline().strip().encode())
+try: print(c.recv(10), flush=True)
+except OSError as e: print(errno.errorcode.get(e.errno, e), flush=True)
+"""
+
+
+def socket_options(pid, port):
+    """Of every socket of this process that is connected to that port of another host: SO_KEEPALIVE, TCP_KEEPIDLE,
+    TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT."""
+    found = []
+    for taken in sockets_of(pid):
+        with contextlib.suppress(OSError):
+            if taken.getpeername()[1] == port:
+                found.append([taken.getsockopt(*which) for which in ((1, 9), (6, 4), (6, 5), (6, 6), (6, 18))])
+    return found
 
 
 class Fallback(TwoNodes):
@@ -284,14 +309,45 @@ print('slow' if took > 2.5 else 'in time')
 
     def test_what_follows_a_decline_is_the_applications(self):
         """A server without an agent goes on on the connection that CLC was spoken on."""
-        decline = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
         self.a.start_agent()
-        peer = self.peer(SMC_OPTION, [decline + b"banner".hex()])
+        peer = self.peer(SMC_OPTION, [DECLINE + b"banner".hex()])
         self.assertEqual(self.talk(), "got b'banner'\nin time\n")
         self.assertPath(self.a, "fallback", "peer_declined")
         question, clc = self.heard(peer)
         self.assertEqual(question[0], "refused")
         self.assertTrue(clc[1].startswith(bytes.fromhex("e2d4c3d901")) and clc[1].endswith(b"GET /"))
+
+    def test_half_closed_behind_a_decline_and_its_application_gone(self):
+        """As TCP forgets it after its FIN-WAIT-2, although the server never ends its half."""
+        self.a.run(["sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2"], check=True)
+        self.a.start_agent()
+        peer = self.peer(SMC_OPTION, [DECLINE], seconds=40)
+        done = self.a.python(f"import socket; socket.create_connection(('{RAW_IP}', 6000)).send(b'x')")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wait_for("the fallback", lambda: self.a.agent.totals() == {("fallback", "peer_declined"): 1})
+        self.assertEqual(len(self.a.agent.connections()), 1)
+        wait_for("the connection to be forgotten", lambda: not self.a.agent.connections(), 30)
+        self.assertIsNone(peer.poll())
+
+    def cut_off(self, options, wanted, data):
+        """How it ends for an application that chose to wait for few seconds, when the server it was declined by is
+        gone. `wanted`: what the socket that stands for its own has of that."""
+        self.a.start_agent()
+        peer = self.peer(SMC_OPTION, [DECLINE], seconds=60)
+        client = self.program(self.a, PATIENT, RAW_IP, 6000, json.dumps(options), says="ready")
+        found = partial(socket_options, self.a.agent.pid, 6000)
+        wait_for("it to be passed on", lambda: wanted in found(), 10)
+        peer.kill()
+        peer.wait()
+        self.tell(client, data)
+        return self.hear(client)
+
+    def test_keepalive_of_an_application_behind_a_decline(self):
+        options = [(1, 9, 1), (6, 4, 1), (6, 5, 1), (6, 6, 2)]  # SO_KEEPALIVE, TCP_KEEPIDLE, _KEEPINTVL, _KEEPCNT
+        self.assertEqual(self.cut_off(options, [1, 1, 1, 2, 0], ""), "ECONNRESET")
+
+    def test_a_user_timeout_of_an_application_behind_a_decline(self):
+        self.assertEqual(self.cut_off([(6, 18, 3000)], [0, 7200, 75, 9, 3000], "x"), "ECONNRESET")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Two TCP connections over loopback, joined: what the application and the server at their far ends see.
+#include "datapath/spliced_connection.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+#include <future>
+#include <string>
+#include <utility>
+
+#include "datapath/engine.h"
+
+using namespace smc;
+
+namespace {
+
+UniqueFd tcp() {
+    UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(fd);
+    const timeval patience{10, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    return fd;
+}
+
+std::pair<UniqueFd, UniqueFd> connected() {
+    const UniqueFd listener = tcp();
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof at;
+    auto* const address = reinterpret_cast<sockaddr*>(&at);
+    REQUIRE(::bind(listener.get(), address, length) == 0);
+    REQUIRE(::listen(listener.get(), 1) == 0);
+    REQUIRE(::getsockname(listener.get(), address, &length) == 0);
+    UniqueFd one = tcp();
+    REQUIRE(::connect(one.get(), address, length) == 0);
+    UniqueFd other(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    REQUIRE(other);
+    const timeval patience{10, 0};
+    ::setsockopt(other.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return {std::move(one), std::move(other)};
+}
+
+// As the agent has them.
+TcpSocket of_agent(UniqueFd fd) {
+    ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+    return TcpSocket(std::move(fd));
+}
+
+void say(const UniqueFd& fd, const std::string& what, int flags = 0) {
+    REQUIRE(::send(fd.get(), what.data(), what.size(), flags | MSG_NOSIGNAL) == static_cast<ssize_t>(what.size()));
+}
+
+// The next so many bytes; less if the stream ends before, and "reset" behind them if it is reset.
+std::string hear(const UniqueFd& fd, std::size_t bytes) {
+    std::string heard;
+    while (heard.size() < bytes) {
+        char piece[65536];
+        const ssize_t n = ::recv(fd.get(), piece, std::min(sizeof piece, bytes - heard.size()), 0);
+        if (n <= 0) {
+            return n == 0 ? heard : heard + (errno == ECONNRESET ? "reset" : "error");
+        }
+        heard.append(piece, static_cast<std::size_t>(n));
+    }
+    return heard;
+}
+
+void reset(UniqueFd& fd) {
+    const linger at_once{1, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    fd.reset();
+}
+
+constexpr std::size_t kAll = std::size_t{1} << 30;
+
+struct Spliced {
+    UniqueFd application, server;
+    std::promise<ConnectionEnd> ended;
+    std::shared_ptr<ConnectionStats> counters = std::make_shared<ConnectionStats>();
+    std::unique_ptr<Engine> engine;
+
+    Spliced() {
+        auto [a, leg] = connected();
+        auto [clc, b] = connected();
+        application = std::move(a);
+        server = std::move(b);
+        engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
+        engine->add(
+            std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc))));
+    }
+
+    Reason reason() {
+        auto end = ended.get_future();
+        REQUIRE(end.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+        return end.get().reason;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("What is sent arrives, both ways, and each half ends by itself") {
+    Spliced s;
+    say(s.application, "question");
+    CHECK(hear(s.server, 8) == "question");
+    ::shutdown(s.application.get(), SHUT_WR);
+    CHECK(hear(s.server, kAll).empty());
+    const std::string answer(3'000'000, 'a');
+    auto writer = std::async(std::launch::async, [&] {
+        say(s.server, answer);
+        s.server.reset();
+    });
+    CHECK((hear(s.application, kAll) == answer));
+    writer.get();
+    CHECK(s.reason() == Reason::kNone);
+    CHECK(s.counters->bytes_sent == 8);
+    CHECK(s.counters->bytes_received == answer.size());
+}
+
+TEST_CASE("Who sends to one that does not read gets rid of a bounded amount, and all of it arrives") {
+    Spliced s;
+    const std::string piece(65536, 'x');
+    std::size_t sent = 0;
+    const timeval short_patience{0, 300'000};
+    ::setsockopt(s.application.get(), SOL_SOCKET, SO_SNDTIMEO, &short_patience, sizeof short_patience);
+    for (ssize_t n = 0; (n = ::send(s.application.get(), piece.data(), piece.size(), MSG_NOSIGNAL)) > 0;) {
+        sent += static_cast<std::size_t>(n);
+        REQUIRE(sent < 64'000'000);
+    }
+    ::shutdown(s.application.get(), SHUT_WR);
+    CHECK(hear(s.server, kAll).size() == sent);
+}
+
+TEST_CASE("An urgent byte stays one") {
+    Spliced s;
+    const int on = 1;
+    ::setsockopt(s.server.get(), SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
+    say(s.application, "ab");
+    say(s.application, "!", MSG_OOB);
+    say(s.application, "cd");
+    CHECK(hear(s.server, 2) == "ab");
+    REQUIRE(hear(s.server, 1) == "!");  // a read ends in front of the mark, and only there
+    CHECK(hear(s.server, 2) == "cd");
+}
+
+TEST_CASE("What was said before a reset comes before it") {
+    const bool by_server = GENERATE(true, false);
+    Spliced s;
+    UniqueFd& one = by_server ? s.server : s.application;
+    UniqueFd& other = by_server ? s.application : s.server;
+    say(one, "last words");
+    CHECK(hear(other, 4) == "last");
+    reset(one);
+    CHECK(hear(other, kAll) == " wordsreset");
+    CHECK(s.reason() == (by_server ? Reason::kPeerReset : Reason::kApplicationReset));
+}
+
+TEST_CASE("One whose engine stops is reset at both ends") {
+    Spliced s;
+    say(s.application, "x");
+    CHECK(hear(s.server, 1) == "x");
+    s.engine->stop();
+    CHECK(hear(s.application, kAll) == "reset");
+    CHECK(hear(s.server, kAll) == "reset");
+}
