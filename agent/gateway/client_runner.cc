@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/client_runner.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -11,6 +12,8 @@
 namespace smc {
 
 namespace {
+
+constexpr std::chrono::seconds kPause{5};
 
 session::PeerOption option_of(smc_option_seen seen) {
     return seen == SMC_OPTION_AGENT     ? session::PeerOption::kAgent
@@ -142,6 +145,9 @@ void ClientRunner::on(const session::RememberServer& action) {
             return programs_.forget(netns, server);
         case As::kNotNow:
             return programs_.remember(netns, server, SMC_SERVER_NOT_NOW, action.reason, parts_.config.cache_time);
+        case As::kPause:
+            return programs_.remember(netns, server, SMC_SERVER_NOT_NOW, action.reason,
+                                      std::min(kPause, parts_.config.cache_time));
     }
 }
 

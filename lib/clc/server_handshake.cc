@@ -193,7 +193,10 @@ Actions ServerHandshake::application_ready(TimePoint now) {
     return accept_if_prepared(now);
 }
 
-Actions ServerHandshake::application_refused(std::string detail) {
+Actions ServerHandshake::application_refused(std::string detail, bool may_decline) {
+    if (state_ == State::kPreparing && may_decline) {
+        return decline(Reason::kServerRefused, std::move(detail));
+    }
     return state_ == State::kDone ? Actions{} : terminate(Reason::kServerRefused, std::move(detail));
 }
 

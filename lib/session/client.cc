@@ -68,7 +68,7 @@ Actions Client::negotiated(clc::Outcome outcome) {
     const bool falls_back = outcome_.kind == clc::Outcome::Kind::kFallBack;
     Actions actions{GiveBack{outcome_}};
     if (in_sync) {
-        actions.push_back(RememberServer{RememberServer::As::kNotNow, outcome_.reason});
+        actions.push_back(lesson(outcome_.reason));
     }
     if (falls_back && !peer_agent_) {
         return application_ ? run_on_tcp(std::move(actions)) : finish_connect(std::move(actions));
@@ -114,8 +114,14 @@ Actions Client::let_go(Reason reason, std::string detail, Actions actions) {
 }
 
 Actions Client::not_now(Reason reason, std::string detail, Actions actions) {
-    actions.push_back(RememberServer{RememberServer::As::kNotNow, reason});
+    actions.push_back(lesson(reason));
     return let_go(reason, std::move(detail), std::move(actions));
+}
+
+RememberServer Client::lesson(Reason reason) const {
+    const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
+                               reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
+    return {peer_agent_ && of_the_moment ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
 
 Actions Client::give_back() {

@@ -200,8 +200,9 @@ Actions Server::application_refused(std::string detail, TimePoint now) {
     if (state_ == State::kConnecting) {
         return refuse(Reason::kServerRefused, std::move(detail), {});
     }
-    return state_ == State::kNegotiating ? translate(handshake_.application_refused(std::move(detail)), now)
-                                         : Actions{};
+    return state_ == State::kNegotiating
+               ? translate(handshake_.application_refused(std::move(detail), peer_.has_agent), now)
+               : Actions{};
 }
 
 Actions Server::tick(TimePoint now) {

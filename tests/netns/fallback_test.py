@@ -190,6 +190,20 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         wait_for("its end", self.a.agent.totals, 5)
         self.assertEqual(self.a.agent.totals(), {("refused", "application_gone"): 1})
 
+    def test_an_agent_that_is_killed_while_the_agents_talk(self):
+        """It leaves no trace for long: its successor is asked although the last connection failed."""
+        client = self.slow_server()
+        self.b.agent.stop(signal.SIGKILL)
+        self.assertTrue(json.loads(self.hear(client))["ok"])
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_closed"): 1})
+        self.b.start_agent()
+
+        def accelerated():
+            self.assertTrue(self.connect()["ok"])
+            return ("smcd", "none") in self.a.agent.totals()
+
+        wait_for("it to be asked again", accelerated, 10)
+
     def test_a_port_that_is_in_use_at_the_server(self):
         """By a connection whose end it has not heard of: none of an agent's takes its place."""
         self.serve()
@@ -203,8 +217,8 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])  # so that the server is remembered, and a SYN of this port is held
         self.program(self.a, FROM_A_PORT, self.b.ip4, 40000, says="x")
         self.assertEqual(self.b.agent.decisions()["SMC_LEG_CONFLICT"], 1)
-        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_closed"): 1})
-        self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("refused", "server_refused"): 1})
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_declined"): 1})
+        self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("fallback", "server_refused"): 1})
 
     def test_an_answer_that_finds_no_agent(self):
         """It is refused all the same, because the application did not ask; its own SYN follows."""

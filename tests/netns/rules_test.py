@@ -170,8 +170,8 @@ class Rules(TwoNodes):
         self.serve()
         self.nft(self.b, **hooks)
         self.nobody_waits(self.same(self.outcome, "ok"))
-        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_closed"): 1})
-        self.assertEqual(self.b.agent.totals(), {("refused", "server_refused"): 1})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 1})
+        self.assertEqual(self.b.agent.totals(), {("fallback", "server_refused"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
 
     def test_a_server_that_may_only_answer(self):

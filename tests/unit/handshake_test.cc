@@ -280,7 +280,7 @@ TEST_CASE("server__after_confirm_there_is_no_way_back") {
 TEST_CASE("server__an_application_that_refuses_terminates_before_accept") {
     ServerHandshake server(kServer, std::nullopt, kStart);
     [[maybe_unused]] const auto create = server.message(proposal_of(kClient).view(), kStart);
-    const auto actions = server.application_refused("");
+    const auto actions = server.application_refused("", false);
     CHECK(find<Send>(actions) == nullptr);
     CHECK(find<Finish>(actions)->outcome.reason == Reason::kServerRefused);
 }

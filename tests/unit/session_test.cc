@@ -388,13 +388,16 @@ TEST_CASE("client_session__a_negotiation_that_ends_badly_is_followed_by_plain_tc
         {Reason::kProtocolError, [](Pair& p) { return p.client.clc_fault(kFault, kStart); }},
         {Reason::kHandshakeTimeout, [](Pair& p) { return p.client.tick(p.client.next_deadline()); }},
     };
+    const bool native = GENERATE(true, false);
     for (const auto& [why, way] : ways) {
-        Pair p;
+        Pair p(kSmcdServer, native);
         CHECK(p.client.tick(p.client.next_deadline() - 1ms).empty());
         const auto actions = way(p);
         CHECK(let_go<GiveBack, RememberServer>(actions) == why);
         CHECK(reason<RememberServer>(actions) == why);
-        CHECK(learnt(actions) == RememberServer::As::kNotNow);
+        // An agent may have been killed, or be late.
+        const bool pause = !native && why != Reason::kProtocolError;
+        CHECK(learnt(actions) == (pause ? RememberServer::As::kPause : RememberServer::As::kNotNow));
     }
 }
 
@@ -408,6 +411,8 @@ TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_
     CHECK(let_go<RememberServer>(actions) == Reason::kBudget);
     CHECK(learnt(actions) == RememberServer::As::kNotNow);
 
+    Pair with_agent(kSmcdServer, false);
+    CHECK(learnt(with_agent.client.tick(kStart + kBudget)) == RememberServer::As::kPause);
     Pair negotiating, finishing;
     CHECK(let_go<GiveBack, RememberServer>(negotiating.client.tick(kStart + kBudget)) == Reason::kBudget);
     finishing.connect_by_smcd();
@@ -463,6 +468,17 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
     const auto actions = smcd.server.application_refused("", kStart);
     CHECK(are<GiveBack, ResetClc, Refuse>(actions));
     CHECK(reason<Refuse>(actions) == Reason::kServerRefused);
+    // A client with an agent hears why.
+    Pair agents(kSmcdServer, false);
+    REQUIRE(are<RegisterDmb>(agents.server.clc_message(agents.proposal.view(), kStart)));
+    REQUIRE(are<ConnectApplication>(agents.server.dmb_registered({}, kStart)));
+    const auto left = agents.server.application_refused("", kStart);
+    CHECK(declined(left) == Reason::kServerRefused);
+    REQUIRE(are<SendClc, GiveBack, LeaveToTcp>(left));
+    const auto heard = agents.client.clc_message(sent(left).view(), kStart);
+    REQUIRE(are<GiveBack, RememberServer>(heard));
+    CHECK(learnt(heard) == RememberServer::As::kNotNow);
+    CHECK(let_go<>(agents.client.clc_closed(kStart)) == Reason::kPeerDeclined);
     REQUIRE(find<SendClc>(tcp.server.clc_message(tcp.proposal.view(), kStart)) != nullptr);
     CHECK(are<ResetClc, Refuse>(tcp.server.application_refused("", kStart)));
     REQUIRE(find<SendClc>(late.server.clc_message(late.proposal.view(), kStart)) != nullptr);

@@ -35,9 +35,10 @@ class ServerHandshake {
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
     // The type that was tried cannot be had; the next one is.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
-    // The server application took the connection / did not.
+    // The server application took the connection / did not. `may_decline`: the client can do without this TCP
+    // connection.
     [[nodiscard]] Actions application_ready(TimePoint now);
-    [[nodiscard]] Actions application_refused(std::string detail);
+    [[nodiscard]] Actions application_refused(std::string detail, bool may_decline);
     [[nodiscard]] Actions attached();
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();

@@ -14,13 +14,14 @@
 //                                             section 3.5); where the server has an agent, kLeaving
 //                 the link failed          -> Decline up to our CONFIRM LINK (C.2), then as terminated
 //                 terminated               -> on TCP
-//                 in either case the server is not asked for a while
+//                 in either case the server is not asked for a while; for some seconds only if it has an agent that
+//                                             closed, or was late
 //   kFinishing    the leg is there         -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
 //                                             agent; if it cannot be sent, the application is reset
 //                 it is not                -> on TCP, unless the application has gone
 //   kLeaving      the server has closed    -> on TCP; before, it may still hold the tuple of the application
 //   kDone
-//   the budget is used up, at any time     -> on TCP; the server is not asked for a while
+//   the budget is used up, at any time     -> on TCP; as above
 //
 // Invariant:
 //   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.
@@ -94,6 +95,7 @@ class Client {
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
     Actions not_now(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
+    [[nodiscard]] RememberServer lesson(Reason reason) const;
 
     const clc::LocalNode& node_;
     group::SmcdGroups& smcd_groups_;

@@ -7,6 +7,7 @@
 //                                    application behind the link, kAwaitingClient
 //                 Decline         -> runs on TCP, once the application is connected; where the client has an agent,
 //                                    left to TCP: the application's own SYN comes instead
+//                 the application cannot be connected -> refused; where the client has an agent, Decline
 //                 terminated      -> refused; an application that was not connected never hears of it
 //   kAwaitingClient  its agent spoke -> runs
 //                    it is gone, or does not -> refused: the application never hears of it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Why a connection is not (or no longer) on SMC. Codes below 0x0a000000 are the ones that Linux puts
-// into CLC Decline and that smcss shows; those from 0x0a000000 are ours and never leave the node.
+// into CLC Decline and that smcss shows; those from 0x0a000000 are ours, and leave the node to other agents only.
 #pragma once
 
 #include <cstdint>
