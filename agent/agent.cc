@@ -218,10 +218,9 @@ void Agent::beat() {
     tell_programs();
     if (beats_ % kBeatsPerLook == 0) {
         gateway_->pass_keepalive_on();
-        gateway_->end_stranded();
     }
     if (beats_ % kBeatsPerSweep == 0) {
-        programs_->sweep();
+        gateway_->end_stranded(programs_->sweep());
         smcd_pool_->sweep(std::chrono::steady_clock::now());
     }
     if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {

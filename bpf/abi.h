@@ -313,8 +313,10 @@ struct smc_question {
 struct smc_hairpin {
 	__u16 partner; /* local port of the receiver */
 	__u16 mac_len;
-	__u32 pad;
-	__u64 closed_ns; /* the leg has ended then; 0: it lives */
+	__u8 of_leg; /* the sender is the leg */
+	__u8 pad[3];
+	__u64 seen_ns;   /* when the leg was last known to live */
+	__u64 closed_ns; /* since when it is not; 0: it lives */
 };
 
 /* A connection within this node, before it stands; see smc_pairs.h. */
@@ -349,7 +351,7 @@ struct smc_app_keepalive {
 	__u32 user_timeout_ms;
 };
 
-/* What program smc_stranded tells of an application's socket whose leg ended, and did not get through to it. */
+/* What program smc_legs tells of an application's socket whose leg ended, and did not get through to it. */
 struct smc_stranded_socket {
 	__u64 cookie;
 	struct smc_tuple front;
@@ -384,9 +386,9 @@ struct smc_event {
 	struct smc_question question; /* ... and itself */
 };
 
-/* What program smc_sweep answers. */
+/* What program smc_sweep is told, and answers. */
 struct smc_clock {
-	__u64 ktime_ns;
+	__u64 ktime_ns; /* a leg that smc_legs has not seen since then has ended; 0: it was not run. Answer: now */
 };
 
 /* What program smc_explain is asked, and answers. */
@@ -415,7 +417,7 @@ static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
-static_assert(sizeof(smc_hairpin) == 16);
+static_assert(sizeof(smc_hairpin) == 24);
 static_assert(sizeof(smc_inbound) == 40);
 static_assert(sizeof(smc_config) == 48);
 static_assert(sizeof(smc_pair) == 48);

@@ -75,6 +75,11 @@ static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote
 	}
 }
 
+static __always_inline bool smc_is_leg(const struct smc_sock *state)
+{
+	return state->role == SMC_ROLE_LEG_CLIENT || state->role == SMC_ROLE_LEG_SERVER;
+}
+
 static __always_inline bool smc_is_tuned(const struct smc_sock *state)
 {
 	return state->role == SMC_ROLE_TUNED_CLIENT || state->role == SMC_ROLE_TUNED_SERVER;

@@ -45,7 +45,7 @@ int smc_egress(struct __sk_buff *skb)
 	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {
 		if (!leg)
 			return smc_ask(skb, &packet, device, sk);
-		if (leg->role != SMC_ROLE_LEG_CLIENT && leg->role != SMC_ROLE_LEG_SERVER) {
+		if (!smc_is_leg(leg)) {
 			smc_ask_for_clc(skb, &packet);
 			return TC_ACT_UNSPEC;
 		}

@@ -22,6 +22,6 @@
 #include "bpf/smc_explain.h"
 #include "bpf/smc_sweep.h"
 #include "bpf/smc_keepalive.h"
-#include "bpf/smc_stranded.h"
+#include "bpf/smc_legs.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The agent's own sockets: the TCP options of CLC sockets, and when a leg has ended. */
+/* The agent's own sockets: the TCP options of CLC sockets. */
 #ifndef SMC_OPTION_H
 #define SMC_OPTION_H
 
@@ -75,29 +75,11 @@ static __always_inline void smc_read_synack(struct bpf_sock_ops *ctx, struct smc
 	}
 }
 
-/* The hairpin of a leg that has ended stays for what its other end may still send, and is swept then. */
-static __always_inline void smc_leg_ended(struct bpf_sock_ops *ctx, const struct smc_sock *state)
-{
-	struct smc_tuple own = state->front;
-	struct smc_hairpin *hairpin;
-	__u64 now = bpf_ktime_get_ns();
-
-	hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->front);
-	if (!hairpin || !state->partner)
-		return;
-	own.local_port = hairpin->partner;
-	hairpin->closed_ns = now;
-	hairpin = bpf_map_lookup_elem(&smc_hairpins, &own);
-	if (hairpin)
-		hairpin->closed_ns = now;
-}
-
 SEC("sockops")
 int smc_clc_ops(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk;
 	struct smc_sock *state;
-	bool leg;
 
 	/* for a SYN-ACK the socket is a request without storage: the callback flag alone decides */
 	if (ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB) {
@@ -109,8 +91,7 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 		return 1;
 	}
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
-	    ctx->op != BPF_SOCK_OPS_STATE_CB && ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
-	    ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+	    ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	sk = ctx->sk;
 	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
@@ -120,12 +101,7 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 			smc_set_flags(ctx, false);
 		return 1;
 	}
-	leg = state->role == SMC_ROLE_LEG_CLIENT || state->role == SMC_ROLE_LEG_SERVER;
-	if (leg && ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
-		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
-	else if (leg && ctx->op == BPF_SOCK_OPS_STATE_CB && ctx->args[1] == BPF_TCP_CLOSE)
-		smc_leg_ended(ctx, state);
-	if (leg || ctx->op == BPF_SOCK_OPS_STATE_CB)
+	if (smc_is_leg(state))
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB || ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		smc_set_flags(ctx, true);

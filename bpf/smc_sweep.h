@@ -24,9 +24,19 @@ static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struc
 	return 0;
 }
 
-static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
+struct smc_census {
+	__u64 since, now;
+};
+
+/* The hairpin of a leg that has ended stays for what its other end may still send. */
+static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin,
+			      struct smc_census *census)
 {
-	if (hairpin->closed_ns && smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS))
+	if (hairpin->seen_ns >= census->since)
+		hairpin->closed_ns = 0;
+	else if (!hairpin->closed_ns)
+		hairpin->closed_ns = census->now;
+	else if (smc_older(census->now, hairpin->closed_ns, SMC_HAIRPIN_NS))
 		bpf_map_delete_elem(&smc_hairpins, key);
 	return 0;
 }
@@ -42,9 +52,11 @@ SEC("syscall")
 int smc_sweep(struct smc_clock *clock)
 {
 	__u64 now = bpf_ktime_get_ns();
+	struct smc_census census = {.since = clock->ktime_ns, .now = now};
 
 	bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
-	bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
+	if (census.since)
+		bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &census, 0);
 	bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
 	clock->ktime_ns = now; /* the agent's own clock may be another's, in a time namespace */
 	return 0;

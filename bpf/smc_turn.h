@@ -208,13 +208,40 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	return smc_keep(skb, packet, device);
 }
 
-/* A new connection may use ports whose hairpin is not swept yet. */
-static __always_inline void smc_forget_hairpin(const struct smc_tuple *tuple)
+static __always_inline bool smc_leg_lives(struct __sk_buff *skb, const struct smc_tuple *leg, __u16 front, bool v6)
 {
-	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, tuple);
+	struct bpf_sock *skc = smc_socket_of(skb, leg, v6), *sk;
+	const struct smc_sock *state;
+	bool lives;
 
-	if (hairpin && hairpin->closed_ns)
-		bpf_map_delete_elem(&smc_hairpins, tuple);
+	if (!skc)
+		return false;
+	sk = bpf_sk_fullsock(skc);
+	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	lives = state && smc_is_leg(state) && state->partner == front;
+	bpf_sk_release(skc);
+	return lives;
+}
+
+/*
+ * A new connection may use ports whose hairpin is not swept yet. Nothing is taken on trust here: the agent that would
+ * sweep may be gone as well.
+ */
+static __always_inline void smc_forget_hairpin(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
+	struct smc_tuple other = packet->tuple;
+
+	if (!hairpin)
+		return;
+	other.local_port = hairpin->partner;
+	if (hairpin->of_leg ? smc_leg_lives(skb, &packet->tuple, other.local_port, packet->v6)
+			    : smc_leg_lives(skb, &other, packet->tuple.local_port, packet->v6))
+		return;
+	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &other);
+	if (hairpin && hairpin->partner == packet->tuple.local_port)
+		bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
 /* Whose connection the server's leg would take over: nobody's, or one that is as good as gone. */
@@ -253,6 +280,8 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	}
 	to_front.partner = front->local_port;
 	to_front.mac_len = packet->mac_len;
+	to_front.of_leg = 1;
+	to_front.seen_ns = to_leg.seen_ns = bpf_ktime_get_ns();
 	to_leg.partner = packet->tuple.local_port;
 	to_leg.mac_len = packet->mac_len;
 	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_front, BPF_ANY) ||
@@ -264,7 +293,7 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	}
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
 		question->state = SMC_QUESTION_TAKEN;
-		question->since_ns = bpf_ktime_get_ns();
+		question->since_ns = to_leg.seen_ns;
 	}
 	leg->mac_len = packet->mac_len;
 	leg->partner = front->local_port;

@@ -32,7 +32,7 @@ Gateway::Gateway(const Parts& parts)
       acceptors_(parts.session.io, [this](UniqueFd fd, const Endpoint& from, const Space& space,
                                           Namespace::Listener which) { accepted(std::move(fd), from, space, which); }),
       keepalives_(parts.programs),
-      stranded_(parts.programs, parts.namespaces) {}
+      stranded_(parts.namespaces) {}
 Gateway::~Gateway() = default;
 
 // --- beginnings -----------------------------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ class Gateway {
     void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
     // Applications may change their mind about keepalive at any time: to be called now and then.
     void pass_keepalive_on() { keepalives_.pass_on(); }
-    // Likewise: a leg's reset may be lost on its way to its application.
-    void end_stranded() { stranded_.end_all(); }
+    // A leg's reset may be lost on its way to its application.
+    void end_stranded(const std::vector<smc_stranded_socket>& sockets) { stranded_.end(sockets); }
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
@@ -17,14 +17,13 @@ constexpr std::size_t kAtOnce = 256;
 
 }  // namespace
 
-void Stranded::end_all() {
-    const auto found = impossible_ ? std::vector<smc_stranded_socket>() : programs_.stranded(kAtOnce);
-    if (found.empty()) {
+void Stranded::end(const std::vector<smc_stranded_socket>& sockets) {
+    if (sockets.empty() || impossible_) {
         return;
     }
     const auto spaces = namespaces_.all();
     std::size_t ended = 0;
-    for (const smc_stranded_socket& one : found) {
+    for (const smc_stranded_socket& one : std::span(sockets).first(std::min(sockets.size(), kAtOnce))) {
         const auto space = std::ranges::find(spaces, one.front.slot, &Namespace::slot);
         if (space == spaces.end()) {
             continue;

@@ -241,8 +241,8 @@ void Programs::attach_iterators() {
     if (!keepalives_.attach(skeleton_->progs.smc_keepalive, sockets)) {
         log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
     }
-    if (!stranded_.attach(skeleton_->progs.smc_stranded, sockets)) {
-        log()->warn("applications whose leg's reset is lost are not told: {}", std::generic_category().message(errno));
+    if (!legs_.attach(skeleton_->progs.smc_legs, sockets)) {
+        log()->warn("hairpins are not swept: {}", std::generic_category().message(errno));
     }
     if (!tuned_.attach(skeleton_->progs.smc_tuned, sockets)) {
         log()->warn("tuned connections cannot be listed: {}", std::generic_category().message(errno));

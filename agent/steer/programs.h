@@ -73,8 +73,9 @@ class Programs {
     [[nodiscard]] std::size_t questions() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
-    // Entries of tables that nobody needs any more.
-    void sweep();
+    // Entries of tables that nobody needs any more. Found on the way: applications' sockets that wait for a leg which
+    // is gone.
+    std::vector<smc_stranded_socket> sweep();
 
     // `ttl`: of its SYN-ACK; 0: not known.
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
@@ -108,9 +109,6 @@ class Programs {
     // Sockets whose other end is on this node and that were tuned; no more than so many.
     [[nodiscard]] std::vector<smc_tuned_socket> tuned(std::size_t most) const;
 
-    // Applications' sockets that wait for a leg which is gone; no more than so many.
-    [[nodiscard]] std::vector<smc_stranded_socket> stranded(std::size_t most) const;
-
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
 
@@ -127,9 +125,10 @@ class Programs {
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
-    SocketRecords keepalives_;  // smc_keepalive
-    SocketRecords tuned_;       // smc_tuned
-    SocketRecords stranded_;    // smc_stranded
+    SocketRecords keepalives_;    // smc_keepalive
+    SocketRecords tuned_;         // smc_tuned
+    SocketRecords legs_;          // smc_legs
+    std::uint64_t swept_ns_ = 0;  // when, last; the programs' clock
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "os/unique_fd.h"
@@ -33,14 +35,16 @@ class SocketRecords {
         return link_ != nullptr;
     }
 
-    // Walks all sockets; no more than `most` records. Many at once: the kernel begins each read() with counting off
-    // those that it has told, and sockets that come or go meanwhile make it miscount.
+    // Walks all sockets; no more than `most` records. Nothing: it did not come to the end. Many at once: the kernel
+    // begins each read() with counting off those that it has told, and sockets that come or go meanwhile make it
+    // miscount.
     template <class Record>
-    [[nodiscard]] std::vector<Record> read(std::size_t most) const {
+    [[nodiscard]] std::optional<std::vector<Record>> read(std::size_t most) const {
         constexpr std::size_t kAtOnce = kKernelBuffer / sizeof(Record);
         std::vector<Record> found;
         const UniqueFd records(link_ != nullptr ? bpf_iter_create(bpf_link__fd(link_)) : -1);
-        for (ssize_t got = records ? 1 : 0; got > 0 && found.size() < most;) {
+        ssize_t got = records ? 1 : -1;
+        while (got > 0 && found.size() < most) {
             const std::size_t before = found.size();
             found.resize(before + kAtOnce);
             do {
@@ -49,7 +53,7 @@ class SocketRecords {
             found.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)) / sizeof(Record));
         }
         found.resize(std::min(found.size(), most));
-        return found;
+        return got >= 0 ? std::optional(std::move(found)) : std::nullopt;
     }
 
  private:

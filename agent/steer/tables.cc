@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include <algorithm>
+#include <limits>
 #include <system_error>
+#include <utility>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
@@ -99,8 +101,9 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
     return found.value_or(smc_inbound{});
 }
 
-void Programs::sweep() {
-    smc_clock clock{};
+std::vector<smc_stranded_socket> Programs::sweep() {
+    auto stranded = legs_.read<smc_stranded_socket>(std::numeric_limits<std::size_t>::max());
+    smc_clock clock{stranded ? swept_ns_ : 0};
     bpf_test_run_opts options{};
     options.sz = sizeof options;
     options.ctx_in = &clock;  // and what the program makes of it
@@ -108,10 +111,12 @@ void Programs::sweep() {
     if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) != 0) {
         log()->warn("sweeping the tables: {}", std::generic_category().message(errno));
     } else {
+        swept_ns_ = clock.ktime_ns;
         constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
         const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
         clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     }
+    return std::move(stranded).value_or(std::vector<smc_stranded_socket>());
 }
 
 std::uint64_t Programs::ktime_ns() const {
@@ -119,12 +124,13 @@ std::uint64_t Programs::ktime_ns() const {
 }
 
 std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
+    using Terms = std::vector<smc_app_keepalive>;
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> found;
     timespec tick{};
     ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
     const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
     const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
-    for (const auto& one : keepalives_.read<smc_app_keepalive>(SMC_MAX_HAIRPINS)) {
+    for (const auto& one : keepalives_.read<smc_app_keepalive>(SMC_MAX_HAIRPINS).value_or(Terms())) {
         found.emplace_back(one.front, KeepaliveTerms{one.keepalive != 0, seconds(one.idle_ticks),
                                                      seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
     }
@@ -132,11 +138,7 @@ std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
 }
 
 std::vector<smc_tuned_socket> Programs::tuned(std::size_t most) const {
-    return tuned_.read<smc_tuned_socket>(most);
-}
-
-std::vector<smc_stranded_socket> Programs::stranded(std::size_t most) const {
-    return stranded_.read<smc_stranded_socket>(most);
+    return tuned_.read<smc_tuned_socket>(most).value_or(std::vector<smc_tuned_socket>());
 }
 
 void Programs::set_full(std::uint64_t cgroup, bool full) const {

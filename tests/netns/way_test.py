@@ -130,6 +130,12 @@ SEC("%s") int program(void *ctx) { %s }
 char _license[] SEC("license") = "GPL";
 """
 
+# As programs do that set the callbacks that they want, and only these: BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, PASSIVE.
+CLEAR_WHEN_ESTABLISHED = """
+  __u32 op = ((struct bpf_sock_ops *)ctx)->op;
+  if (op == 4 || op == 5) bpf_sock_ops_cb_flags_set(ctx, 0);
+  return 1;"""
+
 
 class Way(TwoNodes):
     # --- what the tests do -----------------------------------------------------------------------------
@@ -315,9 +321,15 @@ class Way(TwoNodes):
         self.start_agents()
         self.all_ok(300, 2.5, count=300, last=True, seconds=20)  # a wait for the first retransmission is known
 
-    def used_before(self, *steps):
-        """Ports that accelerated connections had: a plain connection that has one now is in nobody's way."""
+    def hairpins(self, node):
+        return json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/smc_hairpins"))
+
+    def used_before(self, *steps, above=None):
+        """Ports that accelerated connections had: a plain connection that has one now is in nobody's way. `above`: a
+        sockops program of somebody else, over applications and agents."""
         self.start_agents(bpf={"tc": "clsact"})
+        for node in (self.a, self.b) if above else ():
+            sh("bpftool", "cgroup", "attach", node.cgroup, "sock_ops", "pinned", above, "multi")
         self.greeter()
         used = {"own": list(range(41000, 41008)), "timeout": 1.5}
         self.all_ok(8, **used)
@@ -332,6 +344,16 @@ class Way(TwoNodes):
 
     def test_ports_used_before_at_a_server_whose_agent_was_killed(self):
         self.used_before(lambda: self.b.agent.stop(signal.SIGKILL), lambda: self.a.agent.stop())
+
+    def test_ports_used_before_where_no_callback_comes(self):
+        clear = self.foreign("sockops", "sockops", CLEAR_WHEN_ESTABLISHED)
+        stop = [lambda: self.b.agent.stop(signal.SIGKILL), lambda: self.a.agent.stop(signal.SIGKILL)]
+        self.used_before(*stop, above=clear)
+
+    def test_hairpins_are_swept_where_no_callback_comes(self):
+        clear = self.foreign("sockops", "sockops", CLEAR_WHEN_ESTABLISHED)
+        self.used_before(above=clear)
+        wait_for("the hairpins to be swept", lambda: not self.hairpins(self.a) and not self.hairpins(self.b), 15)
 
     def test_ports_used_before_at_a_server_without_its_programs(self):
         delete = ["tc", "-n", self.b.netns, "qdisc", "del", "dev", self.b.device, "clsact"]
