@@ -26,7 +26,7 @@ class ClientRunner final : public Runner<session::Client> {
           patience_(parts.io, [this] { lose_patience(); }) {}
 
     [[nodiscard]] smc_tuple front() const override { return wanted_.tuple; }
-    void start() { feed(session_.start(loop::now() + parts_.config.budget)); }
+    void start() { feed(session_.start(loop::now() + parts_.config.budget, wanted_.question.answer_isn != 0)); }
 
     // Its application does without us, whatever the session wants.
     void let_go();

@@ -7,8 +7,9 @@
 
 namespace smc::session {
 
-Actions Client::start(TimePoint deadline) {
+Actions Client::start(TimePoint deadline, bool answered) {
     deadline_ = deadline;
+    answered_ = answered;
     return {Connect{}};
 }
 
@@ -22,8 +23,8 @@ Actions Client::connected(PeerOption option, std::optional<clc::RoceOffer> roce,
         handshake_.emplace(node_, std::move(roce));
         return translate(handshake_->start(now));
     }
-    return let_go(option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc, {},
-                  {RememberServer{RememberServer::As::kUnknown}});
+    const Reason reason = option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
+    return let_go(reason, {}, {lesson_of_connecting(reason)});
 }
 
 Actions Client::connect_failed(int error) {
@@ -31,7 +32,7 @@ Actions Client::connect_failed(int error) {
         return {};
     }
     return let_go(Reason::kConnectFailed, std::generic_category().message(error),
-                  {RememberServer{RememberServer::As::kUnknown}});
+                  {lesson_of_connecting(Reason::kConnectFailed)});
 }
 
 // What the handshake wants, in the session's words.
@@ -122,6 +123,10 @@ RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
     return {peer_agent_ && of_the_moment ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
+}
+
+RememberServer Client::lesson_of_connecting(Reason reason) const {
+    return {answered_ ? RememberServer::As::kPause : RememberServer::As::kUnknown, reason};
 }
 
 Actions Client::give_back() {

@@ -282,6 +282,16 @@ class Way(TwoNodes):
         self.still_smcd(10)
         self.nothing_left()
 
+    def test_options_that_another_program_takes_away(self):
+        """The server answers the application's question, and never the agent's: it is not asked each time."""
+        clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
+        self.start_agents()
+        sh("bpftool", "cgroup", "attach", self.a.cgroup, "sock_ops", "pinned", clear, "multi")
+        self.greeter()
+        self.all_ok(3, count=3)
+        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 2)
+
     # --- ports that are used again ---------------------------------------------------------------------
     def time_waits(self, count, **spec):
         """TIME_WAITs that a connection leaves, at the client and at the server."""

@@ -257,7 +257,8 @@ class ClientAttempt final : public Attempt<session::Client> {
     void start() {
         const auto budget = std::chrono::seconds(30);
         const bool hurry = world_.strikes(Mishap::kNoTime);
-        feed(session_.start(world_.now() + (hurry ? world_.some_time(std::chrono::milliseconds(10)) : budget)));
+        const auto most = hurry ? world_.some_time(std::chrono::milliseconds(10)) : budget;
+        feed(session_.start(world_.now() + most, true));
     }
     void refused() override { application_.refused("the session is refused"); }
     void on_tcp() override;

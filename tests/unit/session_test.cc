@@ -100,7 +100,7 @@ struct Pair {
     // back.
     explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
         : server(server_node, server_groups, roce("10.0.0.2"), {!native, !native}, kStart) {
-        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
+        REQUIRE(are<Connect>(client.start(kStart + kBudget, true)));
         const auto option = native ? PeerOption::kPresent : PeerOption::kAgent;
         proposal = sent(client.connected(option, roce("10.0.0.1"), kStart));
     }
@@ -357,26 +357,30 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
 }
 
 TEST_CASE("client_session__a_server_that_was_capable_and_is_not_leaves_tcp_alone") {
-    for (const auto& [option, why] :
-         {std::pair(PeerOption::kAbsent, Reason::kPeerNoSmc), std::pair(PeerOption::kEchoed, Reason::kPeerEchoes)}) {
+    using As = RememberServer::As;
+    for (const auto& [option, why, answered, lesson] :
+         {std::tuple(PeerOption::kAbsent, Reason::kPeerNoSmc, false, As::kUnknown),
+          std::tuple(PeerOption::kAbsent, Reason::kPeerNoSmc, true, As::kPause),
+          std::tuple(PeerOption::kEchoed, Reason::kPeerEchoes, false, As::kUnknown)}) {
         group::SmcdGroups groups;
         Client client(kClient, groups);
-        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
+        REQUIRE(are<Connect>(client.start(kStart + kBudget, answered)));
         const auto actions = client.connected(option, roce("10.0.0.1"), kStart);
         CHECK(let_go<RememberServer>(actions) == why);
-        CHECK(learnt(actions) == RememberServer::As::kUnknown);
+        CHECK(learnt(actions) == lesson);
         CHECK_FALSE(client.listens());
     }
 }
 
 TEST_CASE("client_session__a_connect_that_fails_is_left_to_the_applications_own") {
     for (const int error : {ECONNREFUSED, ETIMEDOUT, ECONNRESET, EHOSTUNREACH}) {
+        const bool answered = error == ETIMEDOUT;
         group::SmcdGroups groups;
         Client client(kClient, groups);
-        REQUIRE(are<Connect>(client.start(kStart + kBudget)));
+        REQUIRE(are<Connect>(client.start(kStart + kBudget, answered)));
         const auto actions = client.connect_failed(error);
         CHECK(let_go<RememberServer>(actions) == Reason::kConnectFailed);
-        CHECK(learnt(actions) == RememberServer::As::kUnknown);
+        CHECK(learnt(actions) == (answered ? RememberServer::As::kPause : RememberServer::As::kUnknown));
     }
 }
 
@@ -388,23 +392,24 @@ TEST_CASE("client_session__a_negotiation_that_ends_badly_is_followed_by_plain_tc
         {Reason::kProtocolError, [](Pair& p) { return p.client.clc_fault(kFault, kStart); }},
         {Reason::kHandshakeTimeout, [](Pair& p) { return p.client.tick(p.client.next_deadline()); }},
     };
-    const bool native = GENERATE(true, false);
     for (const auto& [why, way] : ways) {
-        Pair p(kSmcdServer, native);
-        CHECK(p.client.tick(p.client.next_deadline() - 1ms).empty());
-        const auto actions = way(p);
-        CHECK(let_go<GiveBack, RememberServer>(actions) == why);
-        CHECK(reason<RememberServer>(actions) == why);
-        // An agent may have been killed, or be late.
-        const bool pause = !native && why != Reason::kProtocolError;
-        CHECK(learnt(actions) == (pause ? RememberServer::As::kPause : RememberServer::As::kNotNow));
+        for (const bool native : {true, false}) {
+            Pair p(kSmcdServer, native);
+            CHECK(p.client.tick(p.client.next_deadline() - 1ms).empty());
+            const auto actions = way(p);
+            CHECK(let_go<GiveBack, RememberServer>(actions) == why);
+            CHECK(reason<RememberServer>(actions) == why);
+            // An agent may have been killed, or be late.
+            const bool pause = !native && why != Reason::kProtocolError;
+            CHECK(learnt(actions) == (pause ? RememberServer::As::kPause : RememberServer::As::kNotNow));
+        }
     }
 }
 
 TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_it_is") {
     group::SmcdGroups groups;
     Client connecting(kClient, groups);
-    REQUIRE(are<Connect>(connecting.start(kStart + kBudget)));
+    REQUIRE(are<Connect>(connecting.start(kStart + kBudget, true)));
     CHECK(connecting.next_deadline() == kStart + kBudget);
     CHECK(connecting.tick(kStart + kBudget - 1ms).empty());
     const auto actions = connecting.tick(kStart + kBudget);

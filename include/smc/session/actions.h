@@ -85,7 +85,7 @@ struct RememberServer {
         kCapable,  // connections to it need not ask
         kUnknown,  // it may have been capable
         kNotNow,   // it is not to be asked for a while, because of `reason`
-        kPause,    // nor for some seconds: its agent, which may have gone or be late, did not see it through
+        kPause,    // nor for some seconds: it said yes, and may have gone or be late
     };
     As as = As::kCapable;
     Reason reason = Reason::kNone;

@@ -6,6 +6,8 @@
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> on TCP
 //                 failed                   -> on TCP, which will find out for itself
+//                 in either case a server that was known is asked next time, and one that answered is not for some
+//                                             seconds: something on the way lets its answer through, and not this
 //   kNegotiating  memory at both ends, and -> kFinishing, with the Confirm still to be sent: from the Confirm on the
 //                 no link is to be made       server's application has a connection, and somebody must be there to
 //                                             use it
@@ -49,8 +51,9 @@ class Client {
     // Both references outlive the session.
     Client(const clc::LocalNode& node, group::SmcdGroups& smcd_groups) : node_(node), smcd_groups_(smcd_groups) {}
 
-    // The whole attempt may take until `deadline`.
-    [[nodiscard]] Actions start(TimePoint deadline);
+    // The whole attempt may take until `deadline`. `answered`: the server has said yes just now; otherwise it is known
+    // to have done so before.
+    [[nodiscard]] Actions start(TimePoint deadline, bool answered);
     // `roce`: how SMC-R could be used for this TCP connection.
     [[nodiscard]] Actions connected(PeerOption option, std::optional<clc::RoceOffer> roce, TimePoint now);
     // errno of connect().
@@ -96,6 +99,7 @@ class Client {
     Actions not_now(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
     [[nodiscard]] RememberServer lesson(Reason reason) const;
+    [[nodiscard]] RememberServer lesson_of_connecting(Reason reason) const;
 
     const clc::LocalNode& node_;
     group::SmcdGroups& smcd_groups_;
@@ -103,7 +107,8 @@ class Client {
     std::optional<clc::ClientHandshake> handshake_;
     clc::SmcdPeer smcd_;  // whose DMB is being attached
     std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe>
-        half_;                  // what the Confirm, which waits for the leg, says
+        half_;  // what the Confirm, which waits for the leg, says
+    bool answered_ = false;
     bool application_ = false;  // its connect() has returned
     bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
