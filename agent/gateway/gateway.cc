@@ -44,8 +44,14 @@ void Gateway::question_answered(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLimit);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
+    const Endpoint server = remote_of(event.tuple);
+    if (!ports_.has_room(*space, server)) {
+        p_.connections.count(Path::kFallback, Reason::kLocalPorts);
+        return let_go(p_.programs, space.get(), event.tuple, event.question);
+    }
     const Handle connection = admit(Role::kClient, space->inode(), event.question.cgroup);
-    connection->server = remote_of(event.tuple);
+    ports_.take(space->inode(), server);
+    connection->server = server;
     connection->client = from_abi(event.question.local);
     connection->pid = event.question.pid;
     connection->uid = event.question.uid;
@@ -94,6 +100,9 @@ void Gateway::over(const Handle& connection, Reason reason) {
     }
     p_.connections.end(connection->id, reason);
     give_back(connections_room_, *connection);
+    if (connection->role == Role::kClient) {
+        ports_.give_back(connection->netns, connection->server);
+    }
 }
 
 void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {

@@ -11,6 +11,7 @@
 #include "agent/gateway/acceptors.h"
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/keepalives.h"
+#include "agent/gateway/port_share.h"
 #include "agent/gateway/server_runner.h"
 #include "agent/gateway/stranded.h"
 #include "agent/log/log.h"
@@ -80,6 +81,7 @@ class Gateway {
     // All that are in the agent; those whose session is under way. Many of these at once would all come too late: each
     // waits for all the others' messages.
     Room connections_room_, handshakes_room_;
+    PortShare ports_;
     Acceptors acceptors_;
     Keepalives keepalives_;
     Stranded stranded_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <asio/post.hpp>
+#include <fstream>
 
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -257,6 +258,19 @@ bool Namespace::has_address(const Endpoint& address) const {
     const auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
     return addresses &&
            std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
+}
+
+std::size_t Namespace::local_ports() const {
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (now < local_ports_until_) {
+        return local_ports_;
+    }
+    std::size_t first = 32768, last = 60999;  // the kernel's choice
+    if (const InNamespace inside(netns_.get()); inside.entered()) {
+        std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
+    }
+    local_ports_until_ = now + std::chrono::seconds(1);
+    return local_ports_ = last >= first ? last - first + 1 : 0;
 }
 
 void Namespace::set_full(bool full) {

@@ -17,6 +17,7 @@
 #include "os/rtnetlink.h"
 #include "os/sock_diag.h"
 #include "os/unique_fd.h"
+#include "smc/time.h"
 
 namespace smc {
 
@@ -78,6 +79,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     void sync_devices();
     // An address of this namespace: connections to it do not leave by a device.
     [[nodiscard]] bool has_address(const Endpoint& address) const;
+    // How many it gives out to connections (ip_local_port_range), as it was at most a second ago.
+    [[nodiscard]] std::size_t local_ports() const;
     // It has as many connections as it may have, or no longer.
     void set_full(bool full);
     // Tries the hairpins again.
@@ -110,6 +113,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     Work wanted_ = Work::kNothing;  // behind what is being done
     smc_netns published_{};
     bool full_ = false;
+    mutable std::size_t local_ports_ = 0;
+    mutable TimePoint local_ports_until_{};  // then it is to be looked at again
 };
 
 }  // namespace smc

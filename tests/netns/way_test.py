@@ -102,6 +102,17 @@ for _ in range(50):
     c.sendall(b'x'); c.recv(10); c.close()
 """
 
+# Connects so often, keeping every connection. How often it ended how. Arguments: address, count.
+KEEPERS = """
+import collections, errno, json, socket, sys
+kept, ends = [], collections.Counter()
+for _ in range(int(sys.argv[2])):
+    c = socket.socket(); kept.append(c)
+    try: c.connect((sys.argv[1], 5000)); c.sendall(b'tokn'); assert c.recv(100); ends['ok'] += 1
+    except OSError as e: ends[errno.errorcode[e.errno]] += 1
+print(json.dumps(ends))
+"""
+
 # Holds both ends: how often was the server's accept() ready when the client's connect() was not done yet?
 # Arguments: address, a cgroup of nobody's, the client's namespace and cgroup, count. It goes by way of the first, or
 # one of the agents would see the other's namespace in its cgroup.
@@ -330,6 +341,24 @@ class Way(TwoNodes):
         self.all_ok(300, count=300, last=True)
         self.start_agents()
         self.all_ok(300, 2.5, count=300, last=True, seconds=20)  # a wait for the first retransmission is known
+
+    def kept(self, first, ports):
+        """How connect() ends for one after the other, who keep their connections, with so many local ports."""
+        self.a.run(["sysctl", "-qw", f"net.ipv4.ip_local_port_range={first} {first + ports - 1}"], check=True)
+        done = self.a.python(KEEPERS, self.b.ip4, ports + 2, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_local_ports_are_the_applications(self):
+        """A connection over SMC takes two more of them, so only few are accelerated where there are few."""
+        self.greeter()
+        self.assertEqual(self.kept(40000, 40), {"ok": 40, "EADDRNOTAVAIL": 2})
+        self.start_agents()
+        self.assertEqual(self.kept(41000, 1), {"ok": 1, "EADDRNOTAVAIL": 2})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "local_ports"): 1})
+        time.sleep(1.1)  # the agent looks at the range once a second
+        self.assertEqual(self.kept(42000, 40), {"ok": 30, "EADDRNOTAVAIL": 12})
+        self.assertEqual(self.a.agent.totals()[("smcd", "none")], 5)
 
     def hairpins(self, node):
         return json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/smc_hairpins"))
