@@ -161,7 +161,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
         return attached;
     }
-    namespaces_->rescan();
+    namespaces_->start();
     namespaces_->settle();
     programs_->replace_predecessor();
     beat();  // questions begin here

@@ -6,14 +6,16 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <deque>
-#include <filesystem>
 #include <fstream>
+#include <limits>
+#include <span>
 #include <sstream>
+#include <utility>
 
 #include "agent/log/log.h"
+#include "agent/loop/deadline.h"
 
 namespace smc {
 
@@ -24,42 +26,13 @@ std::uint64_t cgroup_id(const std::string& path) {
     return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
+// New ones that are taken at a time: others wait meanwhile.
+constexpr std::size_t kFreshAtOnce = 500;
+
 bool join(const std::string& cgroup) {
     std::ofstream procs(cgroup + "/cgroup.procs");
     procs << ::getpid() << std::flush;
     return procs.good();
-}
-
-// What cannot be opened for want of these may be there all the same.
-bool is_used_up(int error) {
-    return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
-using Found = std::vector<std::pair<std::uint64_t, std::string>>;  // id and path
-
-// The tree, near the root first. By hand: a cgroup that vanishes during the walk must cost only itself.
-Result<Found> walk(const std::string& root) {
-    namespace fs = std::filesystem;
-    Found found;
-    std::deque<std::string> left{root};
-    for (; !left.empty(); left.pop_front()) {
-        const std::string& path = left.front();
-        if (const std::uint64_t id = cgroup_id(path); id != 0) {
-            found.emplace_back(id, path);
-        }
-        std::error_code failed;
-        for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
-             it.increment(failed)) {
-            std::error_code ignored;
-            if (it->is_directory(ignored)) {
-                left.push_back(it->path().string());
-            }
-        }
-        if (is_used_up(failed.value())) {
-            return Error{failed.value(), "reading " + path};
-        }
-    }
-    return found;
 }
 
 // The process's path in the cgroup v2 tree.
@@ -106,7 +79,8 @@ Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const 
       map_(map),
       on_change_(std::move(on_change)),
       inotify_(io),
-      soon_(io) {}
+      soon_(io),
+      walk_(io) {}
 
 Result<void> Cgroups::start() {
     const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -114,7 +88,7 @@ Result<void> Cgroups::start() {
         return last_error("watching cgroups");
     }
     inotify_.assign(fd);
-    rescan();
+    take(walk_cgroups(root_), std::numeric_limits<std::size_t>::max());
     listen();
     return {};
 }
@@ -134,17 +108,22 @@ void Cgroups::listen() {
 
 void Cgroups::rescan_soon() {
     constexpr auto kSoon = std::chrono::milliseconds(10);
-    constexpr int kRest = 9;  // so many times what the last walk took: a tenth of the thread at most
+    constexpr int kRest = 9;  // so many times what the last walk took: a tenth of a processor at most
     if (std::exchange(soon_pending_, true)) {
         return;
     }
     soon_.expires_after(kSoon + last_walk_ * kRest);
     soon_.async_wait([this](std::error_code error) {
-        soon_pending_ = false;
-        if (!error) {
-            rescan();
-            on_change_();
+        if (error) {
+            return;
         }
+        walk_.run([root = root_, began = loop::now()] { return std::pair(walk_cgroups(root), loop::now() - began); },
+                  [this](const auto& walked) {
+                      soon_pending_ = false;
+                      last_walk_ = walked.second;
+                      take(walked.first, kFreshAtOnce);
+                      on_change_();
+                  });
     });
 }
 
@@ -155,73 +134,65 @@ void Cgroups::watch(const std::string& path) {
     ::inotify_add_watch(descriptor, (path + "/cgroup.events").c_str(), IN_MODIFY);
 }
 
-void Cgroups::rescan() {
-    const auto began = std::chrono::steady_clock::now();
-    std::map<std::uint64_t, Group> found;
-    Found fresh;
-    const auto describe = [&](const std::string& path) {
-        const std::string below = path.size() > root_.size() ? path.substr(root_.size()) : "/";
-        const std::uint64_t rules = policy_.rules_for_cgroup(below);
-        return Group{below, rules, path != own_ && (rules != 0 || policy_.default_allow())};
-    };
-    const auto there = walk(root_);
-    if (!there) {
+void Cgroups::take(const Result<std::vector<CgroupFound>>& walked, std::size_t most) {
+    if (!walked) {
         if (!std::exchange(is_cut_short_, true)) {
-            log()->warn("cgroups are not looked for until that is over: {}", there.error().text());
+            log()->warn("cgroups are not looked for until that is over: {}", walked.error().text());
         }
-        last_walk_ = std::chrono::steady_clock::now() - began;
         return rescan_soon();
     }
     is_cut_short_ = false;
-    for (const auto& [id, path] : *there) {
-        if (groups_.contains(id)) {
-            found[id] = describe(path);
-        } else {
-            fresh.emplace_back(id, path);
-        }
-    }
-    for (const auto& [id, group] : groups_) {
-        if (!found.contains(id)) {
-            map_.erase(id);
-        }
-    }
-    const std::size_t left_out_before = std::exchange(left_out_, 0);
-    for (const auto& [id, path] : fresh) {
-        if (found.size() >= SMC_MAX_CGROUPS) {
-            left_out_++;
+    const auto kept = share_places(*walked, SMC_MAX_CGROUPS, [this](auto id) { return groups_.contains(id); });
+    std::map<std::uint64_t, Group> found;
+    std::vector<const CgroupFound*> fresh;
+    for (std::size_t i = 0; i < kept.size(); i++) {
+        const CgroupFound& one = (*walked)[i];
+        if (!kept[i] || one.id == 0) {
             continue;
         }
-        const Group group = describe(path);
-        if (auto put = map_.put(id, {group.rules, group.enrolled ? 1U : 0U, 0}); !put) {
-            log()->warn("cgroup {} is not served: {}", group.path, put.error().text());
-            continue;  // the next walk tries it again
+        if (auto known = groups_.extract(one.id)) {
+            found.insert(std::move(known));
+        } else {
+            fresh.push_back(&one);
         }
-        watch(path);
-        found[id] = group;
     }
-    if (left_out_ != 0 && left_out_before == 0) {
-        log()->warn("{} cgroups are not served: there are more than {}", left_out_, SMC_MAX_CGROUPS);
+    for (const auto& [id, group] : groups_) {  // what is left of them
+        map_.erase(id);
     }
     groups_ = std::move(found);
-    last_walk_ = std::chrono::steady_clock::now() - began;
+    for (const CgroupFound* one : std::span(fresh).first(std::min(fresh.size(), most))) {
+        add(*one);
+    }
+    if (fresh.size() > most) {
+        rescan_soon();
+    }
+    const auto out = static_cast<std::size_t>(std::ranges::count(kept, false));
+    if (out != 0 && std::exchange(left_out_, out) == 0) {
+        log()->warn("{} cgroups are not served: there are more than {}", out, SMC_MAX_CGROUPS);
+    }
+    left_out_ = out;
 }
 
-std::optional<std::vector<int>> Cgroups::enrolled_pids() const {
-    std::vector<int> pids;
+void Cgroups::add(const CgroupFound& one) {
+    const std::string below = one.path.size() > root_.size() ? one.path.substr(root_.size()) : "/";
+    const std::uint64_t rules = policy_.rules_for_cgroup(below);
+    const bool enrolled = one.path != own_ && (rules != 0 || policy_.default_allow());
+    if (auto put = map_.put(one.id, {rules, enrolled ? 1U : 0U, 0}); !put) {
+        log()->warn("cgroup {} is not served: {}", below, put.error().text());
+        return;  // the next walk tries it again
+    }
+    watch(one.path);
+    groups_.emplace(one.id, Group{below, rules, enrolled});
+}
+
+std::vector<std::string> Cgroups::enrolled() const {
+    std::vector<std::string> paths;
     for (const auto& [id, group] : groups_) {
-        if (!group.enrolled) {
-            continue;
-        }
-        errno = 0;
-        std::ifstream procs(root_ + group.path + "/cgroup.procs");
-        if (!procs.is_open() && is_used_up(errno)) {
-            return std::nullopt;  // else it is gone
-        }
-        for (int pid = 0; procs >> pid;) {
-            pids.push_back(pid);
+        if (group.enrolled) {
+            paths.push_back(root_ + group.path);
         }
     }
-    return pids;
+    return paths;
 }
 
 Result<OwnCgroup> OwnCgroup::enter(const std::string& mount, const std::string& root) {

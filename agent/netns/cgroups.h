@@ -9,10 +9,11 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/loop/background.h"
+#include "agent/netns/cgroup_tree.h"
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
@@ -32,11 +33,9 @@ class Cgroups {
             bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change);
 
     Result<void> start();
-    // Walks the tree: the map then holds the cgroups that exist. Where there are more than it can hold, those that it
-    // knows already stay, so that nobody who makes many pushes another's out. A walk that cannot be finished changes
-    // nothing, and is tried again.
-    void rescan();
-    // The same soon; the more a walk costs, the rarer it is.
+    // Walks the tree soon, on another thread, and the rarer the more that costs: the map then holds the cgroups that
+    // exist. Where there are more than it can hold, they share it (share_places()). A walk that cannot be finished
+    // changes nothing, and is tried again.
     void rescan_soon();
 
     [[nodiscard]] const std::string& root() const { return root_; }
@@ -47,14 +46,17 @@ class Cgroups {
     };
     // By cgroup id.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
-    // The processes of every cgroup that some rule matches. Nothing: they could not all be asked for.
-    [[nodiscard]] std::optional<std::vector<int>> enrolled_pids() const;
+    // The directories of those that some rule matches.
+    [[nodiscard]] std::vector<std::string> enrolled() const;
     // More than the map can hold: how many were left out of it.
     [[nodiscard]] std::size_t left_out() const { return left_out_; }
 
  private:
     void listen();
     void watch(const std::string& path);
+    // What was found, and of that which is new no more than `most`.
+    void take(const Result<std::vector<CgroupFound>>& walked, std::size_t most);
+    void add(const CgroupFound& one);
 
     std::string root_, own_;
     const Policy& policy_;
@@ -67,6 +69,7 @@ class Cgroups {
     bool soon_pending_ = false;
     bool is_cut_short_ = false;  // the last walk, for want of descriptors or memory
     std::chrono::steady_clock::duration last_walk_{};
+    loop::Background walk_;  // before anything else goes
 };
 
 // The agent's own place: a cgroup for its CLC sockets. If the process sits in the root of the tree, it

@@ -5,9 +5,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "agent/log/log.h"
+#include "agent/loop/deadline.h"
 
 namespace smc {
 
@@ -16,6 +21,7 @@ namespace {
 constexpr auto kRegularly = std::chrono::seconds(1);
 constexpr auto kSettling = std::chrono::seconds(5);
 constexpr auto kSoon = std::chrono::milliseconds(20);
+constexpr int kRest = 9;  // so many times what the last look took: a tenth of a processor at most
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
 constexpr unsigned kLooksPerProbe = 5;
@@ -25,10 +31,24 @@ std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
 }
 
-// Inode of the process's network namespace; 0 if the process is gone.
-std::uint64_t netns_inode(int pid) {
-    struct stat status {};
-    return ::stat(netns_path(pid).c_str(), &status) == 0 ? status.st_ino : 0;
+// By inode: those in which a process of these cgroups lives, and which. Nothing: they could not all be asked.
+using Present = std::map<std::uint64_t, int>;
+std::optional<Present> find_namespaces(const std::vector<std::string>& cgroups) {
+    Present present;
+    for (const std::string& cgroup : cgroups) {
+        errno = 0;
+        std::ifstream procs(cgroup + "/cgroup.procs");
+        if (!procs.is_open() && is_used_up(errno)) {
+            return std::nullopt;  // else it is gone
+        }
+        for (int pid = 0; procs >> pid;) {
+            struct stat status {};
+            if (::stat(netns_path(pid).c_str(), &status) == 0) {
+                present.emplace(status.st_ino, pid);
+            }
+        }
+    }
+    return present;
 }
 
 }  // namespace
@@ -40,7 +60,8 @@ Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgro
       cgroups_(cgroups),
       on_fresh_(std::move(on_fresh)),
       soon_(io),
-      regular_(io) {
+      regular_(io),
+      look_(std::in_place, io) {
     look_again_later();
 }
 
@@ -48,7 +69,9 @@ void Namespaces::look_again_later() {
     regular_.expires_after(kRegularly);
     regular_.async_wait([this](std::error_code error) {
         if (!error) {
-            rescan();
+            if (loop::now() - looked_at_ >= kRest * last_look_) {
+                rescan();
+            }
             const bool probes = looks_++ % kLooksPerProbe == 0;
             if (looks_ % kLooksPerPardon == 0) {
                 failed_.clear();
@@ -86,17 +109,34 @@ void Namespaces::rescan_soon() {
     });
 }
 
+void Namespaces::start() {
+    if (const auto present = find_namespaces(cgroups_.enrolled())) {
+        take(*present);
+    }
+}
+
+// While one look is under way: another one behind it, for what it may have missed.
 void Namespaces::rescan() {
-    std::map<std::uint64_t, int> present;
-    const auto pids = cgroups_.enrolled_pids();
-    if (!pids) {
-        return;  // out of descriptors: nothing is known to be gone
+    if (!look_ || looking_) {
+        again_ = true;
+        return;
     }
-    for (const int pid : *pids) {
-        if (const auto inode = netns_inode(pid); inode != 0) {
-            present.emplace(inode, pid);
-        }
-    }
+    looking_ = true;
+    look_->run([cgroups = cgroups_.enrolled()] { return find_namespaces(cgroups); },
+               [this, began = loop::now()](const auto& present) {
+                   looking_ = false;
+                   looked_at_ = loop::now();
+                   last_look_ = looked_at_ - began;
+                   if (present) {
+                       take(*present);  // else out of descriptors: nothing is known to be gone
+                   }
+                   if (std::exchange(again_, false)) {
+                       rescan_soon();
+                   }
+               });
+}
+
+void Namespaces::take(const std::map<std::uint64_t, int>& present) {
     for (auto& [inode, served] : served_) {
         served.unseen = present.contains(inode) ? 0 : served.unseen + 1;
     }
@@ -195,6 +235,7 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
 void Namespaces::close_all() {
     regular_.cancel();
     soon_.cancel();
+    look_.reset();
     for (const auto& [inode, served] : served_) {
         served.space->close();
     }

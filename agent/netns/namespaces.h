@@ -8,7 +8,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "agent/loop/background.h"
 #include "agent/loop/fd_watch.h"
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespace.h"
@@ -26,7 +28,9 @@ class Namespaces {
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
 
-    // Compares with /proc: opens what is new, closes what has had no process for two looks in a row.
+    // Opens those that are there.
+    void start();
+    // Looks into /proc on another thread: opens what is new, closes what has had no process for two looks in a row.
     void rescan();
     // Runs what `io` has until the namespaces that are known are prepared; not for ever.
     void settle();
@@ -49,6 +53,7 @@ class Namespaces {
     void open(std::uint64_t inode, int pid, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void look_again_later();
+    void take(const std::map<std::uint64_t, int>& present);
     [[nodiscard]] std::uint32_t free_slot() const;
 
     asio::io_context& io_;
@@ -63,6 +68,10 @@ class Namespaces {
     bool soon_pending_ = false;
     bool full_ = false;
     unsigned looks_ = 0;
+    bool looking_ = false, again_ = false;
+    TimePoint looked_at_{};
+    std::chrono::steady_clock::duration last_look_{};
+    std::optional<loop::Background> look_;  // nothing: it is closed
 };
 
 }  // namespace smc

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """The control socket and who may use it up; what smcctl shows of the connections and link groups that there are."""
+import contextlib
 import json
 import os
 import re
 import select
 import socket
 import stat
+import threading
 import unittest
 
 import rogue
@@ -92,6 +94,31 @@ class ControlSocket(TwoNodes):
         self.assertEqual(self.closed([silent]), [])  # it was not the time that was up
         silent.close()
         self.assertIn("agent", self.ask(b" " * (60 * KIB) + b'{"command": "status"}\n'))
+
+    def test_clients_that_never_stop_sending(self):
+        self.a.start_agent()
+        self.serve()
+        stop = threading.Event()
+
+        def send():
+            while not stop.is_set():
+                with self.client() as client, contextlib.suppress(OSError):
+                    while True:
+                        client.sendall(b" " * 4096)
+
+        senders = [threading.Thread(target=send) for _ in range(4)]
+        for sender in senders:
+            sender.start()
+        try:
+            for _ in range(20):
+                self.assertTrue(self.connect()["ok"])
+                self.assertTrue(self.b.agent.status()["agent"]["serving"])
+        finally:
+            stop.set()
+            for sender in senders:
+                sender.join()
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 20})
+        self.before["fds"] += 2  # one fabric connection each way
 
     def test_a_request_in_pieces(self):
         client = self.client()

@@ -49,6 +49,18 @@ print(right.count(True), right.count(False))
 """
 
 
+# Makes network namespaces, in each of which somebody listens, until it is killed. Argument: how many.
+NAMESPACES = """
+import ctypes, os, signal, socket, sys
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # with its parent
+        assert ctypes.CDLL(None).unshare(0x40000000) == 0
+        s = socket.socket(); s.listen(); signal.pause()
+print('made', flush=True); signal.pause()
+"""
+
+
 class Lifecycle(TwoNodes):
     def test_several_threads_share_the_connections(self):
         self.start_agents(engine={"threads": 3})
@@ -259,15 +271,51 @@ print('held', flush=True); time.sleep(60)"""
         for i in range(60):
             sh("ip", "-n", pod.netns, "link", "add", f"br{i}", "up", "type", "bridge")
         pod.popen(["sleep", "60"])
+        self.connects_until(lambda: self.a.agent.prepared() == 2)
+        pods = [s for s in self.a.agent.status()["namespaces"] if "br0" in s["devices"]]
+        self.assertEqual([(len(s["devices"]), s["ipv4"]) for s in pods], [(60, True)])
+
+    def connects_until(self, condition):
+        """Connections one after the other, and the slowest, with its process."""
         slowest, count = 0.0, 0
-        while self.a.agent.prepared() < 2 or count < 20:
+        while count < 200 and not condition():
             began = time.monotonic()
             self.assertTrue(self.connect()["ok"])
             slowest, count = max(slowest, time.monotonic() - began), count + 1
-        print(f"{count} connects meanwhile, the slowest took {slowest:.3f} s with its process", file=sys.stderr)
+        print(f"{self._testMethodName}: {count} connects, the slowest took {slowest:.3f} s", file=sys.stderr)
+        self.assertTrue(condition())
         self.assertEqual(set(self.a.agent.totals()), {("smcd", "none")})
-        pods = [s for s in self.a.agent.status()["namespaces"] if "br0" in s["devices"]]
-        self.assertEqual([(len(s["devices"]), s["ipv4"]) for s in pods], [(60, True)])
+
+    def test_many_new_namespaces_are_nobody_elses_business(self):
+        self.start_agents()
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        served = lambda: len(self.a.agent.status()["namespaces"])
+        maker = self.program(self.a, NAMESPACES, 60)
+        self.connects_until(lambda: served() == 61)
+        maker.kill()
+        wait_for("them to be closed", lambda: served() == 1, 20)
+
+    def test_very_many_cgroups_of_one_are_nobody_elses_business(self):
+        """More than the agent keeps. They take their places from each other."""
+        self.start_agents()
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        for number in range(17000):
+            os.makedirs(f"{self.a.cgroup}/crowd/{number // 1000}/{number}")
+        self.connects_until(lambda: self.a.agent.status()["cgroups"]["left_out"] > 0)
+        self.a.apps = f"{self.a.cgroup}/pods/deep/down/pod1"
+        os.makedirs(self.a.apps)
+        self.connect()
+        unknown = lambda: self.a.agent.decisions()["SMC_OUT_NOT_ENROLLED"]
+
+        def enrolled():
+            before = unknown()
+            self.assertTrue(self.connect()["ok"])
+            return unknown() == before
+
+        wait_for("a new cgroup to be served", enrolled, 20)
+        self.assertEqual(set(self.a.agent.totals()), {("smcd", "none")})
 
     def test_one_namespace_or_cgroup_does_not_use_up_the_agent(self):
         self.a.start_agent(limits={"connections": 6, "namespace_percent": 50, "cgroup_percent": 34})

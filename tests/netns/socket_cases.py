@@ -492,6 +492,32 @@ def linger_zero_after_half_close(b):
 
 
 @case
+def linger_with_a_time(b):
+    c, s = b.pair()
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
+    c.sendall(b"x" * 10000)
+    began = time.monotonic()
+    c.close()
+    yield "done in time", time.monotonic() - began < 4
+    yield read_all(s)
+
+
+@case
+def linger_with_a_time_that_is_too_short(b):
+    c, s = b.pair()
+    c.setblocking(False)
+    sent = 0
+    while select.select([], [c], [], 0.3)[1]:
+        sent += c.send(b"x" * 65536)
+    c.setblocking(True)
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1))
+    began = time.monotonic()
+    c.close()
+    yield "given up in time", time.monotonic() - began < 4
+    yield "all arrives", read_all(s)[0] == sent
+
+
+@case
 def close_with_unread_data(b):
     c, s = b.pair()
     c.sendall(b"unread")

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/netns/cgroup_tree.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace smc {
+
+namespace {
+
+std::uint64_t cgroup_id(const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+}  // namespace
+
+bool is_used_up(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+// By hand, because of those that vanish.
+Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
+    namespace fs = std::filesystem;
+    std::vector<CgroupFound> found{{cgroup_id(root), root, 0}};
+    for (std::size_t at = 0; at < found.size(); at++) {
+        const std::string path = found[at].path;
+        std::error_code failed;
+        for (auto it = fs::directory_iterator(path, failed); !failed && it != fs::directory_iterator();
+             it.increment(failed)) {
+            std::error_code ignored;
+            const std::uint64_t id = it->is_directory(ignored) ? cgroup_id(it->path().string()) : 0;
+            if (id != 0) {
+                found.push_back({id, it->path().string(), at});
+            }
+        }
+        if (is_used_up(failed.value())) {
+            return Error{failed.value(), "reading " + path};
+        }
+    }
+    return found;
+}
+
+std::vector<bool> share_places(const std::vector<CgroupFound>& tree, std::size_t places,
+                               const std::function<bool(std::uint64_t id)>& is_known) {
+    struct Node {
+        std::size_t size = 1;    // of what is below, with itself
+        std::size_t places = 0;  // that it may give to all of that
+        bool known = false;
+        std::vector<std::size_t> children;
+    };
+    std::vector<Node> nodes(tree.size());
+    for (std::size_t i = tree.size(); i-- > 1;) {
+        nodes[tree[i].parent].size += nodes[i].size;
+        nodes[tree[i].parent].children.push_back(i);
+        nodes[i].known = is_known(tree[i].id);
+    }
+    std::vector<bool> kept(tree.size());
+    if (!nodes.empty()) {
+        nodes[0].places = places;
+    }
+    for (std::size_t i = 0; i < nodes.size(); i++) {
+        Node& node = nodes[i];
+        kept[i] = node.places > 0;
+        std::size_t rest = node.places - (kept[i] ? 1 : 0), left = node.children.size();
+        // Who needs least first: what it does not need is the others'. Where there is less than one for each, the last
+        // ones have it.
+        std::ranges::stable_sort(node.children, {},
+                                 [&](std::size_t child) { return std::pair(nodes[child].size, nodes[child].known); });
+        for (const std::size_t child : node.children) {
+            nodes[child].places = std::min(nodes[child].size, rest / left--);
+            rest -= nodes[child].places;
+        }
+    }
+    return kept;
+}
+
+}  // namespace smc
