@@ -60,7 +60,8 @@
 #define SMC_SLOT_PLACE 0x510770ad
 
 /* How long an entry of a table means something. */
-#define SMC_INBOUND_NS 3000000000ull       /* SYN to the end of the handshake, with SYN cookies */
+#define SMC_INBOUND_NS 3000000000ull       /* a SYN, on its way to the listener */
+#define SMC_COOKIE_NS 130000000000ull      /* answered by a SYN cookie, which is good for two minutes */
 #define SMC_QUESTION_NS 130000000000ull    /* longer than TCP goes on with its SYNs */
 #define SMC_OWN_QUESTION_NS 30000000000ull /* likewise, of a socket of the agent's, which has a budget */
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
@@ -338,7 +339,8 @@ struct smc_inbound {
 	__u64 cgroup;       /* likewise */
 	struct smc_buffers buffers;
 	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
-	__u8 pad[7];
+	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
+	__u8 pad[6];
 };
 
 /* What program smc_keepalive tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */

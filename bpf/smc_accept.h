@@ -169,12 +169,13 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	tuple.slot = slot;
 	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
 	/* with SYN cookies the last packet of the handshake comes here too; nothing else may, however late */
-	if (!inbound || bpf_ktime_get_ns() - inbound->since_ns > SMC_INBOUND_NS)
+	if (!inbound || bpf_ktime_get_ns() - inbound->since_ns > smc_inbound_life(inbound))
 		return SK_PASS;
 	key = slot * 2 + v6;
 	sk = bpf_map_lookup_elem(&smc_clc, &key);
+	/* agent gone: the application's own listener answers, but to the agent's cookie, behind which CLC comes */
 	if (!sk)
-		return SK_PASS; /* agent gone: the application's own listener answers */
+		return inbound->cookie ? SK_DROP : SK_PASS;
 	bpf_sk_assign(ctx, sk, 0);
 	bpf_sk_release(sk);
 	return SK_PASS;

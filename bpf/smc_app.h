@@ -32,21 +32,13 @@ static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_
 /* A connection that ends at a leg of the agent, at either application: its packets take the hairpin. */
 static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 {
-	__u64 cookie = bpf_get_netns_cookie(ctx);
 	struct smc_hairpin *hairpin;
 	struct smc_tuple tuple = {};
-	struct smc_netns *netns;
 	struct smc_sock *state;
 	struct bpf_sock *sk = ctx->sk;
 
-	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
-	if (!sk || !netns)
+	if (!sk || !smc_tuple_of(ctx, &tuple))
 		return false;
-	smc_address_of(ctx, true, tuple.remote_ip);
-	smc_address_of(ctx, false, tuple.local_ip);
-	tuple.remote_port = bpf_ntohl(ctx->remote_port);
-	tuple.local_port = ctx->local_port;
-	tuple.slot = netns->slot;
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &tuple);
 	if (!hairpin || hairpin->closed_ns)
 		return false;

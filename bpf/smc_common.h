@@ -75,6 +75,28 @@ static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote
 	}
 }
 
+/* False: its namespace is not served. */
+static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tuple *tuple)
+{
+	__u64 cookie = bpf_get_netns_cookie(ctx);
+	struct smc_netns *netns = bpf_map_lookup_elem(&smc_netns, &cookie);
+
+	if (!netns)
+		return false;
+	smc_address_of(ctx, true, tuple->remote_ip);
+	smc_address_of(ctx, false, tuple->local_ip);
+	tuple->remote_port = bpf_ntohl(ctx->remote_port);
+	tuple->local_port = ctx->local_port;
+	tuple->slot = netns->slot;
+	return true;
+}
+
+/* How long an entry of smc_inbound is for the packets that follow the SYN. */
+static __always_inline __u64 smc_inbound_life(const struct smc_inbound *inbound)
+{
+	return inbound->cookie ? SMC_COOKIE_NS : SMC_INBOUND_NS;
+}
+
 static __always_inline bool smc_is_leg(const struct smc_sock *state)
 {
 	return state->role == SMC_ROLE_LEG_CLIENT || state->role == SMC_ROLE_LEG_SERVER;

@@ -19,10 +19,25 @@ static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 	return (ctx->skb_tcp_flags & SMC_TCP_ACK) || ctx->total_retrans < 2;
 }
 
+/* The listener forgets what it answers so. The client may end that handshake late, and speaks CLC then. */
+static __always_inline void smc_note_cookie(struct bpf_sock_ops *ctx)
+{
+	struct smc_tuple tuple = {};
+	struct smc_inbound *inbound;
+
+	if (!smc_tuple_of(ctx, &tuple))
+		return;
+	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
+	if (inbound)
+		inbound->cookie = 1;
+}
+
 static __always_inline void smc_reserve_options(struct bpf_sock_ops *ctx)
 {
 	if (!smc_writes_options(ctx))
 		return;
+	if ((ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)
+		smc_note_cookie(ctx);
 	/* separately: where ours does not fit, the option itself may */
 	bpf_reserve_hdr_opt(ctx, SMC_TCPOPT_LEN, 0);
 	bpf_reserve_hdr_opt(ctx, SMC_OWN_LEN, 0);

@@ -43,7 +43,7 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 
 static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct smc_inbound *inbound, void *now)
 {
-	if (smc_older(*(__u64 *)now, inbound->since_ns, SMC_INBOUND_NS))
+	if (smc_older(*(__u64 *)now, inbound->since_ns, smc_inbound_life(inbound)))
 		bpf_map_delete_elem(&smc_inbound, key);
 	return 0;
 }

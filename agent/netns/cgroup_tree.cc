@@ -10,14 +10,10 @@
 
 namespace smc {
 
-namespace {
-
 std::uint64_t cgroup_id(const std::string& path) {
     struct stat status {};
     return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
-
-}  // namespace
 
 bool is_used_up(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;

@@ -18,6 +18,8 @@ struct CgroupFound {
     std::size_t parent = 0;  // place of its parent in the list, which is before its own; the root's: 0
 };
 
+// 0: there is none.
+std::uint64_t cgroup_id(const std::string& path);
 // What cannot be opened for want of these may be there all the same.
 bool is_used_up(int error);
 // The tree; the root is the first. A cgroup that vanishes meanwhile costs only itself. An Error: it could not be walked

@@ -21,11 +21,6 @@ namespace smc {
 
 namespace {
 
-std::uint64_t cgroup_id(const std::string& path) {
-    struct stat status {};
-    return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
-}
-
 // New ones that are taken at a time: others wait meanwhile.
 constexpr std::size_t kFreshAtOnce = 500;
 

@@ -94,11 +94,25 @@ Result<void> Hooks::load() {
     if (!lookup_) {
         return last_error("attaching sk_lookup");
     }
+    // It outlives an agent that is killed: what ends a handshake that this one began is not for the application.
+    lookup_pin_ = pin(lookup_, "smc_lookup_" + std::to_string(slot_));
     packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return packets_ ? Result<void>() : Result<void>(last_error("opening a packet socket"));
 }
 
+// Where; empty: nowhere.
+std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
+    std::string path = programs_.pins() + "/" + name;
+    ::unlink(path.c_str());
+    if (bpf_obj_pin(link.get(), path.c_str()) != 0) {
+        log()->warn("pinning {}: {}", path, std::generic_category().message(errno));
+        return "";
+    }
+    return path;
+}
+
 Hooks::~Hooks() {
+    ::unlink(lookup_pin_.c_str());
     const InNamespace inside(netns_.get());
     for (const auto& [index, device] : devices_) {
         detach(index, device);
@@ -139,13 +153,11 @@ Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
         if (!link) {
             return last_error("attaching to " + device.name + " by tcx");
         }
-        const std::string pin = programs_.pins() + "/smc_device_" + std::to_string(slot_) + "_" +
-                                std::to_string(index) + (out ? "_out" : "_in");
-        ::unlink(pin.c_str());
-        if (bpf_obj_pin(link.get(), pin.c_str()) == 0) {
-            device.pins.push_back(pin);
+        const std::string pinned =
+            pin(link, "smc_device_" + std::to_string(slot_) + "_" + std::to_string(index) + (out ? "_out" : "_in"));
+        if (!pinned.empty()) {
+            device.pins.push_back(pinned);
         } else {
-            log()->warn("pinning {}: {}", pin, std::generic_category().message(errno));
             device.links.push_back(std::move(link));
         }
     }

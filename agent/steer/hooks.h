@@ -67,6 +67,7 @@ class Hooks {
     void detach(unsigned index, const Device& device) const;
     void probe_all();
     void probe(unsigned index, Device& device, Family family) const;
+    [[nodiscard]] std::string pin(const UniqueFd& link, const std::string& name) const;
     [[nodiscard]] bool comes_round(unsigned index, const Device& device, Family family) const;
     [[nodiscard]] State conclude(bool unfinished) const;
 
@@ -75,7 +76,8 @@ class Hooks {
     UniqueFd netns_;
     Tc tc_;
     UniqueFd out_, in_;  // the namespace's own programs
-    UniqueFd lookup_;    // a link
+    UniqueFd lookup_;
+    std::string lookup_pin_;  // a link
     UniqueFd packets_;
     std::map<unsigned, Device> devices_;
 };

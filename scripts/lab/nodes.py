@@ -137,8 +137,9 @@ class Node:
             config.setdefault(section, {}).update(values)
         return config
 
-    def start_agent(self, **overrides):
-        self.agent = Agent(self, self.config(**overrides))
+    def start_agent(self, command=(), **overrides):
+        """`command`: what runs it."""
+        self.agent = Agent(self, self.config(**overrides), command=command)
         # A process in the cgroup makes the agent serve the namespace before the first connection.
         self.popen(["sleep", "3600"])
         return self.agent.wait_serving()

@@ -8,9 +8,9 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
 
 SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
 between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
-"close": "fin" | "rst" | null, "listen_s": seconds}; a server's "options" only answer a SYN with option 254,
-unless "always", and "answer_after" seconds. Prints one JSON line per connection: {"received": hex, "ended": "fin" |
-"rst" | "open" | "refused"}.
+"close": "fin" | "rst" | null, "listen_s": seconds}; a client ends its handshake "ack_after" seconds; a server's
+"options" only answer a SYN with option 254, unless "always", and "answer_after" seconds. Prints one JSON line per
+connection: {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
 import json
 import random
@@ -96,7 +96,7 @@ class Connection:
         if script.get("trickle"):
             self.todo = [bytes([byte]) for piece in self.todo for byte in piece]
         self.next_at = 0.0
-        self.established = self.closed = False
+        self.established = self.closed = self.acknowledged = False
 
     @property
     def key(self):
@@ -139,7 +139,7 @@ class Connection:
         if flags.S and flags.A:
             self.ack = (segment.seq + 1) & 0xFFFFFFFF
             self.established = True
-            self.out("A")
+            self.next_at = time.monotonic() + self.script.get("ack_after", 0)
             return
         if flags.A:
             self.established = True
@@ -155,6 +155,9 @@ class Connection:
     def work(self, now):
         if not self.established or self.ended != "open" or now < self.next_at:
             return
+        if self.options is None and not self.acknowledged:
+            self.acknowledged = True
+            self.out("A")
         if self.todo:
             self.out("PA", data=self.todo.pop(0))
             self.next_at = now + self.script.get("trickle", 0)

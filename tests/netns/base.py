@@ -8,7 +8,7 @@ import sys
 import unittest
 
 from lab import rawtcp
-from lab.basics import Timeout, wait_for
+from lab.basics import Timeout, sh, wait_for
 from lab.nodes import Lab
 
 ECHO = """
@@ -130,6 +130,10 @@ class TwoNodes(unittest.TestCase):
     def raw_results(self, process, timeout=60):
         out, _ = process.communicate(timeout=timeout)
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
+    def table(self, node, name):
+        """What is in a map of the programs, also while no agent can be asked."""
+        return json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
 
     def resources(self):
         """What b's agent holds for its peers."""

@@ -55,7 +55,7 @@ class Fallback(TwoNodes):
         decisions = self.a.agent.decisions()
         self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_ANSWER_PLAIN"]), (2, 2))
         self.assertEqual(self.a.agent.totals(), {})  # the agent never heard of it
-        self.assertEqual(json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_questions")), [])
+        self.assertEqual(self.table(self.a, "smc_questions"), [])
 
     def test_the_memory_of_servers_is_bounded(self):
         self.a.start_agent(fallback={"cache_entries": 16})
@@ -77,7 +77,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertPath(self.a, "smcd", at_least=60)
-        entries = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_servers"))
+        entries = self.table(self.a, "smc_servers")
         self.assertTrue(0 < len(entries) <= 16, len(entries))
 
     def test_a_capable_server_is_remembered_and_a_wrong_memory_costs_nothing(self):
@@ -128,8 +128,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         sh("prlimit", "--pid", str(self.a.agent.pid), "--fsize=1000000")  # a DMB is a file
         self.assertTrue(self.connect(timeout=0.9)["ok"])
         self.assertEqual(self.accepted(), 1)
-        questions = ["bpftool", "-j", "map", "dump", "pinned", f"{self.b.pins}/smc_questions"]
-        wait_for("nothing to be held", lambda: json.loads(sh(*questions)) == [], 5)
+        wait_for("nothing to be held", lambda: self.table(self.b, "smc_questions") == [], 5)
         self.assertEqual([c for c in self.a.agent.connections(ended=True) if c["path"] == "smcd"], [])
         self.assertEqual(self.b.agent.decisions()["SMC_LEG_PAIRED"], 1)
         self.assertIsNone(server.poll())
@@ -150,7 +149,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
     # --- while one is late ---------------------------------------------------------------------------------
     def counters(self, node):
         """What the programs have decided, also while no agent can be asked."""
-        dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/smc_counters"))
+        dumped = self.table(node, "smc_counters")
         found = [entry["formatted"] for entry in dumped]
         return {entry["key"]: sum(cpu["value"] for cpu in entry["values"]) for entry in found}
 

@@ -209,6 +209,22 @@ while True:
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd", at_least=3)
 
+    def test_an_agent_in_a_time_namespace(self):
+        """Its clock is another than the kernel's: younger than some of what the programs note, or older."""
+        self.b.start_agent()
+        self.serve()
+        for uptime in ("1000000", "-1"):
+            with self.subTest(uptime=uptime):
+                clock = ["unshare", "--time", "--monotonic", uptime, "--fork", "--kill-child"]
+                self.a.start_agent(command=clock)
+                for _ in range(3):
+                    self.assertTrue(self.connect()["ok"])
+                self.assertPath(self.a, "smcd", at_least=3)
+                wait_for("hairpins to be swept", lambda: not self.table(self.a, "smc_hairpins"), 15)
+                with open(f"/proc/{self.a.agent.pid}/task/{self.a.agent.pid}/children") as children:
+                    os.kill(int(children.read()), signal.SIGTERM)
+                self.assertEqual(self.a.agent.process.wait(10), 0)
+
     def test_a_second_agent_is_kept_out(self):
         self.a.start_agent()
         second = subprocess.run(

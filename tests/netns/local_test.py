@@ -5,7 +5,7 @@ import os
 import unittest
 
 from base import TwoNodes
-from lab.basics import sh, wait_for
+from lab.basics import wait_for
 
 # What a socket is like: its congestion control, and how much of its queue may be unsent (0: all).
 LIKE = """
@@ -89,7 +89,7 @@ class Local(TwoNodes):
             self.assertEqual(self.ends(ip), [[RENO, LONG], [RENO, LONG]], ip)
         decisions = self.a.agent.decisions()
         self.assertEqual((decisions["SMC_LOCAL_PAIR"], decisions["SMC_TUNED"]), (3, 6))
-        self.assertEqual(json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_pairs")), [])
+        self.assertEqual(self.table(self.a, "smc_pairs"), [])
 
     def test_through_an_address_that_is_translated(self):
         self.default(BBR)

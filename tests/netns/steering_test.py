@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import signal
 import socket
 import struct
 import unittest
@@ -10,6 +11,7 @@ import unittest
 from base import TwoNodes
 from lab.basics import sh, test_program, wait_for
 from lab.nodes import cgroup_mount
+from lab.rawtcp import SMC_OPTION
 
 IPPROTO_MPTCP = 262
 TCP_MD5SIG = 14
@@ -44,6 +46,27 @@ class Steering(TwoNodes):
         for name in ("TcpExtSyncookiesSent", "TcpExtSyncookiesRecv"):
             shown = json.loads(self.b.run(["nstat", "-jasz", name], check=True).stdout)
             self.assertGreaterEqual(shown["kernel"][name], 6)  # of three CLC sockets, and of three legs
+
+    def late_end_with_a_syn_cookie(self, meanwhile=lambda: None):
+        """A client without an agent. It ends where it began, and not at the application, which would read CLC."""
+        self.b.start_agent()
+        self.serve()
+        self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
+        self.assertTrue(self.connect()["ok"])  # a listener takes no cookie unless it has sent one lately
+        script = json.dumps({"options": SMC_OPTION, "send": ["61" * 100], "ack_after": 6, "listen_s": 15})
+        client = self.raw(self.a, "10.77.0.50", "client", self.b.ip4, 5000, script)
+        wait_for("the SYN-ACK", lambda: self.b.agent.decisions()["SMC_OPTION_SYNACK"])
+        meanwhile()
+        (seen,) = self.raw_results(client)
+        self.assertEqual((seen["received"], seen["ended"]), ("", "rst"))
+        self.assertEqual(self.accepted(), 1)
+
+    def test_a_late_end_of_a_handshake_with_a_syn_cookie(self):
+        self.late_end_with_a_syn_cookie()
+        self.assertPath(self.b, "refused", "protocol_error")
+
+    def test_the_same_when_the_agent_has_died(self):
+        self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL))
 
     def test_nobody_listens(self):
         self.start_agents()
@@ -272,13 +295,13 @@ print('up', flush=True); time.sleep(60)""",
             says="up",
         )
         # P1.
-        hairpins = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_hairpins"))
+        hairpins = self.table(self.a, "smc_hairpins")
         keys = [entry["formatted"]["key"] for entry in hairpins]
         self.assertEqual([(key["remote_ip"][12:], key["remote_port"]) for key in keys], [([10, 77, 0, 2], 5000)] * 2)
         ports = {entry["formatted"]["key"]["local_port"]: entry["formatted"]["value"]["partner"] for entry in hairpins}
         one, other = ports
         self.assertEqual((ports[one], ports[other]), (other, one))
-        servers = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}/smc_servers"))
+        servers = self.table(self.a, "smc_servers")
         self.assertEqual(servers[0]["formatted"]["value"]["knowledge"], "SMC_SERVER_CAPABLE")
         counters = sh("bpftool", "map", "dump", "pinned", f"{self.a.pins}/smc_counters")
         self.assertIn("SMC_OUT_ASKED", counters)
