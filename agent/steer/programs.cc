@@ -163,6 +163,18 @@ void remove_pins(const std::string& path) {
     ::rmdir(path.c_str());
 }
 
+// Nobody else's pins are moved or in the way: the directory is the agent's alone.
+Result<void> has_only_ours(const std::string& path) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+        const std::string name = entry.path().filename().string();
+        if (!name.starts_with("smc_")) {
+            return Error{EEXIST, "pinning maps: " + path + " holds " + name + ", which is not ours"};
+        }
+    }
+    return {};
+}
+
 }  // namespace
 
 // P1: pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
@@ -170,10 +182,15 @@ Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
         return made;
     }
-    const std::string fresh = path + "-new";
+    const std::string fresh = path + "-new", before = path + kBefore;
+    for (const std::string& place : {path, fresh, before}) {
+        if (auto good = has_only_ours(place); !good) {
+            return good;
+        }
+    }
     remove_pins(fresh);
     // Of an agent that was killed; the lock says it is gone. Its programs stay on the devices until ours are there.
-    before_ = path + kBefore;
+    before_ = before;
     if (std::filesystem::exists(path)) {
         remove_pins(before_);
         if (::rename(path.c_str(), before_.c_str()) != 0) {

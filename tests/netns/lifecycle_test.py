@@ -108,6 +108,19 @@ class Lifecycle(TwoNodes):
         self.assertFalse(os.path.exists(f"{self.lab.run}/ism/{gid}.ism"))
         self.assertTrue(self.connect()["ok"])
 
+    def test_pins_of_somebody_else_stay_where_they_are(self):
+        self.a.start_agent()
+        theirs = f"{self.a.pins}/theirs"
+        sh("bpftool", "map", "pin", "pinned", f"{self.a.pins}/smc_config", theirs)
+        self.a.agent.stop(signal.SIGKILL)
+        with self.assertRaisesRegex(RuntimeError, f"{self.a.pins} holds theirs, which is not ours"):
+            self.a.start_agent()
+        self.assertTrue(os.path.exists(theirs))
+        os.unlink(theirs)
+        self.a.start_agent()
+        self.assertEqual(self.a.agent.stop(), 0)
+        self.assertEqual(self.leftovers(self.a), [])
+
     def test_sigint_is_a_stop_too(self):
         self.a.start_agent()
         self.assertEqual(self.a.agent.stop(signal.SIGINT), 0)
