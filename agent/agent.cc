@@ -205,7 +205,7 @@ std::string Agent::obstacle() const {
     if (stood_still_ > kStandsStill) {
         return "the data path stands still";
     }
-    return gateway_->has_room() ? "" : "it is full";
+    return gateway_->obstacle();
 }
 
 void Agent::beat() {

@@ -110,7 +110,7 @@ struct smc_sock {
 	struct smc_tuple front; /* the application's connection: its own, or the one that a leg speaks to */
 	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
 	__u16 mac_len;          /* of the hairpin's device */
-	__u16 port;             /* of a CLC socket: the application's own port, to be told to the server */
+	__u16 port;             /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
 	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
 	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
 	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
@@ -264,7 +264,8 @@ struct smc_server {
 	enum smc_knowledge knowledge;
 	__u32 reason; /* why not now: code as in <smc/wire/reason.h> */
 	__u64 expires_ns;
-	__u64 ttl; /* of its SYN-ACK; 0: not known */
+	__u32 ttl;     /* of its SYN-ACK; 0: not known */
+	__u32 pause_s; /* for how long it is not asked; twice as long the next time; 0: not for a pause */
 };
 
 enum smc_question_state {
@@ -315,7 +316,8 @@ struct smc_hairpin {
 	__u16 partner; /* local port of the receiver */
 	__u16 mac_len;
 	__u8 of_leg; /* the sender is the leg */
-	__u8 pad[3];
+	__u8 pad[7];
+	__be32 isn;      /* sequence number of the leg's SYN */
 	__u64 seen_ns;   /* when the leg was last known to live */
 	__u64 closed_ns; /* since when it is not; 0: it lives */
 };
@@ -340,7 +342,8 @@ struct smc_inbound {
 	struct smc_buffers buffers;
 	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
 	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
-	__u8 pad[6];
+	__u8 pad[2];
+	__be32 isn; /* sequence number of the SYN */
 };
 
 /* What program smc_keepalive tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
@@ -419,7 +422,7 @@ static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
-static_assert(sizeof(smc_hairpin) == 24);
+static_assert(sizeof(smc_hairpin) == 32);
 static_assert(sizeof(smc_inbound) == 40);
 static_assert(sizeof(smc_config) == 48);
 static_assert(sizeof(smc_pair) == 48);

@@ -45,7 +45,6 @@ typedef struct {
 } possible_net_t;
 struct sock_common {
 	possible_net_t skc_net;
-	unsigned short skc_num; /* its local port */
 	unsigned long skc_flags;
 	int skc_bound_dev_if;
 	volatile unsigned char skc_state;

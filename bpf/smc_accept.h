@@ -123,6 +123,7 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (decision == SMC_IN_STEERED) {
 		inbound.since_ns = bpf_ktime_get_ns();
+		inbound.isn = packet->seq;
 		inbound.port = options.own ? options.own_port : 0;
 		inbound.peer_agent = options.own;
 		inbound.peer_speaks = inbound.port && options.own_detail == SMC_OWN_SPEAKS;

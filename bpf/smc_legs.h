@@ -18,10 +18,9 @@ static __always_inline bool smc_waits_for_leg(struct sock *sk)
 	return state == BPF_TCP_ESTABLISHED || state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2;
 }
 
-static __always_inline void smc_see_leg(struct sock *sk, struct smc_tuple *tuple)
+static __always_inline void smc_see_leg(__u16 own_port, struct smc_tuple *tuple)
 {
 	struct smc_hairpin *to_leg = bpf_map_lookup_elem(&smc_hairpins, tuple), *to_front;
-	__u16 own_port = sk->__sk_common.skc_num;
 	__u64 now = bpf_ktime_get_ns();
 
 	if (!to_leg || to_leg->partner != own_port)
@@ -45,7 +44,7 @@ int smc_legs(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	__builtin_memcpy(&found.front, &state->front, sizeof(found.front));
 	if (smc_is_leg(state)) {
-		smc_see_leg(sk, &found.front);
+		smc_see_leg(state->port, &found.front);
 		return 0;
 	}
 	if (state->role != SMC_ROLE_APP || !smc_waits_for_leg(sk))

@@ -81,9 +81,9 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 	char before[16];
 	__u32 none = 0;
 
-	if (!state || !smc_is_tuned(state))
+	if (!state || (!smc_is_tuned(state) && state->role != SMC_ROLE_APP))
 		return;
-	tcp = bpf_skc_to_tcp_sock(sk);
+	tcp = smc_is_tuned(state) ? bpf_skc_to_tcp_sock(sk) : 0;
 	if (tcp && state->control[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
 		__builtin_memcpy(before, state->control, sizeof(before));
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));

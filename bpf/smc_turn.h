@@ -208,6 +208,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	return smc_keep(skb, packet, device);
 }
 
+/* Where addresses are translated behind the socket it is not found. */
 static __always_inline bool smc_leg_lives(struct __sk_buff *skb, const struct smc_tuple *leg, __u16 front, bool v6)
 {
 	struct bpf_sock *skc = smc_socket_of(skb, leg, v6), *sk;
@@ -232,8 +233,8 @@ static __always_inline void smc_forget_hairpin(struct __sk_buff *skb, const stru
 	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
 	struct smc_tuple other = packet->tuple;
 
-	if (!hairpin)
-		return;
+	if (!hairpin || hairpin->isn == packet->seq)
+		return; /* or the leg's own SYN, on its way round */
 	other.local_port = hairpin->partner;
 	if (hairpin->of_leg ? smc_leg_lives(skb, &packet->tuple, other.local_port, packet->v6)
 			    : smc_leg_lives(skb, &other, packet->tuple.local_port, packet->v6))
@@ -281,11 +282,16 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	to_front.partner = front->local_port;
 	to_front.mac_len = packet->mac_len;
 	to_front.of_leg = 1;
+	to_front.isn = to_leg.isn = packet->seq;
 	to_front.seen_ns = to_leg.seen_ns = bpf_ktime_get_ns();
 	to_leg.partner = packet->tuple.local_port;
 	to_leg.mac_len = packet->mac_len;
+	leg->mac_len = packet->mac_len;
+	leg->port = packet->tuple.local_port;
+	leg->partner = front->local_port;
 	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_front, BPF_ANY) ||
 	    bpf_map_update_elem(&smc_hairpins, front, &to_leg, BPF_ANY)) {
+		leg->partner = 0;
 		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 		if (leg->role == SMC_ROLE_LEG_SERVER)
 			bpf_map_delete_elem(&smc_questions, front);
@@ -295,8 +301,6 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 		question->state = SMC_QUESTION_TAKEN;
 		question->since_ns = to_leg.seen_ns;
 	}
-	leg->mac_len = packet->mac_len;
-	leg->partner = front->local_port;
 	return SMC_LEG_PAIRED;
 }
 

@@ -46,6 +46,7 @@ class Acceptors::Acceptor {
             } else if (errno == EAGAIN) {
                 return watch_.when_readable([this] { accept_all(); });
             } else if (errno != ECONNABORTED && errno != EINTR) {
+                owner_.on_used_up_();
                 return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: do not come back at once
             }
         }
@@ -59,7 +60,8 @@ class Acceptors::Acceptor {
     Namespace::Listener which_;
 };
 
-Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted) : io_(io), on_accepted_(std::move(on_accepted)) {}
+Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_used_up)
+    : io_(io), on_accepted_(std::move(on_accepted)), on_used_up_(std::move(on_used_up)) {}
 Acceptors::~Acceptors() = default;
 
 void Acceptors::serve(const std::shared_ptr<Namespace>& space) {

@@ -16,7 +16,8 @@ class Acceptors {
     using OnAccepted =
         std::function<void(UniqueFd fd, const Endpoint& from, const std::shared_ptr<Namespace>&, Namespace::Listener)>;
 
-    Acceptors(asio::io_context& io, OnAccepted on_accepted);
+    // `on_used_up`: nothing can be accepted for want of descriptors or memory.
+    Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_used_up);
     ~Acceptors();
     Acceptors(const Acceptors&) = delete;
     Acceptors& operator=(const Acceptors&) = delete;
@@ -29,6 +30,7 @@ class Acceptors {
 
     asio::io_context& io_;
     OnAccepted on_accepted_;
+    std::function<void()> on_used_up_;
     std::map<const Acceptor*, std::unique_ptr<Acceptor>> all_;
 };
 

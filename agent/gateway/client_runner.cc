@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/client_runner.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -146,8 +145,7 @@ void ClientRunner::on(const session::RememberServer& action) {
         case As::kNotNow:
             return programs_.remember(netns, server, SMC_SERVER_NOT_NOW, action.reason, parts_.config.cache_time);
         case As::kPause:
-            return programs_.remember(netns, server, SMC_SERVER_NOT_NOW, action.reason,
-                                      std::min(kPause, parts_.config.cache_time));
+            return programs_.pause(netns, server, action.reason, kPause, parts_.config.cache_time);
     }
 }
 

@@ -29,11 +29,25 @@ Gateway::Gateway(const Parts& parts)
     : p_(parts),
       connections_room_(room_for(parts.session.config.max_connections)),
       handshakes_room_(room_for(parts.session.config.max_handshakes)),
-      acceptors_(parts.session.io, [this](UniqueFd fd, const Endpoint& from, const Space& space,
-                                          Namespace::Listener which) { accepted(std::move(fd), from, space, which); }),
+      acceptors_(
+          parts.session.io,
+          [this](UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
+              accepted(std::move(fd), from, space, which);
+          },
+          [this] { used_up(); }),
       keepalives_(parts.programs),
       stranded_(parts.namespaces) {}
 Gateway::~Gateway() = default;
+
+std::string Gateway::obstacle() const {
+    return loop::now() < used_up_until_ ? "it has no descriptors left" : has_room() ? "" : "it is full";
+}
+
+// Who has our "yes" waits already; nobody else need.
+void Gateway::used_up() {
+    used_up_until_ = loop::now() + std::chrono::seconds(1);
+    p_.room_changed();
+}
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
@@ -44,14 +58,13 @@ void Gateway::question_answered(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLimit);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
-    const Endpoint server = remote_of(event.tuple);
-    if (!ports_.has_room(*space, server)) {
+    if (!ports_.has_room(*space)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
     const Handle connection = admit(Role::kClient, space->inode(), event.question.cgroup);
-    ports_.take(space->inode(), server);
-    connection->server = server;
+    ports_.take(space->inode());
+    connection->server = remote_of(event.tuple);
     connection->client = from_abi(event.question.local);
     connection->pid = event.question.pid;
     connection->uid = event.question.uid;
@@ -101,7 +114,7 @@ void Gateway::over(const Handle& connection, Reason reason) {
     p_.connections.end(connection->id, reason);
     give_back(connections_room_, *connection);
     if (connection->role == Role::kClient) {
-        ports_.give_back(connection->netns, connection->server);
+        ports_.give_back(connection->netns);
     }
 }
 

@@ -28,7 +28,7 @@ class Gateway {
         Namespaces& namespaces;
         Engines& engines;
         Connections& connections;
-        std::function<void()> room_changed;  // has_room() is no longer what it was
+        std::function<void()> room_changed;  // obstacle() is no longer what it was
     };
     explicit Gateway(const Parts& parts);
     ~Gateway();
@@ -48,10 +48,12 @@ class Gateway {
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
-    // False: full; new connections shall stay plain.
-    [[nodiscard]] bool has_room() const { return connections_room_.has_any() && handshakes_room_.has_any(); }
+    // Why new connections shall stay plain; empty: they need not.
+    [[nodiscard]] std::string obstacle() const;
 
  private:
+    [[nodiscard]] bool has_room() const { return connections_room_.has_any() && handshakes_room_.has_any(); }
+    void used_up();
     using Handle = Connections::Handle;
     using Space = std::shared_ptr<Namespace>;
 
@@ -82,6 +84,7 @@ class Gateway {
     // waits for all the others' messages.
     Room connections_room_, handshakes_room_;
     PortShare ports_;
+    TimePoint used_up_until_{};  // its descriptors
     Acceptors acceptors_;
     Keepalives keepalives_;
     Stranded stranded_;

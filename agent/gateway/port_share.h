@@ -1,38 +1,36 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Local ports that connections over SMC take from applications. A CLC socket and a leg speak to the same server as the
-// application's socket does, from the same address, so each needs a port of its own among those that the namespace
-// gives out (ip_local_port_range). The agent takes no more than a quarter of them for one server: where few are left,
-// connect() would fail for an application that has enough of them by itself.
+// Local ports that connections over SMC take from applications. Each has a CLC socket and a leg beside the
+// application's own socket, and these have a port each among those that the namespace gives out (ip_local_port_range);
+// as they are bound, no connect() to anybody is given these. So the agent takes no more than a quarter of them in a
+// namespace: where few are left, connect() would fail for an application that has enough of them by itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <utility>
+#include <unordered_map>
 
 #include "agent/netns/namespace.h"
-#include "os/endpoint.h"
 
 namespace smc {
 
 class PortShare {
  public:
-    [[nodiscard]] bool has_room(const Namespace& space, const Endpoint& server) const {
+    [[nodiscard]] bool has_room(const Namespace& space) const {
         constexpr std::size_t kPortsOfOne = 2, kShare = 4;
-        const auto it = taken_.find({space.inode(), server});
+        const auto it = taken_.find(space.inode());
         return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= space.local_ports();
     }
     // By a connection of the namespace with this inode.
-    void take(std::uint64_t netns, const Endpoint& server) { taken_[{netns, server}]++; }
-    void give_back(std::uint64_t netns, const Endpoint& server) {
-        const auto it = taken_.find({netns, server});
+    void take(std::uint64_t netns) { taken_[netns]++; }
+    void give_back(std::uint64_t netns) {
+        const auto it = taken_.find(netns);
         if (it != taken_.end() && --it->second == 0) {
             taken_.erase(it);
         }
     }
 
  private:
-    std::map<std::pair<std::uint64_t, Endpoint>, std::size_t> taken_;  // connections
+    std::unordered_map<std::uint64_t, std::size_t> taken_;  // connections, by inode
 };
 
 }  // namespace smc

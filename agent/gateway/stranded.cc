@@ -30,11 +30,12 @@ void Stranded::end(const std::vector<smc_stranded_socket>& sockets) {
         }
         const SockDiag::Socket socket{local_of(one.front), remote_of(one.front), one.cookie, one.bound_device};
         if (const auto done = (*space)->end_socket(socket); !done) {
-            if (done.error().code == EOPNOTSUPP || std::exchange(failed_, one.cookie) == one.cookie) {
+            if (done.error().code == EOPNOTSUPP) {
                 log()->warn("applications whose leg's reset is lost are not told: {}", done.error().text());
                 impossible_ = true;
+                break;
             }
-            break;  // the rest next time
+            continue;  // it may just have gone
         }
         log()->debug("{} with {} is ended", socket.local.text(), socket.remote.text());
         ended++;

@@ -20,8 +20,7 @@ class Stranded {
 
  private:
     const Namespaces& namespaces_;
-    std::uint64_t failed_ = 0;  // cookie of the last socket that could not be ended; it may just have gone
-    bool impossible_ = false;   // on this system
+    bool impossible_ = false;  // on this system
 };
 
 }  // namespace smc

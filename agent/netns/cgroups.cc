@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <limits>
-#include <span>
 #include <sstream>
 #include <utility>
 
@@ -20,9 +18,6 @@
 namespace smc {
 
 namespace {
-
-// New ones that are taken at a time: others wait meanwhile.
-constexpr std::size_t kFreshAtOnce = 500;
 
 bool join(const std::string& cgroup) {
     std::ofstream procs(cgroup + "/cgroup.procs");
@@ -75,7 +70,8 @@ Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const 
       on_change_(std::move(on_change)),
       inotify_(io),
       soon_(io),
-      walk_(io) {}
+      more_(io),
+      background_(io) {}
 
 Result<void> Cgroups::start() {
     const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
@@ -83,7 +79,10 @@ Result<void> Cgroups::start() {
         return last_error("watching cgroups");
     }
     inotify_.assign(fd);
-    take(walk_cgroups(root_), std::numeric_limits<std::size_t>::max());
+    take(walk(root_, {}));
+    for (; !fresh_.empty(); fresh_.pop_front()) {
+        add(fresh_.front());
+    }
     listen();
     return {};
 }
@@ -101,24 +100,50 @@ void Cgroups::listen() {
     });
 }
 
+// On any thread: what there is of the tree, and who of it has a place.
+Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::uint64_t>& known) {
+    const TimePoint began = loop::now();
+    Walked walked;
+    auto found = walk_cgroups(root);
+    if (!found) {
+        walked.failed = found.error();
+    } else {
+        const auto kept = share_places(*found, SMC_MAX_CGROUPS,
+                                       [&](std::uint64_t id) { return std::ranges::binary_search(known, id); });
+        for (std::size_t i = 0; i < kept.size(); i++) {
+            if (kept[i] && (*found)[i].id != 0) {
+                walked.kept.push_back(std::move((*found)[i]));
+            }
+        }
+        walked.left_out = found->size() - walked.kept.size();
+    }
+    walked.took = loop::now() - began;
+    return walked;
+}
+
 void Cgroups::rescan_soon() {
     constexpr auto kSoon = std::chrono::milliseconds(10);
     constexpr int kRest = 9;  // so many times what the last walk took: a tenth of a processor at most
+    constexpr std::chrono::steady_clock::duration kLongestRest = std::chrono::seconds(10);
     if (std::exchange(soon_pending_, true)) {
         return;
     }
-    soon_.expires_after(kSoon + last_walk_ * kRest);
+    soon_.expires_after(kSoon + std::min(last_walk_ * kRest, kLongestRest));
     soon_.async_wait([this](std::error_code error) {
         if (error) {
             return;
         }
-        walk_.run([root = root_, began = loop::now()] { return std::pair(walk_cgroups(root), loop::now() - began); },
-                  [this](const auto& walked) {
-                      soon_pending_ = false;
-                      last_walk_ = walked.second;
-                      take(walked.first, kFreshAtOnce);
-                      on_change_();
-                  });
+        std::vector<std::uint64_t> known;  // in order
+        for (const auto& [id, group] : groups_) {
+            known.push_back(id);
+        }
+        background_.run([root = root_, known = std::move(known)] { return walk(root, known); },
+                        [this](Walked walked) {
+                            soon_pending_ = false;
+                            last_walk_ = walked.took;
+                            take(std::move(walked));
+                            add_some();
+                        });
     });
 }
 
@@ -129,43 +154,48 @@ void Cgroups::watch(const std::string& path) {
     ::inotify_add_watch(descriptor, (path + "/cgroup.events").c_str(), IN_MODIFY);
 }
 
-void Cgroups::take(const Result<std::vector<CgroupFound>>& walked, std::size_t most) {
-    if (!walked) {
+void Cgroups::take(Walked walked) {
+    if (walked.failed) {
         if (!std::exchange(is_cut_short_, true)) {
-            log()->warn("cgroups are not looked for until that is over: {}", walked.error().text());
+            log()->warn("cgroups are not looked for until that is over: {}", walked.failed->text());
         }
         return rescan_soon();
     }
     is_cut_short_ = false;
-    const auto kept = share_places(*walked, SMC_MAX_CGROUPS, [this](auto id) { return groups_.contains(id); });
     std::map<std::uint64_t, Group> found;
-    std::vector<const CgroupFound*> fresh;
-    for (std::size_t i = 0; i < kept.size(); i++) {
-        const CgroupFound& one = (*walked)[i];
-        if (!kept[i] || one.id == 0) {
-            continue;
-        }
+    fresh_.clear();
+    for (CgroupFound& one : walked.kept) {
         if (auto known = groups_.extract(one.id)) {
             found.insert(std::move(known));
         } else {
-            fresh.push_back(&one);
+            fresh_.push_back(std::move(one));
         }
     }
     for (const auto& [id, group] : groups_) {  // what is left of them
         map_.erase(id);
     }
     groups_ = std::move(found);
-    for (const CgroupFound* one : std::span(fresh).first(std::min(fresh.size(), most))) {
-        add(*one);
+    if (std::exchange(left_out_, walked.left_out) == 0 && left_out_ != 0) {
+        log()->warn("{} cgroups are not served: there are more than {}", left_out_, SMC_MAX_CGROUPS);
     }
-    if (fresh.size() > most) {
-        rescan_soon();
+}
+
+// A part of what is new, and the rest behind whoever waits meanwhile.
+void Cgroups::add_some() {
+    constexpr std::size_t kAtOnce = 500;
+    for (std::size_t i = 0; i < kAtOnce && !fresh_.empty(); i++) {
+        add(fresh_.front());
+        fresh_.pop_front();
     }
-    const auto out = static_cast<std::size_t>(std::ranges::count(kept, false));
-    if (out != 0 && std::exchange(left_out_, out) == 0) {
-        log()->warn("{} cgroups are not served: there are more than {}", out, SMC_MAX_CGROUPS);
+    on_change_();
+    if (!fresh_.empty()) {
+        more_.expires_after(std::chrono::milliseconds(10));
+        more_.async_wait([this](std::error_code error) {
+            if (!error) {
+                add_some();
+            }
+        });
     }
-    left_out_ = out;
 }
 
 void Cgroups::add(const CgroupFound& one) {

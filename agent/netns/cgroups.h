@@ -7,8 +7,10 @@
 #include <asio/steady_timer.hpp>
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,8 +56,15 @@ class Cgroups {
  private:
     void listen();
     void watch(const std::string& path);
-    // What was found, and of that which is new no more than `most`.
-    void take(const Result<std::vector<CgroupFound>>& walked, std::size_t most);
+    struct Walked {
+        std::optional<Error> failed;  // else:
+        std::vector<CgroupFound> kept;
+        std::size_t left_out = 0;
+        std::chrono::steady_clock::duration took{};
+    };
+    static Walked walk(const std::string& root, const std::vector<std::uint64_t>& known);
+    void take(Walked walked);
+    void add_some();
     void add(const CgroupFound& one);
 
     std::string root_, own_;
@@ -65,11 +74,12 @@ class Cgroups {
     asio::posix::stream_descriptor inotify_;
     std::map<std::uint64_t, Group> groups_;
     std::size_t left_out_ = 0;
-    asio::steady_timer soon_;
+    std::deque<CgroupFound> fresh_;  // that are to be added
+    asio::steady_timer soon_, more_;
     bool soon_pending_ = false;
     bool is_cut_short_ = false;  // the last walk, for want of descriptors or memory
     std::chrono::steady_clock::duration last_walk_{};
-    loop::Background walk_;  // before anything else goes
+    loop::Background background_;  // before anything else goes
 };
 
 // The agent's own place: a cgroup for its CLC sockets. If the process sits in the root of the tree, it

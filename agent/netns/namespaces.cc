@@ -22,6 +22,7 @@ constexpr auto kRegularly = std::chrono::seconds(1);
 constexpr auto kSettling = std::chrono::seconds(5);
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr int kRest = 9;  // so many times what the last look took: a tenth of a processor at most
+constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // or it stood still
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
 constexpr unsigned kLooksPerProbe = 5;
@@ -122,18 +123,23 @@ void Namespaces::rescan() {
         return;
     }
     looking_ = true;
-    look_->run([cgroups = cgroups_.enrolled()] { return find_namespaces(cgroups); },
-               [this, began = loop::now()](const auto& present) {
-                   looking_ = false;
-                   looked_at_ = loop::now();
-                   last_look_ = looked_at_ - began;
-                   if (present) {
-                       take(*present);  // else out of descriptors: nothing is known to be gone
-                   }
-                   if (std::exchange(again_, false)) {
-                       rescan_soon();
-                   }
-               });
+    look_->run(
+        [cgroups = cgroups_.enrolled()] {
+            const TimePoint began = loop::now();
+            auto present = find_namespaces(cgroups);
+            return std::pair(std::move(present), loop::now() - began);
+        },
+        [this](const auto& looked) {
+            looking_ = false;
+            looked_at_ = loop::now();
+            last_look_ = std::min(looked.second, kLongestLook);
+            if (looked.first) {
+                take(*looked.first);  // else out of descriptors: nothing is known to be gone
+            }
+            if (std::exchange(again_, false)) {
+                rescan_soon();
+            }
+        });
 }
 
 void Namespaces::take(const std::map<std::uint64_t, int>& present) {
@@ -185,8 +191,9 @@ std::uint32_t Namespaces::free_slot() const {
 
 void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     UniqueFd fd(::open(netns_path(pid).c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd) {
-        return;  // the process ended meanwhile
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != inode) {
+        return;  // the process ended meanwhile, or went elsewhere
     }
     auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
     UniqueFd copy(opened ? ::dup((*opened)->link_events_fd()) : -1);

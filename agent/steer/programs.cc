@@ -236,7 +236,18 @@ void Programs::replace_predecessor() {
     remove_pins(std::exchange(before_, ""));
 }
 
+// Before a new one is attached: its SYNs are not noted there any more, and may be refused by what was.
+void Programs::retire_old_lookups() const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(before_, ignored)) {
+        if (entry.path().filename().string().starts_with("smc_lookup_")) {
+            ::unlink(entry.path().c_str());
+        }
+    }
+}
+
 Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
+    retire_old_lookups();
     const auto& programs = skeleton_->progs;
     const std::array<std::pair<bpf_program*, int>, 2> wanted{{
         {programs.smc_clc_ops, own_cgroup_fd},

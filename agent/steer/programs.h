@@ -80,6 +80,9 @@ class Programs {
     // `ttl`: of its SYN-ACK; 0: not known.
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
                   std::chrono::seconds how_long, std::uint8_t ttl = 0) const;
+    // It is not to be asked for a while: `first`, and each time that this comes again twice as long, up to `most`.
+    void pause(std::uint64_t netns, const Endpoint& server, Reason reason, std::chrono::seconds first,
+               std::chrono::seconds most) const;
     void forget(std::uint64_t netns, const Endpoint& server) const;
     [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
     // Fills in the answers to everything that needs no socket. Changes nothing.
@@ -119,6 +122,7 @@ class Programs {
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
     void attach_iterators();
+    void retire_old_lookups() const;
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     smc_gateway* skeleton_ = nullptr;

@@ -152,9 +152,25 @@ void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowle
                         std::chrono::seconds how_long, std::uint8_t ttl) const {
     const auto duration = std::chrono::nanoseconds(how_long).count();
     const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration),
-                           ttl};
+                           ttl, 0};
     [[maybe_unused]] const auto put =
         Map<smc_dest, smc_server>(map_fd("smc_servers")).put({cookie, to_abi(server), 0}, value);
+}
+
+void Programs::pause(std::uint64_t cookie, const Endpoint& server, Reason reason, std::chrono::seconds first,
+                     std::chrono::seconds most) const {
+    const Map<smc_dest, smc_server> servers(map_fd("smc_servers"));
+    const auto before = servers.get({cookie, to_abi(server), 0});
+    const bool not_now = before && before->knowledge == SMC_SERVER_NOT_NOW;
+    if (not_now && before->expires_ns > ktime_ns()) {
+        return;  // several failed at once
+    }
+    const std::chrono::seconds twice(not_now ? 2 * before->pause_s : 0);
+    const auto pause = std::clamp(std::max(first, twice), std::chrono::seconds(1), most);
+    const auto duration = std::chrono::nanoseconds(pause).count();
+    const smc_server value{SMC_SERVER_NOT_NOW, static_cast<__u32>(reason),
+                           ktime_ns() + static_cast<std::uint64_t>(duration), 0, static_cast<__u32>(pause.count())};
+    [[maybe_unused]] const auto put = servers.put({cookie, to_abi(server), 0}, value);
 }
 
 void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {

@@ -195,6 +195,7 @@ Actions ServerHandshake::application_ready(TimePoint now) {
 
 Actions ServerHandshake::application_refused(std::string detail, bool may_decline) {
     if (state_ == State::kPreparing && may_decline) {
+        reason_of(candidate_) = Reason::kServerRefused;
         return decline(Reason::kServerRefused, std::move(detail));
     }
     return state_ == State::kDone ? Actions{} : terminate(Reason::kServerRefused, std::move(detail));

@@ -63,7 +63,7 @@ constexpr std::array kEntries{
     Entry{Reason::kApplicationGone, "application_gone", "application gave up connecting"},
     Entry{Reason::kServerRefused, "server_refused", "server application did not take the connection"},
     Entry{Reason::kLimit, "limit", "a configured limit is reached"},
-    Entry{Reason::kLocalPorts, "local_ports", "connections to this server take no more local ports"},
+    Entry{Reason::kLocalPorts, "local_ports", "connections over SMC take no more local ports"},
     Entry{Reason::kFabric, "fabric", "the ISM fabric failed"},
     Entry{Reason::kPeerAborted, "peer_aborted", "peer's application reset the connection"},
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},

@@ -131,6 +131,10 @@ class Connection:
             self.seq = (self.seq - 1) & 0xFFFFFFFF
             self.answer(self.options)
 
+    def acknowledge(self):
+        self.acknowledged = True
+        self.out("A")
+
     def take(self, segment):
         flags, data = segment.flags, bytes(segment.payload)
         if flags.R:
@@ -139,7 +143,10 @@ class Connection:
         if flags.S and flags.A:
             self.ack = (segment.seq + 1) & 0xFFFFFFFF
             self.established = True
-            self.next_at = time.monotonic() + self.script.get("ack_after", 0)
+            if "ack_after" in self.script:
+                self.next_at = time.monotonic() + self.script["ack_after"]
+            else:
+                self.acknowledge()
             return
         if flags.A:
             self.established = True
@@ -155,9 +162,8 @@ class Connection:
     def work(self, now):
         if not self.established or self.ended != "open" or now < self.next_at:
             return
-        if self.options is None and not self.acknowledged:
-            self.acknowledged = True
-            self.out("A")
+        if "ack_after" in self.script and not self.acknowledged:
+            self.acknowledge()
         if self.todo:
             self.out("PA", data=self.todo.pop(0))
             self.next_at = now + self.script.get("trickle", 0)

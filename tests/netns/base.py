@@ -135,6 +135,12 @@ class TwoNodes(unittest.TestCase):
         """What is in a map of the programs, also while no agent can be asked."""
         return json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
 
+    def decisions(self, node):
+        """What the programs have decided, also while no agent can be asked."""
+        dumped = self.table(node, "smc_counters")
+        found = [entry["formatted"] for entry in dumped]
+        return {entry["key"]: sum(cpu["value"] for cpu in entry["values"]) for entry in found}
+
     def resources(self):
         """What b's agent holds for its peers."""
         agent = self.b.agent

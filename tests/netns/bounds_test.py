@@ -114,6 +114,35 @@ class Bounds(TwoNodes):
 
         wait_for("the table to be swept", accelerated, 20)
 
+    def use_up_descriptors(self, agent):
+        """It gets no more. The limits that it had."""
+        used = {int(fd) for fd in os.listdir(f"/proc/{agent.pid}/fd")}
+        lowest_free = min(set(range(len(used) + 1)) - used)
+        return resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (lowest_free, 20000))
+
+    @unittest.skipIf(is_sanitized(), "a sanitizer that finds no descriptor tells of faults that are none")
+    def test_a_server_without_descriptors_says_yes_no_more(self):
+        self.start_agents(fallback={"cache_s": 1})
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        before = self.use_up_descriptors(self.b.agent)
+        self.assertTrue(self.connect(timeout=5)["ok"])  # it was remembered, so nobody could say no
+        full = lambda: self.decisions(self.b)["SMC_IN_AGENT_FULL"]
+
+        def asked_in_vain():
+            self.assertTrue(self.connect(timeout=0.9)["ok"])
+            return full()
+
+        wait_for("it to be asked again", asked_in_vain, 10)
+        resource.prlimit(self.b.agent.pid, resource.RLIMIT_NOFILE, before)
+        known = self.a.agent.totals()[("smcd", "none")]
+
+        def accelerated():
+            self.assertTrue(self.connect()["ok"])
+            return self.a.agent.totals()[("smcd", "none")] > known
+
+        wait_for("it to be itself again", accelerated, 10)
+
     @unittest.skipIf(is_sanitized(), "a sanitizer that finds no descriptor tells of faults that are none")
     def test_an_agent_without_descriptors_leaves_tcp_alone_and_serves_again(self):
         self.start_agents(fallback={"cache_s": 1})
@@ -121,9 +150,7 @@ class Bounds(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         agent = self.a.agent
         strangers = agent.decisions()["SMC_OUT_NOT_ENROLLED"]
-        used = {int(fd) for fd in os.listdir(f"/proc/{agent.pid}/fd")}
-        lowest_free = min(set(range(len(used) + 1)) - used)
-        before = resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (lowest_free, 20000))
+        before = self.use_up_descriptors(agent)
         os.mkdir(f"{self.a.cgroup}/one-more")  # so that it looks for cgroups
         wait_for("the agent to miss descriptors", lambda: "cgroups are not looked for" in self.a.agent_log())
         with self.subTest("it does not turn in circles"):

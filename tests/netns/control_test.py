@@ -98,13 +98,14 @@ class ControlSocket(TwoNodes):
     def test_clients_that_never_stop_sending(self):
         self.a.start_agent()
         self.serve()
-        stop = threading.Event()
+        stop, cut_off = threading.Event(), []
 
         def send():
             while not stop.is_set():
-                with self.client() as client, contextlib.suppress(OSError):
+                with contextlib.suppress(OSError), self.client() as client:
                     while True:
                         client.sendall(b" " * 4096)
+                cut_off.append(True)
 
         senders = [threading.Thread(target=send) for _ in range(4)]
         for sender in senders:
@@ -117,7 +118,8 @@ class ControlSocket(TwoNodes):
             stop.set()
             for sender in senders:
                 sender.join()
-        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 20})
+        self.assertPath(self.a, "smcd")
+        self.assertGreater(len(cut_off), 100)
         self.before["fds"] += 2  # one fabric connection each way
 
     def test_a_request_in_pieces(self):

@@ -69,6 +69,13 @@ while True:
     total += len(data); os.pwrite(out, b'%16d' % total, 0); time.sleep(0.01)
 """
 
+# A line that it is told goes to the server, and its answer comes back. Arguments: its own address, the server's.
+TALKER = """
+import socket, sys
+c = socket.socket(); c.bind((sys.argv[1], 0)); c.connect((sys.argv[2], 5000))
+for line in sys.stdin: c.sendall(line.strip().encode()); print(c.recv(100).decode(), flush=True)
+"""
+
 # Of TCP in IPv4 only what the verdict says passes.
 CGROUP_FILTER = """
 #include <linux/bpf.h>
@@ -388,6 +395,21 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
             return outcome["peer"], outcome["own"].split()[0], outcome["who"].split()[0]
 
         self.same(seen, (f"{VIP} 80", VIP, self.a.ip4), "smcd")
+
+    def test_a_connection_whose_port_is_translated_lives_on(self):
+        """Its hairpin has another port than its leg, and is not swept for that."""
+        sh("ip", "-n", self.a.netns, "addr", "add", f"{VIP}/32", "dev", "lo")
+        self.nft(self.a, nat_postrouting=[f"ip saddr {VIP} masquerade random"])
+        self.serve()
+        self.start_agents()
+        talker = self.program(self.a, TALKER, VIP, self.b.ip4)
+        self.tell(talker, "one")
+        self.assertEqual(self.hear(talker), "one")
+        self.assertPath(self.a, "smcd")
+        time.sleep(6)  # longer than an end that is not seen
+        self.assertEqual(len(self.table(self.a, "smc_hairpins")), 2)
+        self.tell(talker, "two")
+        self.assertEqual(self.hear(talker), "two")
 
     def test_a_server_that_redirects_the_port(self):
         self.nft(self.b, nat_prerouting=["tcp dport 80 redirect to :5000"])

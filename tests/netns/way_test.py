@@ -355,7 +355,7 @@ class Way(TwoNodes):
         self.assertEqual(self.connect(port=5001)["error"], plain)
 
     def test_options_that_another_program_takes_away(self):
-        """The server answers the application's question, and never the agent's: it is not asked each time."""
+        """The server answers the application's question, and never the agent's: it is asked ever more rarely."""
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()
         sh("bpftool", "cgroup", "attach", self.a.cgroup, "sock_ops", "pinned", clear, "multi")
@@ -363,6 +363,15 @@ class Way(TwoNodes):
         self.all_ok(3, count=3)
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 2)
+
+        def pause():
+            self.all_ok(1, count=1)
+            (entry,) = self.table(self.a, "smc_servers")
+            return entry["formatted"]["value"]["pause_s"]
+
+        self.assertEqual(pause(), 5)
+        wait_for("it to be asked again", lambda: pause() > 5, 10)
+        self.assertEqual(pause(), 10)
 
     # --- ports that are used again ---------------------------------------------------------------------
     def time_waits(self, count, **spec):

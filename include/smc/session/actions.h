@@ -85,7 +85,7 @@ struct RememberServer {
         kCapable,  // connections to it need not ask
         kUnknown,  // it may have been capable
         kNotNow,   // it is not to be asked for a while, because of `reason`
-        kPause,    // nor for some seconds: it said yes, and may have gone or be late
+        kPause,    // nor for some seconds, and longer each time: it said yes, and may have gone or be late
     };
     As as = As::kCapable;
     Reason reason = Reason::kNone;

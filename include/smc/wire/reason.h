@@ -60,7 +60,7 @@ enum class Reason : std::uint32_t {
     kApplicationGone = 0x0a060000,   // the application gave up before it was connected
     kServerRefused = 0x0a070000,     // the server application did not take the connection
     kLimit = 0x0a080000,             // a configured limit was reached
-    kLocalPorts = 0x0a080001,        // its connections to this server have as many local ports as they may
+    kLocalPorts = 0x0a080001,        // connections of its namespace have as many local ports as they may
     kFabric = 0x0a090000,            // the ISM fabric failed
     kPeerAborted = 0x0a0a0000,       // peer set the abnormal close flag
     kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
