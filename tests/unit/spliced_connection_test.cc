@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -149,6 +150,8 @@ TEST_CASE("An urgent byte stays one") {
     say(s.application, "!", MSG_OOB);
     say(s.application, "cd");
     CHECK(hear(s.server, 2) == "ab");
+    pollfd urgent{s.server.get(), POLLPRI, 0};
+    REQUIRE(::poll(&urgent, 1, 10000) == 1);
     int at_mark = 0;
     REQUIRE((::ioctl(s.server.get(), SIOCATMARK, &at_mark) == 0 && at_mark == 1));
     CHECK(hear(s.server, 1) == "!");
