@@ -46,7 +46,7 @@ static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 
 	/* the client's end of a question: nothing comes behind it */
-	if (inbound && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
+	if (inbound && inbound->cookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	if (question && question->state < SMC_QUESTION_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(question->isn) + 1)
 		bpf_map_delete_elem(&smc_questions, &packet->tuple);

@@ -46,7 +46,9 @@ class Acceptors::Acceptor {
             } else if (errno == EAGAIN) {
                 return watch_.when_readable([this] { accept_all(); });
             } else if (errno != ECONNABORTED && errno != EINTR) {
-                owner_.on_used_up_();
+                if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                    owner_.on_used_up_();
+                }
                 return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: do not come back at once
             }
         }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "agent/log/log.h"
@@ -23,7 +22,9 @@ void Stranded::end(const std::vector<smc_stranded_socket>& sockets) {
     }
     const auto spaces = namespaces_.all();
     std::size_t ended = 0;
-    for (const smc_stranded_socket& one : std::span(sockets).first(std::min(sockets.size(), kAtOnce))) {
+    // Some may not be found, because their addresses are translated: the others have their turn all the same.
+    for (std::size_t i = 0; i < std::min(sockets.size(), kAtOnce); i++) {
+        const smc_stranded_socket& one = sockets[next_++ % sockets.size()];
         const auto space = std::ranges::find(spaces, one.front.slot, &Namespace::slot);
         if (space == spaces.end()) {
             continue;

@@ -20,6 +20,7 @@ class Stranded {
 
  private:
     const Namespaces& namespaces_;
+    std::size_t next_ = 0;
     bool impossible_ = false;  // on this system
 };
 

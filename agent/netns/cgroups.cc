@@ -183,12 +183,15 @@ void Cgroups::take(Walked walked) {
 // A part of what is new, and the rest behind whoever waits meanwhile.
 void Cgroups::add_some() {
     constexpr std::size_t kAtOnce = 500;
+    const bool any = !fresh_.empty();
     for (std::size_t i = 0; i < kAtOnce && !fresh_.empty(); i++) {
         add(fresh_.front());
         fresh_.pop_front();
     }
     on_change_();
-    if (!fresh_.empty()) {
+    if (any && fresh_.empty()) {
+        rescan_soon();  // for what was made in them before they were watched
+    } else if (!fresh_.empty()) {
         more_.expires_after(std::chrono::milliseconds(10));
         more_.async_wait([this](std::error_code error) {
             if (!error) {

@@ -165,7 +165,9 @@ void Programs::pause(std::uint64_t cookie, const Endpoint& server, Reason reason
     if (not_now && before->expires_ns > ktime_ns()) {
         return;  // several failed at once
     }
-    const std::chrono::seconds twice(not_now ? 2 * before->pause_s : 0);
+    const auto lately = static_cast<std::uint64_t>(std::chrono::nanoseconds(most).count());
+    const bool again = not_now && before->expires_ns + lately > ktime_ns();
+    const std::chrono::seconds twice(again ? 2 * before->pause_s : 0);
     const auto pause = std::clamp(std::max(first, twice), std::chrono::seconds(1), most);
     const auto duration = std::chrono::nanoseconds(pause).count();
     const smc_server value{SMC_SERVER_NOT_NOW, static_cast<__u32>(reason),

@@ -125,6 +125,7 @@ class Bounds(TwoNodes):
         self.start_agents(fallback={"cache_s": 1})
         self.serve()
         self.assertTrue(self.connect()["ok"])
+        wait_for("its end", lambda: not self.b.agent.connections())
         before = self.use_up_descriptors(self.b.agent)
         self.assertTrue(self.connect(timeout=5)["ok"])  # it was remembered, so nobody could say no
         full = lambda: self.decisions(self.b)["SMC_IN_AGENT_FULL"]
