@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""A server that greets, clients that know what they should hear, and programs of somebody else."""
+import json
+import os
+
+from base import TwoNodes
+from lab.basics import sh, wait_for
+
+# A server that greets every client with 100 bytes, and wants a token of 4. When its stdin ends it tells how many
+# connections ended how. Arguments: backlog, seconds between two accept(), "close" if it closes first.
+GREETER = """
+import collections, json, socket, sys, threading, time
+ends, backlog, pause = collections.Counter(), int(sys.argv[1]), float(sys.argv[2])
+s = socket.socket(socket.AF_INET6); s.setsockopt(41, 26, 0); s.setsockopt(1, 2, 1); s.bind(('::', 5000))
+s.listen(backlog); print('ready', flush=True)
+def serve(c, _):
+    token = b''
+    try:
+        c.sendall(b'x' * 100); token = c.recv(4)
+        while sys.argv[3] != 'close' and token and c.recv(100): pass
+        how = 'ended' if token else 'ended without a token'
+    except OSError: how = 'failed' if token else 'failed without a token'
+    c.close(); ends[how] += 1
+def accept():
+    while True:
+        threading.Thread(target=serve, args=s.accept(), daemon=True).start(); ends['accepted'] += 1; time.sleep(pause)
+threading.Thread(target=accept, daemon=True).start(); sys.stdin.read(); print(json.dumps(ends), flush=True)
+"""
+
+# Clients of it: {"to": address, "threads": n, "count": connections of each, "seconds": at most, "own": [port, ...],
+# "last": closes last}. Tells how many ended how, and the longest connect().
+CLIENTS = """
+import collections, errno, json, socket, struct, sys, threading, time
+spec, ends, longest = json.loads(sys.argv[1]), collections.Counter(), [0]
+stop = time.monotonic() + spec.get('seconds', 1000)
+def name(e): return errno.errorcode.get(e.errno, str(e))
+def once(own):
+    c = socket.socket(socket.AF_INET6 if ':' in spec['to'] else socket.AF_INET)
+    c.settimeout(spec.get('timeout', 5)); got = 0
+    if own:
+        c.setsockopt(1, 2, 1); c.setsockopt(1, 13, struct.pack('ii', 1, 0)); c.bind(('', own))
+    began = time.monotonic()
+    try: c.connect((spec['to'], 5000))
+    except OSError as e: return 'connect: ' + name(e)
+    finally: longest.append(time.monotonic() - began)
+    try:
+        c.sendall(b'tokn')
+        while got < 100 or spec.get('last'):
+            data = c.recv(1000)
+            if not data: break
+            got += len(data)
+        return 'ok' if got == 100 else 'clean end after %d bytes' % got
+    except OSError as e: return name(e)
+    finally: c.close()
+def many(owns):
+    for own in owns:
+        if time.monotonic() < stop: ends[once(own)] += 1
+owns = spec.get('own') or [None] * spec['count']
+threads = [threading.Thread(target=many, args=(owns,)) for _ in range(spec.get('threads', 1))]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(json.dumps({'ends': ends, 'longest': max(longest), 'slow': sum(t > 1 for t in longest)}))
+"""
+
+PROGRAMS = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("%s") int program(void *ctx) { %s }
+char _license[] SEC("license") = "GPL";
+"""
+
+
+class Greeting(TwoNodes):
+    def greeter(self, backlog=4096, pause=0.0, how="wait"):
+        return self.program(self.b, GREETER, backlog, pause, how, says="ready")
+
+    def all_ok(self, expected, within=1.0, **spec):
+        done = self.a.python(CLIENTS, json.dumps({"to": self.b.ip4, **spec}), timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual(found["ends"], {"ok": expected})
+        self.assertLess(found["longest"], within)
+
+    def still_smcd(self, count=1):
+        before = self.a.agent.totals().get(("smcd", "none"), 0)
+        self.all_ok(count, count=count)
+        self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), before + count)
+
+    def nothing_left(self):
+        """No connection in the agents, no socket but listeners and those in TIME_WAIT."""
+        for node in (self.a, self.b):
+            wait_for("the agent's connections to end", lambda: not node.agent.connections(), 15)
+            state = ["state", "connected", "exclude", "time-wait"]
+            wait_for("sockets to go", lambda: not node.run(["ss", "-Htn", *state]).stdout, 15)
+
+    def foreign(self, kind, section, body):
+        """Compiles, loads and pins a foreign program."""
+        source = self.a.write("foreign.c", PROGRAMS % (section, body))
+        machine = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+        sh("clang-14", "-O2", "-target", "bpf", machine, "-c", source, "-o", source[:-1] + "o")
+        pins = f"/sys/fs/bpf/{self.lab.tag}-foreign"
+        os.makedirs(pins, exist_ok=True)
+        sh("bpftool", "prog", "load", source[:-1] + "o", f"{pins}/{section}", "type", kind)
+        return f"{pins}/{section}"
