@@ -84,6 +84,7 @@ Result<void> Cgroups::start() {
         add(fresh_.front());
     }
     listen();
+    rescan_soon();  // for what was made before it was watched
     return {};
 }
 
@@ -183,13 +184,13 @@ void Cgroups::take(Walked walked) {
 // A part of what is new, and the rest behind whoever waits meanwhile.
 void Cgroups::add_some() {
     constexpr std::size_t kAtOnce = 500;
-    const bool any = !fresh_.empty();
+    const std::size_t before = groups_.size();
     for (std::size_t i = 0; i < kAtOnce && !fresh_.empty(); i++) {
         add(fresh_.front());
         fresh_.pop_front();
     }
     on_change_();
-    if (any && fresh_.empty()) {
+    if (fresh_.empty() && groups_.size() > before) {
         rescan_soon();  // for what was made in them before they were watched
     } else if (!fresh_.empty()) {
         more_.expires_after(std::chrono::milliseconds(10));
