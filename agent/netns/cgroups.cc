@@ -208,7 +208,7 @@ void Cgroups::add(const CgroupFound& one) {
     const bool enrolled = one.path != own_ && (rules != 0 || policy_.default_allow());
     if (auto put = map_.put(one.id, {rules, enrolled ? 1U : 0U, 0}); !put) {
         log()->warn("cgroup {} is not served: {}", below, put.error().text());
-        return;  // the next walk tries it again
+        return;  // a later walk tries it again
     }
     watch(one.path);
     groups_.emplace(one.id, Group{below, rules, enrolled});
