@@ -114,7 +114,7 @@ Actions Client::let_go(Reason reason, std::string detail, Actions actions) {
     return actions;
 }
 
-Actions Client::not_now(Reason reason, std::string detail, Actions actions) {
+Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions actions) {
     actions.push_back(lesson(reason));
     return let_go(reason, std::move(detail), std::move(actions));
 }
@@ -242,7 +242,7 @@ Actions Client::leg_failed(bool application_gone, std::string detail) {
         return {};
     }
     if (!application_gone) {
-        return not_now(Reason::kNoLeg, std::move(detail), give_back());
+        return let_go_and_learn(Reason::kNoLeg, std::move(detail), give_back());
     }
     Actions actions = give_back();
     state_ = State::kDone;
@@ -256,7 +256,7 @@ Actions Client::tick(TimePoint now) {
         return let_go(outcome_.reason, outcome_.detail);
     }
     if (state_ != State::kDone && now >= deadline_) {
-        return not_now(Reason::kBudget, {}, give_back());
+        return let_go_and_learn(Reason::kBudget, {}, give_back());
     }
     return state_ == State::kNegotiating ? translate(handshake_->tick(now)) : Actions{};
 }

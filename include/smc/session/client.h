@@ -96,7 +96,7 @@ class Client {
     Actions run();
     Actions run_on_tcp(Actions actions);
     Actions let_go(Reason reason, std::string detail, Actions actions = {});
-    Actions not_now(Reason reason, std::string detail, Actions actions = {});
+    Actions let_go_and_learn(Reason reason, std::string detail, Actions actions = {});
     Actions give_back();
     [[nodiscard]] RememberServer lesson(Reason reason) const;
     [[nodiscard]] RememberServer lesson_of_connecting(Reason reason) const;
