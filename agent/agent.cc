@@ -50,6 +50,12 @@ clc::LocalNode local_node(const Config& config) {
     return node;
 }
 
+// Of what says who may have a bypass.
+std::uint64_t policy_hash(const Config& config) {
+    const auto all = nlohmann::json::parse(print_config(config, -1));
+    return std::hash<std::string>()(all.at("policy").dump() + all.at("local").dump() + all.at("cgroup").dump());
+}
+
 // The applications need the others.
 unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
@@ -130,7 +136,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (!root_fd || !own_fd) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
-    auto programs = bpf::Programs::load(config_, policy_);
+    auto programs = bpf::Programs::load(config_, policy_, open_bypass());
     if (!programs) {
         return programs.error();
     }
@@ -140,6 +146,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_ =
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
+    if (bypass_) {
+        rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
+    }
     const SessionParts session{io_, config_, node_, *fabric_, *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
@@ -166,6 +175,29 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     programs_->replace_predecessor();
     beat();  // questions begin here
     return {};
+}
+
+// An agent without it serves all the same.
+bpf::LocalParts Agent::open_bypass() {
+    const bool wanted = bypass_of(config_.bypass) != 0 || std::ranges::any_of(config_.rules, [](const Rule& rule) {
+                            return bypass_of(rule.bypass) != 0;
+                        });
+    if (!wanted && !bypass::Bypass::left_behind(config_.pin_path)) {
+        return {};
+    }
+    const bypass::Terms terms{std::uint64_t{config_.bypass_mib} << 20, config_.cgroup_share, policy_hash(config_)};
+    auto opened = bypass::Bypass::open(config_.pin_path, terms);
+    if (!opened) {
+        log()->warn("no bypass: {}", opened.error().text());
+        return {};
+    }
+    bypass_ = std::move(*opened);
+    bypass_->set_off(!wanted);
+    if (!wanted) {
+        return {};
+    }
+    const auto map = [&](const char* name) { return bypass_->map_fd(name); };
+    return {map("smc_bypass"), map("smc_paired"), map("smc_bypass_generation"), SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE};
 }
 
 void Agent::listen_to_programs() {
@@ -216,6 +248,9 @@ void Agent::beat() {
         log()->info("the data path goes on");
     }
     tell_programs();
+    if (rounds_) {
+        rounds_->come_round();
+    }
     if (beats_ % kBeatsPerLook == 0) {
         gateway_->pass_keepalive_on();
     }

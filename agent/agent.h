@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "agent/bypass/rounds.h"
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
@@ -27,6 +28,7 @@ class Agent {
 
  private:
     Result<void> start_bpf(const std::string& root, const std::string& own);
+    [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
     void handle(const smc_event& event);
     void beat();
@@ -53,9 +55,11 @@ class Agent {
     std::unique_ptr<ism::LocalFabric> fabric_;
     std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
+    std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;
+    std::unique_ptr<bypass::Rounds> rounds_;
     std::unique_ptr<Engines> engines_;
     std::unique_ptr<smcr::Devices> roce_devices_;
     std::unique_ptr<smcr::LinkGroups> smcr_groups_;

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 5u
+#define SMC_ABI_VERSION 6u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
@@ -178,15 +178,23 @@ enum smc_decision {
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,
-	SMC_LOCAL_PAIR, /* a SYN of this node's came to a server of this node's, and both are to be tuned */
+	SMC_LOCAL_PAIR, /* a SYN of this node's came to a server of this node's, and something is to be done to it */
 	SMC_TUNED,      /* one end of such a connection, or of one over lo, was */
-	SMC_DECISIONS,  /* keep last */
+	SMC_BYPASS_WATCHED, /* such a connection may be bypassed, when its ends prove fit for it */
+	SMC_DECISIONS,      /* keep last */
 };
 
 enum smc_direction {
 	SMC_OUTBOUND = 1,
 	SMC_INBOUND = 2,
 	SMC_BOTH = 3,
+};
+
+/* What is done to connections within this node. */
+enum smc_local {
+	SMC_LOCAL_TUNE = 1,
+	SMC_LOCAL_BYPASS = 2, /* where the kernel's probe finds nothing in the way */
+	SMC_LOCAL_FORCE = 4,  /* the bypass, whatever the probe finds */
 };
 
 struct smc_config {
@@ -196,9 +204,11 @@ struct smc_config {
 	__u64 budget_ns;  /* how long a SYN may be kept back */
 	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
 	__u32 default_allow;
-	__u32 tag;   /* of this agent, in our own TCP option */
-	__u32 tune;  /* connections within this node, unless their rule says no */
-	__u32 queue; /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
+	__u32 tag;        /* of this agent, in our own TCP option */
+	__u32 local;      /* enum smc_local, or'ed: of connections within this node that match no rule */
+	__u32 local_mask; /* what of it can be had at all */
+	__u32 queue;      /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
+	__u32 pad;
 };
 
 struct smc_heartbeat {
@@ -216,7 +226,7 @@ struct smc_rule {
 	__u8 directions; /* enum smc_direction */
 	__u8 group;      /* index of the configured rule: bit in smc_cgroup.rules */
 	__u8 v4;         /* the prefix is IPv4's; ::/0 does not mean IPv4 */
-	__u8 tune;       /* what stays within this node */
+	__u8 local;      /* enum smc_local, or'ed */
 	__u8 pad[3];
 };
 
@@ -329,6 +339,7 @@ struct smc_pair {
 	__u16 id;                /* of the client's socket */
 	__u8 proven;             /* that SYN-ACK is the client's answer */
 	__u8 pad;
+	__u64 bypass; /* cookie of the client's socket, if the two may be bypassed; 0: they may not */
 };
 
 /* A SYN that was handed to the agent's listener for CLC sockets. */
@@ -424,8 +435,8 @@ static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 32);
 static_assert(sizeof(smc_inbound) == 40);
-static_assert(sizeof(smc_config) == 48);
-static_assert(sizeof(smc_pair) == 48);
+static_assert(sizeof(smc_config) == 56);
+static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);
 static_assert(sizeof(smc_stranded_socket) == 56);
 #endif

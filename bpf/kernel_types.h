@@ -43,8 +43,12 @@ struct net {
 typedef struct {
 	struct net *net;
 } possible_net_t;
+typedef struct {
+	__s64 counter;
+} atomic64_t;
 struct sock_common {
 	possible_net_t skc_net;
+	atomic64_t skc_cookie;
 	unsigned long skc_flags;
 	int skc_bound_dev_if;
 	volatile unsigned char skc_state;
@@ -60,6 +64,7 @@ struct cred {
 	kgid_t fsgid;
 };
 struct file {
+	unsigned int f_flags;
 	const struct cred *f_cred;
 };
 struct socket {
@@ -85,13 +90,22 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 	int sk_sndbuf;
 	int sk_rcvbuf;
+	int sk_rcvlowat;
+	int sk_peek_off;
+	__u8 sk_shutdown;
+	__u16 sk_protocol;
 	unsigned char sk_userlocks : 4;
 };
 struct tcp_congestion_ops {
 	char name[16];
 };
+enum sock_flags {
+	SOCK_ZEROCOPY, /* a bit of skc_flags; the number is the running kernel's */
+};
+struct tcp_ulp_ops;
 struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
+	const struct tcp_ulp_ops *icsk_ulp_ops;
 	__u32 icsk_user_timeout;
 	__u8 icsk_ca_setsockopt : 1;
 };
@@ -104,6 +118,8 @@ struct tcp_md5sig_info;
 struct tcp_ao_info;
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u32 write_seq;
+	__u16 urg_data;
 	__u32 total_retrans;
 	__u32 notsent_lowat;
 	bool is_mptcp; /* only in kernels with MPTCP */
@@ -132,6 +148,22 @@ struct bpf_iter__bpf_sk_storage_map {
 	struct sock *sk;
 	void *value;
 };
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+	unsigned int uid;
+};
+
+#define SMC_MSG_OOB 0x1
+#define SMC_MSG_PEEK 0x2
+#define SMC_MSG_TRUNC 0x20
+#define SMC_MSG_DONTWAIT 0x40
+#define SMC_MSG_WAITALL 0x100
+#define SMC_MSG_ERRQUEUE 0x2000
+#define SMC_MSG_ZEROCOPY 0x4000000
+#define SMC_O_NONBLOCK 04000
+#define SMC_RCV_SHUTDOWN 1
 
 #define AF_INET 2
 #define AF_INET6 10

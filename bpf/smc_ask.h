@@ -180,7 +180,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		return smc_keep(skb, packet, device);
 	}
 	if (question->state == SMC_QUESTION_HELD ||
-	    !smc_add_options(skb, packet, config->tag, smc_may_tune(config, subject.rule) ? smc_pair_id(cookie) : 0)) {
+	    !smc_add_options(skb, packet, config->tag, smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0)) {
 		bpf_map_delete_elem(&smc_questions, &packet->tuple);
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;

@@ -6,12 +6,15 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/abi.h"
+#include "bpf/bypass_abi.h"
+#include "bpf/bypass_maps.h"
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
 #include "bpf/smc_questions.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_turn.h"
 #include "bpf/smc_pairs.h"
+#include "bpf/smc_members.h"
 #include "bpf/smc_tune.h"
 #include "bpf/smc_ask.h"
 #include "bpf/smc_answer.h"

@@ -24,7 +24,7 @@ static __always_inline bool smc_are_pairs(void)
 	return smc_pairs_until > bpf_ktime_get_coarse_ns();
 }
 
-/* What a question says of its socket: never 0. 0: the connection is not to be tuned. */
+/* What a question says of its socket: never 0. 0: nothing is to be done to a connection within this node. */
 static __always_inline __u16 smc_pair_id(__u64 cookie)
 {
 	return (__u16)cookie | 1;
@@ -60,7 +60,8 @@ static __always_inline void smc_note_answer(const struct smc_packet *packet)
 	pair->answer = packet->seq;
 }
 
-static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
+/* Its entry, if this end is proven to be of one. */
+static __always_inline struct smc_pair *smc_pair_of(struct bpf_sock_ops *ctx, bool client)
 {
 	__be32 isn = bpf_htonl((client ? ctx->snd_una : ctx->rcv_nxt) - 1);
 	const struct smc_tuple *tuple;
@@ -70,18 +71,19 @@ static __always_inline bool smc_has_pair(struct bpf_sock_ops *ctx, bool client)
 
 	pair = smc_are_pairs() ? bpf_map_lookup_elem(&smc_pairs, &isn) : 0;
 	if (!pair)
-		return false;
+		return 0;
 	if (client) {
 		if (pair->id != smc_pair_id(bpf_get_socket_cookie(ctx)) || pair->answer != bpf_htonl(ctx->rcv_nxt - 1))
-			return false;
+			return 0;
 		pair->proven = true;
-		return true;
+		return pair;
 	}
 	tuple = &pair->server;
 	seen = (const __u64 *)tuple->remote_ip;
 	smc_address_of(ctx, true, (__u8 *)ip);
-	return pair->proven && pair->answer == bpf_htonl(ctx->snd_una - 1) && tuple->local_port == ctx->local_port &&
-	       tuple->remote_port == bpf_ntohl(ctx->remote_port) && seen[0] == ip[0] && seen[1] == ip[1];
+	if (!pair->proven || pair->answer != bpf_htonl(ctx->snd_una - 1) || tuple->local_port != ctx->local_port)
+		return 0;
+	return tuple->remote_port == bpf_ntohl(ctx->remote_port) && seen[0] == ip[0] && seen[1] == ip[1] ? pair : 0;
 }
 
 #endif

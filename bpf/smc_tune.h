@@ -12,15 +12,16 @@
 
 #define SMC_LO_IFINDEX 1 /* in every namespace */
 
-static __always_inline bool smc_may_tune(const struct smc_config *config, __s32 rule_index)
+/* What is done to those that a rule decides about; -1: none does. */
+static __always_inline __u32 smc_local_of(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule;
 	__u32 key = rule_index;
 
-	if (!config->tune || rule_index < 0)
-		return config->tune;
+	if (rule_index < 0)
+		return config->local & config->local_mask;
 	rule = bpf_map_lookup_elem(&smc_rules, &key);
-	return rule && rule->tune;
+	return rule ? rule->local & config->local_mask : 0;
 }
 
 static __always_inline bool smc_paces(struct inet_connection_sock *connection)
@@ -94,7 +95,7 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 }
 
 /* Whom nobody has asked for yet, so it is done here: what the policy denies is left alone. */
-static __always_inline bool smc_policy_tunes(struct bpf_sock_ops *ctx, const struct smc_config *config,
+static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const struct smc_config *config,
 					     struct tcp_sock *tcp, bool client)
 {
 	__u64 cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
@@ -104,12 +105,12 @@ static __always_inline bool smc_policy_tunes(struct bpf_sock_ops *ctx, const str
 	bool allowed;
 
 	if (!cgroup || !cgroup->enrolled)
-		return false;
+		return 0;
 	smc_address_of(ctx, true, remote.ip);
 	remote.port = bpf_ntohl(ctx->remote_port);
 	allowed = smc_allowed(config, cgroup->rules, &remote, client ? remote.port : ctx->local_port,
 			      client ? SMC_OUTBOUND : SMC_INBOUND, &rule);
-	return (allowed || rule < 0) && smc_may_tune(config, rule);
+	return allowed || rule < 0 ? smc_local_of(config, rule) : 0;
 }
 
 static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
@@ -127,21 +128,22 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 	const struct smc_config *config = smc_get_config();
 	struct bpf_sock *sk = ctx->sk;
 	struct tcp_sock *tcp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
-	__be32 isn;
+	struct smc_pair *pair = 0;
+	__u32 local;
+	bool lo;
 
-	if (!config || !config->tune || !tcp || bpf_sk_storage_get(&smc_socks, sk, 0, 0))
+	if (!config || !config->local_mask || !tcp || bpf_sk_storage_get(&smc_socks, sk, 0, 0))
 		return; /* or one that the agent has to do with */
-	if (smc_is_over_lo(tcp)) {
-		if (smc_policy_tunes(ctx, config, tcp, client))
-			smc_tune(ctx, tcp, client, config->queue);
-	} else if (smc_has_pair(ctx, client)) {
-		if (client || smc_policy_tunes(ctx, config, tcp, client))
-			smc_tune(ctx, tcp, client, 0);
-		if (!client) {
-			isn = bpf_htonl(ctx->rcv_nxt - 1);
-			bpf_map_delete_elem(&smc_pairs, &isn);
-		}
-	}
+	lo = smc_is_over_lo(tcp);
+	if (!lo)
+		pair = smc_pair_of(ctx, client);
+	if (!lo && !pair)
+		return;
+	local = smc_policy_says(ctx, config, tcp, client);
+	if (local & SMC_LOCAL_TUNE)
+		smc_tune(ctx, tcp, client, lo ? config->queue : 0);
+	if (pair)
+		smc_pair_up(ctx, tcp, pair, client, local & (SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE));
 }
 
 /* Those that live, for `smcctl ss`: user space reads it. */

@@ -14,6 +14,8 @@ server's on another.
           connection asks. denied: the policy leaves them alone.
   tuned   within one node. default: two pods of one agent, and the system's default (bbr, if it is that) at both.
           lo: over 127.0.0.1, cubic at both, local.queue_kib 16.
+  bypass  within one node: two pods of one agent, cubic at both, and local.bypass "force". Both sides use poll(), and
+          each connection but those of "connections" is used for a second before it is measured.
   smcd    SMC-D between two agents; the baseline has cubic.
 
 --plot FILE draws the ratios (python3-matplotlib). --codec measures the wire library instead: nanoseconds and
@@ -141,6 +143,7 @@ class Denied(Scene):
 class Tuned(Scene):
     path, variant, wanted = "tuned", "default", ("SMC_LOCAL_PAIR", "SMC_TUNED")
     cc = baseline_cc = ()
+    local = {}
 
     def __init__(self, lab):
         self.node = lab.node("n")
@@ -150,12 +153,18 @@ class Tuned(Scene):
         for number, pod in enumerate((self.client, self.server)):
             pod.apps = f"{self.node.cgroup}/pods/{number}"
             os.makedirs(pod.apps)
-        self.node.start_agent(log={"level": "warn"})
+        self.node.start_agent(log={"level": "warn"}, local=self.local)
         for pod in (self.client, self.server):
             pod.popen(["sleep", "3600"])
         wait_for("the pods' namespaces", lambda: self.node.agent.prepared() == 3)
         self.client.agent = self.node.agent
         self.agents = [(self.node.agent, 0)]
+
+
+class Bypass(Tuned):
+    path, variant, wanted = "bypass", "force", ("SMC_BYPASS_WATCHED",)
+    cc = baseline_cc = (*CUBIC, "--poll", "1")
+    local = {"bypass": "force"}
 
 
 class OverLo(Scene):
@@ -178,7 +187,7 @@ class SmcD(Scene):
             self.agents.append((node.agent, end))
 
 
-SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, SmcD]
+SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, Bypass, SmcD]
 
 
 def busy():

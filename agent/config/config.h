@@ -32,7 +32,8 @@ struct Rule {
     std::vector<std::string> cgroups{"*"};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
-    bool tune = true;  // what stays within the node
+    bool tune = true;    // what stays within the node
+    std::string bypass;  // auto, off or force; empty: as local.bypass
 };
 
 struct Config {
@@ -49,9 +50,12 @@ struct Config {
                              {"*"},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
                              {"0-65535"},
-                             true}};
+                             true,
+                             ""}};
     bool tune = true;
     unsigned queue_kib = 0;  // over lo
+    std::string bypass = "auto";
+    unsigned bypass_mib = 256;
 
     std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
     std::string seid;

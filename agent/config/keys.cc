@@ -114,22 +114,28 @@ ordered_json rules_schema() {
                                  "IPv4 or IPv6 addresses or CIDRs of the other end.")},
            {"ports",
             described(list(string("^[0-9]{1,5}(-[0-9]{1,5})?$"), 1, 64), "Ports of the server's end, or ranges.")},
-           {"tune", described(boolean(), "Whether connections within this node are tuned (local.tune).")}}}},
+           {"tune", described(boolean(), "Whether connections within this node are tuned (local.tune).")},
+           {"bypass",
+            described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")}}}},
         0, SMC_MAX_RULE_GROUPS);
 }
 
 ordered_json rules_of(const Config& c) {
     ordered_json out = ordered_json::array();
     for (const Rule& rule : c.rules) {
-        out.push_back({{"name", rule.name},
-                       {"action", rule.allow ? "allow" : "deny"},
-                       {"direction", rule.directions == SMC_OUTBOUND  ? "outbound"
-                                     : rule.directions == SMC_INBOUND ? "inbound"
-                                                                      : "both"},
-                       {"cgroups", rule.cgroups},
-                       {"remotes", rule.remotes},
-                       {"ports", rule.ports},
-                       {"tune", rule.tune}});
+        ordered_json row = {{"name", rule.name},
+                            {"action", rule.allow ? "allow" : "deny"},
+                            {"direction", rule.directions == SMC_OUTBOUND  ? "outbound"
+                                          : rule.directions == SMC_INBOUND ? "inbound"
+                                                                           : "both"},
+                            {"cgroups", rule.cgroups},
+                            {"remotes", rule.remotes},
+                            {"ports", rule.ports},
+                            {"tune", rule.tune}};
+        if (!rule.bypass.empty()) {
+            row["bypass"] = rule.bypass;
+        }
+        out.push_back(row);
     }
     return out;
 }
@@ -166,6 +172,11 @@ std::vector<ConfigKey> make_keys() {
             "Connections within this node are not paced where the system's default is (bbr)."),
         key("local", "queue_kib", SMC_MEMBER(queue_kib), integer(0, 4096),
             "How much a tuned socket over lo may have unsent; 0: as much as the system lets."),
+        key("local", "bypass", SMC_MEMBER(bypass), one_of({"auto", "off", "force"}),
+            "Whether connections between two pods of this node may go past TCP, where both ends prove fit. auto: where "
+            "`smcctl probe` finds nothing in the way."),
+        key("local", "bypass_mib", SMC_MEMBER(bypass_mib), integer(1, 65536),
+            "Memory for what is on the way past TCP, in all. It is shared out evenly."),
         key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),
             "User-defined EIDs, in order of preference. Peers need one in common."),
         key("smc", "seid", SMC_MEMBER(seid), string(("^(" + std::string(kEid) + ")?$").c_str()),
@@ -269,6 +280,7 @@ Rule rule_from(const json& from) {
     rule.remotes = from.value("remotes", rule.remotes);
     rule.ports = from.value("ports", rule.ports);
     rule.tune = from.value("tune", rule.tune);
+    rule.bypass = from.value("bypass", rule.bypass);
     return rule;
 }
 

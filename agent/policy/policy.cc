@@ -11,7 +11,8 @@ namespace smc {
 
 namespace {
 
-smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const PortRange& ports) {
+smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const PortRange& ports,
+                 const std::string& bypass) {
     smc_rule out{};
     std::copy(remote.prefix.begin(), remote.prefix.end(), out.prefix);
     for (unsigned i = 0; i < remote.bits; i++) {
@@ -22,18 +23,25 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     out.allow = rule.allow ? 1 : 0;
     out.directions = static_cast<__u8>(rule.directions);
     out.group = static_cast<__u8>(group);
-    out.tune = rule.allow && rule.tune ? 1 : 0;
+    if (rule.allow) {
+        out.local = static_cast<__u8>((rule.tune ? SMC_LOCAL_TUNE : 0) | bypass_of(bypass));
+    }
     out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;
 }
 
 }  // namespace
 
+std::uint32_t bypass_of(const std::string& word) {
+    return word == "force" ? SMC_LOCAL_FORCE : word == "auto" ? SMC_LOCAL_BYPASS : 0;
+}
+
 Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(config.default_allow) {
     for (std::size_t group = 0; group < rules_.size(); group++) {
         for (const auto& remote : rules_[group].remotes) {
             for (const auto& ports : rules_[group].ports) {
-                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports)));
+                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports),
+                                         rules_[group].bypass.empty() ? config.bypass : rules_[group].bypass));
             }
         }
     }

@@ -10,6 +10,9 @@
 
 namespace smc {
 
+// enum smc_local, of one of the words that a configuration has for the bypass.
+[[nodiscard]] std::uint32_t bypass_of(const std::string& word);
+
 class Policy {
  public:
     // The configuration is valid: its remotes and ports parse, and they fit.

@@ -79,7 +79,7 @@ int handle_event(void* context, void* data, std::size_t size) {
 
 }  // namespace
 
-Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy) {
+Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local) {
     libbpf_set_print(log_libbpf);
     std::unique_ptr<Programs> programs(new Programs);
     programs->skeleton_ = smc_gateway__open();
@@ -89,6 +89,13 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     bpf_map__set_max_entries(programs->skeleton_->maps.smc_servers, config.cache_entries);
     programs->skeleton_->rodata->smc_pid_is_open =
         libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1 ? 1 : 0;
+    for (const auto& [map, fd] : {std::pair(programs->skeleton_->maps.smc_bypass, local.members),
+                                  std::pair(programs->skeleton_->maps.smc_paired, local.paired),
+                                  std::pair(programs->skeleton_->maps.smc_bypass_generation, local.generation)}) {
+        if (fd >= 0 && bpf_map__reuse_fd(map, fd) != 0) {
+            return last_error(std::string("taking ") + bpf_map__name(map) + " of the bypass");
+        }
+    }
     if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
         return Error{-rc, "loading the BPF programs (is this kernel 6.1 or newer, with BTF?)"};
     }
@@ -98,7 +105,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
     programs->sweep();  // for its clock
-    if (auto filled = programs->fill_tables(config, policy); !filled) {
+    if (auto filled = programs->fill_tables(config, policy, local); !filled) {
         return filled.error();
     }
     if (auto pinned = programs->pin(config.pin_path); !pinned) {
@@ -117,7 +124,7 @@ Programs::~Programs() {
     smc_gateway__destroy(skeleton_);
 }
 
-Result<void> Programs::fill_tables(const Config& config, const Policy& policy) const {
+Result<void> Programs::fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const {
     const Map<std::uint32_t, int> tails(map_fd("smc_programs"));
     for (const auto& [place, program] : {std::pair(SMC_PROGRAM_EGRESS, skeleton_->progs.smc_egress),
                                          std::pair(SMC_PROGRAM_INGRESS, skeleton_->progs.smc_ingress)}) {
@@ -144,7 +151,8 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy) c
     shared.budget_ns = static_cast<__u64>(std::chrono::nanoseconds(config.budget).count());
     shared.not_now_ns = static_cast<__u64>(std::chrono::nanoseconds(config.cache_time).count());
     shared.default_allow = policy.default_allow() ? 1 : 0;
-    shared.tune = config.tune ? 1 : 0;
+    shared.local = SMC_LOCAL_TUNE | bypass_of(config.bypass);
+    shared.local_mask = local.mask | (config.tune ? SMC_LOCAL_TUNE : 0);
     shared.queue = config.queue_kib * 1024;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
@@ -212,8 +220,9 @@ Result<void> Programs::pin_maps(const std::string& fresh, const std::string& pat
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
-        // .rodata and the like are nobody's business
-        if (name.starts_with("smc_") && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
+        // .rodata and the like are nobody's business; the bypass has pins of its own
+        const bool bypass = name.starts_with("smc_bypass") || name == "smc_paired";
+        if (name.starts_with("smc_") && !bypass && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
             name.find('.') == std::string::npos && bpf_map__pin(map, (fresh + "/" + name).c_str()) != 0) {
             return last_error("pinning " + name);
         }

@@ -30,11 +30,18 @@ struct bpf_program;
 
 namespace smc::bpf {
 
+// What there is of the bypass (agent/bypass/): maps that the programs fill for it, and whom they do it for.
+struct LocalParts {
+    int members = -1, paired = -1, generation = -1;
+    std::uint32_t mask = 0;  // of enum smc_local: what of it can be had
+};
+
 class Programs {
  public:
     using OnEvent = std::function<void(const smc_event&)>;
 
-    static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy);
+    static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy,
+                                                  const LocalParts& local = {});
     ~Programs();
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
@@ -117,7 +124,7 @@ class Programs {
 
  private:
     Programs() = default;
-    Result<void> fill_tables(const Config& config, const Policy& policy) const;
+    Result<void> fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const;
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();

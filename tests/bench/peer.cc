@@ -9,8 +9,12 @@
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
 //   peer --cc NAME ...                         with this congestion control, and not the system's default
+//   peer --poll SECONDS ...                    sockets do not wait: poll() does. roundtrip and stream use a connection
+//                                              so long, now and then, before they measure
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,9 +41,37 @@ double since(Clock::time_point start) {
     std::exit(1);
 }
 
+constexpr int kAfSmc = 43;
+int family = AF_INET;
+const char* congestion_control = nullptr;
+bool polls = false;
+double warm_seconds = 0;
+
+void make_ready(int fd) {
+    const int one = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (polls) {
+        ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    }
+}
+
+// True: a call that did not want to wait may succeed now.
+bool wait_for(int fd, short what) {
+    pollfd one{fd, what, 0};
+    return errno == EAGAIN && polls && ::poll(&one, 1, -1) == 1;
+}
+
+ssize_t read_some(int fd, char* to, std::size_t bytes) {
+    ssize_t n = 0;
+    do {
+        n = ::recv(fd, to, bytes, 0);
+    } while (n < 0 && wait_for(fd, POLLIN));
+    return n;
+}
+
 bool read_all(int fd, char* to, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes;) {
-        const ssize_t n = ::recv(fd, to + at, bytes - at, 0);
+        const ssize_t n = read_some(fd, to + at, bytes - at);
         if (n <= 0) {
             return false;
         }
@@ -51,6 +83,9 @@ bool read_all(int fd, char* to, std::size_t bytes) {
 void write_all(int fd, const char* from, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes;) {
         const ssize_t n = ::send(fd, from + at, bytes - at, MSG_NOSIGNAL);
+        if (n < 0 && wait_for(fd, POLLOUT)) {
+            continue;
+        }
         if (n <= 0) {
             fail("send");
         }
@@ -65,10 +100,6 @@ sockaddr_in address_of(const char* ip, int port) {
     ::inet_pton(AF_INET, ip, &address.sin_addr);
     return address;
 }
-
-constexpr int kAfSmc = 43;
-int family = AF_INET;
-const char* congestion_control = nullptr;
 
 int make_socket() {
     const int fd = ::socket(family, SOCK_STREAM, 0);
@@ -85,20 +116,36 @@ int connect_to(const char* ip, int port) {
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         fail("connect");
     }
-    const int one = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    make_ready(fd);
     return fd;
 }
 
 // The first 8 bytes say what follows: a size to echo (kOnce: one time, then the server closes, so that the
-// client's ports do not wait), or 0 for a stream that is answered at its end.
+// client's ports do not wait), or 0 for a stream that is answered at its end. kWarm: nothing yet, and it comes back.
 constexpr std::uint64_t kOnce = 1ULL << 63;
+constexpr std::uint64_t kWarm = 1ULL << 62;
+
+void warm_up(int fd) {
+    const auto start = Clock::now();
+    std::uint64_t word = kWarm;
+    while (since(start) < warm_seconds) {
+        write_all(fd, reinterpret_cast<const char*>(&word), sizeof word);
+        if (!read_all(fd, reinterpret_cast<char*>(&word), sizeof word)) {
+            fail("recv");
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+}
 
 void serve_one(int fd) {
-    const int one = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    make_ready(fd);
     std::uint64_t size = 0;
-    if (read_all(fd, reinterpret_cast<char*>(&size), sizeof size)) {
+    bool there = read_all(fd, reinterpret_cast<char*>(&size), sizeof size);
+    while (there && size == kWarm) {
+        write_all(fd, reinterpret_cast<const char*>(&size), sizeof size);
+        there = read_all(fd, reinterpret_cast<char*>(&size), sizeof size);
+    }
+    if (there) {
         const bool once = (size & kOnce) != 0;
         size &= ~kOnce;
         std::vector<char> buffer(size != 0 ? size : 1 << 18);
@@ -111,7 +158,7 @@ void serve_one(int fd) {
                 write_all(fd, buffer.data(), size);
             }
         } else {
-            while (::recv(fd, buffer.data(), buffer.size(), 0) > 0) {
+            while (read_some(fd, buffer.data(), buffer.size()) > 0) {
             }
             ::send(fd, "!", 1, MSG_NOSIGNAL);
         }
@@ -139,6 +186,7 @@ void serve(int port) {
 void roundtrip(const char* ip, int port, std::uint64_t bytes, double seconds) {
     const int fd = connect_to(ip, port);
     std::vector<char> buffer(bytes, 'x');
+    warm_up(fd);
     write_all(fd, reinterpret_cast<char*>(&bytes), sizeof bytes);
     long count = 0;
     const auto start = Clock::now();
@@ -156,6 +204,7 @@ void stream(const char* ip, int port, std::uint64_t bytes, double seconds) {
     const int fd = connect_to(ip, port);
     const std::uint64_t zero = 0;
     const std::vector<char> buffer(bytes, 'x');
+    warm_up(fd);
     write_all(fd, reinterpret_cast<const char*>(&zero), sizeof zero);
     double total = 0;
     const auto start = Clock::now();
@@ -217,7 +266,7 @@ void connect_many(const char* ip, int port, int ports, double seconds) {
         const int fd = connect_to(ip, port + count % ports);
         write_all(fd, buffer, sizeof buffer);
         char more = 0;
-        if (!read_all(fd, buffer + 8, 8) || ::recv(fd, &more, 1, 0) != 0) {
+        if (!read_all(fd, buffer + 8, 8) || read_some(fd, &more, 1) != 0) {
             fail("recv");
         }
         ::close(fd);
@@ -249,6 +298,12 @@ int main(int argc, char** argv) {
     }
     if (argc > 2 && std::strcmp(argv[1], "--cc") == 0) {
         congestion_control = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+    if (argc > 2 && std::strcmp(argv[1], "--poll") == 0) {
+        polls = true;
+        warm_seconds = std::atof(argv[2]);
         argc -= 2;
         argv += 2;
     }

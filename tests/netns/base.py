@@ -163,3 +163,21 @@ class TwoNodes(unittest.TestCase):
 
     def assertPath(self, node, path, reason="none", at_least=1):
         self.assertGreaterEqual(node.agent.totals().get((path, reason), 0), at_least, node.agent.totals())
+
+
+class TwoPods(TwoNodes):
+    """Beside the two nodes: two linked pods of a's agent."""
+
+    def setUp(self):
+        super().setUp()
+        self.one, self.two = (self.lab.node(name) for name in ("one", "two"))
+        self.lab.link(self.one, self.two)
+        for number, pod in enumerate((self.one, self.two)):
+            pod.apps = f"{self.a.cgroup}/pods/{number}"
+            os.makedirs(pod.apps)
+
+    def start(self, **more):
+        self.a.start_agent(**more)
+        for pod in (self.one, self.two):
+            pod.popen(["sleep", "60"])
+        wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Connections within a node are TCP, and tuned: two pods of one agent, and lo."""
 import json
-import os
 import unittest
 
-from base import TwoNodes
+from base import TwoPods
 from lab.basics import wait_for
 
 # What a socket is like: its congestion control, and how much of its queue may be unsent (0: all).
@@ -46,25 +45,11 @@ LONG, SHORT = 0, 16384
 CONGESTION, LOWAT = 13, 25  # of TCP_
 
 
-class Local(TwoNodes):
-    def setUp(self):
-        super().setUp()
-        self.one, self.two = (self.lab.node(name) for name in ("one", "two"))
-        self.lab.link(self.one, self.two)
-        for number, pod in enumerate((self.one, self.two)):
-            pod.apps = f"{self.a.cgroup}/pods/{number}"
-            os.makedirs(pod.apps)
-
+class Local(TwoPods):
     def default(self, control):
         """The system's, in both pods."""
         for pod in (self.one, self.two):
             pod.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}"], check=True)
-
-    def start(self, **more):
-        self.a.start_agent(**more)
-        for pod in (self.one, self.two):
-            pod.popen(["sleep", "60"])
-        wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
 
     def serve_on(self, ip, choices=(), node=None, port=5000):
         self.program(node or self.two, LIKE + SERVER, ip, port, json.dumps(choices), says="ready")

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/bypass/bypass.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "agent/log/log.h"
+#include "smc_bypass.skel.h"
+
+namespace smc::bypass {
+
+namespace {
+
+using bpf::Map;
+using ConfigMap = Map<std::uint32_t, smc_bypass_config>;
+
+constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // that a member may have on the way
+constexpr std::uint32_t kPerMessage = 1 << 10;                // what the kernel charges to nobody
+constexpr unsigned kTurnsPerLook = 4;                         // of the census
+
+std::string directory_of(const std::string& pin_path) {
+    return pin_path + "-bypass";
+}
+
+// Of the programs as they were compiled.
+std::uint64_t build() {
+    std::size_t size = 0;
+    const auto* bytes = static_cast<const unsigned char*>(smc_bypass__elf_bytes(&size));
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (std::size_t i = 0; i < size; i++) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3;
+    }
+    return hash;
+}
+
+void remove_pins(const std::string& path) {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
+        ::unlink(entry.path().c_str());
+    }
+    ::rmdir(path.c_str());
+}
+
+UniqueFd pinned(const std::string& path, const char* name) {
+    return UniqueFd(bpf_obj_get((path + "/" + name).c_str()));
+}
+
+bool is_empty(int members_fd) {
+    std::uint64_t key = 0;
+    return bpf_map_get_next_key(members_fd, nullptr, &key) != 0;
+}
+
+// Which programs are pinned there; 0: not all of them, so nobody ever was a member.
+std::uint64_t build_of(const std::string& path) {
+    const UniqueFd map = pinned(path, "smc_bypass_config");
+    const auto config = map ? ConfigMap(map.get()).get(0) : std::nullopt;
+    return config ? config->build : 0;
+}
+
+// B1: of another build. Its programs pass everything to TCP from here on; what is queued can still be read.
+void retire(const std::string& path) {
+    const UniqueFd map = pinned(path, "smc_bypass_config");
+    const ConfigMap configs(map.get());
+    auto config = configs.get(0);
+    if (!config || config->build == 0) {
+        remove_pins(path);
+        return;
+    }
+    config->off = 1;
+    [[maybe_unused]] const auto put = configs.put(0, *config);
+    const std::string aside = fmt::format("{}-{:016x}", path, config->build);
+    remove_pins(aside);
+    (void)::rename(path.c_str(), aside.c_str());
+}
+
+void remove_retired(const std::string& path) {
+    std::error_code ignored;
+    const std::filesystem::path own(path);
+    std::vector<std::string> idle;
+    for (const auto& entry : std::filesystem::directory_iterator(own.parent_path(), ignored)) {
+        if (entry.path().filename().string().starts_with(own.filename().string() + "-")) {
+            const UniqueFd members = pinned(entry.path().string(), "smc_members");
+            if (!members || is_empty(members.get())) {
+                idle.push_back(entry.path().string());
+            }
+        }
+    }
+    std::ranges::for_each(idle, remove_pins);
+}
+
+}  // namespace
+
+bool Bypass::left_behind(const std::string& pin_path) {
+    return std::filesystem::exists(directory_of(pin_path));
+}
+
+Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms) {
+    std::unique_ptr<Bypass> bypass(new Bypass);
+    bypass->path_ = directory_of(pin_path);
+    bypass->terms_ = terms;
+    const std::string& path = bypass->path_;
+    if (std::filesystem::exists(path) && build_of(path) != build()) {
+        retire(path);
+    }
+    remove_retired(path);
+    bypass->taken_over_ = std::filesystem::exists(path);
+    if (auto loaded = bypass->load(bypass->taken_over_); !loaded) {
+        return loaded.error();
+    }
+    if (!bypass->taken_over_) {
+        if (auto done = bypass->attach_and_pin(); !done) {
+            remove_pins(path);
+            return done.error();
+        }
+    }
+    bypass->set_limits();
+    return bypass;
+}
+
+Result<void> Bypass::load(bool take_over) {
+    skeleton_ = smc_bypass__open();
+    if (skeleton_ == nullptr) {
+        return last_error("opening the bypass's BPF object");
+    }
+    bpf_map* map = nullptr;
+    bpf_object__for_each_map(map, skeleton_->obj) {
+        const std::string name = bpf_map__name(map);
+        if (!take_over || !name.starts_with("smc_") || name.find('.') != std::string::npos) {
+            continue;
+        }
+        const UniqueFd fd = pinned(path_, name.c_str());
+        if (!fd || bpf_map__reuse_fd(map, fd.get()) != 0) {
+            return last_error("taking over " + path_ + "/" + name);
+        }
+    }
+    if (const int rc = smc_bypass__load(skeleton_); rc != 0) {
+        return Error{-rc, "loading the bypass's BPF programs (is this kernel 6.3 or newer?)"};
+    }
+    if (!census_.attach(skeleton_->progs.smc_bypass_census, map_fd("smc_paired"))) {
+        return last_error("attaching smc_bypass_census");
+    }
+    enrolling_ = bpf_program__attach_iter(skeleton_->progs.smc_bypass_enrol, nullptr);
+    return enrolling_ != nullptr ? Result<void>() : last_error("attaching smc_bypass_enrol");
+}
+
+Result<void> Bypass::attach_and_pin() const {
+    if (::mkdir(path_.c_str(), 0700) != 0) {
+        return last_error("creating " + path_);
+    }
+    bpf_map* map = nullptr;
+    bpf_object__for_each_map(map, skeleton_->obj) {
+        const std::string name = bpf_map__name(map);
+        if (name.starts_with("smc_") && name.find('.') == std::string::npos &&
+            bpf_map__pin(map, (path_ + "/" + name).c_str()) != 0) {
+            return last_error("pinning " + name);
+        }
+    }
+    const auto& programs = skeleton_->progs;
+    if (bpf_prog_attach(bpf_program__fd(programs.smc_bypass_send), map_fd("smc_members"), BPF_SK_MSG_VERDICT, 0) != 0) {
+        return last_error("attaching smc_bypass_send");
+    }
+    for (const bpf_program* program : {programs.smc_bypass_received, programs.smc_bypass_sent}) {
+        bpf_link* link = bpf_program__attach(program);
+        const std::string name = bpf_program__name(program);
+        if (link == nullptr) {
+            return last_error("attaching " + name);
+        }
+        const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
+        const int error = errno;
+        bpf_link__destroy(link);  // the pin holds it
+        if (!kept) {
+            return Error{error, "pinning " + name};
+        }
+    }
+    smc_bypass_config config{};
+    config.version = SMC_BYPASS_VERSION;
+    config.build = build();  // from here on it is whole
+    config.policy = terms_.policy;
+    return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
+}
+
+Bypass::~Bypass() {
+    if (skeleton_ == nullptr) {
+        return;
+    }
+    if (has_members()) {
+        log()->info("{} sockets stay in the bypass; the next agent takes them over", state_.members);
+    } else {
+        remove_pins(path_);
+    }
+    bpf_link__destroy(enrolling_);
+    smc_bypass__destroy(skeleton_);
+}
+
+int Bypass::map_fd(const std::string& name) const {
+    return bpf_object__find_map_fd_by_name(skeleton_->obj, name.c_str());
+}
+
+bool Bypass::has_members() const {
+    const int members = map_fd("smc_members");
+    return members >= 0 && !is_empty(members);
+}
+
+// The memory is shared out evenly among those that are members, and nobody gets in when that would be too little.
+void Bypass::set_limits() {
+    const ConfigMap configs(map_fd("smc_bypass_config"));
+    auto config = configs.get(0).value_or(smc_bypass_config{});
+    const std::uint64_t shares = std::max<std::uint64_t>(state_.members, 1) * 2;  // bytes, and messages
+    const std::uint64_t room = std::min<std::uint64_t>(terms_.memory / kLeast / 2, SMC_MAX_MEMBERS);
+    const auto before = config;
+    config.limit = static_cast<__u32>(std::clamp<std::uint64_t>(terms_.memory / shares, kLeast, kMost));
+    config.messages = config.limit / kPerMessage;
+    config.room = static_cast<__u32>(room);
+    config.cgroup_room = static_cast<__u32>(room * terms_.cgroup_share / 100);
+    if (config.policy != terms_.policy) {
+        config.policy = terms_.policy;
+        revoke();
+    }
+    if (config.limit != before.limit || config.room != before.room || config.policy != before.policy) {
+        [[maybe_unused]] const auto put = configs.put(0, config);
+    }
+}
+
+std::vector<std::uint64_t> Bypass::turn() {
+    if (turns_++ % kTurnsPerLook == 0) {
+        (void)census_.read<char>(1);
+    }
+    smc_bypass_turn now{};
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.ctx_in = &now;  // and what the program makes of it
+    options.ctx_size_in = sizeof now;
+    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_bypass_turn), &options) != 0) {
+        log()->warn("running smc_bypass_turn: {}", std::generic_category().message(errno));
+        return {};
+    }
+    state_ = now;
+    take_out();
+    set_limits();
+    const Map<std::uint64_t, std::uint32_t> wanted(map_fd("smc_bypass_spaces"));
+    std::vector<std::uint64_t> spaces = state_.enrol != 0 ? wanted.keys() : std::vector<std::uint64_t>();
+    std::ranges::for_each(spaces, [&](std::uint64_t cookie) { wanted.erase(cookie); });
+    return spaces;
+}
+
+// B2: the program has found them drained.
+void Bypass::take_out() const {
+    const int gone = map_fd("smc_bypass_gone"), members = map_fd("smc_members");
+    std::uint64_t cookie = 0;
+    while (bpf_map_lookup_and_delete_elem(gone, nullptr, &cookie) == 0) {
+        bpf_map_delete_elem(members, &cookie);
+    }
+}
+
+void Bypass::enrol() const {
+    const UniqueFd walk(bpf_iter_create(bpf_link__fd(enrolling_)));
+    std::array<char, 64> nothing{};
+    ssize_t got = walk ? 1 : -1;
+    while (got > 0 || (got < 0 && walk && (errno == EAGAIN || errno == EINTR))) {
+        got = ::read(walk.get(), nothing.data(), nothing.size());
+    }
+}
+
+void Bypass::revoke() {
+    const Map<std::uint32_t, std::uint32_t> generations(map_fd("smc_bypass_generation"));
+    [[maybe_unused]] const auto put = generations.put(0, generations.get(0).value_or(0) + 1);
+}
+
+void Bypass::set_off(bool off) {
+    const ConfigMap configs(map_fd("smc_bypass_config"));
+    if (auto config = configs.get(0)) {
+        config->off = off ? 1 : 0;
+        [[maybe_unused]] const auto put = configs.put(0, *config);
+    }
+}
+
+std::vector<Bypass::Listed> Bypass::members(std::size_t most) const {
+    std::vector<Listed> found;
+    const Map<std::uint64_t, smc_member> all(map_fd("smc_bypass"));
+    for (const std::uint64_t cookie : all.keys()) {
+        const auto member = all.get(cookie);
+        if (!member || member->state != SMC_MEMBER_MEMBER) {
+            continue;
+        }
+        const auto peer = all.get(member->peer);
+        found.push_back({cookie, *member, peer ? peer->redirected : 0});
+        if (found.size() == most) {
+            break;
+        }
+    }
+    return found;
+}
+
+}  // namespace smc::bypass

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The bypass: pairs of sockets of this node that exchange their bytes past TCP (bpf/bypass_abi.h). The programs decide
+// about each message; this decides who may, and takes out who may not any more.
+//
+// Invariants:
+//   B1  Maps, and the places of the programs, are pinned beside the gateway's. They outlive the agent, because a socket
+//       whose map is gone loses what is queued in it. The next agent of the same build takes them over with the pairs
+//       in them; one of another build switches them off, and removes the pins when the last of these sockets is closed.
+//   B2  A socket is taken out of its map only when what was redirected to it is consumed.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/steer/map.h"
+#include "agent/steer/socket_records.h"
+#include "bpf/bypass_abi.h"
+#include "os/result.h"
+#include "os/unique_fd.h"
+
+struct smc_bypass;
+struct bpf_map;
+struct bpf_program;
+
+namespace smc::bypass {
+
+// Who may have how much. What is queued for a pair's ends is bounded: by bytes, and by messages of 1 KiB each.
+struct Terms {
+    std::uint64_t memory = 0;    // bytes, of all
+    unsigned cgroup_share = 75;  // percent of the places that one cgroup may have
+    std::uint64_t policy = 0;    // a hash: pairs of another one are revoked
+};
+
+class Bypass {
+ public:
+    // Loads the programs, or takes over those of an agent that was here before. An Error: this kernel cannot.
+    static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms);
+    // Something is pinned there.
+    static bool left_behind(const std::string& pin_path);
+    // What is pinned stays if anybody is a member.
+    ~Bypass();
+    Bypass(const Bypass&) = delete;
+    Bypass& operator=(const Bypass&) = delete;
+
+    // One of the maps, by its name.
+    [[nodiscard]] int map_fd(const std::string& name) const;
+
+    // To be called four times a second. Who has to be enrolled afterwards: the cookies of their network namespaces.
+    std::vector<std::uint64_t> turn();
+    // What it said, last.
+    [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
+    // Walks the sockets of the calling thread's network namespace. May take milliseconds.
+    void enrol() const;
+
+    // All that are pairs now leave, within two turns after their ends have read what they have.
+    void revoke();
+    // Off: no socket becomes a member any more, and those that are leave.
+    void set_off(bool off);
+
+    struct Listed {
+        std::uint64_t cookie;
+        smc_member member;
+        std::uint64_t peer_redirected;
+    };
+    // No more than so many that are members.
+    [[nodiscard]] std::vector<Listed> members(std::size_t most) const;
+    [[nodiscard]] const std::string& pins() const { return path_; }
+    [[nodiscard]] bool taken_over() const { return taken_over_; }
+
+ private:
+    Bypass() = default;
+    Result<void> load(bool take_over);
+    Result<void> attach_and_pin() const;
+    void set_limits();
+    void take_out() const;
+    [[nodiscard]] bool has_members() const;
+
+    ::smc_bypass* skeleton_ = nullptr;
+    bpf::SocketRecords census_;
+    bpf_link* enrolling_ = nullptr;
+    std::string path_;
+    Terms terms_;
+    bool taken_over_ = false;
+    unsigned turns_ = 0;
+    smc_bypass_turn state_{};
+};
+
+}  // namespace smc::bypass

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The layouts of the bypass that its programs and the agent share. Compiled as BPF C and as C++.
+ *
+ * A pair is a TCP connection whose two sockets are both of this node. Each of the two is a `struct smc_member` from the
+ * moment on at which the handshake has proven that; most never become more than watched. What is sent by one member of
+ * a pair that is bypassed is put into the other's queue by the kernel (sk_msg redirect), past TCP.
+ */
+#ifndef SMC_BYPASS_ABI_H
+#define SMC_BYPASS_ABI_H
+
+#include "bpf/abi.h"
+
+/* Bump with any layout below. Pairs of an agent with another one are left to it; see agent/bypass/bypass.h. */
+#define SMC_BYPASS_VERSION 1u
+
+#define SMC_MAX_MEMBERS 65536
+#define SMC_PROOF 32 /* so many receives that did not wait, and nothing that speaks against it */
+
+/*
+ *	WATCHED -> PROVEN      it has received often enough without waiting, and so has its peer
+ *	PROVEN -> ENROLLED     program smc_bypass_enrol has put it into smc_members
+ *	ENROLLED -> MEMBER     so is its peer: what it sends may be redirected
+ *	any -> LEAVING         a habit that does not go with it, a revocation, or the peer leaves
+ *	LEAVING -> OUT         what was redirected to it is consumed: out of smc_members, for good
+ */
+enum smc_member_state {
+	SMC_MEMBER_WATCHED,
+	SMC_MEMBER_PROVEN,
+	SMC_MEMBER_ENROLLED,
+	SMC_MEMBER_MEMBER,
+	SMC_MEMBER_LEAVING,
+	SMC_MEMBER_OUT,
+};
+
+/* What an application does with its socket, or asks of it, that a socket in a sockmap does not do as TCP does. */
+enum smc_habit {
+	SMC_HABIT_WAITS = 1,         /* a receive that waits: the kernel returns EAGAIN when it wakes up for nothing */
+	SMC_HABIT_PEEKS = 2,         /* MSG_PEEK, SO_PEEK_OFF: the two queues are not one for it */
+	SMC_HABIT_WAITALL = 4,       /* MSG_WAITALL */
+	SMC_HABIT_LOWAT = 8,         /* SO_RCVLOWAT */
+	SMC_HABIT_URGENT = 16,       /* MSG_OOB */
+	SMC_HABIT_TRUNCATES = 32,    /* MSG_TRUNC */
+	SMC_HABIT_SPLICES = 64,      /* splice() sees TCP's queue only */
+	SMC_HABIT_ZEROCOPY = 128,    /* SO_ZEROCOPY */
+	SMC_HABIT_ULP = 256,         /* TCP_ULP: kTLS */
+	SMC_HABIT_ASKS_INQ = 512,    /* FIONREAD: counts one queue only */
+	SMC_HABIT_SHUTS_DOWN = 1024, /* shutdown() of its receiving side */
+	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
+};
+
+/* Key is the socket's cookie. */
+struct smc_member {
+	enum smc_member_state state;
+	__u32 habits; /* enum smc_habit, or'ed; they are never forgotten */
+	__u64 peer;   /* cookie */
+	__u64 cgroup;
+	__u64 netns;            /* cookie */
+	__u64 sk;               /* address of its struct sock, once enrolled */
+	__u64 seen_ns;          /* when it was last known to live */
+	__u64 redirected;       /* bytes that it sent past TCP */
+	__u64 messages;         /* ... in so many messages */
+	__u64 last;             /* the place in its stream behind the last of them */
+	__u64 consumed;         /* bytes that its receives have returned, by either way */
+	__u32 first_seq;        /* TCP's sequence number of the first byte that it sends */
+	__u32 generation;       /* of map smc_bypass_generation, when it was paired; members of an earlier one leave */
+	__u32 received;         /* receives that did not wait */
+	__u32 in_a_row;         /* messages that it sent past TCP since its peer had consumed all */
+	__u32 passing;          /* by TCP, until its peer has consumed all */
+	__u32 deciding;         /* the program is at it, for a message of this member's */
+	__u32 client;           /* 0: the server's */
+	__u32 inode;            /* of its network namespace */
+	struct smc_tuple front; /* slot is 0 */
+};
+
+/* Whoever comes later than its version must be able to write `off`: the second word, always. */
+struct smc_bypass_config {
+	__u32 version;
+	__u32 off;         /* nothing is redirected any more */
+	__u32 limit;       /* bytes that a member may have sent past TCP and its peer not consumed */
+	__u32 messages;    /* likewise */
+	__u32 room;        /* members that there may be */
+	__u32 cgroup_room; /* ... of one cgroup */
+	__u64 build;       /* which programs these are; 0: they are not all there yet */
+	__u64 policy;      /* a hash of who may have pairs */
+};
+
+/* Key is a cgroup's ID. */
+struct smc_bypass_cgroup {
+	__u32 members; /* enrolled, or about to be */
+	__u32 habits;  /* that any TCP socket of it has shown, of those that only guards can see */
+};
+
+/* What program smc_bypass_turn is asked and answers. */
+struct smc_bypass_turn {
+	__u64 now_ns; /* the programs' clock */
+	__u32 watched;
+	__u32 members;
+	__u32 enrol; /* wait for smc_bypass_enrol */
+	__u32 leaving;
+	__u32 out;
+	__u32 pad;
+	__u64 redirected; /* of those that live */
+	__u64 messages;
+};
+
+#endif

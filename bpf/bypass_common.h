@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What all programs of the bypass need: its other maps, and how a socket finds its entry. */
+#ifndef SMC_BYPASS_COMMON_H
+#define SMC_BYPASS_COMMON_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct smc_bypass_config);
+	__uint(max_entries, 1);
+} smc_bypass_config SEC(".maps");
+
+/* the sockets themselves; their key is their cookie */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, SMC_MAX_MEMBERS);
+} smc_members SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct smc_bypass_cgroup);
+	__uint(max_entries, SMC_MAX_CGROUPS);
+} smc_bypass_cgroups SEC(".maps");
+
+/* namespaces, by cookie, in which somebody waits for smc_bypass_enrol; user space takes them out */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u64);
+	__type(value, __u32);
+	__uint(max_entries, SMC_MAX_NETNS);
+} smc_bypass_spaces SEC(".maps");
+
+/* members that have to be taken out of smc_members, which only user space can do on every kernel */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__type(value, __u64);
+	__uint(max_entries, SMC_MAX_MEMBERS);
+} smc_bypass_gone SEC(".maps");
+
+static __always_inline const struct smc_bypass_config *smc_bypass_get_config(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&smc_bypass_config, &zero);
+}
+
+static __always_inline bool smc_is_revoked(const struct smc_member *member)
+{
+	__u32 zero = 0, *generation = bpf_map_lookup_elem(&smc_bypass_generation, &zero);
+
+	return !generation || *generation != member->generation;
+}
+
+static __always_inline struct smc_member *smc_member_of(struct sock *sk)
+{
+	__u64 cookie = sk->__sk_common.skc_cookie.counter;
+
+	/* nobody has asked for its cookie: it is in no map */
+	return cookie ? bpf_map_lookup_elem(&smc_bypass, &cookie) : 0;
+}
+
+static __always_inline unsigned long smc_zerocopy_bit(void)
+{
+	return 1UL << bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY);
+}
+
+static __always_inline void smc_has_habit(struct smc_member *member, __u32 habit)
+{
+	if ((member->habits & habit) != habit)
+		__sync_fetch_and_or(&member->habits, habit);
+}
+
+#endif

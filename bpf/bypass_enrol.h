@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Who is proven goes into the map. User space runs this in each namespace that has one: it walks all TCP sockets there.
+ */
+#ifndef SMC_BYPASS_ENROL_H
+#define SMC_BYPASS_ENROL_H
+
+/* What a look at the socket says that no system call of it has said yet. */
+static __always_inline __u32 smc_habits_of_socket(struct tcp_sock *tcp)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
+	struct sock *sk = (struct sock *)tcp;
+	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
+	__u32 habits = 0;
+
+	if (!file || !(BPF_CORE_READ(file, f_flags) & SMC_O_NONBLOCK))
+		habits |= SMC_HABIT_WAITS;
+	if (sk->sk_peek_off >= 0)
+		habits |= SMC_HABIT_PEEKS;
+	if (sk->sk_rcvlowat > 1)
+		habits |= SMC_HABIT_LOWAT;
+	if (tcp->urg_data)
+		habits |= SMC_HABIT_URGENT;
+	if (sk->__sk_common.skc_flags & smc_zerocopy_bit())
+		habits |= SMC_HABIT_ZEROCOPY;
+	if (connection->icsk_ulp_ops)
+		habits |= SMC_HABIT_ULP;
+	if (sk->sk_shutdown)
+		habits |= SMC_HABIT_SHUTS_DOWN;
+	return habits;
+}
+
+/* The socket is locked here, so nobody is between two queues. */
+SEC("iter/tcp")
+int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *common = ctx->sk_common;
+	struct smc_member *member;
+	struct tcp_sock *tcp;
+	__u64 cookie;
+
+	if (!common || common->skc_state != BPF_TCP_ESTABLISHED)
+		return 0;
+	cookie = bpf_get_socket_cookie(common);
+	member = bpf_map_lookup_elem(&smc_bypass, &cookie);
+	if (!member || member->state != SMC_MEMBER_PROVEN)
+		return 0;
+	tcp = bpf_skc_to_tcp_sock(common);
+	if (!tcp)
+		return 0;
+	smc_has_habit(member, smc_habits_of_socket(tcp));
+	if (member->habits) {
+		member->state = SMC_MEMBER_LEAVING;
+		return 0;
+	}
+	member->sk = (__u64)(unsigned long)tcp;
+	if (bpf_map_update_elem(&smc_members, &cookie, (void *)common, BPF_NOEXIST)) {
+		smc_has_habit(member, SMC_HABIT_FOREIGN);
+		member->state = SMC_MEMBER_LEAVING;
+	} else {
+		member->state = SMC_MEMBER_ENROLLED;
+	}
+	return 0;
+}
+
+#endif

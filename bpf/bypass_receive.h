@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What sockets receive, and with which flags: how much of the stream is consumed, and what an application's habits are.
+ */
+#ifndef SMC_BYPASS_RECEIVE_H
+#define SMC_BYPASS_RECEIVE_H
+
+static __always_inline __u32 smc_habits_of_receive(int flags)
+{
+	__u32 habits = 0;
+
+	if (!(flags & SMC_MSG_DONTWAIT))
+		habits |= SMC_HABIT_WAITS;
+	if (flags & SMC_MSG_PEEK)
+		habits |= SMC_HABIT_PEEKS;
+	if (flags & SMC_MSG_WAITALL)
+		habits |= SMC_HABIT_WAITALL;
+	if (flags & SMC_MSG_OOB)
+		habits |= SMC_HABIT_URGENT;
+	if (flags & SMC_MSG_TRUNC)
+		habits |= SMC_HABIT_TRUNCATES;
+	return habits;
+}
+
+/* Each receive of the node comes here. */
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(smc_bypass_received, struct sock *sk, int ret, int flags)
+{
+	struct smc_member *member;
+
+	if (sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	member = smc_member_of(sk);
+	if (!member || (flags & SMC_MSG_ERRQUEUE))
+		return 0;
+	smc_has_habit(member, smc_habits_of_receive(flags));
+	if (ret > 0 && !(flags & (SMC_MSG_PEEK | SMC_MSG_OOB)))
+		__sync_fetch_and_add(&member->consumed, ret);
+	if (member->received < SMC_PROOF)
+		member->received++;
+	return 0;
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(smc_bypass_sent, struct sock *sk, int ret, int flags)
+{
+	struct smc_member *member;
+
+	if (!(flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY)) || sk->sk_protocol != IPPROTO_TCP)
+		return 0;
+	member = smc_member_of(sk);
+	if (member)
+		smc_has_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
+	return 0;
+}
+
+#endif

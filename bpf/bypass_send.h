@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * What a member sends: into its peer's queue, or by TCP. The kernel reads a member's queue before TCP's, so
+ *
+ *	redirect -> TCP    is in order at any time
+ *	TCP -> redirect    is not, before the peer has consumed all that went by TCP
+ *
+ * The backlog is what was sent, by either way, and not consumed: exact on this side, where the socket is locked, and at
+ * most too large by what the peer is just taking. Bytes that the peer takes unseen make it too large for good: TCP.
+ */
+#ifndef SMC_BYPASS_SEND_H
+#define SMC_BYPASS_SEND_H
+
+/* What may have been chosen for the peer's socket since it became a member. */
+static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 cookie)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)peer->sk;
+	struct sock *sk = (struct sock *)tcp;
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
+
+	/* freed, and perhaps another connection's by now: this reads whatever is there, and faults nowhere */
+	if (BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != (__s64)cookie)
+		return false;
+	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
+		smc_has_habit(peer, SMC_HABIT_LOWAT);
+	if (BPF_CORE_READ(sk, sk_peek_off) >= 0)
+		smc_has_habit(peer, SMC_HABIT_PEEKS);
+	if (BPF_CORE_READ(connection, icsk_ulp_ops))
+		smc_has_habit(peer, SMC_HABIT_ULP);
+	if (BPF_CORE_READ(sk, sk_shutdown) & SMC_RCV_SHUTDOWN)
+		smc_has_habit(peer, SMC_HABIT_SHUTS_DOWN);
+	return !peer->habits;
+}
+
+static __always_inline bool smc_may_redirect(const struct smc_bypass_config *config, struct tcp_sock *tcp,
+					     struct smc_member *own, struct smc_member *peer, __u32 size)
+{
+	__u64 consumed = *(volatile __u64 *)&peer->consumed;
+	__u32 backlog = (__u32)own->redirected + (tcp->write_seq - own->first_seq) - (__u32)consumed;
+
+	if (!backlog) {
+		own->passing = 0;
+		own->in_a_row = 0;
+	}
+	if (own->passing)
+		return false;
+	if (backlog + size > config->limit || own->in_a_row >= config->messages) {
+		own->passing = 1;
+		return false;
+	}
+	own->last = consumed + backlog + size;
+	return true;
+}
+
+static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock *tcp, struct smc_member *own)
+{
+	const struct smc_bypass_config *config = smc_bypass_get_config();
+	struct sock *sk = (struct sock *)tcp;
+	__u64 cookie = own->peer;
+	struct smc_member *peer = bpf_map_lookup_elem(&smc_bypass, &cookie);
+	__u32 size = message->size;
+
+	if (!config || config->off || !peer || smc_is_revoked(own))
+		return;
+	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
+		return;
+	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
+		return; /* TCP has its own mind of what to say of a send behind a FIN */
+	if (sk->__sk_common.skc_flags & smc_zerocopy_bit()) {
+		smc_has_habit(own, SMC_HABIT_ZEROCOPY);
+		return;
+	}
+	if (!smc_peer_is_plain(peer, cookie) || !smc_may_redirect(config, tcp, own, peer, size))
+		return;
+	if (bpf_msg_redirect_hash(message, &smc_members, &cookie, BPF_F_INGRESS) != SK_PASS) {
+		own->passing = 1; /* it is closed */
+		return;
+	}
+	own->redirected += size;
+	own->messages++;
+	own->in_a_row++;
+}
+
+/* SK_PASS behind a redirect is a redirect; where that fails, a plain send. SK_DROP would be an error of its own. */
+SEC("sk_msg")
+int smc_bypass_send(struct sk_msg_md *message)
+{
+	struct tcp_sock *tcp = message->sk ? bpf_skc_to_tcp_sock(message->sk) : 0;
+	struct smc_member *own = tcp ? smc_member_of((struct sock *)tcp) : 0;
+
+	if (!own)
+		return SK_PASS;
+	/* who takes members out looks at it behind the state, which is looked at behind it here */
+	__sync_fetch_and_add(&own->deciding, 1);
+	smc_send(message, tcp, own);
+	__sync_fetch_and_add(&own->deciding, -1);
+	return SK_PASS;
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The states of members (bypass_abi.h), run by user space four times a second: nothing that a program on somebody's way
+ * decides takes longer than a look at a word.
+ */
+#ifndef SMC_BYPASS_TURN_H
+#define SMC_BYPASS_TURN_H
+
+#define SMC_MEMBER_DEAD_NS 3000000000ULL /* not seen by smc_bypass_census for so long */
+
+struct bpf_map;
+
+struct smc_turn_context {
+	const struct smc_bypass_config *config;
+	struct smc_bypass_turn *turn;
+	__u64 now;
+};
+
+static __always_inline bool smc_is_proven(const struct smc_member *member)
+{
+	return !member->habits && member->received >= SMC_PROOF && member->state <= SMC_MEMBER_MEMBER;
+}
+
+static __always_inline bool smc_is_placed(const struct smc_member *member)
+{
+	return member->state > SMC_MEMBER_WATCHED && member->state < SMC_MEMBER_OUT;
+}
+
+/* What it may hold: all that its peer sent past TCP is consumed, and no more is on the way. */
+static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
+{
+	if (!peer)
+		return true; /* nobody speaks any more; what is left of it goes with its socket */
+	if (*(volatile __u32 *)&peer->deciding)
+		return false;
+	return !peer->redirected || (__s64)(*(volatile __u64 *)&member->consumed - peer->last) >= 0;
+}
+
+/* Places that members have: counted anew each time. */
+static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
+{
+	cgroup->members = 0;
+	return 0;
+}
+
+static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member *member,
+			   struct smc_turn_context *context)
+{
+	struct smc_bypass_cgroup *cgroup;
+
+	if (!smc_is_placed(member))
+		return 0;
+	context->turn->members++;
+	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
+	if (cgroup)
+		cgroup->members++;
+	return 0;
+}
+
+static __always_inline bool smc_take_place(struct smc_turn_context *context, const struct smc_member *member)
+{
+	struct smc_bypass_cgroup fresh = {}, *cgroup;
+
+	if (context->turn->members >= context->config->room)
+		return false;
+	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
+	if (!cgroup) {
+		bpf_map_update_elem(&smc_bypass_cgroups, &member->cgroup, &fresh, BPF_NOEXIST);
+		cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
+	}
+	if (!cgroup || cgroup->habits || cgroup->members >= context->config->cgroup_room)
+		return false;
+	cgroup->members++;
+	context->turn->members++;
+	return true;
+}
+
+static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
+{
+	/* its state says it does not send past TCP any more; its peer's, likewise */
+	if (smc_is_drained(member, peer) && !bpf_map_push_elem(&smc_bypass_gone, &cookie, BPF_ANY))
+		member->state = SMC_MEMBER_OUT;
+}
+
+static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *member,
+			    struct smc_turn_context *context)
+{
+	__u64 cookie = *key;
+	struct smc_member *peer;
+	__u32 one = 1;
+	bool stays;
+
+	if ((__s64)(context->now - member->seen_ns) > (__s64)SMC_MEMBER_DEAD_NS) {
+		bpf_map_delete_elem(&smc_bypass, &cookie);
+		return 0;
+	}
+	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
+	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->off &&
+		!smc_is_revoked(member);
+	switch (member->state) {
+	case SMC_MEMBER_WATCHED:
+		if (stays && smc_take_place(context, member))
+			member->state = SMC_MEMBER_PROVEN;
+		break;
+	case SMC_MEMBER_PROVEN:
+	case SMC_MEMBER_ENROLLED:
+	case SMC_MEMBER_MEMBER:
+		if (!stays)
+			member->state = SMC_MEMBER_LEAVING;
+		else if (member->state == SMC_MEMBER_ENROLLED && peer->state >= SMC_MEMBER_ENROLLED)
+			member->state = SMC_MEMBER_MEMBER;
+		break;
+	case SMC_MEMBER_LEAVING:
+		smc_leave(cookie, member, peer);
+		break;
+	default:
+		break;
+	}
+	if (member->state == SMC_MEMBER_PROVEN)
+		bpf_map_update_elem(&smc_bypass_spaces, &member->netns, &one, BPF_ANY);
+	context->turn->watched += member->state == SMC_MEMBER_WATCHED;
+	context->turn->enrol += member->state == SMC_MEMBER_PROVEN;
+	context->turn->leaving += member->state == SMC_MEMBER_LEAVING;
+	context->turn->out += member->state == SMC_MEMBER_OUT;
+	context->turn->redirected += member->redirected;
+	context->turn->messages += member->messages;
+	return 0;
+}
+
+SEC("syscall")
+int smc_bypass_turn(struct smc_bypass_turn *turn)
+{
+	struct smc_turn_context context = {.config = smc_bypass_get_config(), .turn = turn};
+
+	if (!context.config)
+		return 0;
+	context.now = turn->now_ns = bpf_ktime_get_ns();
+	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_turn_clear, 0, 0);
+	bpf_for_each_map_elem(&smc_bypass, smc_turn_count, &context, 0);
+	bpf_for_each_map_elem(&smc_bypass, smc_turn_member, &context, 0);
+	return 0;
+}
+
+/* Who lives. */
+SEC("iter/bpf_sk_storage_map")
+int smc_bypass_census(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct smc_member *member;
+	struct sock *sk = ctx->sk;
+
+	if (!sk || !ctx->value)
+		return 0;
+	member = smc_member_of(sk);
+	if (member)
+		member->seen_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * The bypass: pairs of sockets of this node whose bytes are put into each other's queue, past TCP. Apart from the
+ * gateway's programs, because these outlive the agent, and some kernels lack what they need (6.3 is the first).
+ */
+#include "bpf/kernel_types.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/bypass_abi.h"
+#include "bpf/bypass_maps.h"
+#include "bpf/bypass_common.h"
+#include "bpf/bypass_send.h"
+#include "bpf/bypass_receive.h"
+#include "bpf/bypass_enrol.h"
+#include "bpf/bypass_turn.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Pairs that may be bypassed (bypass_abi.h): both ends stand, through every filter on their way, and both ends'
+ * policies allow it. From its first byte on what goes over them is counted. The programs of the bypass do the rest.
+ */
+#ifndef SMC_MEMBERS_H
+#define SMC_MEMBERS_H
+
+/* Ours alone as long as nobody else knows its cookie. False: no room. */
+static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, __u64 peer, bool client)
+{
+	struct sock *sk = (struct sock *)tcp;
+	__u64 cookie = bpf_get_socket_cookie(ctx), *marked;
+	struct smc_member member = {.peer = peer, .client = client};
+	__u32 zero = 0, *generation = bpf_map_lookup_elem(&smc_bypass_generation, &zero);
+
+	if (!ctx->sk || !generation)
+		return false;
+	marked = bpf_sk_storage_get(&smc_paired, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!marked)
+		return false;
+	*marked = cookie;
+	member.generation = *generation;
+	member.first_seq = ctx->snd_una;
+	member.seen_ns = bpf_ktime_get_ns();
+	member.cgroup = sk->sk_cgrp_data.cgroup->kn->id;
+	member.netns = bpf_get_netns_cookie(ctx);
+	member.inode = sk->__sk_common.skc_net.net->ns.inum;
+	smc_address_of(ctx, true, member.front.remote_ip);
+	smc_address_of(ctx, false, member.front.local_ip);
+	member.front.remote_port = bpf_ntohl(ctx->remote_port);
+	member.front.local_port = ctx->local_port;
+	return !bpf_map_update_elem(&smc_bypass, &cookie, &member, BPF_ANY);
+}
+
+/* The client stands first; the server then, perhaps, and knows who its client is. The entry of the handshake goes. */
+static __always_inline void smc_pair_up(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, struct smc_pair *pair,
+					bool client, bool may)
+{
+	__be32 isn = bpf_htonl(ctx->rcv_nxt - 1);
+	struct smc_member *peer;
+	__u64 cookie;
+
+	if (client) {
+		if (may && smc_watch(ctx, tcp, 0, true))
+			pair->bypass = bpf_get_socket_cookie(ctx);
+		return;
+	}
+	cookie = pair->bypass;
+	peer = cookie ? bpf_map_lookup_elem(&smc_bypass, &cookie) : 0;
+	if (peer && may && smc_watch(ctx, tcp, cookie, false)) {
+		peer->peer = bpf_get_socket_cookie(ctx);
+		smc_count(SMC_BYPASS_WATCHED);
+	} else if (peer) {
+		bpf_map_delete_elem(&smc_bypass, &cookie);
+	}
+	bpf_map_delete_elem(&smc_pairs, &isn);
+}
+
+#endif
