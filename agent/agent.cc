@@ -80,7 +80,7 @@ Result<void> Agent::start() {
     std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
     lower_to_what_the_system_allows(config_);
     control_ = std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request) {
-        return introspection_ ? introspection_->answer(request) : nlohmann::json{{"error", "starting"}};
+        return introspection_ ? answer(request) : nlohmann::json{{"error", "starting"}};
     });
     if (auto started = control_->start(); !started) {
         return started;
@@ -152,9 +152,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     const SessionParts session{io_, config_, node_, *fabric_, *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
-    introspection_ = std::make_unique<Introspection>(IntrospectionParts{
-        config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_, *smcd_pool_,
-        connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, [this] { return obstacle(); }});
+    introspection_ = std::make_unique<Introspection>(
+        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
+                           *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_,
+                           bypass_.get(), verdict_, [this] { return obstacle(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -196,8 +197,15 @@ bpf::LocalParts Agent::open_bypass() {
     if (!wanted) {
         return {};
     }
-    const auto map = [&](const char* name) { return bypass_->map_fd(name); };
-    return {map("smc_bypass"), map("smc_paired"), map("smc_bypass_generation"), SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE};
+    verdict_ = bypass::probe(*bypass_);
+    const bool fit = verdict_->obstacle.empty();
+    log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", verdict_->took.count(),
+                fit ? "" : ": " + verdict_->obstacle);
+    std::uint32_t mask = SMC_LOCAL_FORCE;
+    if (fit) {
+        mask |= SMC_LOCAL_BYPASS;
+    }
+    return {bypass_->shared_maps(), mask};
 }
 
 void Agent::listen_to_programs() {
@@ -221,6 +229,19 @@ void Agent::handle(const smc_event& event) {
             }
             break;
     }
+}
+
+nlohmann::json Agent::answer(const nlohmann::json& request) {
+    if (request.value("command", "") != "bypass-revoke") {
+        return introspection_->answer(request);
+    }
+    if (!bypass_) {
+        return {{"error", "there is no bypass"}};
+    }
+    const auto members = bypass_->state().members;
+    bypass_->revoke();
+    log()->info("the bypass of {} sockets is revoked", members);
+    return {{"revoked", members}};
 }
 
 void Agent::lose_peer(const Gid& peer) {

@@ -7,8 +7,10 @@
 #include <asio/steady_timer.hpp>
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "agent/bypass/probe.h"
 #include "agent/bypass/rounds.h"
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
@@ -31,6 +33,7 @@ class Agent {
     [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
     void handle(const smc_event& event);
+    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request);
     void beat();
     void lose_peer(const Gid& peer);
     void tell_programs() const;
@@ -56,6 +59,7 @@ class Agent {
     std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
+    std::optional<bypass::Verdict> verdict_;  // of the kernel
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;

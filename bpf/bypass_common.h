@@ -10,17 +10,9 @@ struct {
 	__uint(max_entries, 1);
 } smc_bypass_config SEC(".maps");
 
-/* the sockets themselves; their key is their cookie */
+/* the least recently used goes: at worst a habit is learnt anew */
 struct {
-	__uint(type, BPF_MAP_TYPE_SOCKHASH);
-	__type(key, __u64);
-	__type(value, __u64);
-	__uint(max_entries, SMC_MAX_MEMBERS);
-} smc_members SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u64);
 	__type(value, struct smc_bypass_cgroup);
 	__uint(max_entries, SMC_MAX_CGROUPS);
@@ -55,12 +47,25 @@ static __always_inline bool smc_is_revoked(const struct smc_member *member)
 	return !generation || *generation != member->generation;
 }
 
+static __always_inline struct smc_member *smc_member_at(__u64 cookie)
+{
+	/* 0: nobody has asked for its cookie, so it is in no map */
+	return cookie ? bpf_map_lookup_elem(&smc_bypass, &cookie) : 0;
+}
+
 static __always_inline struct smc_member *smc_member_of(struct sock *sk)
 {
-	__u64 cookie = sk->__sk_common.skc_cookie.counter;
+	return smc_member_at(sk->__sk_common.skc_cookie.counter);
+}
 
-	/* nobody has asked for its cookie: it is in no map */
-	return cookie ? bpf_map_lookup_elem(&smc_bypass, &cookie) : 0;
+/* What it may hold: all that its peer sent past TCP is consumed, and no more is on the way. */
+static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
+{
+	if (!peer)
+		return true; /* nobody speaks any more; what is left of it goes with its socket */
+	if (*(volatile __u32 *)&peer->deciding)
+		return false;
+	return !peer->redirected || (__s64)(*(volatile __u64 *)&member->consumed - peer->last) >= 0;
 }
 
 static __always_inline unsigned long smc_zerocopy_bit(void)

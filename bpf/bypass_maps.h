@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The maps of the bypass: pinned by themselves, because they outlive an agent with the pairs in them. The gateway's
- * programs write the first two; user space gives them these very maps.
+ * programs use these, too; user space gives them the very maps.
  */
 #ifndef SMC_BYPASS_MAPS_H
 #define SMC_BYPASS_MAPS_H
@@ -14,6 +14,14 @@ struct {
 	__type(value, struct smc_member);
 	__uint(max_entries, SMC_MAX_MEMBERS);
 } smc_bypass SEC(".maps");
+
+/* the sockets themselves; their key is their cookie */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, SMC_MAX_MEMBERS);
+} smc_members SEC(".maps");
 
 /* of members that are paired now; those of an earlier one leave */
 struct {

@@ -26,16 +26,6 @@ static __always_inline bool smc_is_placed(const struct smc_member *member)
 	return member->state > SMC_MEMBER_WATCHED && member->state < SMC_MEMBER_OUT;
 }
 
-/* What it may hold: all that its peer sent past TCP is consumed, and no more is on the way. */
-static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
-{
-	if (!peer)
-		return true; /* nobody speaks any more; what is left of it goes with its socket */
-	if (*(volatile __u32 *)&peer->deciding)
-		return false;
-	return !peer->redirected || (__s64)(*(volatile __u64 *)&member->consumed - peer->last) >= 0;
-}
-
 /* Places that members have: counted anew each time. */
 static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
 {

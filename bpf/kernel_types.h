@@ -63,12 +63,22 @@ struct cred {
 	kuid_t fsuid;
 	kgid_t fsgid;
 };
+struct inode {
+	unsigned short i_mode;
+};
 struct file {
 	unsigned int f_flags;
 	const struct cred *f_cred;
+	struct inode *f_inode;
+	void *private_data;
 };
+struct sock;
 struct socket {
 	struct file *file;
+	struct sock *sk;
+};
+struct msghdr {
+	unsigned int msg_flags;
 };
 typedef struct {
 	int owned;
@@ -164,6 +174,11 @@ struct bpf_iter__tcp {
 #define SMC_MSG_ZEROCOPY 0x4000000
 #define SMC_O_NONBLOCK 04000
 #define SMC_RCV_SHUTDOWN 1
+
+#define SMC_S_IFMT 0170000
+#define SMC_S_IFSOCK 0140000
+#define SMC_MAY_READ 4
+#define SMC_EINVAL 22
 
 #define AF_INET 2
 #define AF_INET6 10

@@ -54,6 +54,10 @@ int smc_egress(struct __sk_buff *skb)
 		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
 						: smc_refuse_leg(skb, &packet);
 	}
+	if (sk && (packet.flags & SMC_TCP_FIN) && smc_closes_unread(sk)) {
+		smc_turn_fin_into_rst(skb, &packet);
+		return TC_ACT_UNSPEC;
+	}
 	if ((packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == (SMC_TCP_SYN | SMC_TCP_ACK) && !skb->ingress_ifindex)
 		smc_note_answer(&packet);
 	if (smc_is_probe(&packet, device))
@@ -111,7 +115,11 @@ static __always_inline bool smc_leaves(struct __sk_buff *skb)
 	if (sk->state == BPF_TCP_SYN_SENT || sk->state == BPF_TCP_SYN_RECV || sk->state == BPF_TCP_LISTEN)
 		return false;
 	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
-	return !state || smc_is_tuned(state);
+	if (state && !smc_is_tuned(state))
+		return false;
+	/* behind a FIN: was it a member of the bypass? */
+	return (sk->state != BPF_TCP_FIN_WAIT1 && sk->state != BPF_TCP_LAST_ACK) ||
+	       !bpf_sk_storage_get(&smc_paired, sk, 0, 0);
 }
 
 /* The way of nearly all that arrive: they neither begin a connection nor refuse one, nor have they no flag at all. */

@@ -19,6 +19,7 @@
 #include "bpf/smc_ask.h"
 #include "bpf/smc_answer.h"
 #include "bpf/smc_accept.h"
+#include "bpf/smc_unread.h"
 #include "bpf/smc_device.h"
 #include "bpf/smc_app.h"
 #include "bpf/smc_option.h"

@@ -90,6 +90,10 @@ int main(int argc, char** argv) {
     device->add_flag("-d,--details", details, "More columns");
     auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
     choose(ss, "More columns");
+    auto* probe = app.add_subcommand("probe", "What this kernel does with the bypass's sockets, and whether it is on");
+    auto* bypass = app.add_subcommand("bypass", "Connections within this node that go past TCP");
+    bypass->require_subcommand(0, 1);
+    const auto* revoke = bypass->add_subcommand("revoke", "Ends it for all that are now: they go on by TCP");
     smc::ctl::DecodeOptions decoding;
     const auto* decode = add_decode(app, decoding);
     try {
@@ -122,6 +126,15 @@ int main(int argc, char** argv) {
     if (device->parsed()) {
         return run(socket, {{"command", "devices"}}, as_json,
                    [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
+    }
+    if (probe->parsed()) {
+        return run(socket, {{"command", "probe"}}, as_json, smc::ctl::print_probe);
+    }
+    if (revoke->parsed()) {
+        return run(socket, {{"command", "bypass-revoke"}}, as_json, smc::ctl::print_revoked);
+    }
+    if (bypass->parsed()) {
+        return run(socket, {{"command", "bypass"}}, as_json, smc::ctl::print_bypass);
     }
     if (ss->parsed()) {
         const smc::ctl::SocketView view{details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd};

@@ -25,6 +25,9 @@ struct SocketView {
 // As smcss does.
 void print_sockets(std::ostream& out, const nlohmann::json& connections, const SocketView& view);
 [[nodiscard]] nlohmann::json chosen(nlohmann::json connections, const SocketView& view);
+void print_probe(std::ostream& out, const nlohmann::json& verdict);
+void print_bypass(std::ostream& out, const nlohmann::json& bypass);
+void print_revoked(std::ostream& out, const nlohmann::json& answer);
 void print_explanation(std::ostream& out, const nlohmann::json& explanation);
 
 }  // namespace smc::ctl

@@ -91,8 +91,8 @@ std::string mode(const json& c) {
     if (c.contains("smcd")) {
         return "SMCD";
     }
-    if (c["path"] == "tuned") {
-        return "TCP tuned";
+    if (c["path"] == "tuned" || c["path"] == "bypass") {
+        return "TCP " + word(c["path"]);
     }
     const std::string peer = c.contains("peer_reason") ? word(c["peer_reason"]["code"]) : "";
     return "TCP " + word(c["reason"]["code"]) + (peer.empty() ? "" : "/" + peer);

@@ -2,6 +2,7 @@
 #include "agent/bypass/bypass.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -15,7 +16,9 @@
 #include <utility>
 
 #include "agent/log/log.h"
+#include "agent/steer/programs.h"
 #include "smc_bypass.skel.h"
+#include "smc_guards.skel.h"
 
 namespace smc::bypass {
 
@@ -34,13 +37,24 @@ std::string directory_of(const std::string& pin_path) {
 
 // Of the programs as they were compiled.
 std::uint64_t build() {
-    std::size_t size = 0;
-    const auto* bytes = static_cast<const unsigned char*>(smc_bypass__elf_bytes(&size));
     std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-    for (std::size_t i = 0; i < size; i++) {
-        hash = (hash ^ bytes[i]) * 0x100000001b3;
-    }
+    const auto add = [&](const void* elf, std::size_t size) {
+        const auto* bytes = static_cast<const unsigned char*>(elf);
+        for (std::size_t i = 0; i < size; i++) {
+            hash = (hash ^ bytes[i]) * 0x100000001b3;
+        }
+    };
+    std::size_t size = 0;
+    const void* elf = smc_bypass__elf_bytes(&size);
+    add(elf, size);
+    elf = smc_guards__elf_bytes(&size);
+    add(elf, size);
     return hash;
+}
+
+bool has_function(const char* name) {
+    const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
+    return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) > 0;
 }
 
 void remove_pins(const std::string& path) {
@@ -106,6 +120,7 @@ bool Bypass::left_behind(const std::string& pin_path) {
 
 Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms) {
     std::unique_ptr<Bypass> bypass(new Bypass);
+    bpf::log_what_libbpf_says();
     bypass->path_ = directory_of(pin_path);
     bypass->terms_ = terms;
     const std::string& path = bypass->path_;
@@ -170,23 +185,77 @@ Result<void> Bypass::attach_and_pin() const {
         return last_error("attaching smc_bypass_send");
     }
     for (const bpf_program* program : {programs.smc_bypass_received, programs.smc_bypass_sent}) {
-        bpf_link* link = bpf_program__attach(program);
-        const std::string name = bpf_program__name(program);
-        if (link == nullptr) {
-            return last_error("attaching " + name);
-        }
-        const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
-        const int error = errno;
-        bpf_link__destroy(link);  // the pin holds it
-        if (!kept) {
-            return Error{error, "pinning " + name};
+        if (auto attached = attach_and_pin(program); !attached) {
+            return attached;
         }
     }
+    set_guards();
     smc_bypass_config config{};
     config.version = SMC_BYPASS_VERSION;
     config.build = build();  // from here on it is whole
     config.policy = terms_.policy;
     return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
+}
+
+Result<void> Bypass::attach_and_pin(const bpf_program* program) const {
+    const std::string name = bpf_program__name(program);
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) {
+        return last_error("attaching " + name);
+    }
+    const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
+    const int error = errno;
+    bpf_link__destroy(link);  // the pin holds it
+    return kept ? Result<void>() : Error{error, "pinning " + name};
+}
+
+// Without them there is less that can be excluded.
+void Bypass::set_guards() const {
+    const std::unique_ptr<smc_guards, decltype(&smc_guards__destroy)> guards(smc_guards__open(), &smc_guards__destroy);
+    if (!guards) {
+        return;
+    }
+    bpf_map* map = nullptr;
+    bpf_object__for_each_map(map, guards->obj) {
+        const int ours = map_fd(bpf_map__name(map));
+        if (ours >= 0) {
+            bpf_map__reuse_fd(map, ours);
+        }
+    }
+    bpf_program__set_autoload(guards->progs.smc_guard_member_ioctl, has_function("tcp_bpf_ioctl"));
+    bpf_program__set_autoload(guards->progs.smc_guard_permission, has_function("bpf_lsm_file_permission"));
+    if (const int rc = smc_guards__load(guards.get()); rc != 0) {
+        log()->info("no guards of the bypass: {}", std::generic_category().message(-rc));
+        return;
+    }
+    bpf_program* program = nullptr;
+    bpf_object__for_each_program(program, guards->obj) {
+        if (!bpf_program__autoload(program)) {
+            continue;
+        }
+        if (auto attached = attach_and_pin(program); !attached) {
+            log()->info("no guard of the bypass: {}", attached.error().text());
+        }
+    }
+}
+
+bool Bypass::has_guard(const std::string& name) const {
+    return std::filesystem::exists(path_ + "/" + name);
+}
+
+smc_member Bypass::entry(std::uint64_t cookie) const {
+    return Map<std::uint64_t, smc_member>(map_fd("smc_bypass")).get(cookie).value_or(smc_member{});
+}
+
+void Bypass::set_entry(std::uint64_t cookie, const smc_member& entry) const {
+    smc_member whole = entry;
+    whole.generation = Map<std::uint32_t, std::uint32_t>(map_fd("smc_bypass_generation")).get(0).value_or(0);
+    [[maybe_unused]] const auto put = Map<std::uint64_t, smc_member>(map_fd("smc_bypass")).put(cookie, whole);
+}
+
+void Bypass::forget(std::uint64_t cookie) const {
+    Map<std::uint64_t, smc_member>(map_fd("smc_bypass")).erase(cookie);
+    bpf_map_delete_elem(map_fd("smc_members"), &cookie);
 }
 
 Bypass::~Bypass() {
@@ -204,6 +273,14 @@ Bypass::~Bypass() {
 
 int Bypass::map_fd(const std::string& name) const {
     return bpf_object__find_map_fd_by_name(skeleton_->obj, name.c_str());
+}
+
+std::vector<std::pair<std::string, int>> Bypass::shared_maps() const {
+    std::vector<std::pair<std::string, int>> maps;
+    for (const char* name : {"smc_bypass", "smc_members", "smc_paired", "smc_bypass_generation"}) {
+        maps.emplace_back(name, map_fd(name));
+    }
+    return maps;
 }
 
 bool Bypass::has_members() const {
@@ -284,6 +361,10 @@ void Bypass::set_off(bool off) {
     }
 }
 
+smc_bypass_config Bypass::limits() const {
+    return ConfigMap(map_fd("smc_bypass_config")).get(0).value_or(smc_bypass_config{});
+}
+
 std::vector<Bypass::Listed> Bypass::members(std::size_t most) const {
     std::vector<Listed> found;
     const Map<std::uint64_t, smc_member> all(map_fd("smc_bypass"));
@@ -293,7 +374,7 @@ std::vector<Bypass::Listed> Bypass::members(std::size_t most) const {
             continue;
         }
         const auto peer = all.get(member->peer);
-        found.push_back({cookie, *member, peer ? peer->redirected : 0});
+        found.push_back({cookie, *member, peer ? peer->consumed : 0});
         if (found.size() == most) {
             break;
         }

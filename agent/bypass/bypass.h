@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/steer/map.h"
@@ -46,13 +47,14 @@ class Bypass {
     Bypass(const Bypass&) = delete;
     Bypass& operator=(const Bypass&) = delete;
 
-    // One of the maps, by its name.
-    [[nodiscard]] int map_fd(const std::string& name) const;
+    // Those that the gateway's programs use, too.
+    [[nodiscard]] std::vector<std::pair<std::string, int>> shared_maps() const;
 
     // To be called four times a second. Who has to be enrolled afterwards: the cookies of their network namespaces.
     std::vector<std::uint64_t> turn();
     // What it said, last.
     [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
+    [[nodiscard]] smc_bypass_config limits() const;
     // Walks the sockets of the calling thread's network namespace. May take milliseconds.
     void enrol() const;
 
@@ -64,17 +66,28 @@ class Bypass {
     struct Listed {
         std::uint64_t cookie;
         smc_member member;
-        std::uint64_t peer_redirected;
+        std::uint64_t sent;  // bytes that its peer has received
     };
     // No more than so many that are members.
     [[nodiscard]] std::vector<Listed> members(std::size_t most) const;
+    // One of the guards (bpf/smc_guards.bpf.c), by its program's name: this kernel has taken it.
+    [[nodiscard]] bool has_guard(const std::string& name) const;
+
+    // For the probe: what is known of a socket that the programs have not met.
+    [[nodiscard]] smc_member entry(std::uint64_t cookie) const;
+    void set_entry(std::uint64_t cookie, const smc_member& entry) const;
+    void forget(std::uint64_t cookie) const;
+
     [[nodiscard]] const std::string& pins() const { return path_; }
     [[nodiscard]] bool taken_over() const { return taken_over_; }
 
  private:
     Bypass() = default;
+    [[nodiscard]] int map_fd(const std::string& name) const;
     Result<void> load(bool take_over);
     Result<void> attach_and_pin() const;
+    void set_guards() const;
+    [[nodiscard]] Result<void> attach_and_pin(const bpf_program* program) const;
     void set_limits();
     void take_out() const;
     [[nodiscard]] bool has_members() const;

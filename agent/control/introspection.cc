@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "agent/control/bypass_view.h"
 #include "agent/control/describe.h"
 #include "agent/control/explain.h"
 #include "smc_version.h"  // generated: kVersion
@@ -44,6 +46,12 @@ json Introspection::answer(const json& request) const {
     }
     if (command == "devices") {
         return devices();
+    }
+    if (command == "probe") {
+        return describe(p_.verdict);
+    }
+    if (command == "bypass") {
+        return describe(p_.bypass);
     }
     return {{"error", "unknown command \"" + command + "\""}};
 }
@@ -95,6 +103,7 @@ json Introspection::status() const {
              {{"spin_us", p_.engines.longest_spin().count()},
               {"threads", p_.engines.count()},
               {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
+            {"bypass", describe(p_.bypass)},
             {"eids", p_.config.ueids},
             {"cgroups",
              {{"root", p_.cgroups.root()},
@@ -216,8 +225,17 @@ json Introspection::connections(bool ended) const {
         }
     } else {
         list = own_connections();
+        std::set<std::uint64_t> bypassed;
+        if (p_.bypass != nullptr) {
+            for (const auto& member : p_.bypass->members(kMostTuned)) {
+                list.push_back(describe(member));
+                bypassed.insert(member.cookie);
+            }
+        }
         for (const auto& socket : p_.programs.tuned(kMostTuned)) {
-            list.push_back(describe(socket));
+            if (!bypassed.contains(socket.cookie)) {
+                list.push_back(describe(socket));
+            }
         }
     }
     return {{"connections", list}};

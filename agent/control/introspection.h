@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "agent/bypass/probe.h"
 #include "agent/config/config.h"
 #include "agent/connections/connections.h"
 #include "agent/netns/cgroups.h"
@@ -37,6 +38,8 @@ struct IntrospectionParts {
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
     Engines& engines;
+    const bypass::Bypass* bypass;  // null: there is none
+    const std::optional<bypass::Verdict>& verdict;
     std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
 };
 
@@ -44,12 +47,12 @@ class Introspection {
  public:
     explicit Introspection(const IntrospectionParts& parts) : p_(parts) {}
 
-    // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices", ...}
+    // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices" | "probe" | "bypass", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
  private:
     [[nodiscard]] nlohmann::json status() const;
-    // The agent's, and those within this node that were tuned.
+    // The agent's, and those within this node that were tuned or are bypassed.
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;
     [[nodiscard]] nlohmann::json link_groups() const;

@@ -79,8 +79,12 @@ int handle_event(void* context, void* data, std::size_t size) {
 
 }  // namespace
 
-Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local) {
+void log_what_libbpf_says() {
     libbpf_set_print(log_libbpf);
+}
+
+Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local) {
+    log_what_libbpf_says();
     std::unique_ptr<Programs> programs(new Programs);
     programs->skeleton_ = smc_gateway__open();
     if (programs->skeleton_ == nullptr) {
@@ -89,11 +93,10 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     bpf_map__set_max_entries(programs->skeleton_->maps.smc_servers, config.cache_entries);
     programs->skeleton_->rodata->smc_pid_is_open =
         libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1 ? 1 : 0;
-    for (const auto& [map, fd] : {std::pair(programs->skeleton_->maps.smc_bypass, local.members),
-                                  std::pair(programs->skeleton_->maps.smc_paired, local.paired),
-                                  std::pair(programs->skeleton_->maps.smc_bypass_generation, local.generation)}) {
-        if (fd >= 0 && bpf_map__reuse_fd(map, fd) != 0) {
-            return last_error(std::string("taking ") + bpf_map__name(map) + " of the bypass");
+    for (const auto& [name, fd] : local.maps) {
+        bpf_map* map = bpf_object__find_map_by_name(programs->skeleton_->obj, name.c_str());
+        if (map == nullptr || bpf_map__reuse_fd(map, fd) != 0) {
+            return last_error("taking " + name + " of the bypass");
         }
     }
     if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
@@ -221,7 +224,7 @@ Result<void> Programs::pin_maps(const std::string& fresh, const std::string& pat
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
         // .rodata and the like are nobody's business; the bypass has pins of its own
-        const bool bypass = name.starts_with("smc_bypass") || name == "smc_paired";
+        const bool bypass = name.starts_with("smc_bypass") || name == "smc_paired" || name == "smc_members";
         if (name.starts_with("smc_") && !bypass && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
             name.find('.') == std::string::npos && bpf_map__pin(map, (fresh + "/" + name).c_str()) != 0) {
             return last_error("pinning " + name);

@@ -30,11 +30,14 @@ struct bpf_program;
 
 namespace smc::bpf {
 
-// What there is of the bypass (agent/bypass/): maps that the programs fill for it, and whom they do it for.
+// What there is of the bypass (agent/bypass/): maps of it that the gateway's programs use, too.
 struct LocalParts {
-    int members = -1, paired = -1, generation = -1;
-    std::uint32_t mask = 0;  // of enum smc_local: what of it can be had
+    std::vector<std::pair<std::string, int>> maps;  // by name, those of bpf/bypass_maps.h; empty: there is none
+    std::uint32_t mask = 0;                         // of enum smc_local: what of it can be had
 };
+
+// Its messages go to the log, at level debug: it warns of probes that fail by design, and its errors come back.
+void log_what_libbpf_says();
 
 class Programs {
  public:

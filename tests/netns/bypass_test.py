@@ -75,7 +75,7 @@ class Bypass(TwoPods):
         client = self.pair()
         wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 5)
         self.exchange(client, 500)
-        print(json.dumps(self.members(), indent=1))
+        print(self.a.agent.ctl('probe').stdout, self.a.agent.ctl('bypass').stdout, self.a.agent.ctl('ss').stdout)
 
 
 if __name__ == "__main__":

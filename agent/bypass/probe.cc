@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/bypass/probe.h"
+
+#include <fcntl.h>
+#include <linux/errqueue.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "agent/bypass/trial.h"
+
+namespace smc::bypass {
+
+namespace {
+
+using std::string;
+
+string as_wanted(bool good, const char* otherwise) {
+    return good ? "" : otherwise;
+}
+
+// --- what has to be so, or there is no bypass
+
+string arrives_in_order(Trial& trial) {
+    string sent, got;
+    for (std::size_t i = 0; i < 100; i++) {
+        const string message(1 + i * 7 % 500, static_cast<char>('a' + i % 26));
+        sent += trial.send(message) ? message : "";
+    }
+    while (got.size() < sent.size()) {
+        const string more = trial.receive();
+        if (more.empty()) {
+            break;
+        }
+        got += more;
+    }
+    if (got != sent) {
+        return "it does not";
+    }
+    return as_wanted(trial.sender_entry().redirected == sent.size(), "nothing was redirected");
+}
+
+string is_counted(Trial& trial) {
+    if (!trial.send("redirected") || trial.receive(MSG_PEEK).size() != 10 || trial.receiver_entry().consumed != 0) {
+        return "a look is counted";
+    }
+    return as_wanted(trial.receive().size() == 10 && trial.receiver_entry().consumed == 10, "it is not");
+}
+
+string tcp_goes_first(Trial& trial) {
+    const string before = trial.receive();  // by TCP, before it was enrolled: see tries()
+    return as_wanted(before == "by TCP" + string("and then"), "it does not");
+}
+
+string ends_behind_the_last_byte(Trial& trial) {
+    const bool sent = trial.send("last");
+    trial.close_sender();
+    return as_wanted(sent && trial.receive() == "last" && trial.what_receive_says() == "end", "bytes are lost");
+}
+
+string send_behind_shutdown(Trial& trial) {
+    ::shutdown(trial.sender(), SHUT_WR);
+    const string said = trial.what_send_says();
+    return said == "EPIPE" ? "" : said;
+}
+
+string send_to_closed(Trial& trial) {
+    trial.close_receiver();
+    string said;
+    for (int i = 0; i < 100 && (said.empty() || said == "sent"); i++) {
+        said = trial.what_send_says();
+    }
+    return said == "EPIPE" || said == "ECONNRESET" ? "" : said;
+}
+
+string is_bounded(Trial& trial) {
+    constexpr std::size_t kFarTooMuch = 64 << 20;
+    const string block(65536, 'x');
+    std::size_t sent = 0;
+    ssize_t n = 0;
+    while (sent < kFarTooMuch && (n = ::send(trial.sender(), block.data(), block.size(), MSG_NOSIGNAL)) > 0) {
+        sent += static_cast<std::size_t>(n);
+    }
+    return as_wanted(sent < kFarTooMuch, "a sender whose peer does not read is not stopped");
+}
+
+string low_water_mark(Trial& trial) {
+    const int hundred = 100;
+    ::setsockopt(trial.receiver(), SOL_SOCKET, SO_RCVLOWAT, &hundred, sizeof hundred);
+    const bool sent = trial.send("too few");
+    pollfd one{trial.receiver(), POLLIN, 0};
+    return as_wanted(sent && ::poll(&one, 1, 2) == 0, "poll() does not mind it");
+}
+
+string peek_offset(Trial& trial) {
+    const int three = 3;
+    ::setsockopt(trial.receiver(), SOL_SOCKET, SO_PEEK_OFF, &three, sizeof three);
+    return as_wanted(trial.send("abcdef") && trial.receive(MSG_PEEK) == "def", "recv() does not mind it");
+}
+
+string zero_copy(Trial& trial) {
+    const int one = 1;
+    ::setsockopt(trial.sender(), SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
+    if (!trial.send("bytes", MSG_ZEROCOPY) || trial.receive() != "bytes") {
+        return "they do not arrive";
+    }
+    pollfd error{trial.sender(), 0, 0};
+    return as_wanted(::poll(&error, 1, 50) == 1 && (error.revents & POLLERR) != 0, "nobody hears of their end");
+}
+
+// --- where kernels differ from TCP, and something keeps applications from seeing it
+
+string inq_of_tcp(Trial& trial) {
+    int there = 0;
+    ::ioctl(trial.receiver(), FIONREAD, &there);  // by TCP, before it was enrolled: see tries()
+    return as_wanted(there == 6, "it counts nothing");
+}
+
+string inq_of_redirected(Trial& trial) {
+    int there = 0;
+    const bool sent = trial.send("redirected");
+    ::ioctl(trial.receiver(), FIONREAD, &there);
+    return as_wanted(sent && there == 10, "it counts nothing");
+}
+
+string splice_of_redirected(Trial& trial) {
+    int ends[2] = {-1, -1};
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return "no pipe";
+    }
+    const UniqueFd from(ends[0]), to(ends[1]);
+    const bool sent = trial.send("redirected");
+    const ssize_t moved = ::splice(trial.receiver(), nullptr, to.get(), nullptr, 10, SPLICE_F_NONBLOCK);
+    const string said = moved < 0 ? ::strerrorname_np(errno) : "";
+    return sent && moved == 10 ? "" : said;
+}
+
+string splice_says_something(Trial& trial) {
+    const string said = splice_of_redirected(trial);
+    return as_wanted(said.empty() || said == "EINVAL", "it finds nothing, and poll() says that there is something");
+}
+
+string urgent(Trial& trial) {
+    char byte = 0;
+    const bool sent = trial.send("!", MSG_OOB);
+    pollfd one{trial.receiver(), POLLPRI, 0};
+    ::poll(&one, 1, 5);
+    return as_wanted(sent && ::recv(trial.receiver(), &byte, 1, MSG_OOB) == 1 && (one.revents & POLLPRI) != 0,
+                     "it is an ordinary byte");
+}
+
+string closed_unread(Trial& trial) {
+    const bool sent = trial.send("unread");
+    trial.close_receiver();
+    pollfd one{trial.sender(), POLLIN, 0};
+    ::poll(&one, 1, 50);
+    char byte = 0;
+    const bool reset = ::recv(trial.sender(), &byte, 1, MSG_DONTWAIT) < 0 && errno == ECONNRESET;
+    return as_wanted(sent && reset, "the peer hears of an end, not of a reset");
+}
+
+string truncating(Trial& trial) {
+    const bool sent = trial.send("redirected");
+    return as_wanted(sent && ::recv(trial.receiver(), nullptr, 10, MSG_TRUNC | MSG_DONTWAIT) == 10, "EFAULT");
+}
+
+// --- receives that wait
+
+void nothing_happens(int) {}
+
+// Wakes the thread without a byte, by a signal behind which the kernel goes on with what it was at.
+void wake_for_nothing(std::thread& thread) {
+    struct sigaction now {};
+    struct sigaction before {};
+    now.sa_handler = nothing_happens;
+    now.sa_flags = SA_RESTART;
+    ::sigaction(SIGURG, &now, &before);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    ::pthread_kill(thread.native_handle(), SIGURG);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ::sigaction(SIGURG, &before, nullptr);
+}
+
+string waiting(Trial& trial) {
+    trial.wait_blocking(true);
+    bool interrupted = false;
+    std::thread reader([&] {
+        char byte = 0;
+        interrupted = ::recv(trial.receiver(), &byte, 1, 0) < 0 && errno == EAGAIN;
+    });
+    wake_for_nothing(reader);
+    const bool sent = trial.send("x");
+    reader.join();
+    return as_wanted(sent && !interrupted, "EAGAIN, when it wakes up for nothing");
+}
+
+string waiting_for_all(Trial& trial) {
+    trial.wait_blocking(true);
+    ssize_t got = 0;
+    std::thread reader([&] {
+        char bytes[100];
+        got = ::recv(trial.receiver(), bytes, sizeof bytes, MSG_WAITALL);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    bool sent = trial.send(string(30, 'x'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    sent = trial.send(string(70, 'x')) && sent;
+    ::shutdown(trial.sender(), SHUT_WR);
+    reader.join();
+    const bool past_tcp = trial.sender_entry().redirected != 0;
+    return as_wanted(sent && past_tcp && got == 100, past_tcp ? "it returns with less" : "nothing was redirected");
+}
+
+// --- what only a program sees that is wrong itself
+
+string bad_pointer(Trial& trial) {
+    const auto* nowhere = reinterpret_cast<const void*>(8);
+    return as_wanted(::send(trial.sender(), nowhere, 10, MSG_NOSIGNAL) < 0 && errno == EFAULT, "0, and no EFAULT");
+}
+
+string nothing_asked(Trial& trial) {
+    char byte = 0;
+    return as_wanted(::recv(trial.receiver(), &byte, 0, MSG_DONTWAIT) < 0, "0, and no EAGAIN");
+}
+
+constexpr const char* kNothing = "";
+constexpr const char* kNonBlocking = "only sockets whose receives do not wait are members";
+constexpr const char* kHabit = "a socket that has shown it is no member";
+constexpr const char* kTolerated = "tolerated: no working program asks for it";
+constexpr const char* kReset = "the programs on devices send the reset";
+
+struct Case {
+    const char* what;
+    string (*difference)(Trial&);
+    const char* excluded;  // by ...
+    const char* guard;     // ... if this one is there; null: always
+    bool bytes_before;     // some are in TCP's queue when it is enrolled
+};
+
+// kernel-facts that were found by trying: each is tried again, on every kernel.
+constexpr Case kCases[] = {
+    {"what is redirected arrives, in order", arrives_in_order, kNothing, nullptr, false},
+    {"what is received is counted", is_counted, kNothing, nullptr, false},
+    {"what TCP holds already goes first", tcp_goes_first, kNothing, nullptr, true},
+    {"the end comes behind the last byte", ends_behind_the_last_byte, kNothing, nullptr, false},
+    {"send() behind shutdown(): EPIPE", send_behind_shutdown, kNothing, nullptr, false},
+    {"send() to a peer that is closed: EPIPE or ECONNRESET", send_to_closed, kNothing, nullptr, false},
+    {"a peer that does not read stops its sender", is_bounded, kNothing, nullptr, false},
+    {"SO_RCVLOWAT, chosen late", low_water_mark, kNothing, nullptr, false},
+    {"SO_PEEK_OFF, chosen late", peek_offset, kNothing, nullptr, false},
+    {"MSG_ZEROCOPY, chosen late", zero_copy, kNothing, nullptr, false},
+    {"FIONREAD counts what TCP holds", inq_of_tcp, kHabit, "smc_guard_ioctl", true},
+    {"FIONREAD counts what was redirected", inq_of_redirected, kHabit, "smc_guard_ioctl", false},
+    {"splice() moves what was redirected", splice_of_redirected, kHabit, "smc_guard_splice", false},
+    {"splice() does not look for ever", splice_says_something, kNothing, nullptr, false},
+    {"MSG_OOB is urgent", urgent, kHabit, "smc_guard_send", false},
+    {"close() with bytes that are not read: a reset", closed_unread, kReset, nullptr, false},
+    {"MSG_TRUNC without a buffer", truncating, kHabit, nullptr, false},
+    {"a receive that waits", waiting, kNonBlocking, nullptr, false},
+    {"MSG_WAITALL", waiting_for_all, kNonBlocking, nullptr, false},
+    {"send() of an address that is none: EFAULT", bad_pointer, kTolerated, nullptr, false},
+    {"recv() of 0 bytes, when there are none: EAGAIN", nothing_asked, kTolerated, nullptr, false},
+};
+
+Finding tried(Bypass& bypass, const Case& which) {
+    Trial trial(bypass);
+    Finding finding{which.what, {}, which.excluded};
+    if (which.guard != nullptr && !bypass.has_guard(which.guard)) {
+        finding.excluded.clear();
+    }
+    const bool before = which.bytes_before && trial.send("by TCP");
+    if (before) {
+        trial.wait_for_bytes();
+    }
+    if (!trial.enrol()) {
+        finding.difference = "the kernel does not take the sockets";
+        finding.excluded.clear();
+        return finding;
+    }
+    if (before) {
+        (void)trial.send(which.difference == tcp_goes_first ? "and then" : "");
+    }
+    finding.difference = which.difference(trial);
+    return finding;
+}
+
+bool in_a_namespace_of_its_own() {
+    if (::unshare(CLONE_NEWNET) != 0) {
+        return false;
+    }
+    const UniqueFd any(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    ifreq lo{};
+    std::strncpy(lo.ifr_name, "lo", sizeof lo.ifr_name - 1);
+    lo.ifr_flags = IFF_UP;
+    return any && ::ioctl(any.get(), SIOCSIFFLAGS, &lo) == 0;
+}
+
+string obstacle_of(const std::vector<Finding>& findings) {
+    const auto found = std::ranges::find_if(
+        findings, [](const Finding& one) { return !one.difference.empty() && one.excluded.empty(); });
+    return found == findings.end() ? "" : found->what + ": " + found->difference;
+}
+
+}  // namespace
+
+Verdict probe(Bypass& bypass) {
+    Verdict verdict;
+    const auto start = std::chrono::steady_clock::now();
+    std::thread apart([&] {
+        if (!in_a_namespace_of_its_own()) {
+            verdict.obstacle = "it could not be tried: no network namespace";
+            return;
+        }
+        for (const Case& which : kCases) {
+            verdict.findings.push_back(tried(bypass, which));
+        }
+        verdict.obstacle = obstacle_of(verdict.findings);
+    });
+    apart.join();
+    verdict.took = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
+    return verdict;
+}
+
+}  // namespace smc::bypass

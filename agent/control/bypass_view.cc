@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/control/bypass_view.h"
+
+#include <nlohmann/json.hpp>
+
+#include "agent/control/describe.h"
+#include "agent/steer/addresses.h"
+#include "smc/wire/reason.h"
+
+namespace smc {
+
+using nlohmann::json;
+
+json describe(const std::optional<bypass::Verdict>& verdict) {
+    if (!verdict) {
+        return {{"tried", false}};
+    }
+    json findings = json::array();
+    for (const bypass::Finding& one : verdict->findings) {
+        findings.push_back({{"what", one.what}, {"difference", one.difference}, {"excluded", one.excluded}});
+    }
+    return {{"tried", true},
+            {"automatic", verdict->obstacle.empty()},
+            {"obstacle", verdict->obstacle},
+            {"took_us", verdict->took.count()},
+            {"findings", findings}};
+}
+
+json describe(const bypass::Bypass* bypass) {
+    if (bypass == nullptr) {
+        return {{"there", false}};
+    }
+    const smc_bypass_turn& state = bypass->state();
+    const smc_bypass_config limits = bypass->limits();
+    return {{"there", true},
+            {"off", limits.off != 0},
+            {"pins", bypass->pins()},
+            {"taken_over", bypass->taken_over()},
+            {"sockets",
+             {{"watched", state.watched}, {"members", state.members}, {"leaving", state.leaving}, {"out", state.out}}},
+            {"redirected_bytes", state.redirected},
+            {"redirected_messages", state.messages},
+            {"limits",
+             {{"bytes", limits.limit},
+              {"messages", limits.messages},
+              {"members", limits.room},
+              {"cgroup_members", limits.cgroup_room}}}};
+}
+
+json describe(const bypass::Bypass::Listed& listed) {
+    const smc_member& member = listed.member;
+    const Endpoint local = local_of(member.front), remote = remote_of(member.front);
+    const bool client = member.client != 0;
+    return {{"id", listed.cookie},
+            {"role", client ? "client" : "server"},
+            {"path", "bypass"},
+            {"reason", describe(Reason::kNone)},
+            {"detail", ""},
+            {"client", (client ? local : remote).text()},
+            {"server", (client ? remote : local).text()},
+            {"netns", member.inode},
+            {"state", "established"},
+            {"bytes_sent", listed.sent},
+            {"bytes_received", member.consumed},
+            {"redirected_bytes", member.redirected}};
+}
+
+}  // namespace smc

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The bypass, as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "agent/bypass/bypass.h"
+#include "agent/bypass/probe.h"
+
+namespace smc {
+
+// What `smcctl probe` shows.
+[[nodiscard]] nlohmann::json describe(const std::optional<bypass::Verdict>& verdict);
+// What `smcctl bypass` shows. Null: there is none.
+[[nodiscard]] nlohmann::json describe(const bypass::Bypass* bypass);
+// A member, as a connection.
+[[nodiscard]] nlohmann::json describe(const bypass::Bypass::Listed& listed);
+
+}  // namespace smc

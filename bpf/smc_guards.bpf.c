@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+/*
+ * Guards of the bypass: they see what an application asks of a TCP socket before the kernel does it, where the
+ * tracepoints see it afterwards or not at all. By themselves, because not every kernel takes them.
+ */
+#include "bpf/kernel_types.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <asm/unistd.h>
+
+#include "bpf/bypass_abi.h"
+#include "bpf/bypass_maps.h"
+#include "bpf/bypass_common.h"
+
+#define SMC_FIONREAD 0x541b
+
+/* The number of the system call that a task is at. */
+#if defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	__s32 syscallno;
+} __attribute__((preserve_access_index));
+#define smc_system_call(regs) BPF_CORE_READ(regs, syscallno)
+#else
+struct pt_regs {
+	unsigned long orig_ax;
+} __attribute__((preserve_access_index));
+#define smc_system_call(regs) ((long)BPF_CORE_READ(regs, orig_ax))
+#endif
+
+/*
+ * Of a socket that is not watched, too: what an application does with one of its sockets it may do with the next. So no
+ * socket of its cgroup becomes a member any more.
+ */
+static __always_inline void smc_note_habit(struct sock *sk, __u32 habit)
+{
+	struct smc_bypass_cgroup fresh = {.habits = habit}, *cgroup;
+	struct smc_member *member;
+	__u64 id;
+
+	if (!sk || sk->sk_protocol != IPPROTO_TCP)
+		return;
+	member = smc_member_of(sk);
+	if (member)
+		smc_has_habit(member, habit);
+	id = sk->sk_cgrp_data.cgroup->kn->id;
+	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &id);
+	if (!cgroup)
+		bpf_map_update_elem(&smc_bypass_cgroups, &id, &fresh, BPF_NOEXIST);
+	else if (!(cgroup->habits & habit))
+		__sync_fetch_and_or(&cgroup->habits, habit);
+}
+
+SEC("fentry/tcp_splice_read")
+int BPF_PROG(smc_guard_splice, struct socket *socket)
+{
+	smc_note_habit(socket->sk, SMC_HABIT_SPLICES);
+	return 0;
+}
+
+SEC("fentry/tcp_ioctl")
+int BPF_PROG(smc_guard_ioctl, struct sock *sk, int command)
+{
+	if (command == SMC_FIONREAD)
+		smc_note_habit(sk, SMC_HABIT_ASKS_INQ);
+	return 0;
+}
+
+/* A member's, in kernels that have one of its own for them. */
+SEC("?fentry/tcp_bpf_ioctl")
+int BPF_PROG(smc_guard_member_ioctl, struct sock *sk, int command)
+{
+	if (command == SMC_FIONREAD)
+		smc_note_habit(sk, SMC_HABIT_ASKS_INQ);
+	return 0;
+}
+
+/* A member's send, before smc_bypass_send decides about it. */
+SEC("fentry/tcp_bpf_sendmsg")
+int BPF_PROG(smc_guard_send, struct sock *sk, struct msghdr *message)
+{
+	__u32 flags = BPF_CORE_READ(message, msg_flags);
+	struct smc_member *member;
+
+	if (!(flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY)))
+		return 0;
+	member = smc_member_of(sk);
+	if (member)
+		smc_has_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
+	return 0;
+}
+
+/*
+ * splice() looks at TCP's queue only: what was redirected it would never find, while poll() says that there is
+ * something. So it is refused while there is: with EINVAL, which programs know from files that cannot be spliced; they
+ * receive instead, and from then on the socket is a plain one. Only this hook can refuse it, which every read() comes
+ * by.
+ */
+static __always_inline bool smc_is_splicing(void)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	long call = smc_system_call(regs);
+
+	return call == __NR_splice || call == __NR_sendfile;
+}
+
+SEC("?lsm/file_permission")
+int BPF_PROG(smc_guard_permission, struct file *file, int mask, int before)
+{
+	struct smc_member *member, *peer;
+	struct socket *socket;
+	struct sock *sk;
+
+	if (before || !(mask & SMC_MAY_READ) || !smc_is_splicing() ||
+	    (file->f_inode->i_mode & SMC_S_IFMT) != SMC_S_IFSOCK)
+		return before;
+	socket = file->private_data;
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return 0;
+	member = smc_member_at(BPF_CORE_READ(sk, __sk_common.skc_cookie.counter));
+	if (!member || member->state < SMC_MEMBER_ENROLLED || member->state > SMC_MEMBER_LEAVING)
+		return 0;
+	__sync_fetch_and_or(&member->habits, SMC_HABIT_SPLICES); /* before the look: nothing more comes */
+	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
+	return smc_is_drained(member, peer) ? 0 : -SMC_EINVAL;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

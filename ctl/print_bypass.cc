@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include <nlohmann/json.hpp>
+
+#include "ctl/print.h"
+#include "ctl/table.h"
+
+namespace smc::ctl {
+
+using nlohmann::json;
+
+void print_probe(std::ostream& out, const json& v) {
+    if (!v["tried"].get<bool>()) {
+        out << "The bypass was not tried: local.bypass is off, or this kernel cannot load it (see the log)\n";
+        return;
+    }
+    std::vector<Row> rows{{"What", "This kernel", "Kept from applications by"}};
+    for (const auto& one : v["findings"]) {
+        const bool differs = one["difference"] != "";
+        const bool open = differs && one["excluded"] == "";
+        rows.push_back({word(one["what"]), differs ? word(one["difference"]) : "as TCP",
+                        open      ? "NOTHING"
+                        : differs ? word(one["excluded"])
+                                  : ""});
+    }
+    print_table(out, rows);
+    out << "\nThe bypass of automatic rules is "
+        << (v["automatic"].get<bool>() ? std::string("on") : "off: " + word(v["obstacle"])) << " ("
+        << v["took_us"].get<double>() / 1000 << " ms)\n";
+}
+
+void print_bypass(std::ostream& out, const json& b) {
+    if (!b["there"].get<bool>()) {
+        out << "There is no bypass: local.bypass is off, or this kernel cannot load it (see the log)\n";
+        return;
+    }
+    const json &sockets = b["sockets"], &limits = b["limits"];
+    print_table(out,
+                {{"Sockets", word(sockets["members"]) + " bypassed or about to be, at most " + word(limits["members"]) +
+                                 ", " + word(limits["cgroup_members"]) + " of one cgroup"},
+                 {"", word(sockets["watched"]) + " watched, " + word(sockets["leaving"]) + " leaving, " +
+                          word(sockets["out"]) + " out for good"},
+                 {"Went past TCP", word(b["redirected_bytes"]) + " bytes in " + word(b["redirected_messages"]) +
+                                       " messages, of those that live"},
+                 {"On the way", "at most " + word(limits["bytes"]) + " bytes and " + word(limits["messages"]) +
+                                    " messages for each socket"},
+                 {"Pins", word(b["pins"]) + (b["taken_over"].get<bool>() ? ", taken over" : "")}});
+}
+
+void print_revoked(std::ostream& out, const json& answer) {
+    out << "Revoked for " << word(answer["revoked"]) << " sockets: they go on by TCP\n";
+}
+
+}  // namespace smc::ctl
