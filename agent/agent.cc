@@ -180,9 +180,11 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
 
 // An agent without it serves all the same.
 bpf::LocalParts Agent::open_bypass() {
-    const bool wanted = bypass_of(config_.bypass) != 0 || std::ranges::any_of(config_.rules, [](const Rule& rule) {
-                            return bypass_of(rule.bypass) != 0;
-                        });
+    const auto anybody_has = [&](const char* word) {
+        return config_.bypass == word ||
+               std::ranges::any_of(config_.rules, [&](const Rule& rule) { return rule.bypass == word; });
+    };
+    const bool forced = anybody_has("force"), wanted = forced || anybody_has("auto");
     if (!wanted && !bypass::Bypass::left_behind(config_.pin_path)) {
         return {};
     }
@@ -201,6 +203,10 @@ bpf::LocalParts Agent::open_bypass() {
     const bool fit = verdict_->obstacle.empty();
     log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", verdict_->took.count(),
                 fit ? "" : ": " + verdict_->obstacle);
+    if (!fit && !forced && !bypass_->has_members()) {
+        bypass_.reset();  // nobody could have it, and each receive of the node would pass by its programs
+        return {};
+    }
     std::uint32_t mask = SMC_LOCAL_FORCE;
     if (fit) {
         mask |= SMC_LOCAL_BYPASS;

@@ -55,6 +55,8 @@ class Bypass {
     // What it said, last.
     [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
     [[nodiscard]] smc_bypass_config limits() const;
+    // Sockets are in the map.
+    [[nodiscard]] bool has_members() const;
     // Walks the sockets of the calling thread's network namespace. May take milliseconds.
     void enrol() const;
 
@@ -90,7 +92,6 @@ class Bypass {
     [[nodiscard]] Result<void> attach_and_pin(const bpf_program* program) const;
     void set_limits();
     void take_out() const;
-    [[nodiscard]] bool has_members() const;
 
     ::smc_bypass* skeleton_ = nullptr;
     bpf::SocketRecords census_;

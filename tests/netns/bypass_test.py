@@ -1,81 +1,339 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Connections between two pods of a node go past TCP, where both ends prove fit for it."""
+import glob
 import json
+import os
+import signal
+import subprocess
+import time
 import unittest
 
 from base import TwoPods
-from lab.basics import wait_for
+from lab.basics import sh, wait_for
 
-# Answers each message with itself. It never waits in a receive: poll() does that.
-ECHO = """
-import os, select, socket, sys
-s = socket.create_server((sys.argv[1], int(sys.argv[2])), family=socket.AF_INET6 if ':' in sys.argv[1] else 2)
-print('ready', flush=True)
-while True:
-    c, _ = s.accept()
-    if os.fork():
-        c.close(); continue
-    c.setblocking(False)
-    while True:
-        select.select([c], [], [])
-        d = c.recv(65536)
-        if not d: break
-        c.setblocking(True); c.sendall(d); c.setblocking(False)
-    os._exit(0)
-"""
-# Sends what it is told to, as often, and says how often it came back.
-CLIENT = """
-import select, socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10)
-print('stands', flush=True)
-for line in sys.stdin:
-    rounds, size = map(int, line.split())
-    good = 0
-    for i in range(rounds):
-        sent, got = bytes((i * 7 + j) % 251 for j in range(size)), b''
-        c.sendall(sent)
-        while len(got) < size:
-            d = c.recv(65536)
-            if not d: break
-            got += d
-        good += got == sent
-    print(good, flush=True)
-"""
-MEMBER = "SMC_MEMBER_MEMBER"
+PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pair_peer.py")
+MEMBER, OUT = "SMC_MEMBER_MEMBER", "SMC_MEMBER_OUT"
+PROOF = 40  # receives, and some more
+ROUNDS = int(os.environ.get("SMC_ROUNDS", "3"))
+
+
+class Pair:
+    """The two ends; each method of pair_peer.End by its name."""
+
+    def __init__(self, test, ip=None, port=5000, listen="::"):
+        self.test = test
+        self.server = self.start(test.two, "serve", listen, port)
+        test.assertEqual(test.hear(self.server), "ready")
+        self.client = self.start(test.one, "connect", ip or test.two.ip4, port)
+        for end in (self.client, self.server):
+            test.assertEqual(test.hear(end), "stands")
+
+    def start(self, pod, *arguments):
+        command = ["/usr/bin/python3", "-B", PEER, *map(str, arguments)]
+        process = pod.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.test.addCleanup(self.test.end_program, process)
+        return process
+
+    def tell(self, end, what, **arguments):
+        self.test.tell(end, json.dumps([what, arguments]))
+
+    def hear(self, end):
+        return json.loads(self.test.hear(end))
+
+    def ask(self, end, what, **arguments):
+        self.tell(end, what, **arguments)
+        return self.hear(end)
+
+    def exchange(self, rounds, size=64):
+        for _ in range(rounds):
+            for sender, receiver in ((self.client, self.server), (self.server, self.client)):
+                self.test.assertEqual(self.ask(sender, "send", count=size), size)
+                self.test.assertEqual(self.ask(receiver, "receive", count=size), size)
+
+    def both(self, count, **more):
+        for number, end in enumerate((self.client, self.server)):
+            self.tell(end, "both", out=count, come=count, seed=number, **more)
+        return [self.hear(end) for end in (self.client, self.server)]
 
 
 class Bypass(TwoPods):
     def begin(self, **more):
         self.start(**{"local": {"bypass": "force"}, **more})
 
+    def pins(self):
+        return sorted(glob.glob(f"{self.a.pins}-bypass*"))
+
     def members(self):
-        """What is known of every socket that may be bypassed."""
-        return [entry["formatted"]["value"] for entry in self.table(self.a, "../bypass/smc_bypass")]
-
-    def table(self, node, name):
-        if name.startswith("../bypass/"):
-            return super().table(node, "../" + node.pins.rsplit("/", 1)[1] + "-bypass/" + name.split("/")[-1])
-        return super().table(node, name)
-
-    def exchange(self, client, rounds, size=64):
-        self.tell(client, f"{rounds} {size}")
-        self.assertEqual(self.hear(client), str(rounds))
-
-    def pair(self, ip=None, port=5000):
-        client = self.program(self.one, CLIENT, ip or self.two.ip4, port, says="stands")
-        self.exchange(client, 40)
-        return client
+        """What is known of every socket that may be bypassed, the client's first."""
+        dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{self.a.pins}-bypass/smc_bypass"))
+        return sorted((entry["formatted"]["value"] for entry in dumped), key=lambda m: -m["client"])
 
     def states(self):
         return [m["state"] for m in self.members()]
 
-    def test_a_pair_is_bypassed(self):
-        self.begin()
-        self.program(self.two, ECHO, "0.0.0.0", 5000, says="ready")
-        client = self.pair()
+    def redirected(self):
+        return [m["redirected"] for m in self.members()]
+
+    def promoted(self, ip=None, **more):
+        pair = Pair(self, ip, **more)
+        pair.exchange(PROOF)
         wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 5)
-        self.exchange(client, 500)
-        print(self.a.agent.ctl('probe').stdout, self.a.agent.ctl('bypass').stdout, self.a.agent.ctl('ss').stdout)
+        return pair
+
+    def wait_until_out(self):
+        wait_for("both to be out", lambda: self.states() == [OUT] * 2, 5)
+
+    def assertByTcp(self, pair):
+        """It goes on, past nothing."""
+        before = self.redirected()
+        pair.exchange(20)
+        self.assertEqual(self.redirected(), before)
+
+    # --- who is bypassed
+    def test_ipv4_and_ipv6(self):
+        self.begin()
+        for ip in (self.two.ip4, self.two.ip6):
+            pair = self.promoted(ip)
+            before = self.redirected()
+            pair.exchange(100)
+            self.assertEqual(self.redirected(), [n + 6400 for n in before])
+            shown = [c for c in self.a.agent.connections() if c["path"] == "bypass"]
+            self.assertEqual({c["role"] for c in shown}, {"client", "server"})
+            self.assertEqual({c["bytes_sent"] for c in shown}, {(100 + PROOF) * 64})
+            self.assertIn("TCP bypass", self.a.agent.ctl("ss").stdout)
+            for end in (pair.client, pair.server):
+                self.end_program(end)
+            wait_for("their entries to go", lambda: not self.members(), 10)
+
+    def test_through_an_address_that_is_translated_and_syn_cookies(self):
+        self.two.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
+        self.begin()
+        rules = f"""
+table ip t {{
+  chain pre {{ type nat hook output priority -100; ip daddr 10.99.0.1 dnat to {self.two.ip4}; }};
+  chain post {{ type nat hook postrouting priority 100; ip daddr {self.two.ip4} masquerade random; }};
+}}"""
+        self.one.run(["nft", rules], check=True)
+        self.one.run(["ip", "route", "add", "10.99.0.0/24", "via", self.two.ip4], check=True)
+        pair = self.promoted("10.99.0.1")
+        pair.exchange(50)
+        self.assertGreater(min(self.redirected()), 0)
+
+    def test_only_by_rule_and_where_automatic_rules_have_it(self):
+        rules = [
+            {"name": "forced", "action": "allow", "ports": ["5001"], "bypass": "force"},
+            {"name": "off", "action": "allow", "ports": ["5002"], "bypass": "off"},
+            {"name": "denied", "action": "deny", "ports": ["5003"]},
+            {"name": "all", "action": "allow"},
+        ]
+        self.start(policy={"rules": rules})
+        automatic = self.a.agent.ask("probe")["automatic"]
+        for port, bypassed in ((5000, automatic), (5001, True), (5002, False), (5003, False)):
+            pair = Pair(self, port=port)
+            pair.exchange(PROOF)
+            if bypassed:
+                wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 5)
+            else:
+                self.assertEqual(self.members(), [])
+            for end in (pair.client, pair.server):
+                self.end_program(end)
+            wait_for("their entries to go", lambda: not self.members(), 10)
+
+    def test_who_waits_in_a_receive_is_not_bypassed(self):
+        self.begin()
+        pair = Pair(self)
+        pair.exchange(PROOF // 2)
+        pair.tell(pair.server, "waiting_receive", count=10)
+        self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
+        self.assertEqual(pair.hear(pair.server), 10)
+        pair.exchange(PROOF)
+        time.sleep(1)  # four turns of the agent's
+        pair.exchange(5)
+        self.assertEqual(self.redirected(), [0, 0])
+
+    # --- what goes past TCP
+    def test_every_byte_once_and_in_order(self):
+        self.begin()
+        pair = self.promoted()
+        for most, count, pause in ((64, 100_000, 0), (4096, 5_000_000, 5), (1 << 20, 100_000_000, 5)):
+            self.assertEqual(pair.both(count, most=most, pause_ms=pause), [True, True])
+        client, server = self.members()
+        self.assertEqual([client["consumed"], server["consumed"]], [105_100_000 + PROOF * 64] * 2)
+        self.assertGreater(min(client["redirected"], server["redirected"]), 100_000)
+
+    def test_what_tcp_holds_goes_first(self):
+        """The server has not read what came before it became a member."""
+        self.begin()
+        pair = Pair(self)
+        pair.exchange(PROOF)
+        self.assertEqual(pair.ask(pair.client, "send", count=5000), 5000)
+        wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 5)
+        self.assertEqual(pair.ask(pair.client, "send", count=5000), 5000)
+        self.assertEqual(self.redirected(), [0, 0])
+        self.assertEqual(pair.ask(pair.server, "receive", count=10000), 10000)
+        pair.exchange(10)
+        self.assertEqual(self.redirected(), [640, 640])
+
+    def test_who_does_not_read_stops_the_sender(self):
+        self.begin()
+        pair = self.promoted()
+        taken = pair.ask(pair.client, "stuff", most=64 << 20)
+        self.assertLess(taken, 16 << 20)
+        client, _ = self.members()
+        self.assertLessEqual(client["redirected"], 256 << 10)
+        self.assertEqual(pair.ask(pair.server, "receive", count=taken), taken)
+        pair.exchange(10)
+
+    def test_the_end_comes_behind_the_last_byte(self):
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=100_000), 100_000)
+        pair.ask(pair.client, "shut")
+        self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)
+        self.assertEqual(pair.ask(pair.server, "send", count=100_000), 100_000)
+        pair.ask(pair.server, "close")
+        self.assertEqual(pair.ask(pair.client, "receive", count=200_000), 100_000)
+
+    def test_who_closes_with_bytes_that_are_not_read_resets(self):
+        self.begin()
+        for first, second in (("client", "server"), ("server", "client")):
+            pair = self.promoted()
+            sender, closer = getattr(pair, first), getattr(pair, second)
+            before = sum(self.redirected())
+            self.assertEqual(pair.ask(sender, "send", count=1000), 1000)
+            self.assertEqual(sum(self.redirected()), before + 1000)
+            pair.ask(closer, "close")
+            self.assertEqual(pair.ask(sender, "receive", count=1), {"failed": "ECONNRESET"})
+            for end in (pair.client, pair.server):
+                self.end_program(end)
+            wait_for("their entries to go", lambda: not self.members(), 10)
+
+    def test_a_process_that_dies(self):
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+        pair.client.send_signal(signal.SIGKILL)
+        self.assertEqual(pair.ask(pair.server, "receive", count=2000), 1000)
+        self.assertEqual(pair.ask(pair.server, "send", count=1), 1)
+
+    # --- who leaves
+    def test_habits_that_do_not_go_with_it(self):
+        """Each shows itself on a socket that is bypassed: it does what it does with TCP, and the pair leaves."""
+        self.begin()
+        pair = self.promoted()
+        pair.tell(pair.server, "waiting_receive", count=10)
+        self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
+        self.assertEqual(pair.hear(pair.server), 10)
+        self.wait_until_out()
+        self.assertByTcp(pair)
+        for habit, arguments in (("look", {"count": 10}), ("choose", {"level": 1, "option": 18, "value": 5})):
+            with self.subTest(habit=habit):
+                for end in (pair.client, pair.server):
+                    self.end_program(end)
+                wait_for("their entries to go", lambda: not self.members(), 10)
+                pair = self.promoted()
+                self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
+                pair.ask(pair.server, habit, **arguments)
+                self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
+                self.assertEqual(pair.ask(pair.server, "receive", count=20), 20)
+                self.wait_until_out()
+                self.assertByTcp(pair)
+
+    def test_revoked(self):
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+        done = self.a.agent.ctl("bypass", "revoke")
+        self.assertEqual(done.stdout, "Revoked for 2 sockets: they go on by TCP\n", done.stderr)
+        before = self.redirected()
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+        self.assertEqual(self.redirected(), before)
+        time.sleep(1)  # it stays in the map as long as there is something for it
+        self.assertNotEqual(self.states(), [OUT] * 2)
+        self.assertEqual(pair.ask(pair.server, "receive", count=2000), 2000)
+        self.wait_until_out()
+        self.assertByTcp(pair)
+
+    def test_revoked_again_and_again(self):
+        """While bytes go both ways as fast as they can."""
+        self.begin()
+        pair = self.promoted()
+        for number, end in enumerate((pair.client, pair.server)):
+            pair.tell(end, "both", out=60_000_000, come=60_000_000, seed=number, most=100_000)
+        for _ in range(4):
+            self.a.agent.ctl("bypass", "revoke")
+            time.sleep(0.2)
+        self.assertEqual([pair.hear(end) for end in (pair.client, pair.server)], [True, True])
+        self.wait_until_out()
+
+    # --- agents come and go
+    def test_an_agent_that_is_started_again_takes_pairs_over(self):
+        self.begin()
+        pair = self.promoted()
+        for how in (signal.SIGTERM, *[signal.SIGKILL] * ROUNDS):
+            self.assertEqual(pair.ask(pair.client, "send", count=3000), 3000)
+            self.a.agent.stop(how)
+            self.assertEqual(pair.ask(pair.server, "receive", count=3000), 3000)
+            before = self.redirected()
+            pair.exchange(10)
+            self.assertEqual(self.redirected(), [n + 640 for n in before])
+            self.begin()
+            self.assertTrue(self.a.agent.ask("bypass")["taken_over"])
+            self.assertEqual(pair.both(1_000_000, most=5000), [True, True])
+            self.assertEqual(self.states(), [MEMBER] * 2)
+        self.assertEqual([c["path"] for c in self.a.agent.connections()], ["bypass"] * 2)
+
+    def test_another_policy_or_none_ends_them(self):
+        self.begin()
+        pair = self.promoted()
+        self.a.agent.stop()
+        self.begin(policy={"rules": [{"name": "others", "action": "allow", "ports": ["9"]}]})
+        self.wait_until_out()
+        self.assertByTcp(pair)
+        for end in (pair.client, pair.server):
+            self.end_program(end)
+        wait_for("their entries to go", lambda: not self.members(), 10)
+        self.a.agent.stop()
+        self.begin()
+        pair = self.promoted()
+        self.a.agent.stop()
+        self.begin(local={"bypass": "off"})
+        self.wait_until_out()
+        self.assertByTcp(pair)
+        self.a.agent.stop()
+        self.assertEqual(self.pins(), [])
+
+    def test_nothing_stays_pinned_without_members(self):
+        self.begin()
+        self.assertEqual(len(self.pins()), 1)
+        pair = Pair(self)
+        pair.exchange(5)
+        self.a.agent.stop()
+        self.assertEqual(self.pins(), [])
+        pair.exchange(5)
+
+    def test_programs_of_another_build_are_left_to_their_pairs(self):
+        """They are switched off, and their pins go with the last of their sockets."""
+        self.begin()
+        pair = self.promoted()
+        self.a.agent.stop()
+        (place,) = self.pins()
+        config = f"{place}/smc_bypass_config"
+        value = json.loads(sh("bpftool", "-j", "map", "lookup", "pinned", config, "key", "0", "0", "0", "0"))["value"]
+        build = len(value) - 16  # the last two words of 64 bits: build, policy
+        value[build] = hex(int(value[build], 16) ^ 1)
+        numbers = [str(int(byte, 16)) for byte in value]
+        sh("bpftool", "map", "update", "pinned", config, "key", "0", "0", "0", "0", "value", *numbers)
+        self.begin()
+        self.assertEqual(len(self.pins()), 2)
+        self.assertFalse(self.a.agent.ask("bypass")["taken_over"])
+        pair.exchange(50)
+        self.promoted(port=5001)  # a new one is the new agent's
+        for end in (pair.client, pair.server):
+            self.end_program(end)
+        self.a.agent.stop()
+        self.begin()
+        wait_for("the old pins to go", lambda: len(self.pins()) == 1, 5)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""One end of a connection, that does as it is told: a line of JSON each, answered with another.
+
+    pair_peer.py serve IP PORT         accepts one connection
+    pair_peer.py connect IP PORT
+
+Its socket does not block; poll() waits. Every byte follows from a seed and its offset, and is checked by who reads it.
+"""
+import errno
+import fcntl
+import json
+import os
+import random
+import select
+import socket
+import struct
+import sys
+import time
+
+PERIOD = 1048573  # a prime
+FIONREAD = 0x541B
+_once = random.Random(7).randbytes(PERIOD)
+_pattern = _once * 2
+PATIENCE = 10
+
+
+class End:
+    def __init__(self, sock):
+        self.sock = sock
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sent = self.received = 0  # offsets
+
+    def ready(self, what, patience=PATIENCE):
+        poll = select.poll()
+        poll.register(self.sock, what)
+        return bool(poll.poll(patience * 1000))
+
+    def piece(self, offset, count):
+        start = offset % PERIOD
+        return _pattern[start : start + min(count, PERIOD)]
+
+    def check(self, data):
+        if data != self.piece(self.received, len(data)):
+            raise ValueError(f"wrong bytes at {self.received}")
+        self.received += len(data)
+
+    # --- what it can be told
+    def send(self, count, chunk=65536):
+        end = self.sent + count
+        while self.sent < end:
+            try:
+                self.sent += self.sock.send(self.piece(self.sent, min(chunk, end - self.sent)))
+            except BlockingIOError:
+                if not self.ready(select.POLLOUT):
+                    raise TimeoutError("nobody reads")
+        return count
+
+    def receive(self, count, chunk=65536, flags=0):
+        """How many came: fewer before an end."""
+        end = self.received + count
+        while self.received < end:
+            try:
+                data = self.sock.recv(min(chunk, end - self.received), flags)
+            except BlockingIOError:
+                if not self.ready(select.POLLIN):
+                    raise TimeoutError(f"nothing comes, {end - self.received} are missing")
+                continue
+            if not data:
+                break
+            self.check(data)
+        return count - (end - self.received)
+
+    def both(self, out, come, seed, most=1 << 20, pause_ms=0):
+        """Both ways at once, pieces of 1 B to `most`, now and then a pause."""
+        dice = random.Random(seed)
+        out, come = self.sent + out, self.received + come
+        while self.sent < out or self.received < come:
+            what = (select.POLLOUT if self.sent < out else 0) | (select.POLLIN if self.received < come else 0)
+            if not self.ready(what):
+                raise TimeoutError(f"stuck at {self.sent} of {out}, {self.received} of {come}")
+            if self.received < come:
+                try:
+                    data = self.sock.recv(min(1 + int(most ** dice.random()), come - self.received))
+                    if not data:
+                        raise ValueError(f"an end at {self.received}")
+                    self.check(data)
+                except BlockingIOError:
+                    pass
+            if self.sent < out:
+                try:
+                    self.sent += self.sock.send(self.piece(self.sent, min(int(most ** dice.random()), out - self.sent)))
+                except BlockingIOError:
+                    pass
+            if pause_ms and dice.random() < 0.01:
+                time.sleep(dice.random() * pause_ms / 1000)
+        return True
+
+    def stuff(self, most):
+        """Sends until nobody takes more."""
+        before = self.sent
+        while self.sent - before < most:
+            try:
+                self.sent += self.sock.send(self.piece(self.sent, 65536))
+            except BlockingIOError:
+                if not self.ready(select.POLLOUT, 0.3):
+                    break
+        return self.sent - before
+
+    def waiting_receive(self, count, flags=0):
+        self.sock.setblocking(True)
+        self.sock.settimeout(None)
+        try:
+            data = self.sock.recv(count, flags)
+            self.check(data)
+        finally:
+            self.sock.setblocking(False)
+        return len(data)
+
+    def look(self, count):
+        return self.ready(select.POLLIN) and len(self.sock.recv(count, socket.MSG_PEEK))
+
+    def splice(self, count):
+        """By splice() where that moves anything, else by recv()."""
+        self.ready(select.POLLIN)
+        from_pipe, to_pipe = os.pipe()
+        try:
+            moved = os.splice(self.sock.fileno(), to_pipe, count, flags=2)
+            self.check(os.read(from_pipe, moved))
+            return ["splice", moved]
+        except OSError as failure:
+            return [errno.errorcode[failure.errno], self.receive(count)]
+        finally:
+            os.close(from_pipe)
+            os.close(to_pipe)
+
+    def waiting(self):
+        """FIONREAD."""
+        self.ready(select.POLLIN)
+        return struct.unpack("i", fcntl.ioctl(self.sock, FIONREAD, bytes(4)))[0]
+
+    def urgent(self):
+        return self.sock.send(b"!", socket.MSG_OOB)
+
+    def hear_urgent(self):
+        self.ready(select.POLLPRI)
+        return self.sock.recv(1, socket.MSG_OOB).decode()
+
+    def choose(self, level, option, value):
+        self.sock.setsockopt(level, option, value)
+
+    def disconnect(self):
+        """connect() with AF_UNSPEC: the socket is what it was before, and its peer hears a reset."""
+        import ctypes
+
+        return ctypes.CDLL(None).connect(self.sock.fileno(), bytes(16), 16)
+
+    def shut(self):
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self.sock.close()
+
+
+def main():
+    how, ip, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    if how == "serve":
+        listener = socket.create_server((ip, port), family=family, dualstack_ipv6=ip == "::")
+        print("ready", flush=True)
+        sock, _ = listener.accept()
+        listener.close()
+    else:
+        sock = socket.create_connection((ip, port), PATIENCE)
+    end = End(sock)
+    print("stands", flush=True)
+    for line in sys.stdin:
+        what, arguments = json.loads(line)
+        try:
+            answer = getattr(end, what)(**arguments)
+        except (OSError, ValueError) as failure:
+            number = getattr(failure, "errno", None)
+            answer = {"failed": errno.errorcode[number] if number else str(failure)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
