@@ -46,6 +46,7 @@ enum smc_habit {
 	SMC_HABIT_ULP = 256,         /* TCP_ULP: kTLS */
 	SMC_HABIT_ASKS_INQ = 512,    /* FIONREAD: counts one queue only */
 	SMC_HABIT_SHUTS_DOWN = 1024, /* shutdown() of its receiving side */
+	SMC_HABIT_UNTRACKED = 4096,  /* not its own: its connection tracking entry has gone */
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 };
 
@@ -89,6 +90,13 @@ struct smc_bypass_config {
 struct smc_bypass_cgroup {
 	__u32 members; /* enrolled, or about to be */
 	__u32 habits;  /* that any TCP socket of it has shown, of those that only guards can see */
+};
+
+/* What program smc_bypass_bar is told. */
+struct smc_bypass_bar {
+	__u64 cookie;
+	__u32 habit;
+	__u32 pad;
 };
 
 /* What program smc_bypass_turn is asked and answers. */

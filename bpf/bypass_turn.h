@@ -131,6 +131,18 @@ int smc_bypass_turn(struct smc_bypass_turn *turn)
 	return 0;
 }
 
+/* A habit that user space knows of: only a program may write to an entry that others count in. */
+SEC("syscall")
+int smc_bypass_bar(struct smc_bypass_bar *which)
+{
+	__u64 cookie = which->cookie;
+	struct smc_member *member = bpf_map_lookup_elem(&smc_bypass, &cookie);
+
+	if (member)
+		smc_has_habit(member, which->habit);
+	return 0;
+}
+
 /* Who lives. */
 SEC("iter/bpf_sk_storage_map")
 int smc_bypass_census(struct bpf_iter__bpf_sk_storage_map *ctx)

@@ -348,6 +348,17 @@ void Bypass::enrol() const {
     }
 }
 
+void Bypass::bar(std::uint64_t cookie, smc_habit habit) const {
+    ::smc_bypass_bar which{cookie, static_cast<__u32>(habit), 0};
+    bpf_test_run_opts options{};
+    options.sz = sizeof options;
+    options.ctx_in = &which;
+    options.ctx_size_in = sizeof which;
+    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_bypass_bar), &options) != 0) {
+        log()->warn("running smc_bypass_bar: {}", std::generic_category().message(errno));
+    }
+}
+
 void Bypass::revoke() {
     const Map<std::uint32_t, std::uint32_t> generations(map_fd("smc_bypass_generation"));
     [[maybe_unused]] const auto put = generations.put(0, generations.get(0).value_or(0) + 1);

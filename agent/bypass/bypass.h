@@ -60,6 +60,8 @@ class Bypass {
     // Walks the sockets of the calling thread's network namespace. May take milliseconds.
     void enrol() const;
 
+    // This one leaves, for a reason of enum smc_habit.
+    void bar(std::uint64_t cookie, smc_habit habit) const;
     // All that are pairs now leave, within two turns after their ends have read what they have.
     void revoke();
     // Off: no socket becomes a member any more, and those that are leave.

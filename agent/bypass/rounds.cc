@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/bypass/rounds.h"
 
+#include <limits>
 #include <utility>
 
 #include "os/in_namespace.h"
 
 namespace smc::bypass {
+
+namespace {
+
+constexpr unsigned kRoundsPerLook = 4;
+
+}  // namespace
+
+// One after the other, on another thread. False: what was begun is not done yet.
+template <class Work, class Then>
+bool Rounds::walk(Work work, Then then) {
+    if (std::exchange(walking_, true)) {
+        return false;
+    }
+    thread_.run(std::move(work), [this, then = std::move(then)](auto result) mutable {
+        walking_ = false;
+        then(std::move(result));
+    });
+    return true;
+}
 
 void Rounds::come_round() {
     std::vector<UniqueFd> spaces;
@@ -14,22 +34,42 @@ void Rounds::come_round() {
             spaces.push_back(space->handle());
         }
     }
-    if (spaces.empty() || std::exchange(walking_, true)) {
-        return;  // or they are found wanting again in the next round
-    }
-    auto walk = [&bypass = bypass_, spaces = std::move(spaces)] {
-        for (const UniqueFd& space : spaces) {
-            const InNamespace inside(space.get());
-            if (inside.entered()) {
-                bypass.enrol();
+    if (!spaces.empty()) {
+        auto enrol = [&bypass = bypass_, spaces = std::move(spaces)] {
+            for (const UniqueFd& space : spaces) {
+                const InNamespace inside(space.get());
+                if (inside.entered()) {
+                    bypass.enrol();
+                }
             }
+            return true;
+        };
+        // not done: they are found wanting again in the next round
+        walk(std::move(enrol), [this](bool) { bypass_.turn(); });  // who is enrolled is a member now
+    }
+    if (rounds_++ % kRoundsPerLook == 0 && bypass_.state().members != 0) {
+        watch_conntrack();
+    }
+}
+
+void Rounds::watch_conntrack() {
+    walk([&bypass = bypass_] { return bypass.members(std::numeric_limits<std::size_t>::max()); },
+         [this](std::vector<Bypass::Listed> members) { look(std::move(members)); });
+}
+
+void Rounds::look(std::vector<Bypass::Listed> members) {
+    std::vector<ConntrackWatch::Space> spaces(1);  // the agent's own
+    for (const std::uint64_t cookie : ConntrackWatch::spaces_of(members)) {
+        if (const auto space = namespaces_.by_cookie(cookie)) {
+            spaces.push_back({cookie, space->handle()});
         }
-        return true;
-    };
-    walk_.run(std::move(walk), [this](bool) {
-        walking_ = false;
-        bypass_.turn();  // who is enrolled is a member now
-    });
+    }
+    walk([this, members = std::move(members), spaces = std::move(spaces)] { return conntrack_.look(members, spaces); },
+         [this](const std::vector<std::uint64_t>& lost) {
+             for (const std::uint64_t cookie : lost) {
+                 bypass_.bar(cookie, SMC_HABIT_UNTRACKED);
+             }
+         });
 }
 
 }  // namespace smc::bypass

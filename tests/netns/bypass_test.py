@@ -266,6 +266,18 @@ table ip t {{
         self.assertEqual([pair.hear(end) for end in (pair.client, pair.server)], [True, True])
         self.wait_until_out()
 
+    def test_connection_tracking_that_ends(self):
+        """As it does by `conntrack -D`, or when it times out: nothing of the pair is on the wire."""
+        self.begin()
+        rules = "table ip t { chain c { type filter hook input priority 0; ct state established accept; }; }"
+        self.two.run(["nft", rules], check=True)
+        pair = self.promoted()
+        time.sleep(2)  # two looks of the agent's
+        self.assertEqual(self.states(), [MEMBER] * 2)
+        self.two.run(["conntrack", "-D", "-p", "tcp", "--dport", "5000"], check=True)
+        self.wait_until_out()
+        self.assertByTcp(pair)
+
     # --- agents come and go
     def test_an_agent_that_is_started_again_takes_pairs_over(self):
         self.begin()

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/bypass/conntrack_watch.h"
+
+#include <optional>
+
+#include "agent/steer/addresses.h"
+#include "os/conntrack.h"
+#include "os/in_namespace.h"
+
+namespace smc::bypass {
+
+std::vector<std::uint64_t> ConntrackWatch::spaces_of(const std::vector<Bypass::Listed>& members) {
+    std::set<std::uint64_t> cookies;
+    for (const auto& listed : members) {
+        cookies.insert(listed.member.netns);
+    }
+    return {cookies.begin(), cookies.end()};
+}
+
+// An end's own view is one of the two directions of an entry: in its own namespace, and mostly in the host's.
+void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Listed>& members, Entries& now,
+                             std::vector<std::uint64_t>& lost) const {
+    std::optional<InNamespace> inside;
+    if (space.cookie != 0) {
+        inside.emplace(space.handle.get());
+        if (!inside->entered()) {
+            return;
+        }
+    }
+    const auto conntrack = Conntrack::open();
+    if (!conntrack) {
+        return;
+    }
+    for (const auto& [cookie, member, sent] : members) {
+        if (space.cookie != 0 && member.netns != space.cookie) {
+            continue;
+        }
+        if (conntrack->has(local_of(member.front), remote_of(member.front))) {
+            now[cookie].insert(space.cookie);
+        } else if (const auto before = known_.find(cookie);
+                   before != known_.end() && before->second.contains(space.cookie)) {
+            lost.push_back(cookie);
+        }
+    }
+}
+
+std::vector<std::uint64_t> ConntrackWatch::look(const std::vector<Bypass::Listed>& members,
+                                                const std::vector<Space>& spaces) {
+    Entries now;
+    std::vector<std::uint64_t> lost;
+    for (const Space& space : spaces) {
+        look_in(space, members, now, lost);
+    }
+    known_ = std::move(now);
+    return lost;
+}
+
+}  // namespace smc::bypass
