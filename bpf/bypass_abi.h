@@ -50,6 +50,9 @@ enum smc_habit {
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 };
 
+/* No habits of a program, but of a connection: its next one may have it. */
+#define SMC_HABITS_OF_ONE (SMC_HABIT_SHUTS_DOWN | SMC_HABIT_UNTRACKED | SMC_HABIT_FOREIGN)
+
 /* Key is the socket's cookie. */
 struct smc_member {
 	enum smc_member_state state;
@@ -89,7 +92,7 @@ struct smc_bypass_config {
 /* Key is a cgroup's ID. */
 struct smc_bypass_cgroup {
 	__u32 members; /* enrolled, or about to be */
-	__u32 habits;  /* that any TCP socket of it has shown, of those that only guards can see */
+	__u32 habits;  /* of its sockets that were members, and what guards have seen of any of them */
 };
 
 /* What program smc_bypass_bar is told. */

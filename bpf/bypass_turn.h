@@ -47,22 +47,42 @@ static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member
 	return 0;
 }
 
-static __always_inline bool smc_take_place(struct smc_turn_context *context, const struct smc_member *member)
+/* Whether there is a place for it. */
+static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_context *context,
+							      const struct smc_member *member)
 {
 	struct smc_bypass_cgroup fresh = {}, *cgroup;
 
-	if (context->turn->members >= context->config->room)
-		return false;
 	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
 	if (!cgroup) {
 		bpf_map_update_elem(&smc_bypass_cgroups, &member->cgroup, &fresh, BPF_NOEXIST);
 		cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
 	}
-	if (!cgroup || cgroup->habits || cgroup->members >= context->config->cgroup_room)
-		return false;
-	cgroup->members++;
-	context->turn->members++;
-	return true;
+	return cgroup && !cgroup->habits && cgroup->members < context->config->cgroup_room ? cgroup : 0;
+}
+
+/* Both or none: one alone would be in a sockmap for nothing. */
+static __always_inline void smc_place_pair(struct smc_turn_context *context, struct smc_member *member,
+					   struct smc_member *peer)
+{
+	struct smc_bypass_cgroup *own = smc_place_of(context, member), *other = smc_place_of(context, peer);
+
+	if (!own || !other || context->turn->members + 2 > context->config->room)
+		return;
+	own->members++;
+	other->members++;
+	context->turn->members += 2;
+	member->state = SMC_MEMBER_PROVEN;
+	peer->state = SMC_MEMBER_PROVEN;
+}
+
+/* What an application does with one of its sockets, it may do with the next: so no other of its cgroup's gets in. */
+static __always_inline void smc_remember_habits(const struct smc_member *member)
+{
+	struct smc_bypass_cgroup *cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
+
+	if (cgroup)
+		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
 }
 
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
@@ -89,16 +109,18 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 		!smc_is_revoked(member);
 	switch (member->state) {
 	case SMC_MEMBER_WATCHED:
-		if (stays && smc_take_place(context, member))
-			member->state = SMC_MEMBER_PROVEN;
+		if (stays && peer->state == SMC_MEMBER_WATCHED)
+			smc_place_pair(context, member, peer);
 		break;
 	case SMC_MEMBER_PROVEN:
 	case SMC_MEMBER_ENROLLED:
 	case SMC_MEMBER_MEMBER:
-		if (!stays)
+		if (!stays) {
 			member->state = SMC_MEMBER_LEAVING;
-		else if (member->state == SMC_MEMBER_ENROLLED && peer->state >= SMC_MEMBER_ENROLLED)
+			smc_remember_habits(member);
+		} else if (member->state == SMC_MEMBER_ENROLLED && peer->state >= SMC_MEMBER_ENROLLED) {
 			member->state = SMC_MEMBER_MEMBER;
+		}
 		break;
 	case SMC_MEMBER_LEAVING:
 		smc_leave(cookie, member, peer);

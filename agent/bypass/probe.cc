@@ -119,6 +119,22 @@ string zero_copy(Trial& trial) {
     return as_wanted(::poll(&error, 1, 50) == 1 && (error.revents & POLLERR) != 0, "nobody hears of their end");
 }
 
+string zero_copy_numbers(Trial& trial) {
+    if (const string lost = zero_copy(trial); !lost.empty()) {
+        return lost;
+    }
+    alignas(cmsghdr) char control[256];
+    msghdr message{};
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    if (::recvmsg(trial.sender(), &message, MSG_ERRQUEUE) < 0 || CMSG_FIRSTHDR(&message) == nullptr) {
+        return "there are none";
+    }
+    sock_extended_err error{};
+    std::memcpy(&error, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof error);
+    return as_wanted(error.ee_info == 0 && error.ee_data == 0, "one send() has several");
+}
+
 // --- where kernels differ from TCP, and something keeps applications from seeing it
 
 string inq_of_tcp(Trial& trial) {
@@ -260,6 +276,7 @@ constexpr Case kCases[] = {
     {"SO_RCVLOWAT, chosen late", low_water_mark, kNothing, nullptr, false},
     {"SO_PEEK_OFF, chosen late", peek_offset, kNothing, nullptr, false},
     {"MSG_ZEROCOPY, chosen late", zero_copy, kNothing, nullptr, false},
+    {"MSG_ZEROCOPY numbers what it has sent", zero_copy_numbers, kHabit, "smc_guard_send", false},
     {"FIONREAD counts what TCP holds", inq_of_tcp, kHabit, "smc_guard_ioctl", true},
     {"FIONREAD counts what was redirected", inq_of_redirected, kHabit, "smc_guard_ioctl", false},
     {"splice() moves what was redirected", splice_of_redirected, kHabit, "smc_guard_splice", false},

@@ -74,6 +74,12 @@ class Bypass(TwoPods):
     def redirected(self):
         return [m["redirected"] for m in self.members()]
 
+    def other_programs(self):
+        """In the pods, from here on: other cgroups, of which nothing is known."""
+        for pod in (self.one, self.two):
+            pod.apps += "-next"
+            os.makedirs(pod.apps)
+
     def promoted(self, ip=None, **more):
         pair = Pair(self, ip, **more)
         pair.exchange(PROOF)
@@ -231,6 +237,7 @@ table ip t {{
                 for end in (pair.client, pair.server):
                     self.end_program(end)
                 wait_for("their entries to go", lambda: not self.members(), 10)
+                self.other_programs()
                 pair = self.promoted()
                 self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
                 pair.ask(pair.server, habit, **arguments)
@@ -238,6 +245,21 @@ table ip t {{
                 self.assertEqual(pair.ask(pair.server, "receive", count=20), 20)
                 self.wait_until_out()
                 self.assertByTcp(pair)
+
+    def test_what_one_socket_does_its_program_may_do_with_the_next(self):
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
+        pair.ask(pair.server, "look", count=10)
+        self.assertEqual(pair.ask(pair.server, "receive", count=10), 10)
+        self.wait_until_out()
+        for end in (pair.client, pair.server):
+            self.end_program(end)
+        wait_for("their entries to go", lambda: not self.members(), 10)
+        pair = Pair(self)
+        pair.exchange(PROOF)
+        time.sleep(1)  # four turns of the agent's
+        self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
 
     def test_revoked(self):
         self.begin()

@@ -1,20 +1,57 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The bypass on Debian's kernels, where guards can be had: rules that say auto have it."""
+"""The bypass on Debian's kernels, which take its guards: rules that say auto have it there. 6.1 has none of it."""
+import json
 import os
 import unittest
 
+from lab.basics import CTL
 from lab.machines import VmLab
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STORY = os.path.join(HERE, "bypass_story.py")
+PEER = os.path.join(os.path.dirname(HERE), "netns", "pair_peer.py")
 
 
 class Kernels(unittest.TestCase):
-    def test_what_the_probe_finds(self):
-        with VmLab("bypass") as lab:
-            nodes = [lab.machine(f"k{series}".replace(".", ""), series) for series in ("6.12", "7")]
-            lab.boot()
-            for node in nodes:
-                agent = node.start_agent()
-                print(node.name, node.sh("mkdir -p /tmp/sec; mount -t securityfs none /sys/kernel/security; cat /sys/kernel/security/lsm || true"), agent.ctl("probe").stdout, agent.ctl("status").stdout[:600])
-                print(agent.log()[-1500:])
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("bypass"))
+        cls.machines = {
+            series: cls.lab.machine("k" + series.replace(".", ""), series) for series in ("6.1", "6.12", "7")
+        }
+        cls.lab.boot()
+
+    def test_automatic_rules(self):
+        for series in ("6.12", "7"):
+            with self.subTest(kernel=series):
+                machine = self.machines[series]
+                machine.modprobe("veth")
+                machine.run(["python3", "-B", STORY, "prepare"])
+                agent = machine.start_agent()
+                verdict = agent.ask("probe")
+                self.assertTrue(verdict["automatic"], agent.ctl("probe").stdout)
+                self.assertLess(verdict["took_us"], 1_000_000)
+                done = machine.run(["python3", "-B", STORY, "tell", CTL, PEER], timeout=180)
+                self.assertEqual(
+                    json.loads(done.stdout),
+                    {
+                        "none": [10],
+                        "splice": [["EINVAL", 10], 10, ["splice", 10]],
+                        "inq": [10, 10],
+                        "urgent": [10, 1, "!", 10, 10],
+                        "waits": [10, 10, 10],
+                    },
+                )
+                self.assertEqual(agent.stop(), 0)
+                self.assertEqual(machine.sh("ls /sys/fs/bpf"), "")
+
+    def test_a_kernel_that_has_none_of_it(self):
+        machine = self.machines["6.1"]
+        agent = machine.start_agent({"local": {"bypass": "force"}})
+        self.assertEqual(agent.ask("probe"), {"tried": False})
+        self.assertFalse(agent.ask("bypass")["there"])
+        self.assertEqual(agent.stop(), 0)
+        self.assertEqual(machine.sh("ls /sys/fs/bpf"), "")
 
 
 if __name__ == "__main__":
