@@ -173,8 +173,7 @@ std::vector<ConfigKey> make_keys() {
         key("local", "queue_kib", SMC_MEMBER(queue_kib), integer(0, 4096),
             "How much a tuned socket over lo may have unsent; 0: as much as the system lets."),
         key("local", "bypass", SMC_MEMBER(bypass), one_of({"auto", "off", "force"}),
-            "Whether connections between two pods of this node may go past TCP, where both ends prove fit. auto: where "
-            "`smcctl probe` finds nothing in the way."),
+            "auto: connections between pods may go past TCP, if `smcctl probe` says so."),
         key("local", "bypass_mib", SMC_MEMBER(bypass_mib), integer(1, 65536),
             "Memory for what is on the way past TCP, in all. It is shared out evenly."),
         key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),

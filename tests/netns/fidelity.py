@@ -36,7 +36,7 @@ KNOWN = {
 
 
 class WarmBench(socket_cases.Bench):
-    """Its pairs have exchanged messages without waiting before a case has them; with an agent, until it bypasses them."""
+    """Before a case has its pairs they have exchanged messages without waiting; with an agent, until they are bypassed."""
 
     agent = None
 
