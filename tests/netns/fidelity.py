@@ -36,7 +36,7 @@ KNOWN = {
 
 
 class WarmBench(socket_cases.Bench):
-    """Before a case has its pairs they have exchanged messages without waiting; with an agent, until they are bypassed."""
+    """Before a case has its pairs they exchange messages without waiting; with an agent, until it bypasses them."""
 
     agent = None
 
