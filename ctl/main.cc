@@ -5,6 +5,7 @@
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "ctl/client.h"
 #include "ctl/decode.h"
@@ -51,6 +52,32 @@ CLI::App* add_decode(CLI::App& app, smc::ctl::DecodeOptions& to) {
     return decode;
 }
 
+struct BypassCommands {
+    const CLI::App *probe, *show, *revoke;
+};
+
+BypassCommands add_bypass(CLI::App& app) {
+    const auto* probe =
+        app.add_subcommand("probe", "What this kernel does with the bypass's sockets, and whether it is on");
+    auto* show = app.add_subcommand("bypass", "Connections within this node that go past TCP");
+    show->require_subcommand(0, 1);
+    return {probe, show, show->add_subcommand("revoke", "Ends it for all that are now: they go on by TCP")};
+}
+
+// Nothing: it is none of them.
+std::optional<int> run(const BypassCommands& which, const std::string& socket, bool as_json) {
+    if (which.probe->parsed()) {
+        return run(socket, {{"command", "probe"}}, as_json, smc::ctl::print_probe);
+    }
+    if (which.revoke->parsed()) {
+        return run(socket, {{"command", "bypass-revoke"}}, as_json, smc::ctl::print_revoked);
+    }
+    if (which.show->parsed()) {
+        return run(socket, {{"command", "bypass"}}, as_json, smc::ctl::print_bypass);
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -90,10 +117,7 @@ int main(int argc, char** argv) {
     device->add_flag("-d,--details", details, "More columns");
     auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
     choose(ss, "More columns");
-    auto* probe = app.add_subcommand("probe", "What this kernel does with the bypass's sockets, and whether it is on");
-    auto* bypass = app.add_subcommand("bypass", "Connections within this node that go past TCP");
-    bypass->require_subcommand(0, 1);
-    const auto* revoke = bypass->add_subcommand("revoke", "Ends it for all that are now: they go on by TCP");
+    const BypassCommands bypass = add_bypass(app);
     smc::ctl::DecodeOptions decoding;
     const auto* decode = add_decode(app, decoding);
     try {
@@ -127,14 +151,8 @@ int main(int argc, char** argv) {
         return run(socket, {{"command", "devices"}}, as_json,
                    [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
     }
-    if (probe->parsed()) {
-        return run(socket, {{"command", "probe"}}, as_json, smc::ctl::print_probe);
-    }
-    if (revoke->parsed()) {
-        return run(socket, {{"command", "bypass-revoke"}}, as_json, smc::ctl::print_revoked);
-    }
-    if (bypass->parsed()) {
-        return run(socket, {{"command", "bypass"}}, as_json, smc::ctl::print_bypass);
+    if (const auto done = run(bypass, socket, as_json)) {
+        return *done;
     }
     if (ss->parsed()) {
         const smc::ctl::SocketView view{details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd};

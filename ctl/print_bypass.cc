@@ -15,8 +15,8 @@ void print_probe(std::ostream& out, const json& v) {
     }
     std::vector<Row> rows{{"What", "This kernel", "Kept from applications by"}};
     for (const auto& one : v["findings"]) {
-        const bool differs = one["difference"] != "";
-        const bool open = differs && one["excluded"] == "";
+        const bool differs = !word(one["difference"]).empty();
+        const bool open = differs && word(one["excluded"]).empty();
         rows.push_back({word(one["what"]), differs ? word(one["difference"]) : "as TCP",
                         open      ? "NOTHING"
                         : differs ? word(one["excluded"])

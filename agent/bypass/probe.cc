@@ -120,7 +120,7 @@ string zero_copy(Trial& trial) {
 }
 
 string zero_copy_numbers(Trial& trial) {
-    if (const string lost = zero_copy(trial); !lost.empty()) {
+    if (string lost = zero_copy(trial); !lost.empty()) {
         return lost;
     }
     alignas(cmsghdr) char control[256];

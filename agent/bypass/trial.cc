@@ -48,11 +48,9 @@ Trial::Trial(Bypass& bypass) : bypass_(bypass) {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* where = reinterpret_cast<sockaddr*>(&address);
-    ::bind(listener.get(), where, size);
-    ::listen(listener.get(), 1);
-    ::getsockname(listener.get(), where, &size);
     sender_.fd = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (::connect(sender_.fd.get(), where, size) != 0) {
+    if (::bind(listener.get(), where, size) != 0 || ::listen(listener.get(), 1) != 0 ||
+        ::getsockname(listener.get(), where, &size) != 0 || ::connect(sender_.fd.get(), where, size) != 0) {
         return;
     }
     receiver_.fd = UniqueFd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
