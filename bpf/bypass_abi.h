@@ -47,11 +47,12 @@ enum smc_habit {
 	SMC_HABIT_ASKS_INQ = 512,    /* FIONREAD: counts one queue only */
 	SMC_HABIT_SHUTS_DOWN = 1024, /* shutdown() of its receiving side */
 	SMC_HABIT_UNTRACKED = 4096,  /* not its own: its connection tracking entry has gone */
+	SMC_HABIT_STREAMS = 8192,    /* so much that it goes by TCP most of the time: then TCP alone is faster */
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 };
 
 /* No habits of a program, but of a connection: its next one may have it. */
-#define SMC_HABITS_OF_ONE (SMC_HABIT_SHUTS_DOWN | SMC_HABIT_UNTRACKED | SMC_HABIT_FOREIGN)
+#define SMC_HABITS_OF_ONE (SMC_HABIT_STREAMS | SMC_HABIT_SHUTS_DOWN | SMC_HABIT_UNTRACKED | SMC_HABIT_FOREIGN)
 
 /* Key is the socket's cookie. */
 struct smc_member {
@@ -59,22 +60,24 @@ struct smc_member {
 	__u32 habits; /* enum smc_habit, or'ed; they are never forgotten */
 	__u64 peer;   /* cookie */
 	__u64 cgroup;
-	__u64 netns;            /* cookie */
-	__u64 sk;               /* address of its struct sock, once enrolled */
-	__u64 seen_ns;          /* when it was last known to live */
-	__u64 redirected;       /* bytes that it sent past TCP */
-	__u64 messages;         /* ... in so many messages */
-	__u64 last;             /* the place in its stream behind the last of them */
-	__u64 consumed;         /* bytes that its receives have returned, by either way */
-	__u32 first_seq;        /* TCP's sequence number of the first byte that it sends */
-	__u32 generation;       /* of map smc_bypass_generation, when it was paired; members of an earlier one leave */
-	__u32 received;         /* receives that did not wait */
-	__u32 in_a_row;         /* messages that it sent past TCP since its peer had consumed all */
-	__u32 passing;          /* by TCP, until its peer has consumed all */
-	__u32 deciding;         /* the program is at it, for a message of this member's */
-	__u32 client;           /* 0: the server's */
-	__u32 inode;            /* of its network namespace */
-	struct smc_tuple front; /* slot is 0 */
+	__u64 netns;             /* cookie */
+	__u64 sk;                /* address of its struct sock, once enrolled */
+	__u64 seen_ns;           /* when it was last known to live */
+	__u64 redirected;        /* bytes that it sent past TCP */
+	__u64 messages;          /* ... in so many messages */
+	__u64 last;              /* the place in its stream behind the last of them */
+	__u64 consumed;          /* bytes that its receives have returned, by either way */
+	__u64 consumed_before;   /* ... when smc_bypass_turn looked last */
+	__u64 redirected_before; /* likewise, what its peer had sent past TCP */
+	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
+	__u32 generation;        /* of map smc_bypass_generation, when it was paired; members of an earlier one leave */
+	__u32 received;          /* receives that did not wait */
+	__u32 in_a_row;          /* messages that it sent past TCP since its peer had consumed all */
+	__u32 passing;           /* by TCP, until its peer has consumed all */
+	__u32 deciding;          /* the program is at it, for a message of this member's */
+	__u32 client;            /* 0: the server's */
+	__u32 inode;             /* of its network namespace */
+	struct smc_tuple front;  /* slot is 0 */
 };
 
 /* Whoever comes later than its version must be able to write `off`: the second word, always. */

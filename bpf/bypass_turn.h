@@ -6,6 +6,7 @@
 #ifndef SMC_BYPASS_TURN_H
 #define SMC_BYPASS_TURN_H
 
+#define SMC_STREAM_BYTES (8ULL << 20)    /* in a quarter of a second */
 #define SMC_MEMBER_DEAD_NS 3000000000ULL /* not seen by smc_bypass_census for so long */
 
 struct bpf_map;
@@ -85,6 +86,18 @@ static __always_inline void smc_remember_habits(const struct smc_member *member)
 		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
 }
 
+/* A sender that is faster than its reader goes by TCP, and each of its messages passes by the program for nothing. */
+static __always_inline void smc_look_for_stream(struct smc_member *member, const struct smc_member *peer)
+{
+	__u64 consumed = *(volatile __u64 *)&member->consumed, redirected = peer->redirected;
+	__u64 came = consumed - member->consumed_before, past = redirected - member->redirected_before;
+
+	member->consumed_before = consumed;
+	member->redirected_before = redirected;
+	if (member->state == SMC_MEMBER_MEMBER && came > SMC_STREAM_BYTES && past < came / 2)
+		smc_has_habit(member, SMC_HABIT_STREAMS);
+}
+
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
 {
 	/* its state says it does not send past TCP any more; its peer's, likewise */
@@ -105,6 +118,8 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 		return 0;
 	}
 	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
+	if (peer)
+		smc_look_for_stream(member, peer);
 	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->off &&
 		!smc_is_revoked(member);
 	switch (member->state) {

@@ -78,6 +78,18 @@ std::optional<int> run(const BypassCommands& which, const std::string& socket, b
     return std::nullopt;
 }
 
+int show_devices(const std::string& socket, bool as_json, int details) {
+    return run(socket, {{"command", "devices"}}, as_json,
+               [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
+}
+
+int show_sockets(const std::string& socket, bool as_json, const smc::ctl::SocketView& view) {
+    return run(
+        socket, {{"command", "connections"}}, as_json,
+        [&](std::ostream& out, const json& list) { smc::ctl::print_sockets(out, list, view); },
+        [&](const json& answer) { return smc::ctl::chosen(answer["connections"], view); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -148,18 +160,13 @@ int main(int argc, char** argv) {
             [&](json groups) { return smc::ctl::chosen(std::move(groups), view); });
     }
     if (device->parsed()) {
-        return run(socket, {{"command", "devices"}}, as_json,
-                   [&](std::ostream& out, const json& devices) { smc::ctl::print_devices(out, devices, details); });
+        return show_devices(socket, as_json, details);
     }
     if (const auto done = run(bypass, socket, as_json)) {
         return *done;
     }
     if (ss->parsed()) {
-        const smc::ctl::SocketView view{details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd};
-        return run(
-            socket, {{"command", "connections"}}, as_json,
-            [&](std::ostream& out, const json& list) { smc::ctl::print_sockets(out, list, view); },
-            [&](const json& answer) { return smc::ctl::chosen(answer["connections"], view); });
+        return show_sockets(socket, as_json, {details > 0, !only_smcd, !only_smcr, !only_smcr && !only_smcd});
     }
     return run(socket, {{"command", "explain"}, {"address", address}, {"pid", pid}}, as_json,
                smc::ctl::print_explanation);

@@ -261,6 +261,15 @@ table ip t {{
         time.sleep(1)  # four turns of the agent's
         self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
 
+    def test_a_stream_is_left_to_tcp(self):
+        self.begin()
+        pair = self.promoted()
+        pair.tell(pair.client, "send", count=400 << 20)
+        self.assertEqual(pair.ask(pair.server, "receive", count=400 << 20, chunk=16384), 400 << 20)
+        self.assertEqual(pair.hear(pair.client), 400 << 20)
+        self.wait_until_out()
+        pair.exchange(5)
+
     def test_revoked(self):
         self.begin()
         pair = self.promoted()
