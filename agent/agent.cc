@@ -197,7 +197,7 @@ bpf::LocalParts Agent::open_bypass() {
     bypass_ = std::move(*opened);
     bypass_->set_off(!wanted);
     if (!wanted) {
-        return {};
+        return {bypass_->shared_maps(), 0};
     }
     verdict_ = bypass::probe(*bypass_);
     const bool fit = verdict_->obstacle.empty();

@@ -69,6 +69,8 @@ struct smc_member {
 	__u64 consumed;          /* bytes that its receives have returned, by either way */
 	__u64 consumed_before;   /* ... when smc_bypass_turn looked last */
 	__u64 redirected_before; /* likewise, what its peer had sent past TCP */
+	__u64 came_last;         /* its peer is gone: where what that sent past TCP ends */
+	__u64 wire_ns;           /* when it sent something by TCP for the last time */
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* of map smc_bypass_generation, when it was paired; members of an earlier one leave */
 	__u32 received;          /* receives that did not wait */
@@ -77,6 +79,8 @@ struct smc_member {
 	__u32 deciding;          /* the program is at it, for a message of this member's */
 	__u32 client;            /* 0: the server's */
 	__u32 inode;             /* of its network namespace */
+	__u32 alone;             /* its peer is gone */
+	__u32 failed;            /* a send of its failed: what it redirected is not known exactly */
 	struct smc_tuple front;  /* slot is 0 */
 };
 
@@ -107,7 +111,8 @@ struct smc_bypass_bar {
 
 /* What program smc_bypass_turn is asked and answers. */
 struct smc_bypass_turn {
-	__u64 now_ns; /* the programs' clock */
+	__u64 now_ns;    /* the programs' clock */
+	__u64 census_ns; /* asked: when the last census that came to its end had begun */
 	__u32 watched;
 	__u32 members;
 	__u32 enrol; /* wait for smc_bypass_enrol */

@@ -45,10 +45,14 @@ int BPF_PROG(smc_bypass_sent, struct sock *sk, int ret, int flags)
 {
 	struct smc_member *member;
 
-	if (!(flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY)) || sk->sk_protocol != IPPROTO_TCP)
+	bool failed = ret < 0 && ret != -SMC_EAGAIN;
+
+	if ((!failed && !(flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY))) || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	member = smc_member_of(sk);
-	if (member)
+	if (member && failed)
+		member->failed = 1;
+	if (member && (flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY)))
 		smc_has_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
 	return 0;
 }

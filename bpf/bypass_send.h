@@ -11,6 +11,8 @@
 #ifndef SMC_BYPASS_SEND_H
 #define SMC_BYPASS_SEND_H
 
+#define SMC_WIRE_NS 10000000000ULL
+
 /* What may have been chosen for the peer's socket since it became a member. */
 static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 cookie)
 {
@@ -38,10 +40,15 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 	__u64 consumed = *(volatile __u64 *)&peer->consumed;
 	__u32 backlog = (__u32)own->redirected + (tcp->write_seq - own->first_seq) - (__u32)consumed;
 
+	__u64 now = bpf_ktime_get_coarse_ns();
+
 	if (!backlog) {
-		own->passing = 0;
+		/* now and then the wire sees it: connection tracking, and filters that came later */
+		own->passing = now - own->wire_ns > SMC_WIRE_NS;
 		own->in_a_row = 0;
 	}
+	if (own->passing)
+		own->wire_ns = now;
 	if (own->passing)
 		return false;
 	if (backlog + size > config->limit || own->in_a_row >= config->messages) {
@@ -57,13 +64,17 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	const struct smc_bypass_config *config = smc_bypass_get_config();
 	struct sock *sk = (struct sock *)tcp;
 	__u64 cookie = own->peer;
-	struct smc_member *peer = bpf_map_lookup_elem(&smc_bypass, &cookie);
+	struct smc_member *peer = smc_peer_of(own, sk->__sk_common.skc_cookie.counter);
 	__u32 size = message->size;
 
 	if (!config || config->off || !peer || smc_is_revoked(own))
 		return;
 	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
 		return;
+	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops) {
+		smc_has_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
+		return;
+	}
 	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
 		return; /* TCP has its own mind of what to say of a send behind a FIN */
 	if (sk->__sk_common.skc_flags & smc_zerocopy_bit()) {

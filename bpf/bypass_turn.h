@@ -113,11 +113,17 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	__u32 one = 1;
 	bool stays;
 
-	if ((__s64)(context->now - member->seen_ns) > (__s64)SMC_MEMBER_DEAD_NS) {
+	peer = smc_peer_of(member, cookie);
+	/* an agent that stood still has not looked: only who was not there at a whole census is gone */
+	if (member->seen_ns < context->turn->census_ns &&
+	    (__s64)(context->now - member->seen_ns) > (__s64)SMC_MEMBER_DEAD_NS) {
+		if (peer) {
+			peer->came_last = member->redirected ? member->last : 0;
+			peer->alone = 1;
+		}
 		bpf_map_delete_elem(&smc_bypass, &cookie);
 		return 0;
 	}
-	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
 	if (peer)
 		smc_look_for_stream(member, peer);
 	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->off &&

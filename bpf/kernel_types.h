@@ -179,6 +179,7 @@ struct bpf_iter__tcp {
 #define SMC_S_IFSOCK 0140000
 #define SMC_MAY_READ 4
 #define SMC_EINVAL 22
+#define SMC_EAGAIN 11
 
 #define AF_INET 2
 #define AF_INET6 10

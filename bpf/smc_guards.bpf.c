@@ -110,6 +110,7 @@ int BPF_PROG(smc_guard_permission, struct file *file, int mask, int before)
 	struct smc_member *member, *peer;
 	struct socket *socket;
 	struct sock *sk;
+	__u64 cookie;
 
 	if (before || !(mask & SMC_MAY_READ) || !smc_is_splicing() ||
 	    (file->f_inode->i_mode & SMC_S_IFMT) != SMC_S_IFSOCK)
@@ -118,11 +119,12 @@ int BPF_PROG(smc_guard_permission, struct file *file, int mask, int before)
 	sk = BPF_CORE_READ(socket, sk);
 	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
-	member = smc_member_at(BPF_CORE_READ(sk, __sk_common.skc_cookie.counter));
+	cookie = BPF_CORE_READ(sk, __sk_common.skc_cookie.counter);
+	member = smc_member_at(cookie);
 	if (!member || member->state < SMC_MEMBER_ENROLLED || member->state > SMC_MEMBER_LEAVING)
 		return 0;
 	__sync_fetch_and_or(&member->habits, SMC_HABIT_SPLICES); /* before the look: nothing more comes */
-	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
+	peer = smc_peer_of(member, cookie);
 	return smc_is_drained(member, peer) ? 0 : -SMC_EINVAL;
 }
 

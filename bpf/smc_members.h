@@ -33,6 +33,20 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	return !bpf_map_update_elem(&smc_bypass, &cookie, &member, BPF_ANY);
 }
 
+/* A socket that was disconnected, and connects or listens now: nothing of what it was is true any more. */
+static __always_inline void smc_unpair(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	const __u64 *paired = sk ? bpf_sk_storage_get(&smc_paired, sk, 0, 0) : 0;
+	__u64 cookie = paired ? *paired : 0;
+
+	if (!cookie)
+		return;
+	bpf_map_delete_elem(&smc_members, &cookie);
+	bpf_map_delete_elem(&smc_bypass, &cookie);
+	bpf_sk_storage_delete(&smc_paired, sk);
+}
+
 /* The client stands first; the server then, perhaps, and knows who its client is. The entry of the handshake goes. */
 static __always_inline void smc_pair_up(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, struct smc_pair *pair,
 					bool client, bool may)

@@ -110,7 +110,10 @@ static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const str
 	remote.port = bpf_ntohl(ctx->remote_port);
 	allowed = smc_allowed(config, cgroup->rules, &remote, client ? remote.port : ctx->local_port,
 			      client ? SMC_OUTBOUND : SMC_INBOUND, &rule);
-	return allowed || rule < 0 ? smc_local_of(config, rule) : 0;
+	if (allowed)
+		return smc_local_of(config, rule);
+	/* what no rule speaks of may be tuned, which changes nothing that a filter would see */
+	return rule < 0 ? smc_local_of(config, rule) & SMC_LOCAL_TUNE : 0;
 }
 
 static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)

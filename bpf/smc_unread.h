@@ -18,7 +18,8 @@ static __always_inline bool smc_closes_unread(struct bpf_sock *sk)
 	if (!member || (member->state != SMC_MEMBER_MEMBER && member->state != SMC_MEMBER_LEAVING))
 		return false;
 	peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
-	if (!peer || !peer->redirected || (__s64)(member->consumed - peer->last) >= 0)
+	if (!peer || peer->peer != cookie || peer->failed || !peer->redirected ||
+	    (__s64)(member->consumed - peer->last) >= 0)
 		return false;
 	still = bpf_map_lookup_elem(&smc_members, &cookie);
 	if (still)

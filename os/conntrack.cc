@@ -52,22 +52,28 @@ Result<Conntrack> Conntrack::open() {
     return Conntrack(std::move(socket));
 }
 
-bool Conntrack::has(const Endpoint& source, const Endpoint& destination) const {
+std::optional<bool> Conntrack::has(const Endpoint& source, const Endpoint& destination) {
     alignas(nlmsghdr) std::array<char, kAnswerBytes> buffer{};
     nlmsghdr* header = mnl_nlmsg_put_header(buffer.data());
     header->nlmsg_type = NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_GET;
     header->nlmsg_flags = NLM_F_REQUEST;
-    header->nlmsg_seq = 1;
+    header->nlmsg_seq = ++asked_;
     auto* family = static_cast<nfgenmsg*>(mnl_nlmsg_put_extra_header(header, sizeof(nfgenmsg)));
     family->nfgen_family = source.is_v4() ? AF_INET : AF_INET6;
     family->version = NFNETLINK_V0;
     put_tuple(header, source, destination);
     if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
-        return false;
+        return std::nullopt;
     }
     const ssize_t n = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
-    return n > 0 && mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1, mnl_socket_get_portid(socket_.get()),
-                               nullptr, nullptr) >= 0;
+    if (n <= 0) {
+        return std::nullopt;
+    }
+    if (mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), asked_, mnl_socket_get_portid(socket_.get()), nullptr,
+                   nullptr) >= 0) {
+        return true;
+    }
+    return errno == ENOENT ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace smc

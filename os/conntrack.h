@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "os/endpoint.h"
 #include "os/result.h"
@@ -15,8 +16,8 @@ class Conntrack {
  public:
     // Of the calling thread's network namespace. An Error where the kernel tracks no connections.
     static Result<Conntrack> open();
-    // There is an entry one direction of which is this.
-    [[nodiscard]] bool has(const Endpoint& source, const Endpoint& destination) const;
+    // There is an entry one direction of which is this. Nothing: it could not be asked.
+    [[nodiscard]] std::optional<bool> has(const Endpoint& source, const Endpoint& destination);
 
  private:
     struct Close {
@@ -25,6 +26,7 @@ class Conntrack {
     explicit Conntrack(std::unique_ptr<mnl_socket, Close> socket) : socket_(std::move(socket)) {}
 
     std::unique_ptr<mnl_socket, Close> socket_;
+    unsigned asked_ = 0;
 };
 
 }  // namespace smc

@@ -124,6 +124,9 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     bypass->path_ = directory_of(pin_path);
     bypass->terms_ = terms;
     const std::string& path = bypass->path_;
+    if (auto made = bpf::make_pin_directory(path); !made) {
+        return made.error();
+    }
     if (std::filesystem::exists(path) && build_of(path) != build()) {
         retire(path);
     }
@@ -134,10 +137,10 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     }
     if (!bypass->taken_over_) {
         if (auto done = bypass->attach_and_pin(); !done) {
-            remove_pins(path);
             return done.error();
         }
     }
+    bypass->ready_ = true;
     bypass->set_limits();
     return bypass;
 }
@@ -262,7 +265,13 @@ Bypass::~Bypass() {
     if (skeleton_ == nullptr) {
         return;
     }
-    if (has_members()) {
+    if (!ready_) {
+        if (taken_over_) {
+            retire(path_);  // B1: somebody may be a member
+        } else {
+            remove_pins(path_);
+        }
+    } else if (has_members()) {
         log()->info("{} sockets stay in the bypass; the next agent takes them over", state_.members);
     } else {
         remove_pins(path_);
@@ -309,10 +318,11 @@ void Bypass::set_limits() {
 }
 
 std::vector<std::uint64_t> Bypass::turn() {
-    if (turns_++ % kTurnsPerLook == 0) {
-        (void)census_.read<char>(1);
+    if (turns_++ % kTurnsPerLook == 0 && census_.read<char>(1)) {
+        census_ns_ = state_.now_ns;  // of the turn before it
     }
     smc_bypass_turn now{};
+    now.census_ns = census_ns_;
     bpf_test_run_opts options{};
     options.sz = sizeof options;
     options.ctx_in = &now;  // and what the program makes of it

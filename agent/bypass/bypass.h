@@ -101,6 +101,8 @@ class Bypass {
     std::string path_;
     Terms terms_;
     bool taken_over_ = false;
+    bool ready_ = false;  // it is whole
+    std::uint64_t census_ns_ = 0;
     unsigned turns_ = 0;
     smc_bypass_turn state_{};
 };

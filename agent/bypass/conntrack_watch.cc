@@ -27,7 +27,7 @@ void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Liste
             return;
         }
     }
-    const auto conntrack = Conntrack::open();
+    auto conntrack = Conntrack::open();
     if (!conntrack) {
         return;
     }
@@ -35,10 +35,12 @@ void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Liste
         if (space.cookie != 0 && member.netns != space.cookie) {
             continue;
         }
-        if (conntrack->has(local_of(member.front), remote_of(member.front))) {
+        const auto before = known_.find(cookie);
+        const bool had = before != known_.end() && before->second.contains(space.cookie);
+        const auto has = conntrack->has(local_of(member.front), remote_of(member.front));
+        if (has.value_or(had)) {
             now[cookie].insert(space.cookie);
-        } else if (const auto before = known_.find(cookie);
-                   before != known_.end() && before->second.contains(space.cookie)) {
+        } else if (had) {
             lost.push_back(cookie);
         }
     }

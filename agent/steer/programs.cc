@@ -56,6 +56,15 @@ bool is_bpffs(const std::string& path) {
     return ::statfs(path.c_str(), &status) == 0 && status.f_type == kBpfFsMagic;
 }
 
+int handle_event(void* context, void* data, std::size_t size) {
+    if (size >= sizeof(smc_event)) {
+        (*static_cast<Programs::OnEvent*>(context))(*static_cast<const smc_event*>(data));
+    }
+    return 0;
+}
+
+}  // namespace
+
 Result<void> make_pin_directory(const std::string& path) {
     const auto parent = std::filesystem::path(path).parent_path().string();
     if (path.starts_with(std::string(kBpfFs) + "/") && !is_bpffs(kBpfFs) &&
@@ -69,15 +78,6 @@ Result<void> make_pin_directory(const std::string& path) {
     }
     return {};
 }
-
-int handle_event(void* context, void* data, std::size_t size) {
-    if (size >= sizeof(smc_event)) {
-        (*static_cast<Programs::OnEvent*>(context))(*static_cast<const smc_event*>(data));
-    }
-    return 0;
-}
-
-}  // namespace
 
 void log_what_libbpf_says() {
     libbpf_set_print(log_libbpf);

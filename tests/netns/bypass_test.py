@@ -200,6 +200,52 @@ table ip t {{
         pair.ask(pair.server, "close")
         self.assertEqual(pair.ask(pair.client, "receive", count=200_000), 100_000)
 
+    def test_who_reads_late_misses_nothing(self):
+        """Its peer is long gone, and forgotten."""
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.client, "send", count=100_000), 100_000)
+        self.assertEqual(self.redirected()[0], 100_000)
+        pair.ask(pair.client, "close")
+        wait_for("the client's entry to go", lambda: [m["client"] for m in self.members()] == [0], 10)
+        time.sleep(1)  # four turns of the agent's
+        self.assertNotEqual(self.states(), [OUT])
+        self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)
+        wait_for("it to be out", lambda: self.states() == [OUT], 5)
+
+    def test_an_agent_that_stands_still_forgets_nobody(self):
+        self.begin()
+        pair = self.promoted()
+        self.a.agent.send_signal(signal.SIGSTOP)
+        pair.exchange(10)
+        time.sleep(4)  # longer than an entry lives unseen
+        self.a.agent.send_signal(signal.SIGCONT)
+        time.sleep(1.5)  # six turns of it
+        before = self.redirected()
+        self.assertEqual(self.states(), [MEMBER] * 2)
+        pair.exchange(10)
+        self.assertEqual(self.redirected(), [n + 640 for n in before])
+
+    def test_a_socket_that_is_used_again(self):
+        """What it had not read of its first connection is not of its second."""
+        self.begin()
+        pair = self.promoted()
+        self.assertEqual(pair.ask(pair.server, "send", count=1000), 1000)
+        self.assertEqual(pair.ask(pair.client, "disconnect"), 0)
+        self.serve(self.two, port=5001)
+        self.assertEqual(pair.ask(pair.client, "connect", ip=self.two.ip4, port=5001), 0)
+        self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+        self.assertEqual(pair.ask(pair.client, "receive", count=1000), 1000)
+
+    def test_now_and_then_the_wire_sees_it(self):
+        self.begin()
+        pair = self.promoted()
+        pair.exchange(5)
+        before = self.redirected()
+        time.sleep(10.5)
+        pair.exchange(2)  # the first of them by TCP
+        self.assertEqual(self.redirected(), [n + 64 for n in before])
+
     def test_who_closes_with_bytes_that_are_not_read_resets(self):
         self.begin()
         for first, second in (("client", "server"), ("server", "client")):

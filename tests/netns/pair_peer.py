@@ -155,6 +155,14 @@ class End:
 
         return ctypes.CDLL(None).connect(self.sock.fileno(), bytes(16), 16)
 
+    def connect(self, ip, port):
+        """Again, after disconnect()."""
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect((ip, port))
+        self.sock.setblocking(False)
+        self.sent = self.received = 0
+        return 0
+
     def shut(self):
         self.sock.shutdown(socket.SHUT_WR)
 
