@@ -44,7 +44,7 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 
 	if (!backlog) {
 		/* now and then the wire sees it: connection tracking, and filters that came later */
-		own->passing = now - own->wire_ns > SMC_WIRE_NS;
+		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_WIRE_NS;
 		own->in_a_row = 0;
 	}
 	if (own->passing)

@@ -145,6 +145,13 @@ table ip t {{
                 self.end_program(end)
             wait_for("their entries to go", lambda: not self.members(), 10)
 
+    def test_not_where_the_servers_end_has_no_rule(self):
+        self.begin(policy={"rules": [{"name": "out", "action": "allow", "direction": "outbound"}]})
+        pair = Pair(self)
+        pair.exchange(PROOF)
+        self.assertEqual(self.members(), [])
+        self.assertEqual(self.a.agent.decisions()["SMC_BYPASS_WATCHED"], 0)
+
     def test_who_waits_in_a_receive_is_not_bypassed(self):
         self.begin()
         pair = Pair(self)
