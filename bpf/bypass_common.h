@@ -58,14 +58,6 @@ static __always_inline struct smc_member *smc_member_of(struct sock *sk)
 	return smc_member_at(sk->__sk_common.skc_cookie.counter);
 }
 
-/* Its entry, unless that socket is another connection's by now. */
-static __always_inline struct smc_member *smc_peer_of(const struct smc_member *member, __u64 cookie)
-{
-	struct smc_member *peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
-
-	return peer && peer->peer == cookie ? peer : 0;
-}
-
 /* What it may hold: all that its peer sent past TCP is consumed, and no more is on the way. */
 static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
 {

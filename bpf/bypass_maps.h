@@ -39,4 +39,24 @@ struct {
 	__type(value, __u64);
 } smc_paired SEC(".maps");
 
+/* Its entry, unless that socket is another connection's by now. */
+static __always_inline struct smc_member *smc_peer_of(const struct smc_member *member, __u64 cookie)
+{
+	struct smc_member *peer = bpf_map_lookup_elem(&smc_bypass, &member->peer);
+
+	return peer && peer->peer == cookie ? peer : 0;
+}
+
+/* Its socket is gone, or another connection's. Its peer may still have to read what it has sent. */
+static __always_inline void smc_forget_member(const struct smc_member *member, __u64 cookie)
+{
+	struct smc_member *peer = smc_peer_of(member, cookie);
+
+	if (peer) {
+		peer->came_last = member->redirected ? member->last : 0;
+		peer->alone = 1;
+	}
+	bpf_map_delete_elem(&smc_bypass, &cookie);
+}
+
 #endif

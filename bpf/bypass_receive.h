@@ -45,7 +45,7 @@ int BPF_PROG(smc_bypass_sent, struct sock *sk, int ret, int flags)
 {
 	struct smc_member *member;
 
-	bool failed = ret < 0 && ret != -SMC_EAGAIN;
+	bool failed = ret == -SMC_ENOMEM || ret == -SMC_ENOBUFS;
 
 	if ((!failed && !(flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY))) || sk->sk_protocol != IPPROTO_TCP)
 		return 0;

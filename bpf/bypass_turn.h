@@ -117,11 +117,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	/* an agent that stood still has not looked: only who was not there at a whole census is gone */
 	if (member->seen_ns < context->turn->census_ns &&
 	    (__s64)(context->now - member->seen_ns) > (__s64)SMC_MEMBER_DEAD_NS) {
-		if (peer) {
-			peer->came_last = member->redirected ? member->last : 0;
-			peer->alone = 1;
-		}
-		bpf_map_delete_elem(&smc_bypass, &cookie);
+		smc_forget_member(member, cookie);
 		return 0;
 	}
 	if (peer)

@@ -179,7 +179,8 @@ struct bpf_iter__tcp {
 #define SMC_S_IFSOCK 0140000
 #define SMC_MAY_READ 4
 #define SMC_EINVAL 22
-#define SMC_EAGAIN 11
+#define SMC_ENOMEM 12
+#define SMC_ENOBUFS 105
 
 #define AF_INET 2
 #define AF_INET6 10

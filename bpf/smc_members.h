@@ -38,12 +38,15 @@ static __always_inline void smc_unpair(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	const __u64 *paired = sk ? bpf_sk_storage_get(&smc_paired, sk, 0, 0) : 0;
+	const struct smc_member *member;
 	__u64 cookie = paired ? *paired : 0;
 
 	if (!cookie)
 		return;
 	bpf_map_delete_elem(&smc_members, &cookie);
-	bpf_map_delete_elem(&smc_bypass, &cookie);
+	member = bpf_map_lookup_elem(&smc_bypass, &cookie);
+	if (member)
+		smc_forget_member(member, cookie);
 	bpf_sk_storage_delete(&smc_paired, sk);
 }
 

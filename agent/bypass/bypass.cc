@@ -92,8 +92,10 @@ void retire(const std::string& path) {
     }
     config->off = 1;
     [[maybe_unused]] const auto put = configs.put(0, *config);
-    const std::string aside = fmt::format("{}-{:016x}", path, config->build);
-    remove_pins(aside);
+    std::string aside = fmt::format("{}-{:016x}", path, config->build);
+    while (std::filesystem::exists(aside)) {
+        aside += "-";  // of that build, too, and perhaps not empty yet
+    }
     (void)::rename(path.c_str(), aside.c_str());
 }
 
