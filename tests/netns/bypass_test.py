@@ -284,6 +284,51 @@ table ip t {{
         self.assertEqual(pair.ask(pair.server, "receive", count=2000), 1000)
         self.assertEqual(pair.ask(pair.server, "send", count=1), 1)
 
+    # --- programs that know nothing of it
+    def run_over_it(self, server, port, client, patience=60):
+        """The client's output. Its connections are bypassed, sooner or later."""
+        self.begin()
+        process = self.two.popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (process.kill(), process.wait()))
+        wait_for("the server", lambda: f":{port} " in self.two.run(["ss", "-Hltn"]).stdout, 20)
+        done = self.one.run(client, timeout=patience)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertGreater(self.a.agent.ask("bypass")["redirected_messages"], 1000)
+        return done.stdout
+
+    def test_redis(self):
+        server = "redis-server --port 6379 --bind 0.0.0.0 --protected-mode no --save".split()
+        client = f"redis-benchmark -h {self.two.ip4} -c 10 -n 200000 -t set,get --csv".split()
+        rows = self.run_over_it([*server, "", "--dir", "/tmp"], 6379, client).splitlines()
+        self.assertEqual([row.split(",")[0] for row in rows[1:]], ['"SET"', '"GET"'])
+
+    def test_node(self):
+        """Requests one after the other, on connections that are kept, with bodies of 1 B to 20 kB."""
+        server = "require('http').createServer((q, s) => q.pipe(s)).listen(8080)"
+        client = """
+            const http = require('http'), agent = new http.Agent({keepAlive: true, maxSockets: 4});
+            const body = n => Buffer.alloc(1 + n * 37 % 20000, String(n));
+            const ask = n => new Promise((good, bad) => {
+                const q = http.request({host: process.argv[1], port: 8080, method: 'POST', agent}, s => {
+                    const parts = [];
+                    s.on('data', d => parts.push(d));
+                    s.on('end', () => Buffer.concat(parts).equals(body(n)) ? good() : bad(new Error(`reply ${n}`)));
+                });
+                q.on('error', bad);
+                q.end(body(n));
+            });
+            const work = async () => {
+                const end = Date.now() + 3000;
+                let n = 0;
+                while (Date.now() < end) await Promise.all([n++, n++, n++, n++].map(ask));
+                console.log('all good');
+                agent.destroy();
+            };
+            work();
+        """
+        out = self.run_over_it(["node", "-e", server], 8080, ["node", "-e", client, self.two.ip4])
+        self.assertEqual(out, "all good\n")
+
     # --- who leaves
     def test_habits_that_do_not_go_with_it(self):
         """Each shows itself on a socket that is bypassed: it does what it does with TCP, and the pair leaves."""
