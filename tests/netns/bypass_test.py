@@ -431,6 +431,19 @@ table ip t {{
             self.assertEqual(self.states(), [MEMBER] * 2)
         self.assertEqual([c["path"] for c in self.a.agent.connections()], ["bypass"] * 2)
 
+    def test_killed_again_and_again_under_load(self):
+        self.begin()
+        pair = self.promoted()
+        rounds = 8000 * ROUNDS
+        for end in (pair.client, pair.server):
+            pair.tell(end, "alternate", rounds=rounds, begins=end is pair.client)
+        for _ in range(ROUNDS):
+            self.a.agent.stop(signal.SIGKILL)
+            self.begin()
+        self.assertEqual([pair.hear(end) for end in (pair.client, pair.server)], [rounds] * 2)
+        self.assertEqual(self.states(), [MEMBER] * 2)
+        self.assertGreater(min(member["messages"] for member in self.members()), rounds * 9 // 10)
+
     def test_another_policy_or_none_ends_them(self):
         self.begin()
         pair = self.promoted()

@@ -96,6 +96,16 @@ class End:
                 time.sleep(dice.random() * pause_ms / 1000)
         return True
 
+    def alternate(self, rounds, begins):
+        """Each end sends when it has received what the other has sent, 1 to 3000 bytes."""
+        dice = random.Random(0)  # the same at both ends
+        for _ in range(rounds):
+            for ours in (begins, not begins):
+                size = dice.randrange(1, 3000)
+                if (self.send(size) if ours else self.receive(size)) != size:
+                    raise ValueError("an end")
+        return rounds
+
     def stuff(self, most):
         """Sends until nobody takes more."""
         before = self.sent
