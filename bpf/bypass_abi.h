@@ -11,9 +11,6 @@
 
 #include "bpf/abi.h"
 
-/* Bump with any layout below. Pairs of an agent with another one are left to it; see agent/bypass/bypass.h. */
-#define SMC_BYPASS_VERSION 1u
-
 #define SMC_MAX_MEMBERS 65536
 #define SMC_PROOF 32 /* so many receives that did not wait, and nothing that speaks against it */
 
@@ -21,7 +18,7 @@
  *	WATCHED -> PROVEN      it has received often enough without waiting, and so has its peer
  *	PROVEN -> ENROLLED     program smc_bypass_enrol has put it into smc_members
  *	ENROLLED -> MEMBER     so is its peer: what it sends may be redirected
- *	any -> LEAVING         a habit that does not go with it, a revocation, or the peer leaves
+ *	PROVEN.. -> LEAVING    a habit that does not go with it, a revocation, or the peer leaves
  *	LEAVING -> OUT         what was redirected to it is consumed: out of smc_members, for good
  */
 enum smc_member_state {
@@ -46,9 +43,9 @@ enum smc_habit {
 	SMC_HABIT_ULP = 256,         /* TCP_ULP: kTLS */
 	SMC_HABIT_ASKS_INQ = 512,    /* FIONREAD: counts one queue only */
 	SMC_HABIT_SHUTS_DOWN = 1024, /* shutdown() of its receiving side */
+	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 	SMC_HABIT_UNTRACKED = 4096,  /* not its own: its connection tracking entry has gone */
 	SMC_HABIT_STREAMS = 8192,    /* so much that it goes by TCP most of the time: then TCP alone is faster */
-	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 };
 
 /* No habits of a program, but of a connection: its next one may have it. */
@@ -84,15 +81,19 @@ struct smc_member {
 	struct smc_tuple front;  /* slot is 0 */
 };
 
-/* Whoever comes later than its version must be able to write `off`: the second word, always. */
+/* An agent of another build writes and reads this, and nothing else: it stays as it is. */
+struct smc_bypass_identity {
+	__u32 off; /* nothing is redirected any more */
+	__u32 pad;
+	__u64 build; /* which programs these are; 0: they are not all there yet */
+};
+
 struct smc_bypass_config {
-	__u32 version;
-	__u32 off;         /* nothing is redirected any more */
+	struct smc_bypass_identity identity;
 	__u32 limit;       /* bytes that a member may have sent past TCP and its peer not consumed */
 	__u32 messages;    /* likewise */
 	__u32 room;        /* members that there may be */
 	__u32 cgroup_room; /* ... of one cgroup */
-	__u64 build;       /* which programs these are; 0: they are not all there yet */
 	__u64 policy;      /* a hash of who may have pairs */
 };
 

@@ -73,7 +73,7 @@ static __always_inline unsigned long smc_zerocopy_bit(void)
 	return 1UL << bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY);
 }
 
-static __always_inline void smc_has_habit(struct smc_member *member, __u32 habit)
+static __always_inline void smc_add_habit(struct smc_member *member, __u32 habit)
 {
 	if ((member->habits & habit) != habit)
 		__sync_fetch_and_or(&member->habits, habit);

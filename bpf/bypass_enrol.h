@@ -47,7 +47,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	tcp = bpf_skc_to_tcp_sock(common);
 	if (!tcp)
 		return 0;
-	smc_has_habit(member, smc_habits_of_socket(tcp));
+	smc_add_habit(member, smc_habits_of_socket(tcp));
 	if (member->habits) {
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
@@ -56,7 +56,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	member->wire_ns = bpf_ktime_get_ns(); /* a little ahead of the coarse clock */
 	member->passing = 1;                  /* its peer may not have read yet what went by TCP */
 	if (bpf_map_update_elem(&smc_members, &cookie, (void *)common, BPF_NOEXIST)) {
-		smc_has_habit(member, SMC_HABIT_FOREIGN);
+		smc_add_habit(member, SMC_HABIT_FOREIGN);
 		member->state = SMC_MEMBER_LEAVING;
 	} else {
 		member->state = SMC_MEMBER_ENROLLED;

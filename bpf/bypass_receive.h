@@ -32,7 +32,7 @@ int BPF_PROG(smc_bypass_received, struct sock *sk, int ret, int flags)
 	member = smc_member_of(sk);
 	if (!member || (flags & SMC_MSG_ERRQUEUE))
 		return 0;
-	smc_has_habit(member, smc_habits_of_receive(flags));
+	smc_add_habit(member, smc_habits_of_receive(flags));
 	if (ret > 0 && !(flags & (SMC_MSG_PEEK | SMC_MSG_OOB)))
 		__sync_fetch_and_add(&member->consumed, ret);
 	if (member->received < SMC_PROOF)
@@ -53,7 +53,7 @@ int BPF_PROG(smc_bypass_sent, struct sock *sk, int ret, int flags)
 	if (member && failed)
 		member->failed = 1;
 	if (member && (flags & (SMC_MSG_OOB | SMC_MSG_ZEROCOPY)))
-		smc_has_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
+		smc_add_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
 	return 0;
 }
 

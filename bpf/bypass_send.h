@@ -24,13 +24,13 @@ static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 coo
 	if (BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != (__s64)cookie)
 		return false;
 	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
-		smc_has_habit(peer, SMC_HABIT_LOWAT);
+		smc_add_habit(peer, SMC_HABIT_LOWAT);
 	if (BPF_CORE_READ(sk, sk_peek_off) >= 0)
-		smc_has_habit(peer, SMC_HABIT_PEEKS);
+		smc_add_habit(peer, SMC_HABIT_PEEKS);
 	if (BPF_CORE_READ(connection, icsk_ulp_ops))
-		smc_has_habit(peer, SMC_HABIT_ULP);
+		smc_add_habit(peer, SMC_HABIT_ULP);
 	if (BPF_CORE_READ(sk, sk_shutdown) & SMC_RCV_SHUTDOWN)
-		smc_has_habit(peer, SMC_HABIT_SHUTS_DOWN);
+		smc_add_habit(peer, SMC_HABIT_SHUTS_DOWN);
 	return !peer->habits;
 }
 
@@ -39,7 +39,6 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 {
 	__u64 consumed = *(volatile __u64 *)&peer->consumed;
 	__u32 backlog = (__u32)own->redirected + (tcp->write_seq - own->first_seq) - (__u32)consumed;
-
 	__u64 now = bpf_ktime_get_coarse_ns();
 
 	if (!backlog) {
@@ -47,10 +46,10 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_WIRE_NS;
 		own->in_a_row = 0;
 	}
-	if (own->passing)
+	if (own->passing) {
 		own->wire_ns = now;
-	if (own->passing)
 		return false;
+	}
 	if (backlog + size > config->limit || own->in_a_row >= config->messages) {
 		own->passing = 1;
 		return false;
@@ -67,18 +66,18 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	struct smc_member *peer = smc_peer_of(own, sk->__sk_common.skc_cookie.counter);
 	__u32 size = message->size;
 
-	if (!config || config->off || !peer || smc_is_revoked(own))
+	if (!config || config->identity.off || !peer || smc_is_revoked(own))
 		return;
 	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
 		return;
 	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops) {
-		smc_has_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
+		smc_add_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
 		return;
 	}
 	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
 		return; /* TCP has its own mind of what to say of a send behind a FIN */
 	if (sk->__sk_common.skc_flags & smc_zerocopy_bit()) {
-		smc_has_habit(own, SMC_HABIT_ZEROCOPY);
+		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
 		return;
 	}
 	if (!smc_peer_is_plain(peer, cookie) || !smc_may_redirect(config, tcp, own, peer, size))

@@ -95,7 +95,7 @@ static __always_inline void smc_look_for_stream(struct smc_member *member, const
 	member->consumed_before = consumed;
 	member->redirected_before = redirected;
 	if (member->state == SMC_MEMBER_MEMBER && came > SMC_STREAM_BYTES && past < came / 2)
-		smc_has_habit(member, SMC_HABIT_STREAMS);
+		smc_add_habit(member, SMC_HABIT_STREAMS);
 }
 
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
@@ -122,7 +122,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	}
 	if (peer)
 		smc_look_for_stream(member, peer);
-	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->off &&
+	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->identity.off &&
 		!smc_is_revoked(member);
 	switch (member->state) {
 	case SMC_MEMBER_WATCHED:
@@ -178,7 +178,7 @@ int smc_bypass_bar(struct smc_bypass_bar *which)
 	struct smc_member *member = bpf_map_lookup_elem(&smc_bypass, &cookie);
 
 	if (member)
-		smc_has_habit(member, which->habit);
+		smc_add_habit(member, which->habit);
 	return 0;
 }
 

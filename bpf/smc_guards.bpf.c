@@ -42,7 +42,7 @@ static __always_inline void smc_note_habit(struct sock *sk, __u32 habit)
 		return;
 	member = smc_member_of(sk);
 	if (member)
-		smc_has_habit(member, habit);
+		smc_add_habit(member, habit);
 	id = sk->sk_cgrp_data.cgroup->kn->id;
 	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &id);
 	if (!cgroup)
@@ -86,7 +86,7 @@ int BPF_PROG(smc_guard_send, struct sock *sk, struct msghdr *message)
 		return 0;
 	member = smc_member_of(sk);
 	if (member)
-		smc_has_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
+		smc_add_habit(member, flags & SMC_MSG_OOB ? SMC_HABIT_URGENT : SMC_HABIT_ZEROCOPY);
 	return 0;
 }
 

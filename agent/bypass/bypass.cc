@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,8 +14,11 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/bypass/pins.h"
 #include "agent/log/log.h"
+#include "agent/steer/pins.h"
 #include "agent/steer/programs.h"
+#include "agent/steer/run_program.h"
 #include "smc_bypass.skel.h"
 #include "smc_guards.skel.h"
 
@@ -31,87 +33,9 @@ constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // that a member m
 constexpr std::uint32_t kPerMessage = 1 << 10;                // what the kernel charges to nobody
 constexpr unsigned kTurnsPerLook = 4;                         // of the census
 
-std::string directory_of(const std::string& pin_path) {
-    return pin_path + "-bypass";
-}
-
-// Of the programs as they were compiled.
-std::uint64_t build() {
-    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-    const auto add = [&](const void* elf, std::size_t size) {
-        const auto* bytes = static_cast<const unsigned char*>(elf);
-        for (std::size_t i = 0; i < size; i++) {
-            hash = (hash ^ bytes[i]) * 0x100000001b3;
-        }
-    };
-    std::size_t size = 0;
-    const void* elf = smc_bypass__elf_bytes(&size);
-    add(elf, size);
-    elf = smc_guards__elf_bytes(&size);
-    add(elf, size);
-    return hash;
-}
-
 bool has_function(const char* name) {
     const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
     return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) > 0;
-}
-
-void remove_pins(const std::string& path) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-        ::unlink(entry.path().c_str());
-    }
-    ::rmdir(path.c_str());
-}
-
-UniqueFd pinned(const std::string& path, const char* name) {
-    return UniqueFd(bpf_obj_get((path + "/" + name).c_str()));
-}
-
-bool is_empty(int members_fd) {
-    std::uint64_t key = 0;
-    return bpf_map_get_next_key(members_fd, nullptr, &key) != 0;
-}
-
-// Which programs are pinned there; 0: not all of them, so nobody ever was a member.
-std::uint64_t build_of(const std::string& path) {
-    const UniqueFd map = pinned(path, "smc_bypass_config");
-    const auto config = map ? ConfigMap(map.get()).get(0) : std::nullopt;
-    return config ? config->build : 0;
-}
-
-// B1: of another build. Its programs pass everything to TCP from here on; what is queued can still be read.
-void retire(const std::string& path) {
-    const UniqueFd map = pinned(path, "smc_bypass_config");
-    const ConfigMap configs(map.get());
-    auto config = configs.get(0);
-    if (!config || config->build == 0) {
-        remove_pins(path);
-        return;
-    }
-    config->off = 1;
-    [[maybe_unused]] const auto put = configs.put(0, *config);
-    std::string aside = fmt::format("{}-{:016x}", path, config->build);
-    while (std::filesystem::exists(aside)) {
-        aside += "-";  // of that build, too, and perhaps not empty yet
-    }
-    (void)::rename(path.c_str(), aside.c_str());
-}
-
-void remove_retired(const std::string& path) {
-    std::error_code ignored;
-    const std::filesystem::path own(path);
-    std::vector<std::string> idle;
-    for (const auto& entry : std::filesystem::directory_iterator(own.parent_path(), ignored)) {
-        if (entry.path().filename().string().starts_with(own.filename().string() + "-")) {
-            const UniqueFd members = pinned(entry.path().string(), "smc_members");
-            if (!members || is_empty(members.get())) {
-                idle.push_back(entry.path().string());
-            }
-        }
-    }
-    std::ranges::for_each(idle, remove_pins);
 }
 
 }  // namespace
@@ -126,13 +50,9 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     bypass->path_ = directory_of(pin_path);
     bypass->terms_ = terms;
     const std::string& path = bypass->path_;
-    if (auto made = bpf::make_pin_directory(path); !made) {
+    if (auto made = make_way(path); !made) {
         return made.error();
     }
-    if (std::filesystem::exists(path) && build_of(path) != build()) {
-        retire(path);
-    }
-    remove_retired(path);
     bypass->taken_over_ = std::filesystem::exists(path);
     if (auto loaded = bypass->load(bypass->taken_over_); !loaded) {
         return loaded.error();
@@ -155,10 +75,10 @@ Result<void> Bypass::load(bool take_over) {
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
-        if (!take_over || !name.starts_with("smc_") || name.find('.') != std::string::npos) {
+        if (!take_over || !bpf::is_to_be_pinned(name)) {
             continue;
         }
-        const UniqueFd fd = pinned(path_, name.c_str());
+        const UniqueFd fd = pinned(path_, name);
         if (!fd || bpf_map__reuse_fd(map, fd.get()) != 0) {
             return last_error("taking over " + path_ + "/" + name);
         }
@@ -180,8 +100,7 @@ Result<void> Bypass::attach_and_pin() const {
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
-        if (name.starts_with("smc_") && name.find('.') == std::string::npos &&
-            bpf_map__pin(map, (path_ + "/" + name).c_str()) != 0) {
+        if (bpf::is_to_be_pinned(name) && bpf_map__pin(map, (path_ + "/" + name).c_str()) != 0) {
             return last_error("pinning " + name);
         }
     }
@@ -196,8 +115,7 @@ Result<void> Bypass::attach_and_pin() const {
     }
     set_guards();
     smc_bypass_config config{};
-    config.version = SMC_BYPASS_VERSION;
-    config.build = build();  // from here on it is whole
+    config.identity.build = build();  // from here on it is whole
     config.policy = terms_.policy;
     return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
 }
@@ -271,12 +189,12 @@ Bypass::~Bypass() {
         if (taken_over_) {
             retire(path_);  // B1: somebody may be a member
         } else {
-            remove_pins(path_);
+            bpf::remove_pins(path_);
         }
     } else if (has_members()) {
         log()->info("{} sockets stay in the bypass; the next agent takes them over", state_.members);
     } else {
-        remove_pins(path_);
+        bpf::remove_pins(path_);
     }
     bpf_link__destroy(enrolling_);
     smc_bypass__destroy(skeleton_);
@@ -325,12 +243,8 @@ std::vector<std::uint64_t> Bypass::turn() {
     }
     smc_bypass_turn now{};
     now.census_ns = census_ns_;
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &now;  // and what the program makes of it
-    options.ctx_size_in = sizeof now;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_bypass_turn), &options) != 0) {
-        log()->warn("running smc_bypass_turn: {}", std::generic_category().message(errno));
+    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn, now); !done) {
+        log()->warn("{}", done.error().text());
         return {};
     }
     state_ = now;
@@ -362,12 +276,8 @@ void Bypass::enrol() const {
 
 void Bypass::bar(std::uint64_t cookie, smc_habit habit) const {
     ::smc_bypass_bar which{cookie, static_cast<__u32>(habit), 0};
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &which;
-    options.ctx_size_in = sizeof which;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_bypass_bar), &options) != 0) {
-        log()->warn("running smc_bypass_bar: {}", std::generic_category().message(errno));
+    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_bar, which); !done) {
+        log()->warn("{}", done.error().text());
     }
 }
 
@@ -379,7 +289,7 @@ void Bypass::revoke() {
 void Bypass::set_off(bool off) {
     const ConfigMap configs(map_fd("smc_bypass_config"));
     if (auto config = configs.get(0)) {
-        config->off = off ? 1 : 0;
+        config->identity.off = off ? 1 : 0;
         [[maybe_unused]] const auto put = configs.put(0, *config);
     }
 }

@@ -33,7 +33,7 @@ json describe(const bypass::Bypass* bypass) {
     const smc_bypass_turn& state = bypass->state();
     const smc_bypass_config limits = bypass->limits();
     return {{"there", true},
-            {"off", limits.off != 0},
+            {"off", limits.identity.off != 0},
             {"pins", bypass->pins()},
             {"taken_over", bypass->taken_over()},
             {"sockets",

@@ -4,9 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
+#include "agent/steer/pins.h"
 #include "os/random.h"
 #include "smc/wire/ebcdic.h"
 #include "smc/wire/tcp_option.h"
@@ -30,9 +29,6 @@ static_assert(SMC_TCPOPT_KIND == tcp::kExperimentalKind && SMC_TCPOPT_LEN == tcp
               SMC_TCPOPT_EXID == kEyeCatcherR);
 
 namespace {
-
-constexpr long kBpfFsMagic = 0xcafe4a11;
-constexpr const char* kBpfFs = "/sys/fs/bpf";
 
 int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) {
     if (level == LIBBPF_DEBUG) {
@@ -51,11 +47,6 @@ int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) 
 
 constexpr const char* kBefore = "-old";  // of an agent that was killed, while the next one starts
 
-bool is_bpffs(const std::string& path) {
-    struct statfs status {};
-    return ::statfs(path.c_str(), &status) == 0 && status.f_type == kBpfFsMagic;
-}
-
 int handle_event(void* context, void* data, std::size_t size) {
     if (size >= sizeof(smc_event)) {
         (*static_cast<Programs::OnEvent*>(context))(*static_cast<const smc_event*>(data));
@@ -64,20 +55,6 @@ int handle_event(void* context, void* data, std::size_t size) {
 }
 
 }  // namespace
-
-Result<void> make_pin_directory(const std::string& path) {
-    const auto parent = std::filesystem::path(path).parent_path().string();
-    if (path.starts_with(std::string(kBpfFs) + "/") && !is_bpffs(kBpfFs) &&
-        ::mount("bpf", kBpfFs, "bpf", 0, nullptr) != 0) {
-        return last_error("mounting a bpf file system on /sys/fs/bpf");
-    }
-    std::error_code failure;
-    std::filesystem::create_directories(parent, failure);
-    if (failure || !is_bpffs(parent)) {
-        return Error{failure ? failure.value() : EINVAL, "pinning maps: " + parent + " is not on a bpf file system"};
-    }
-    return {};
-}
 
 void log_what_libbpf_says() {
     libbpf_set_print(log_libbpf);
@@ -161,33 +138,6 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }
 
-namespace {
-
-// Removes what an agent pinned, and nothing else that may be in the directory.
-void remove_pins(const std::string& path) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-        if (entry.path().filename().string().starts_with("smc_")) {
-            ::unlink(entry.path().c_str());
-        }
-    }
-    ::rmdir(path.c_str());
-}
-
-// Nobody else's pins are moved or in the way: the directory is the agent's alone.
-Result<void> has_only_ours(const std::string& path) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
-        const std::string name = entry.path().filename().string();
-        if (!name.starts_with("smc_")) {
-            return Error{EEXIST, "pinning maps: " + path + " holds " + name + ", which is not ours"};
-        }
-    }
-    return {};
-}
-
-}  // namespace
-
 // P1: pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
 Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
@@ -223,10 +173,10 @@ Result<void> Programs::pin_maps(const std::string& fresh, const std::string& pat
     bpf_map* map = nullptr;
     bpf_object__for_each_map(map, skeleton_->obj) {
         const std::string name = bpf_map__name(map);
-        // .rodata and the like are nobody's business; the bypass has pins of its own
+        // the bypass has pins of its own
         const bool bypass = name.starts_with("smc_bypass") || name == "smc_paired" || name == "smc_members";
-        if (name.starts_with("smc_") && !bypass && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
-            name.find('.') == std::string::npos && bpf_map__pin(map, (fresh + "/" + name).c_str()) != 0) {
+        if (is_to_be_pinned(name) && !bypass && bpf_map__type(map) != BPF_MAP_TYPE_RINGBUF &&
+            bpf_map__pin(map, (fresh + "/" + name).c_str()) != 0) {
             return last_error("pinning " + name);
         }
     }

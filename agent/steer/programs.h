@@ -36,8 +36,6 @@ struct LocalParts {
     std::uint32_t mask = 0;                         // of enum smc_local: what of it can be had
 };
 
-// Mounts a bpf file system where there should be one, and makes what is above this directory in it.
-Result<void> make_pin_directory(const std::string& path);
 // Its messages go to the log, at level debug: it warns of probes that fail by design, and its errors come back.
 void log_what_libbpf_says();
 

@@ -13,6 +13,7 @@
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/programs.h"
+#include "agent/steer/run_program.h"
 #include "smc_gateway.skel.h"
 
 namespace smc::bpf {
@@ -104,12 +105,8 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
 std::vector<smc_stranded_socket> Programs::sweep() {
     auto stranded = legs_.read<smc_stranded_socket>(std::numeric_limits<std::size_t>::max());
     smc_clock clock{stranded ? swept_ns_ : 0};
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &clock;  // and what the program makes of it
-    options.ctx_size_in = sizeof clock;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_sweep), &options) != 0) {
-        log()->warn("sweeping the tables: {}", std::generic_category().message(errno));
+    if (const auto done = run_program(skeleton_->progs.smc_sweep, clock); !done) {
+        log()->warn("{}", done.error().text());
     } else {
         swept_ns_ = clock.ktime_ns;
         constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
@@ -185,12 +182,8 @@ std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& 
 }
 
 Result<smc_query> Programs::explain(smc_query query) const {
-    bpf_test_run_opts options{};
-    options.sz = sizeof options;
-    options.ctx_in = &query;
-    options.ctx_size_in = sizeof query;
-    if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.smc_explain), &options) != 0) {
-        return last_error("running smc_explain");
+    if (const auto done = run_program(skeleton_->progs.smc_explain, query); !done) {
+        return done.error();
     }
     return query;
 }
