@@ -242,7 +242,7 @@ nlohmann::json Agent::answer(const nlohmann::json& request) {
         return introspection_->answer(request);
     }
     if (!bypass_) {
-        return {{"error", "there is no bypass"}};
+        return {{"error", "there is no bypass: `smcctl probe` says why"}};
     }
     const auto members = bypass_->state().members;
     bypass_->revoke();

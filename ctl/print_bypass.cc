@@ -10,7 +10,7 @@ using nlohmann::json;
 
 void print_probe(std::ostream& out, const json& v) {
     if (!v["tried"].get<bool>()) {
-        out << "The bypass was not tried: local.bypass is off, or this kernel cannot load it (see the log)\n";
+        out << "The bypass was not tried: local.bypass is off, or it was not loaded: see the agent's log\n";
         return;
     }
     std::vector<Row> rows{{"What", "This kernel", "Kept from applications by"}};
@@ -30,7 +30,7 @@ void print_probe(std::ostream& out, const json& v) {
 
 void print_bypass(std::ostream& out, const json& b) {
     if (!b["there"].get<bool>()) {
-        out << "There is no bypass: local.bypass is off, or this kernel cannot load it (see the log)\n";
+        out << "There is no bypass: `smcctl probe` says why\n";
         return;
     }
     const json &sockets = b["sockets"], &limits = b["limits"];

@@ -181,3 +181,14 @@ class TwoPods(TwoNodes):
         for pod in (self.one, self.two):
             pod.popen(["sleep", "60"])
         wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
+
+    def translate(self):
+        """An address that pod one translates to pod two's, and its own with it."""
+        rules = f"""
+table ip t {{
+  chain pre {{ type nat hook output priority -100; ip daddr 10.99.0.1 dnat to {self.two.ip4}; }};
+  chain post {{ type nat hook postrouting priority 100; ip daddr {self.two.ip4} masquerade random; }};
+}}"""
+        self.one.run(["nft", rules], check=True)
+        self.one.run(["ip", "route", "add", "10.99.0.0/24", "via", self.two.ip4], check=True)
+        return "10.99.0.1"

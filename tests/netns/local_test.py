@@ -80,14 +80,7 @@ class Local(TwoPods):
         self.default(BBR)
         self.start()
         self.serve_on("0.0.0.0")
-        rules = f"""
-table ip t {{
-  chain pre {{ type nat hook output priority -100; ip daddr 10.99.0.1 dnat to {self.two.ip4}; }};
-  chain post {{ type nat hook postrouting priority 100; ip daddr {self.two.ip4} masquerade random; }};
-}}"""
-        self.one.run(["nft", rules], check=True)
-        self.one.run(["ip", "route", "add", "10.99.0.0/24", "via", self.two.ip4], check=True)
-        self.assertEqual(self.ends("10.99.0.1"), [[RENO, LONG], [RENO, LONG]])
+        self.assertEqual(self.ends(self.translate()), [[RENO, LONG], [RENO, LONG]])
 
     def test_with_syn_cookies(self):
         self.default(BBR)

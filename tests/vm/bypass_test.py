@@ -30,7 +30,6 @@ class Kernels(unittest.TestCase):
                 agent = machine.start_agent()
                 verdict = agent.ask("probe")
                 self.assertTrue(verdict["automatic"], agent.ctl("probe").stdout)
-                self.assertLess(verdict["took_us"], 1_000_000)
                 done = machine.run(["python3", "-B", STORY, "tell", CTL, PEER], timeout=180)
                 self.assertEqual(
                     json.loads(done.stdout),
