@@ -257,7 +257,7 @@ void Agent::lose_peer(const Gid& peer) {
 
 // Whether they may ask and answer.
 void Agent::tell_programs() const {
-    programs_->beat(obstacle().empty());
+    programs_->beat(obstacle().empty(), !roce_devices_->ports().empty());
 }
 
 std::string Agent::obstacle() const {
@@ -311,7 +311,7 @@ void Agent::run() {
 // In this order: nobody asks any more; whoever waits is let go; what runs is reset while its hairpins still stand; and
 // a question that is under way is heard out, because only here would its answer be recognized.
 void Agent::stop() {
-    programs_->beat(false);
+    programs_->beat(false, false);
     heartbeat_.cancel();
     gateway_->let_all_go();
     smcr_groups_->end_all();

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 6u
+#define SMC_ABI_VERSION 7u
 
 #define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
@@ -139,6 +139,7 @@ enum smc_decision {
 	SMC_OUT_NO_ROOM,
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
+	SMC_OUT_NOTHING,
 	SMC_OUT_TABLE_FULL,
 	SMC_SYN_AGAIN,      /* retransmission of a question: goes without options */
 	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
@@ -165,6 +166,7 @@ enum smc_decision {
 	SMC_IN_DENIED,
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
+	SMC_IN_NOTHING,
 	SMC_IN_TABLE_FULL,
 	SMC_IN_MADE_WAY,  /* the client went on without us while our leg was half open */
 	SMC_LEG_PAIRED,   /* a leg's SYN was turned round for the first time */
@@ -208,12 +210,13 @@ struct smc_config {
 	__u32 local;      /* enum smc_local, or'ed: of connections within this node that match no rule */
 	__u32 local_mask; /* what of it can be had at all */
 	__u32 queue;      /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
-	__u32 pad;
+	__u32 smcd;       /* SMC-D with another agent of this kernel, for connections that match no rule */
 };
 
 struct smc_heartbeat {
 	__u64 ktime_ns; /* CLOCK_MONOTONIC; too old: the agent hangs */
-	__u64 steer;    /* 0: the agent lives but takes no more (full, or stopping) */
+	__u32 steer;    /* 0: the agent lives but takes no more (full, or stopping) */
+	__u32 roce;     /* there is a RoCE device for SMC-R */
 };
 
 /* One CIDR and port range of one configured rule. First match in order decides. */
@@ -227,7 +230,8 @@ struct smc_rule {
 	__u8 group;      /* index of the configured rule: bit in smc_cgroup.rules */
 	__u8 v4;         /* the prefix is IPv4's; ::/0 does not mean IPv4 */
 	__u8 local;      /* enum smc_local, or'ed */
-	__u8 pad[3];
+	__u8 smcd;       /* SMC-D with another agent of this kernel */
+	__u8 pad[2];
 };
 
 struct smc_cgroup {
@@ -317,7 +321,8 @@ struct smc_question {
 	__u16 packet_len;
 	__u16 seen_port; /* the application's, as the server sees it; 0: it did not say */
 	__u8 answer_ttl; /* of the SYN-ACK */
-	__u8 pad[3];
+	__u8 smcd;       /* SMC-D with another agent of this kernel may be offered */
+	__u8 pad[2];
 	__u8 packet[SMC_PACKET_BYTES]; /* as it would have left the device; TCP checksum incomplete */
 };
 
@@ -353,7 +358,8 @@ struct smc_inbound {
 	struct smc_buffers buffers;
 	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
 	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
-	__u8 pad[2];
+	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
+	__u8 pad;
 	__be32 isn; /* sequence number of the SYN */
 };
 
@@ -422,7 +428,7 @@ struct smc_query {
 };
 
 #ifdef __cplusplus
-static_assert(SMC_DECISIONS <= 64, "bits of smc_query");
+static_assert(SMC_IN_TABLE_FULL < 64, "the questions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);

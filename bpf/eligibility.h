@@ -31,7 +31,8 @@
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                     \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
-	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")
+	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")                       \
+	X(SMC_OUT_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
 #define SMC_INBOUND_QUESTIONS(X)                                                                                       \
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
@@ -47,6 +48,7 @@
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
-	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")
+	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
+	X(SMC_IN_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
 #endif

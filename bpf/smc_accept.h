@@ -64,6 +64,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		smc_read_buffers((struct sock *)tcp, &inbound->buffers);
 	}
 	decision = smc_decide_inbound(&subject);
+	inbound->smcd = subject.smcd;
 	if (skc)
 		bpf_sk_release(skc);
 	return decision;
@@ -118,9 +119,11 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_hairpin(skb, packet);
-	if (!options.smc)
+	if (!options.smc && !options.own)
 		return TC_ACT_UNSPEC;
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
+	if (!options.smc && decision != SMC_IN_SAME_AGENT)
+		return TC_ACT_UNSPEC; /* it asks nobody else */
 	if (decision == SMC_IN_STEERED) {
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.isn = packet->seq;

@@ -9,6 +9,9 @@
  *	HELD        --the agent's leg-->        TAKEN
  *	HELD        --the agent, or time-->     LET_GO: the SYN without options decides, as if we were not there
  *
+ * Where there is nothing to ask for, the SYN has our own option alone, and only if this agent has something else to do
+ * for connections within the node (smc_pairs.h).
+ *
  * The options are written here and not by sockops, because whoever asks must also catch the answer: what leaves by
  * another device does not ask.
  */
@@ -118,6 +121,8 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	struct tcp_sock *tcp;
 	__u64 cgroup_id;
 	__u32 zero = 0;
+	__u16 pair;
+	bool asks;
 
 	smc_forget_hairpin(skb, packet);
 	question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
@@ -147,7 +152,10 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	subject.fast_open = options.fast_open || packet->payload;
 	subject.no_room = packet->tcp_len + SMC_TCPOPT_LEN + SMC_OWN_LEN > 60 || options.smc || options.own;
 	decision = smc_decide_outbound(&subject);
-	if (decision != SMC_OUT_ASKED) {
+	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
+	asks = decision == SMC_OUT_ASKED;
+	/* the last of the questions: none of the others is in the way */
+	if (!asks && (decision != SMC_OUT_NOTHING || !pair)) {
 		smc_tell_unknown(&subject, decision, cgroup_id);
 		smc_count(decision);
 		return TC_ACT_UNSPEC;
@@ -160,6 +168,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	question->cookie = cookie;
 	question->netns = subject.netns_cookie;
 	question->cgroup = cgroup_id;
+	question->smcd = subject.smcd;
 	smc_describe(skb, packet, sk, tcp, question);
 	if (!smc_save(skb, question)) {
 		smc_count(SMC_OUT_NO_ROOM);
@@ -167,7 +176,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	}
 
 	server = smc_server_of(subject.netns_cookie, &subject.remote);
-	if (server && server->knowledge == SMC_SERVER_CAPABLE) {
+	if (asks && server && server->knowledge == SMC_SERVER_CAPABLE) {
 		question->state = SMC_QUESTION_HELD;
 		question->answer_ttl = server->ttl;
 	}
@@ -179,13 +188,12 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		smc_count(SMC_OUT_HELD);
 		return smc_keep(skb, packet, device);
 	}
-	if (question->state == SMC_QUESTION_HELD ||
-	    !smc_add_options(skb, packet, config->tag, smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0)) {
+	if (question->state == SMC_QUESTION_HELD || !smc_add_options(skb, packet, asks, config->tag, pair)) {
 		bpf_map_delete_elem(&smc_questions, &packet->tuple);
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
-	smc_count(SMC_OUT_ASKED);
+	smc_count(decision);
 	return TC_ACT_UNSPEC;
 }
 

@@ -213,6 +213,18 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 	return match.allow;
 }
 
+/* Whether the rule that decides wants SMC-D with another agent of this kernel; -1: none does. */
+static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 rule_index)
+{
+	const struct smc_rule *rule;
+	__u32 key = rule_index;
+
+	if (rule_index < 0)
+		return config->smcd;
+	rule = bpf_map_lookup_elem(&smc_rules, &key);
+	return rule && rule->smcd;
+}
+
 /* Either exists only in kernels built with it. */
 static __always_inline bool smc_is_signed(struct tcp_sock *tcp)
 {

@@ -209,9 +209,9 @@ static __always_inline void smc_swap_addresses(struct __sk_buff *skb, __u32 mac_
 	}
 }
 
-/* Grows an outgoing SYN without data by option 254 and ours. */
-static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct smc_packet *packet, __u32 tag,
-					    __u16 pair)
+/* Grows an outgoing SYN without data by option 254, unless it is not to ask for SMC, and ours. */
+static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct smc_packet *packet, bool asks,
+					    __u32 tag, __u16 pair)
 {
 	struct {
 		struct smc_tcpopt smc;
@@ -227,6 +227,8 @@ static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct 
 	__s64 sum;
 
 	_Static_assert(sizeof(options) == 20, "whole words");
+	if (!asks)
+		__builtin_memset(&options.smc, TCPOPT_NOP, sizeof(options.smc));
 	__builtin_memcpy(words, &options, sizeof(words));
 	if (bpf_skb_change_tail(skb, skb->len + sizeof(options), 0))
 		return false;

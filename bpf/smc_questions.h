@@ -19,6 +19,7 @@ struct smc_subject {
 	__u16 port; /* the server's */
 	enum smc_direction direction;
 	__s32 rule;           /* that denied() found; -1: none */
+	bool smcd;            /* that nothing() found: SMC-D with another agent of this kernel is wanted */
 	struct tcp_sock *tcp; /* the application's socket, its listener for a SYN; 0 in an explanation */
 	/* what the SYN says; nothing in an explanation */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
@@ -128,6 +129,17 @@ static __always_inline bool smc_q_not_now(struct smc_subject *s)
 	const struct smc_server *server = smc_server_of(s->netns_cookie, &s->remote);
 
 	return server && server->knowledge == SMC_SERVER_NOT_NOW;
+}
+
+/* What could be negotiated at all. */
+static __always_inline bool smc_q_nothing(struct smc_subject *s)
+{
+	const struct smc_heartbeat *beat;
+	__u32 zero = 0;
+
+	s->smcd = smc_smcd_of(s->config, s->rule);
+	beat = bpf_map_lookup_elem(&smc_heartbeat, &zero);
+	return !s->smcd && (!beat || !beat->roce);
 }
 
 static __always_inline bool smc_q_same_agent(struct smc_subject *s)

@@ -143,7 +143,7 @@ class Denied(Scene):
 class Tuned(Scene):
     path, variant, wanted = "tuned", "default", ("SMC_LOCAL_PAIR", "SMC_TUNED")
     cc = baseline_cc = ()
-    local = {}
+    local = {"smcd": False}
 
     def __init__(self, lab):
         self.node = lab.node("n")
@@ -164,7 +164,7 @@ class Tuned(Scene):
 class Bypass(Tuned):
     path, variant, wanted = "bypass", "force", ("SMC_BYPASS_WATCHED",)
     cc = baseline_cc = (*CUBIC, "--poll", "1")
-    local = {"bypass": "force"}
+    local = {"smcd": False, "bypass": "force"}
 
 
 class OverLo(Scene):

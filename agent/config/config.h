@@ -32,8 +32,9 @@ struct Rule {
     std::vector<std::string> cgroups{"*"};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
-    bool tune = true;    // what stays within the node
-    std::string bypass;  // auto, off or force; empty: as local.bypass
+    bool tune = true;               // what stays within the node
+    std::string bypass{};           // auto, off or force; empty: as local.bypass
+    std::optional<bool> smcd = {};  // nothing: as local.smcd
 };
 
 struct Config {
@@ -49,13 +50,12 @@ struct Config {
                              SMC_BOTH,
                              {"*"},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
-                             {"0-65535"},
-                             true,
-                             ""}};
+                             {"0-65535"}}};
     bool tune = true;
     unsigned queue_kib = 0;  // over lo
     std::string bypass = "auto";
     unsigned bypass_mib = 256;
+    bool smcd = false;  // with another agent of this kernel
 
     std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
     std::string seid;

@@ -116,7 +116,8 @@ ordered_json rules_schema() {
             described(list(string("^[0-9]{1,5}(-[0-9]{1,5})?$"), 1, 64), "Ports of the server's end, or ranges.")},
            {"tune", described(boolean(), "Whether connections within this node are tuned (local.tune).")},
            {"bypass",
-            described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")}}}},
+            described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")},
+           {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")}}}},
         0, SMC_MAX_RULE_GROUPS);
 }
 
@@ -134,6 +135,9 @@ ordered_json rules_of(const Config& c) {
                             {"tune", rule.tune}};
         if (!rule.bypass.empty()) {
             row["bypass"] = rule.bypass;
+        }
+        if (rule.smcd) {
+            row["smcd"] = *rule.smcd;
         }
         out.push_back(row);
     }
@@ -176,6 +180,8 @@ std::vector<ConfigKey> make_keys() {
             "auto: connections between pods may go past TCP, if `smcctl probe` says so."),
         key("local", "bypass_mib", SMC_MEMBER(bypass_mib), integer(1, 65536),
             "Memory for what is on the way past TCP, in all. It is shared out evenly."),
+        key("local", "smcd", SMC_MEMBER(smcd), boolean(),
+            "SMC-D with other agents of this kernel. Both ends must want it. TCP is faster."),
         key("smc", "ueids", SMC_MEMBER(ueids), list(string(("^" + std::string(kEid) + "$").c_str()), 0, 8),
             "User-defined EIDs, in order of preference. Peers need one in common."),
         key("smc", "seid", SMC_MEMBER(seid), string(("^(" + std::string(kEid) + ")?$").c_str()),
@@ -280,6 +286,9 @@ Rule rule_from(const json& from) {
     rule.ports = from.value("ports", rule.ports);
     rule.tune = from.value("tune", rule.tune);
     rule.bypass = from.value("bypass", rule.bypass);
+    if (from.contains("smcd")) {
+        rule.smcd = from.at("smcd").get<bool>();
+    }
     return rule;
 }
 

@@ -80,7 +80,7 @@ void ClientRunner::connected() {
     }
     const auto seen = option_of(option);
     local_ = smcr::gid_of(local_endpoint(clc_->fd()));
-    feed(session_.connected(seen, roce_offer(parts_.roce_devices, clc_->fd()), loop::now()));
+    feed(session_.connected(seen, means_for(parts_.roce_devices, clc_->fd(), wanted_.question.smcd != 0), loop::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {

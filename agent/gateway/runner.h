@@ -41,10 +41,10 @@ struct SessionEnd {
     UniqueFd leg{}, clc{};   // unless plain or refused
 };
 
-// How SMC-R could be used for a TCP connection.
-inline std::optional<clc::RoceOffer> roce_offer(const smcr::Devices& devices, int fd) {
+// What may be used for a TCP connection. `smcd`: what the policy says.
+inline clc::Means means_for(const smcr::Devices& devices, int fd, bool smcd) {
     const auto peer = peer_endpoint(fd);
-    return peer ? devices.offer_for(local_endpoint(fd), *peer) : std::nullopt;
+    return {smcd, peer ? devices.offer_for(local_endpoint(fd), *peer) : std::nullopt};
 }
 
 // An application that chose a small receive buffer gets a small ring. SMC's sizes are 16 KiB times a power of two.

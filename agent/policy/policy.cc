@@ -12,7 +12,7 @@ namespace smc {
 namespace {
 
 smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const PortRange& ports,
-                 const std::string& bypass) {
+                 const Config& config) {
     smc_rule out{};
     std::copy(remote.prefix.begin(), remote.prefix.end(), out.prefix);
     for (unsigned i = 0; i < remote.bits; i++) {
@@ -24,7 +24,9 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     out.directions = static_cast<__u8>(rule.directions);
     out.group = static_cast<__u8>(group);
     if (rule.allow) {
+        const std::string& bypass = rule.bypass.empty() ? config.bypass : rule.bypass;
         out.local = static_cast<__u8>((rule.tune ? SMC_LOCAL_TUNE : 0) | bypass_of(bypass));
+        out.smcd = rule.smcd.value_or(config.smcd) ? 1 : 0;
     }
     out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;
@@ -40,8 +42,7 @@ Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(conf
     for (std::size_t group = 0; group < rules_.size(); group++) {
         for (const auto& remote : rules_[group].remotes) {
             for (const auto& ports : rules_[group].ports) {
-                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports),
-                                         rules_[group].bypass.empty() ? config.bypass : rules_[group].bypass));
+                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports), config));
             }
         }
     }

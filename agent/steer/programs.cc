@@ -95,7 +95,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
 }
 
 Programs::~Programs() {
-    beat(false);
+    beat(false, false);
     for (const auto& [name, link] : links_) {
         bpf_link__destroy(link);
     }
@@ -133,6 +133,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     shared.default_allow = policy.default_allow() ? 1 : 0;
     shared.local = SMC_LOCAL_TUNE | bypass_of(config.bypass);
     shared.local_mask = local.mask | (config.tune ? SMC_LOCAL_TUNE : 0);
+    shared.smcd = config.smcd ? 1 : 0;
     shared.queue = config.queue_kib * 1024;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);

@@ -63,8 +63,8 @@ class Programs {
     Result<void> subscribe(OnEvent on_event);
     void poll();
 
-    // The heartbeat; steer false stops new connections from being asked about at once.
-    void beat(bool steer) const;
+    // The heartbeat. `steer`: new connections may be asked about. `roce`: there is a RoCE device.
+    void beat(bool steer, bool roce) const;
 
     // Marks a socket of the agent's before connect() or listen().
     Result<void> mark_socket(int fd, const smc_sock& mark) const;

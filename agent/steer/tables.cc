@@ -28,9 +28,9 @@ std::uint64_t monotonic_ns() {
 
 }  // namespace
 
-void Programs::beat(bool steer) const {
+void Programs::beat(bool steer, bool roce) const {
     if (skeleton_ != nullptr && skeleton_->maps.smc_heartbeat != nullptr) {
-        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U};
+        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U, roce ? 1U : 0U};
         [[maybe_unused]] const auto put = Map<std::uint32_t, smc_heartbeat>(map_fd("smc_heartbeat")).put(0, value);
     }
 }

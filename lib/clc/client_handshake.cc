@@ -43,29 +43,38 @@ bool ClientHandshake::offers_smcr_v2() const {
     return roce_ && roce_->v2 && !node_.ueids.empty();
 }
 
-Proposal ClientHandshake::proposal() const {
-    Proposal p;
-    const bool r_v2 = offers_smcr_v2();
-    p.v2_offer = r_v2 ? Offer::kBoth : Offer::kSmcD;
-    p.peer_id = node_.peer_id;
-    V2Extension& v2 = p.v2.emplace();
+V2Extension ClientHandshake::v2_extension() const {
+    V2Extension v2;
     v2.features = kFeatureEmulatedIsm;
     for (const Eid& eid : node_.ueids) {
         v2.eids.push_back(eid);
     }
-    SmcdExtension& smcd = v2.smcd.emplace();
-    if (node_.seid) {
-        v2.seid_present = true;
-        smcd.seid = *node_.seid;
+    if (smcd_offered_) {
+        SmcdExtension& smcd = v2.smcd.emplace();
+        if (node_.seid) {
+            v2.seid_present = true;
+            smcd.seid = *node_.seid;
+        }
+        add_extended_gid(smcd, node_.gid, node_.chid);
     }
-    add_extended_gid(smcd, node_.gid, node_.chid);
-    if (roce_) {
-        p.mac = roce_->mac;
-    }
-    if (r_v2) {
+    if (offers_smcr_v2()) {
         v2.roce_gid = roce_->gids.front();
         v2.max_connections = node_.max_connections;
         v2.max_links = 1;
+    }
+    return v2;
+}
+
+Proposal ClientHandshake::proposal() const {
+    Proposal p;
+    const bool r_v2 = offers_smcr_v2();
+    p.peer_id = node_.peer_id;
+    if (smcd_offered_ || r_v2) {
+        p.v2_offer = !smcd_offered_ ? Offer::kSmcR : r_v2 ? Offer::kBoth : Offer::kSmcD;
+        p.v2 = v2_extension();
+    }
+    if (roce_) {
+        p.mac = roce_->mac;
     }
     if (roce_ && roce_->v1) {
         p.v1_offer = Offer::kSmcR;
@@ -121,7 +130,8 @@ Actions ClientHandshake::message(Bytes bytes) {
         return fault(*bad);
     }
     const auto& acceptance = std::get<Acceptance>(decoded);
-    if (const auto* smcd = std::get_if<AcceptD>(&acceptance); smcd != nullptr && smcd->version >= kVersion2) {
+    if (const auto* smcd = std::get_if<AcceptD>(&acceptance);
+        smcd != nullptr && smcd_offered_ && smcd->version >= kVersion2) {
         return accept(*smcd);
     }
     const auto* smcr = std::get_if<AcceptR>(&acceptance);

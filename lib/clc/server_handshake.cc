@@ -131,12 +131,12 @@ Reason& ServerHandshake::reason_of(Candidate candidate) {
 // What prepares it, or nothing: then its reason says why not.
 std::optional<Action> ServerHandshake::try_candidate() {
     if (candidate_ == Candidate::kSmcDv2) {
-        reasons_.smcd_v2 = select_smcd_v2(proposal_, node_, smcd_);
+        reasons_.smcd_v2 = means_.smcd ? select_smcd_v2(proposal_, node_, smcd_) : Reason::kNoSmcdV2Device;
         return reasons_.smcd_v2 == Reason::kNone ? std::optional<Action>(CreateDmb{smcd_.gid}) : std::nullopt;
     }
     Reason& reason = reason_of(candidate_);
-    reason = candidate_ == Candidate::kSmcRv2 ? select_smcr_v2(proposal_, node_, roce_, smcr_)
-                                              : select_smcr_v1(proposal_, roce_, smcr_);
+    reason = candidate_ == Candidate::kSmcRv2 ? select_smcr_v2(proposal_, node_, means_.roce, smcr_)
+                                              : select_smcr_v1(proposal_, means_.roce, smcr_);
     return reason == Reason::kNone ? std::optional<Action>(PrepareRmbe{smcr_}) : std::nullopt;
 }
 
@@ -214,7 +214,7 @@ Actions ServerHandshake::accept_if_prepared(TimePoint now) {
         a.link_id = link_id_;
         return {Send{encode(a)}};
     }
-    AcceptR a = own_half(Type::kAccept, node_, *roce_, smcr_, *own_rmbe_);
+    AcceptR a = own_half(Type::kAccept, node_, *means_.roce, smcr_, *own_rmbe_);
     a.rc_saved = smcr_.version >= kVersion2 && proposal_.v2_offer == Offer::kBoth;
     return {Send{encode(a)}};
 }

@@ -13,14 +13,17 @@ Actions Client::start(TimePoint deadline, bool answered) {
     return {Connect{}};
 }
 
-Actions Client::connected(PeerOption option, std::optional<clc::RoceOffer> roce, TimePoint now) {
+Actions Client::connected(PeerOption option, clc::Means means, TimePoint now) {
     if (state_ != State::kConnecting) {
         return {};
     }
     if (option == PeerOption::kPresent || option == PeerOption::kAgent) {
         peer_agent_ = option == PeerOption::kAgent;
         state_ = State::kNegotiating;
-        handshake_.emplace(node_, std::move(roce));
+        if (!means.any()) {
+            return let_go_and_learn(Reason::kNoDevice, {});
+        }
+        handshake_.emplace(node_, std::move(means));
         return translate(handshake_->start(now));
     }
     const Reason reason = option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc;

@@ -131,6 +131,7 @@ class Node:
             "bpf": {"pin_path": self.pins},
             "control": {"socket": self.control},
             "ism": {"directory": f"{self.lab.run}/ism"},
+            "local": {"smcd": True},
             "log": {"level": "debug"},
         }
         for section, values in overrides.items():

@@ -24,8 +24,9 @@ using nlohmann::json;
 
 namespace {
 
-Config config_of(const json& policy) {
+Config config_of(const json& policy, bool smcd) {
     const json config = {{"policy", policy},
+                         {"local", {{"smcd", smcd}}},
                          {"bpf", {{"pin_path", "/sys/fs/bpf/smc-test-" + std::to_string(::getpid())}}}};
     auto parsed = parse_config(config.dump());
     REQUIRE(std::holds_alternative<Config>(parsed));
@@ -34,8 +35,8 @@ Config config_of(const json& policy) {
 
 // The programs with their maps, and a query to ask.
 struct Loaded {
-    explicit Loaded(const json& policy_text)
-        : config(config_of(policy_text)), policy(config), programs(*bpf::Programs::load(config, policy)) {
+    explicit Loaded(const json& policy_text, bool smcd = true)
+        : config(config_of(policy_text, smcd)), policy(config), programs(*bpf::Programs::load(config, policy)) {
         query.direction = SMC_OUTBOUND;
         query.netns = 1;
         REQUIRE(programs->netns.put(1, {1, 1, 1, 0, 0, 1}));
@@ -48,7 +49,7 @@ struct Loaded {
         query.remote = to_abi(remote);
         query.port = remote.port;
         query.direction = static_cast<__u8>(direction);
-        programs->beat(serves);
+        programs->beat(serves, roce);
         const auto answer = programs->explain(query);
         REQUIRE(answer);
         return *answer;
@@ -65,7 +66,7 @@ struct Loaded {
     Policy policy;
     std::unique_ptr<bpf::Programs> programs;
     smc_query query{};
-    bool serves = true;  // what the heartbeat says, which beats before every question
+    bool serves = true, roce = false;  // what the heartbeat says, which beats before every question
 };
 
 }  // namespace
@@ -135,6 +136,28 @@ TEST_CASE("explain__every_question_is_answered_or_open") {
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
 }
 
+TEST_CASE("explain__without_roce_only_what_wants_smcd_within_the_node_is_asked") {
+    Loaded p(json::parse(R"({"default": "allow", "rules": [
+        {"name": "wants", "action": "allow", "ports": ["80"], "smcd": true},
+        {"name": "silent", "action": "allow", "ports": ["81"]},
+        {"name": "not", "action": "allow", "ports": ["82"], "smcd": false}]})"),
+             false);
+    const auto nothing = [&](const char* address, smc_direction direction) {
+        return (p.ask("/a", address, direction).in_the_way >>
+                    (direction == SMC_OUTBOUND ? SMC_OUT_NOTHING : SMC_IN_NOTHING) &
+                1) != 0;
+    };
+    for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
+        CHECK_FALSE(nothing("10.0.0.1:80", direction));
+        for (const char* other : {"10.0.0.1:81", "10.0.0.1:82", "10.0.0.1:83"}) {
+            CHECK(nothing(other, direction));
+        }
+    }
+    p.roce = true;
+    CHECK_FALSE(nothing("10.0.0.1:82", SMC_OUTBOUND));
+    CHECK_FALSE(nothing("10.0.0.1:83", SMC_INBOUND));
+}
+
 // --- the property ---------------------------------------------------------------------------------------------------
 
 namespace {
@@ -145,6 +168,7 @@ struct Written {
     bool allow = false;
     std::string direction;
     std::vector<std::string> cgroups, remotes, ports;
+    unsigned smcd = 0;  // 1: it says no; 2: it says yes; else nothing
 };
 
 // In words of the documentation, with nothing of the implementation: text against text.
@@ -240,7 +264,7 @@ class Draw {
         std::vector<Written> out;
         for (unsigned n = below(9); n > 0; n--) {
             out.push_back({"r" + std::to_string(out.size()), below(2) == 0, direction(), list([&] { return glob(); }),
-                           list([&] { return cidr(); }), list([&] { return ports(); })});
+                           list([&] { return cidr(); }), list([&] { return ports(); }), below(4)});
         }
         return out;
     }
@@ -259,6 +283,9 @@ json as_json(const std::vector<Written>& rules, bool default_allow) {
                 r[key] = values;
             }
         }
+        if (rule.smcd == 1 || rule.smcd == 2) {
+            r["smcd"] = rule.smcd == 2;
+        }
         list.push_back(r);
     }
     return {{"default", default_allow ? "allow" : "deny"}, {"rules", list}};
@@ -267,12 +294,14 @@ json as_json(const std::vector<Written>& rules, bool default_allow) {
 // What decides, and what it decides.
 struct Expected {
     std::string rule;
-    bool allow = false;
+    bool allow = false, smcd = false;
 };
 
-Expected expected_of(const std::vector<Written>& rules, bool default_allow, const std::string& rule) {
+Expected expected_of(const std::vector<Written>& rules, bool default_allow, const std::string& rule,
+                     bool default_smcd = true) {
     const auto it = std::ranges::find(rules, rule, &Written::name);
-    return {rule, it == rules.end() ? default_allow : it->allow};
+    const bool says = it != rules.end() && (it->smcd == 1 || it->smcd == 2);
+    return {rule, it == rules.end() ? default_allow : it->allow, says ? it->smcd == 2 : default_smcd};
 }
 
 std::string with_port(const std::string& address, unsigned port) {
@@ -420,12 +449,12 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
     for (unsigned seed = 100; seed <= 120; seed++) {
         Draw draw(seed);
         const auto rules = draw.rules();
-        const bool default_allow = draw.below(2) == 0;
-        Loaded p(as_json(rules, default_allow));
+        const bool default_allow = draw.below(2) == 0, default_smcd = draw.below(2) == 0;
+        Loaded p(as_json(rules, default_allow), default_smcd);
         const std::string path = draw.cgroup();
         const std::uint64_t matched = p.policy.rules_for_cgroup(path);
         const bool enrolled = draw.below(8) != 0, known = draw.below(8) != 0, serves = draw.below(8) != 0;
-        const bool hairpin4 = draw.below(8) != 0, hairpin6 = draw.below(8) != 0;
+        const bool hairpin4 = draw.below(8) != 0, hairpin6 = draw.below(8) != 0, roce = draw.below(2) != 0;
         if (known) {
             REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
         }
@@ -439,7 +468,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             const unsigned port = 1 + draw.below(6);
             const Has has{draw.below(10) != 0, draw.below(10) == 0, draw.below(10) == 0, draw.below(10) == 0};
             CAPTURE(seed, as_json(rules, default_allow).dump(), path, from, port, known, enrolled, serves);
-            CAPTURE(has.smc, has.mptcp, has.fast_open, has.own_tag, hairpin4, hairpin6);
+            CAPTURE(has.smc, has.mptcp, has.fast_open, has.own_tag, hairpin4, hairpin6, roce, default_smcd);
             smc_decision expected = SMC_IN_STEERED;
             const auto rule = oracle(rules, path, from, static_cast<int>(port), "inbound");
             if (!serves) {
@@ -458,13 +487,17 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_NOT_ENROLLED;
             } else if (!expected_of(rules, default_allow, rule).allow) {
                 expected = SMC_IN_DENIED;
+            } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
+                expected = SMC_IN_NOTHING;
             }
+            // A SYN with this agent's tag may ask nobody else.
+            const bool counts = has.smc || expected == SMC_IN_SAME_AGENT;
             const auto packet = syn(from, v6 ? "::1" : "127.0.0.1", port, has, config->tag);
             std::vector<std::uint64_t> before;
             for (int d = 0; d < SMC_DECISIONS; d++) {
                 before.push_back(p.programs->counter(static_cast<smc_decision>(d)));
             }
-            p.programs->beat(serves);
+            p.programs->beat(serves, roce);
             bpf_test_run_opts options{};
             options.sz = sizeof options;
             options.data_in = packet.data();
@@ -475,7 +508,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 const auto decision = static_cast<smc_decision>(d);
                 CAPTURE(bpf::Programs::decision_name(decision), bpf::Programs::decision_name(expected));
                 REQUIRE(p.programs->counter(decision) - before[static_cast<std::size_t>(d)] ==
-                        (has.smc && decision == expected ? 1 : 0));
+                        (counts && decision == expected ? 1 : 0));
             }
         }
     }

@@ -76,6 +76,16 @@ class Local(TwoPods):
         self.assertEqual((decisions["SMC_LOCAL_PAIR"], decisions["SMC_TUNED"]), (3, 6))
         self.assertEqual(self.table(self.a, "smc_pairs"), [])
 
+    def test_pods_are_found_where_nothing_is_asked_of_others(self):
+        self.default(BBR)
+        self.start(local={"smcd": False})
+        self.serve_on("::")
+        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
+        self.serve_on(self.b.ip4, node=self.b)
+        self.assertEqual(self.ends(self.b.ip4, node=self.a), [[BBR, LONG], [BBR, LONG]])
+        decisions = self.a.agent.decisions()
+        self.assertEqual([decisions[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NOTHING", "SMC_LOCAL_PAIR")], [0, 2, 1])
+
     def test_through_an_address_that_is_translated(self):
         self.default(BBR)
         self.start()

@@ -101,6 +101,24 @@ class Steering(TwoNodes):
         self.assertEqual(self.a.agent.ctl("explain", "nonsense").returncode, 1)
         self.assertEqual(self.a.agent.ctl("explain").returncode, 2)
 
+    def test_smcd_within_a_node_only_where_both_ends_want_it(self):
+        wanted = {"rules": [{"name": "wanted", "action": "allow", "ports": ["5000"], "smcd": True}]}
+        self.a.start_agent(local={"smcd": False}, policy={"default": "allow", **wanted})
+        self.b.start_agent(local={"smcd": False}, policy={"default": "allow"})
+        for port in (5000, 5001):
+            self.serve(port=port)
+            self.assertTrue(self.connect(port=port)["ok"])
+            self.assertEqual(self.a.agent.status()["connections"], [])
+        at_client, at_server = self.a.agent.decisions(), self.b.agent.decisions()
+        self.assertEqual([at_client[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NOTHING")], [1, 1])
+        self.assertEqual([at_server[d] for d in ("SMC_IN_STEERED", "SMC_IN_NOTHING")], [0, 1])
+        told = self.a.agent.ctl("explain", f"{self.b.ip4}:5001").stdout
+        self.assertIn("there is no RoCE device, and local.smcd is off for it", told)
+        self.b.agent.stop()
+        self.b.start_agent(local={"smcd": False}, policy=wanted)
+        self.assertTrue(self.connect(port=5000)["ok"])
+        self.assertPath(self.a, "smcd")
+
     def test_inbound_rules(self):
         self.a.start_agent()
         self.b.start_agent(

@@ -50,7 +50,7 @@ void ClientAttempt::on(const session::Connect&) {
     }
     if (world_.strikes(Mishap::kNoOption) || world_.strikes(Mishap::kEcho)) {
         const auto option = world_.chance(50) ? session::PeerOption::kAbsent : session::PeerOption::kEchoed;
-        return after(there + back, [this, option] { feed(session_.connected(option, parts_.roce, world_.now())); });
+        return after(there + back, [this, option] { feed(session_.connected(option, parts_.means, world_.now())); });
     }
     const auto pair = Socket::pair(world_, kSocketBytes, true);
     trouble(world_, pair);
@@ -61,7 +61,7 @@ void ClientAttempt::on(const session::Connect&) {
             return feed(session_.connect_failed(ECONNRESET));
         }
         use_clc_socket(socket);
-        feed(session_.connected(session::PeerOption::kAgent, parts_.roce, world_.now()));
+        feed(session_.connected(session::PeerOption::kAgent, parts_.means, world_.now()));
     });
 }
 

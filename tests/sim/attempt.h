@@ -22,7 +22,7 @@ struct NodeParts {
     World& world;
     std::string name;
     clc::LocalNode node;
-    std::optional<clc::RoceOffer> roce;
+    clc::Means means;
     Fabric& fabric;
     group::SmcdGroups& smcd_groups;
     LinkGroups& smcr_groups;
@@ -276,7 +276,7 @@ class ServerAttempt final : public Attempt<session::Server> {
  public:
     ServerAttempt(NodeParts& parts, std::uint64_t id, Listener& listener, OnEnd on_end)
         : Attempt(parts, id,
-                  session::Server(parts.node, parts.smcd_groups, parts.roce, {true, true}, parts.world.now()),
+                  session::Server(parts.node, parts.smcd_groups, parts.means, {true, true}, parts.world.now()),
                   std::move(on_end)),
           listener_(listener) {}
 

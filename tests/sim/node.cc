@@ -24,7 +24,7 @@ Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms&
           world,
           [this](const ConnectionEnd& end) { world_.after(world_.local(), [this, end] { connection_ended(end); }); }),
       smcr_groups_(world, terms.name, engine_, network, port_, terms.smcr),
-      parts_{world, terms.name, terms.node, terms.roce, fabric, smcd_groups_, smcr_groups_, terms.dmb_bytes} {
+      parts_{world, terms.name, terms.node, terms.means, fabric, smcd_groups_, smcr_groups_, terms.dmb_bytes} {
     network.emplace(port_.gid, &port_);
 }
 

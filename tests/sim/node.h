@@ -16,7 +16,7 @@ class Node {
     struct Terms {
         std::string name;
         clc::LocalNode node;
-        std::optional<clc::RoceOffer> roce;
+        clc::Means means;
         RoceGid roce_gid;
         group::SmcrTerms smcr;
         std::uint32_t dmb_bytes = kSmallestBuffer;

@@ -100,8 +100,9 @@ Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
     terms.node.host_name = name;
     terms.node.ueids = {*Eid::parse(world_.chance(90) ? "SIM" : "OTHER-" + std::to_string(number))};
     terms.node.max_connections = static_cast<std::uint8_t>(world_.between(16, 40));
+    terms.means.smcd = world_.chance(90);
     if (world_.chance(90)) {
-        clc::RoceOffer& roce = terms.roce.emplace();
+        clc::RoceOffer& roce = terms.means.roce.emplace();
         roce.gids = {terms.roce_gid};
         roce.v1 = world_.chance(50);
         roce.v2 = !roce.v1 || world_.chance(70);
@@ -139,7 +140,7 @@ void Scenario::draw() {
     terms_a_ = draw_node("a", 1);
     terms_b_ = draw_node("b", 2);
     terms_a_.node.chid = kChidEmulatedFirst;
-    terms_b_.node.chid = world_.chance(35) ? kChidEmulatedFirst : Chid{0xff01};
+    terms_b_.node.chid = world_.chance(55) ? kChidEmulatedFirst : Chid{0xff01};
     a_ = std::make_unique<Node>(world_, network_, fabric_, terms_a_);
     b_ = std::make_unique<Node>(world_, network_, fabric_, terms_b_);
     draw_mishaps();
@@ -158,11 +159,12 @@ void Scenario::draw() {
 // What these two agree on when nothing is in the way.
 std::string Scenario::expected_path() const {
     const bool common_eid = terms_a_.node.ueids == terms_b_.node.ueids;
-    if (common_eid && terms_a_.node.chid == terms_b_.node.chid) {
+    const bool both_want_smcd = terms_a_.means.smcd && terms_b_.means.smcd;
+    if (both_want_smcd && common_eid && terms_a_.node.chid == terms_b_.node.chid) {
         return "smcd";
     }
-    const auto& a = terms_a_.roce;
-    const auto& b = terms_b_.roce;
+    const auto& a = terms_a_.means.roce;
+    const auto& b = terms_b_.means.roce;
     const bool v2 = a && b && a->v2 && b->v2 && common_eid, v1 = a && b && a->v1 && b->v1;
     return v2 || v1 ? "smcr" : "tcp";
 }

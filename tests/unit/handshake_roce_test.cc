@@ -74,7 +74,7 @@ struct Agreed {
     Actions accept, confirm, awaited;
 
     explicit Agreed(bool first_contact, RoceOffer c = of_client(), RoceOffer s = of_server())
-        : client(kClient, c), server(kServer, s, kStart) {
+        : client(kClient, {true, c}), server(kServer, {true, s}, kStart) {
         const auto prepare = server.message(bytes(client.start(kStart)), kStart);
         REQUIRE(find<PrepareRmbe>(prepare) != nullptr);
         CHECK(server.rmbe_ready(rmbe("10.0.0.2", first_contact), kStart).empty());
@@ -127,8 +127,8 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     CHECK(find<AwaitLink>(a.server.message(bytes(a.confirm), kStart)) != nullptr);
 
     const auto answer = [&](RoceOffer client, RoceOffer server) {
-        ClientHandshake x(kClient, client);
-        ServerHandshake y(kServer, server, kStart);
+        ClientHandshake x(kClient, {true, client});
+        ServerHandshake y(kServer, {true, server}, kStart);
         return decline(y.message(bytes(x.start(kStart)), kStart)).reason;
     };
     RoceOffer far = c;
@@ -144,7 +144,7 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     RoceOffer both = c;
     both.v2 = true;
     both.v1_gid = *RoceGid::parse("fe80::1");
-    ClientHandshake two(kClient, both);
+    ClientHandshake two(kClient, {true, both});
     const auto of_both = std::get<Proposal>(decode_proposal(bytes(two.start(kStart))));
     CHECK(of_both.v1_gid == both.v1_gid);
     CHECK(of_both.v2->roce_gid == both.gids.front());
@@ -154,12 +154,35 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     s6.own_address = *RoceGid::parse("fd00::2");
     c6.prefix_bits = s6.prefix_bits = 64;
     c6.own_address.bytes[8] = 0x12;
-    ClientHandshake client(kClient, c6);
+    ClientHandshake client(kClient, {true, c6});
     const auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     CHECK(p.subnet->prefixes[0] == Ipv6Prefix{*RoceGid::parse("fd00::"), 64});  // without the host's bits
     Agreed b(true, c6, s6);
     s6.own_address = *RoceGid::parse("fd01::2");
     CHECK(answer(c6, s6) == Reason::kSubnetMismatch);
+}
+
+TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {
+    ClientHandshake client(kClient, {false, of_client()});
+    const auto proposal = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
+    CHECK(proposal.v2_offer == Offer::kSmcR);
+    CHECK_FALSE(proposal.v2->smcd);
+    AcceptD unasked;
+    unasked.gid = first_part(kServer.gid);
+    unasked.gid_part2 = second_part(kServer.gid);
+    unasked.chid = kClient.chid;
+    unasked.eid = kClient.ueids.front();
+    const auto answer = client.message(encode(unasked).view());
+    CHECK(find<AttachDmb>(answer) == nullptr);
+    CHECK(find<Finish>(answer)->outcome.kind == Outcome::Kind::kTerminate);
+
+    // A server that may not use it takes SMC-R, or says that it has no device.
+    ClientHandshake both(kClient, {true, of_client()});
+    const auto offered = both.start(kStart);
+    ServerHandshake server(kServer, {false, of_server()}, kStart);
+    CHECK(find<PrepareRmbe>(server.message(bytes(offered), kStart)) != nullptr);
+    ServerHandshake neither(kServer, {false, std::nullopt}, kStart);
+    CHECK(decline(neither.message(bytes(offered), kStart)).smcd_v2 == Reason::kNoSmcdV2Device);
 }
 
 TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
@@ -168,8 +191,8 @@ TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
     server_node.chid = kClient.chid;
     RoceOffer c = of_client(), s = of_server();
     c.v1 = s.v1 = true;
-    ClientHandshake client(kClient, c);
-    ServerHandshake server(server_node, s, kStart);
+    ClientHandshake client(kClient, {true, c});
+    ServerHandshake server(server_node, {true, s}, kStart);
     REQUIRE(find<CreateDmb>(server.message(bytes(client.start(kStart)), kStart)) != nullptr);
     const auto second = server.prepare_failed(Reason::kNoSmcdV2Device, "unreachable");
     REQUIRE(find<PrepareRmbe>(second) != nullptr);
@@ -187,10 +210,10 @@ TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
 
 TEST_CASE("smcr_handshake__what_a_proposal_lacks_is_told") {
     const auto answer = [](auto edit, std::optional<RoceOffer> s) {
-        ClientHandshake client(kClient, of_client());
+        ClientHandshake client(kClient, {true, of_client()});
         auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
         edit(p);
-        ServerHandshake server(kServer, s, kStart);
+        ServerHandshake server(kServer, {true, s}, kStart);
         return decline(server.message(encode(p).view(), kStart)).smcr_v2;
     };
     const auto nothing = [](Proposal&) {};
@@ -203,8 +226,8 @@ TEST_CASE("smcr_handshake__what_a_proposal_lacks_is_told") {
 TEST_CASE("smcr_handshake__the_server_lowers_the_maximum_and_the_confirm_repeats_it") {
     LocalNode few = kServer;
     few.max_connections = 16;
-    ClientHandshake client(kClient, of_client());
-    ServerHandshake server(few, of_server(), kStart);
+    ClientHandshake client(kClient, {true, of_client()});
+    ServerHandshake server(few, {true, of_server()}, kStart);
     const auto prepare = server.message(bytes(client.start(kStart)), kStart);
     CHECK(find<PrepareRmbe>(prepare)->peer.max_connections == 16);
     (void)server.application_ready(kStart);
@@ -229,10 +252,10 @@ TEST_CASE("smcr_handshake__features_are_told_and_those_in_common_confirmed") {
     CHECK((decline(refused).reason == Reason::kReleaseMismatch && !decline(refused).out_of_sync));
     CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
     // A client of before has none, and confirms none.
-    ClientHandshake client(kClient, of_client());
+    ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.v2->features = 0;
-    ServerHandshake server(kServer, of_server(), kStart);
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
     (void)server.message(encode(p).view(), kStart);
     (void)server.application_ready(kStart);
     auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
@@ -263,10 +286,10 @@ TEST_CASE("smcr_handshake__a_confirm_with_a_reserved_mtu_is_declined_on_first_co
 }
 
 TEST_CASE("smcr_handshake__before_release_1_there_may_be_two_links") {
-    ClientHandshake client(kClient, of_client());
+    ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.v2->release = 0;
-    ServerHandshake server(kServer, of_server(), kStart);
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
     const auto prepare = server.message(encode(p).view(), kStart);
     CHECK((find<PrepareRmbe>(prepare)->peer.release == 0 && find<PrepareRmbe>(prepare)->peer.max_links == 2));
     (void)server.application_ready(kStart);
@@ -280,17 +303,17 @@ TEST_CASE("smcr_handshake__without_a_ueid_smcr_version_2_is_not_offered") {
     LocalNode seid_only = kClient;
     seid_only.ueids.clear();
     seid_only.seid = Eid::parse("SYSTEM");
-    ClientHandshake client(seid_only, of_client());
+    ClientHandshake client(seid_only, {true, of_client()});
     const auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     CHECK((p.v2_offer == Offer::kSmcD && p.v2->roce_gid.is_zero() && p.v2->max_connections == 0));
 }
 
 TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_confirm") {
     // As Linux has it in version 2.
-    ClientHandshake client(kClient, of_client());
+    ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.peer_id = {};
-    ServerHandshake server(kServer, of_server(), kStart);
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
     REQUIRE(find<PrepareRmbe>(server.message(encode(p).view(), kStart)) != nullptr);
     (void)server.application_ready(kStart);
     REQUIRE(find<PrepareRmbe>(client.message(bytes(server.rmbe_ready(rmbe("10.0.0.2", true), kStart)))) != nullptr);
@@ -300,12 +323,12 @@ TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_con
 }
 
 TEST_CASE("smcr_handshake__vendor_options_and_unknown_features_are_tolerated") {
-    ClientHandshake client(kClient, of_client());
+    ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.vendor_oui = {1, 2, 3};
     p.vendor_options = {4, 5, 6, 7, 8};
     p.v2->features |= 0x0100;
-    ServerHandshake server(kServer, of_server(), kStart);
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
     REQUIRE(find<PrepareRmbe>(server.message(encode(p).view(), kStart)) != nullptr);
     (void)server.application_ready(kStart);
     auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
@@ -337,8 +360,8 @@ TEST_CASE("smcr_handshake__a_confirm_that_does_not_fit_terminates") {
 
 TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
     const auto answer = [](auto edit) {
-        ClientHandshake client(kClient, of_client());
-        ServerHandshake server(kServer, of_server(), kStart);
+        ClientHandshake client(kClient, {true, of_client()});
+        ServerHandshake server(kServer, {true, of_server()}, kStart);
         (void)server.message(bytes(client.start(kStart)), kStart);
         (void)server.application_ready(kStart);
         auto a = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
@@ -351,7 +374,7 @@ TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
     CHECK(answer([](AcceptR& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
     CHECK(answer([](AcceptR& a) { a.gid = *RoceGid::parse("fd00::2"); }) == Reason::kNoSmcrDevice);
 
-    ClientHandshake client(kClient, of_client());
+    ClientHandshake client(kClient, {true, of_client()});
     (void)client.start(kStart);
     AcceptR unasked;
     unasked.version = 1;
@@ -360,8 +383,8 @@ TEST_CASE("smcr_handshake__a_client_declines_an_accept_that_it_cannot_take") {
 }
 
 TEST_CASE("smcr_handshake__a_link_the_client_does_not_know_is_out_of_sync") {
-    ClientHandshake client(kClient, of_client());
-    ServerHandshake server(kServer, of_server(), kStart);
+    ClientHandshake client(kClient, {true, of_client()});
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
     (void)server.message(bytes(client.start(kStart)), kStart);
     (void)server.application_ready(kStart);
     (void)client.message(bytes(server.rmbe_ready(rmbe("10.0.0.2", false), kStart)));
@@ -379,8 +402,8 @@ TEST_CASE("smcr_handshake__a_decline_has_the_version_of_the_accept_that_it_answe
     c.v1 = s.v1 = true;
     c.v2 = s.v2 = false;
     const auto declined = [&](auto how) {
-        ClientHandshake client(kClient, c);
-        ServerHandshake server(kServer, s, kStart);
+        ClientHandshake client(kClient, {true, c});
+        ServerHandshake server(kServer, {true, s}, kStart);
         (void)server.message(bytes(client.start(kStart)), kStart);
         (void)server.application_ready(kStart);
         const auto actions = how(client, smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept));

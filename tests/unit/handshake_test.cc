@@ -39,13 +39,13 @@ AcceptD smcd(const Message& message, Type type) {
 }
 
 Message proposal_of(const LocalNode& from) {
-    ClientHandshake client(from, std::nullopt);
+    ClientHandshake client(from, {});
     return find<Send>(client.start(kStart))->message;
 }
 
 // A server that has sent its Accept.
 struct Accepted {
-    ServerHandshake server{kServer, std::nullopt, kStart};
+    ServerHandshake server{kServer, {}, kStart};
     Message accept;
 
     explicit Accepted(const LocalNode& client, bool first_contact = true) {
@@ -59,9 +59,9 @@ struct Accepted {
 }  // namespace
 
 TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
-    ClientHandshake client(kClient, std::nullopt);
+    ClientHandshake client(kClient, {});
     auto actions = client.start(kStart);
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     const auto* create = find<CreateDmb>(server.message(find<Send>(actions)->message.view(), kStart));
     REQUIRE(create != nullptr);
 
@@ -86,7 +86,7 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
 
 TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
     const auto answer = [](const LocalNode& client) {
-        ServerHandshake server(kServer, std::nullopt, kStart);
+        ServerHandshake server(kServer, {}, kStart);
         return declined(server.message(proposal_of(client).view(), kStart));
     };
     LocalNode other = kClient;
@@ -99,7 +99,7 @@ TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
     const auto edited = [](auto edit) {
         auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
         edit(p);
-        ServerHandshake server(kServer, std::nullopt, kStart);
+        ServerHandshake server(kServer, {}, kStart);
         return declined(server.message(encode(p).view(), kStart));
     };
     CHECK(edited([](Proposal& p) { p.v2_offer = Offer::kSmcR; }) == Reason::kNoSmcrDevice);
@@ -114,7 +114,7 @@ TEST_CASE("server__tells_a_reason_for_every_type_offered") {
     p.v1_offer = Offer::kSmcR;
     p.subnet.emplace();
     p.v2->eids = {*Eid::parse("STRANGER")};
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     const auto actions = server.message(encode(p).view(), kStart);
     const auto d = std::get<Decline>(decode_decline(find<Send>(actions)->message.view()));
     CHECK(d.smcd_v2 == Reason::kNoUeid);
@@ -133,7 +133,7 @@ TEST_CASE("server__answers_a_version_1_client_with_a_version_1_decline") {
     RoceOffer version2;
     version2.gids = {*RoceGid::parse("10.0.0.1")};
     for (const bool has_roce : {false, true}) {
-        ServerHandshake server(kServer, has_roce ? std::optional(version2) : std::nullopt, kStart);
+        ServerHandshake server(kServer, {true, has_roce ? std::optional(version2) : std::nullopt}, kStart);
         const auto actions = server.message(v1, kStart);
         CHECK(find<Send>(actions)->message.size == 28);
         CHECK(declined(actions) == (has_roce ? Reason::kVersionMismatch : Reason::kNoSmcrDevice));
@@ -143,7 +143,7 @@ TEST_CASE("server__answers_a_version_1_client_with_a_version_1_decline") {
 TEST_CASE("server__a_higher_release_is_answered_with_ours") {
     auto p = std::get<Proposal>(decode_proposal(proposal_of(kClient).view()));
     p.v2->release = 3;
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     CHECK(find<CreateDmb>(server.message(encode(p).view(), kStart)) != nullptr);
     CHECK(server.dmb_ready({DmbToken{5}, BufferSize{4}}, true, 1, kStart).empty());
     const auto actions = server.application_ready(kStart);
@@ -175,7 +175,7 @@ TEST_CASE("client__declines_what_it_did_not_offer") {
         Accepted state(kClient);
         auto a = smcd(state.accept, Type::kAccept);
         edit(a);
-        ClientHandshake client(kClient, std::nullopt);
+        ClientHandshake client(kClient, {});
         [[maybe_unused]] const auto proposal = client.start(kStart);
         return declined(client.message(encode(a).view()));
     };
@@ -190,7 +190,7 @@ TEST_CASE("client__declines_what_it_did_not_offer") {
 
 TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
     Accepted state(kClient, false);
-    ClientHandshake client(kClient, std::nullopt);
+    ClientHandshake client(kClient, {});
     [[maybe_unused]] const auto proposal = client.start(kStart);
     REQUIRE(find<AttachDmb>(client.message(state.accept.view())) != nullptr);
     const auto actions = client.attached({DmbToken{6}, BufferSize{3}}, false);
@@ -203,7 +203,7 @@ TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
 }
 
 TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
-    ClientHandshake client(kClient, std::nullopt);
+    ClientHandshake client(kClient, {});
     [[maybe_unused]] const auto proposal = client.start(kStart);
     Decline d;
     d.reason = Reason::kNoUeid;
@@ -220,7 +220,7 @@ TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
 // RFC 7609 section 3.5.1.6.4: it found out too late that it cannot, as Linux without a device.
 TEST_CASE("server__a_decline_in_place_of_a_proposal_falls_back") {
     for (const std::uint8_t version : {kVersion1, kVersion2}) {
-        ServerHandshake server(kServer, std::nullopt, kStart);
+        ServerHandshake server(kServer, {}, kStart);
         Decline d;
         d.version = version;
         d.reason = Reason::kNoDevice;
@@ -236,22 +236,22 @@ TEST_CASE("server__a_decline_in_place_of_a_proposal_falls_back") {
 
 TEST_CASE("what_does_not_parse_terminates__a_reserved_version_declines_H2") {
     const std::vector<std::uint8_t> junk(100, 'x');
-    ClientHandshake client(kClient, std::nullopt);
+    ClientHandshake client(kClient, {});
     [[maybe_unused]] const auto proposal = client.start(kStart);
     CHECK(find<Finish>(client.message(junk))->outcome.kind == Outcome::Kind::kTerminate);
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     CHECK(find<Finish>(server.message(junk, kStart))->outcome.reason == Reason::kProtocolError);
 
     Accepted state(kClient);
     state.accept.bytes[7] = 0x39;
-    ClientHandshake strict(kClient, std::nullopt);
+    ClientHandshake strict(kClient, {});
     [[maybe_unused]] const auto again = strict.start(kStart);
     CHECK(declined(strict.message(state.accept.view())) == Reason::kVersionMismatch);
 }
 
 TEST_CASE("every_waiting_state_has_a_deadline_H3") {
     const auto late = kStart + std::chrono::milliseconds(1000);
-    ClientHandshake client(kClient, std::nullopt);
+    ClientHandshake client(kClient, {});
     CHECK(client.tick(late).empty());  // not started
     [[maybe_unused]] const auto proposal = client.start(kStart);
     CHECK(client.tick(late - std::chrono::milliseconds(1)).empty());
@@ -259,7 +259,7 @@ TEST_CASE("every_waiting_state_has_a_deadline_H3") {
     CHECK(client.tick(late).empty());
     CHECK(client.message(proposal_of(kClient).view()).empty());
 
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     CHECK(find<Finish>(server.tick(late))->outcome.reason == Reason::kHandshakeTimeout);
     Accepted state(kClient);
     CHECK(find<Finish>(state.server.tick(late))->outcome.reason == Reason::kHandshakeTimeout);
@@ -278,7 +278,7 @@ TEST_CASE("server__after_confirm_there_is_no_way_back") {
 }
 
 TEST_CASE("server__an_application_that_refuses_terminates_before_accept") {
-    ServerHandshake server(kServer, std::nullopt, kStart);
+    ServerHandshake server(kServer, {}, kStart);
     [[maybe_unused]] const auto create = server.message(proposal_of(kClient).view(), kStart);
     const auto actions = server.application_refused("", false);
     CHECK(find<Send>(actions) == nullptr);

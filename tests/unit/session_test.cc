@@ -99,10 +99,10 @@ struct Pair {
     // `native`: to each side its peer is one without an agent, which goes on on the same TCP connection when they fall
     // back.
     explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
-        : server(server_node, server_groups, roce("10.0.0.2"), {!native, !native}, kStart) {
+        : server(server_node, server_groups, {true, roce("10.0.0.2")}, {!native, !native}, kStart) {
         REQUIRE(are<Connect>(client.start(kStart + kBudget, true)));
         const auto option = native ? PeerOption::kPresent : PeerOption::kAgent;
-        proposal = sent(client.connected(option, roce("10.0.0.1"), kStart));
+        proposal = sent(client.connected(option, {true, roce("10.0.0.1")}, kStart));
     }
     // Up to the server's Accept. The application is connected before it.
     void accept_smcd() {
@@ -365,11 +365,20 @@ TEST_CASE("client_session__a_server_that_was_capable_and_is_not_leaves_tcp_alone
         group::SmcdGroups groups;
         Client client(kClient, groups);
         REQUIRE(are<Connect>(client.start(kStart + kBudget, answered)));
-        const auto actions = client.connected(option, roce("10.0.0.1"), kStart);
+        const auto actions = client.connected(option, {true, roce("10.0.0.1")}, kStart);
         CHECK(let_go<RememberServer>(actions) == why);
         CHECK(learnt(actions) == lesson);
         CHECK_FALSE(client.listens());
     }
+}
+
+TEST_CASE("client_session__with_nothing_to_offer_the_server_hears_no_proposal") {
+    group::SmcdGroups groups;
+    Client client(kClient, groups);
+    REQUIRE(are<Connect>(client.start(kStart + kBudget, true)));
+    const auto actions = client.connected(PeerOption::kPresent, {false, std::nullopt}, kStart);
+    CHECK(let_go<RememberServer>(actions) == Reason::kNoDevice);
+    CHECK(learnt(actions) == RememberServer::As::kNotNow);
 }
 
 TEST_CASE("client_session__a_connect_that_fails_is_left_to_the_applications_own") {

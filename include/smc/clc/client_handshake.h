@@ -31,7 +31,8 @@ class ClientHandshake {
     enum class State : std::uint8_t { kIdle, kAwaitAccept, kAttaching, kPreparing, kLinking, kDone };
 
     // `node` lives longer than this.
-    ClientHandshake(const LocalNode& node, std::optional<RoceOffer> roce) : node_(node), roce_(std::move(roce)) {}
+    ClientHandshake(const LocalNode& node, Means means)
+        : node_(node), smcd_offered_(means.smcd), roce_(std::move(means.roce)) {}
 
     [[nodiscard]] Actions start(TimePoint now);
     [[nodiscard]] Actions message(Bytes bytes);
@@ -56,6 +57,7 @@ class ClientHandshake {
 
  private:
     [[nodiscard]] Proposal proposal() const;
+    [[nodiscard]] V2Extension v2_extension() const;
     [[nodiscard]] bool offers_smcr_v2() const;
     Actions finish(Outcome outcome);
     Actions decline(Reason reason, std::string detail, bool out_of_sync = false);
@@ -64,6 +66,7 @@ class ClientHandshake {
     Actions accept(const AcceptR& accept);
 
     const LocalNode& node_;
+    bool smcd_offered_;
     std::optional<RoceOffer> roce_;
     State state_ = State::kIdle;
     TimePoint deadline_ = kNever;

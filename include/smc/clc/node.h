@@ -36,6 +36,14 @@ struct RoceOffer {
 };
 
 // Links of a group before release 1, which cannot agree on fewer (RFC 7609 section 2.2.2).
+// What this node may use for one TCP connection.
+struct Means {
+    bool smcd = true;
+    std::optional<RoceOffer> roce{};
+
+    [[nodiscard]] bool any() const { return smcd || roce; }
+};
+
 inline constexpr std::uint8_t kUnnegotiatedLinks = 2;
 
 // An RMBE as CLC tells it (RFC 7609 A.2.3).

@@ -26,8 +26,8 @@ class ServerHandshake {
     enum class State : std::uint8_t { kAwaitProposal, kPreparing, kAwaitConfirm, kAttaching, kLinking, kDone };
 
     // `node` lives longer than this.
-    ServerHandshake(const LocalNode& node, std::optional<RoceOffer> roce, TimePoint now)
-        : node_(node), roce_(std::move(roce)), deadline_(now + node.step_timeout) {}
+    ServerHandshake(const LocalNode& node, Means means, TimePoint now)
+        : node_(node), means_(std::move(means)), deadline_(now + node.step_timeout) {}
 
     [[nodiscard]] Actions message(Bytes bytes, TimePoint now);
     // `link_id`: the link group's, 0 on first contact.
@@ -74,7 +74,7 @@ class ServerHandshake {
     Actions accept_if_prepared(TimePoint now);
 
     const LocalNode& node_;
-    std::optional<RoceOffer> roce_;
+    Means means_;
     State state_ = State::kAwaitProposal;
     TimePoint deadline_;
     Proposal proposal_;

@@ -54,8 +54,8 @@ class Client {
     // The whole attempt may take until `deadline`. `answered`: the server has said yes just now; otherwise it is known
     // to have done so before.
     [[nodiscard]] Actions start(TimePoint deadline, bool answered);
-    // `roce`: how SMC-R could be used for this TCP connection.
-    [[nodiscard]] Actions connected(PeerOption option, std::optional<clc::RoceOffer> roce, TimePoint now);
+    // `means`: what could be used for this TCP connection.
+    [[nodiscard]] Actions connected(PeerOption option, clc::Means means, TimePoint now);
     // errno of connect().
     [[nodiscard]] Actions connect_failed(int error);
 

@@ -34,10 +34,10 @@ class Server {
         bool speaks = false;     // at the first contact of SMC-R it says when its application is connected
     };
 
-    // `roce`: how SMC-R could be used for this TCP connection. Both references outlive the session.
-    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, std::optional<clc::RoceOffer> roce, Peer peer,
+    // `means`: what could be used for this TCP connection. Both references outlive the session.
+    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, clc::Means means, Peer peer,
            TimePoint now)
-        : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(roce), now) {}
+        : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(means), now) {}
 
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
