@@ -47,6 +47,7 @@ clc::LocalNode local_node(const Config& config) {
     node.host_name = host_name(config);
     node.step_timeout = config.step_timeout;
     node.max_connections = static_cast<std::uint8_t>(config.roce.max_connections);
+    node.max_links = static_cast<std::uint8_t>(config.roce.max_links);
     return node;
 }
 
@@ -115,7 +116,8 @@ Result<void> Agent::start() {
     }
     engines_ = std::move(*engines);
     roce_devices_ = std::make_unique<smcr::Devices>(
-        io_, config_.roce, [this](const std::string& device) { smcr_groups_->device_gone(device); });
+        io_, config_.roce, [this](const std::string& device) { smcr_groups_->device_gone(device); },
+        [this] { smcr_groups_->ports_changed(); });
     smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engines_, config_.roce, *roce_devices_);
     if (config_.roce.enabled) {
         roce_devices_->refresh();

@@ -46,6 +46,8 @@ enum smc_habit {
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 	SMC_HABIT_UNTRACKED = 4096,  /* not its own: its connection tracking entry has gone */
 	SMC_HABIT_STREAMS = 8192,    /* so much that it goes by TCP most of the time: then TCP alone is faster */
+	SMC_HABIT_EDGES = 16384,     /* waits for edges, and does not read until there is nothing (bypass_wakes.h) */
+	SMC_HABIT_CONTROL = 32768,   /* wants control messages: TCP_INQ, time stamps */
 };
 
 /* No habits of a program, but of a connection: its next one may have it. */
@@ -70,7 +72,8 @@ struct smc_member {
 	__u64 wire_ns;           /* when it sent something by TCP for the last time */
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* of map smc_bypass_generation, when it was paired; members of an earlier one leave */
-	__u32 received;          /* receives that did not wait */
+	__u32 received;          /* receives that did not wait; SMC_PROOF at most */
+	__u32 found_nothing;     /* ... of which there was nothing to receive */
 	__u32 in_a_row;          /* messages that it sent past TCP since its peer had consumed all */
 	__u32 passing;           /* by TCP, until its peer has consumed all */
 	__u32 deciding;          /* the program is at it, for a message of this member's */

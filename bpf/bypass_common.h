@@ -73,6 +73,17 @@ static __always_inline unsigned long smc_zerocopy_bit(void)
 	return 1UL << bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY);
 }
 
+/* A receive would say more than the bytes. */
+static __always_inline bool smc_wants_control(struct tcp_sock *tcp)
+{
+	struct sock *sk = (struct sock *)tcp;
+	__u32 stamps = 0; /* two bytes before 6.6 */
+
+	bpf_core_read(&stamps, bpf_core_field_size(sk->sk_tsflags), &sk->sk_tsflags);
+	return stamps || BPF_CORE_READ_BITFIELD_PROBED(tcp, recvmsg_inq) ||
+	       (BPF_CORE_READ(sk, __sk_common.skc_flags) & 1UL << bpf_core_enum_value(enum sock_flags, SOCK_RCVTSTAMP));
+}
+
 static __always_inline void smc_add_habit(struct smc_member *member, __u32 habit)
 {
 	if ((member->habits & habit) != habit)

@@ -5,7 +5,7 @@
 #define SMC_BYPASS_ENROL_H
 
 /* What a look at the socket says that no system call of it has said yet. */
-static __always_inline __u32 smc_habits_of_socket(struct tcp_sock *tcp)
+static __always_inline __u32 smc_habits_of_socket(const struct smc_member *member, struct tcp_sock *tcp)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
 	struct sock *sk = (struct sock *)tcp;
@@ -26,6 +26,10 @@ static __always_inline __u32 smc_habits_of_socket(struct tcp_sock *tcp)
 		habits |= SMC_HABIT_ULP;
 	if (sk->sk_shutdown)
 		habits |= SMC_HABIT_SHUTS_DOWN;
+	if (smc_wants_control(tcp))
+		habits |= SMC_HABIT_CONTROL;
+	if (smc_may_miss_an_edge(member, sk))
+		habits |= SMC_HABIT_EDGES;
 	return habits;
 }
 
@@ -47,7 +51,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	tcp = bpf_skc_to_tcp_sock(common);
 	if (!tcp)
 		return 0;
-	smc_add_habit(member, smc_habits_of_socket(tcp));
+	smc_add_habit(member, smc_habits_of_socket(member, tcp));
 	if (member->habits) {
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;

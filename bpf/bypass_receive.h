@@ -35,8 +35,10 @@ int BPF_PROG(smc_bypass_received, struct sock *sk, int ret, int flags)
 	smc_add_habit(member, smc_habits_of_receive(flags));
 	if (ret > 0 && !(flags & (SMC_MSG_PEEK | SMC_MSG_OOB)))
 		__sync_fetch_and_add(&member->consumed, ret);
-	if (member->received < SMC_PROOF)
+	if (member->received < SMC_PROOF) {
+		member->found_nothing += ret == -SMC_EAGAIN;
 		member->received++;
+	}
 	return 0;
 }
 

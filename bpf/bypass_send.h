@@ -31,6 +31,8 @@ static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 coo
 		smc_add_habit(peer, SMC_HABIT_ULP);
 	if (BPF_CORE_READ(sk, sk_shutdown) & SMC_RCV_SHUTDOWN)
 		smc_add_habit(peer, SMC_HABIT_SHUTS_DOWN);
+	if (smc_wants_control(tcp))
+		smc_add_habit(peer, SMC_HABIT_CONTROL);
 	return !peer->habits;
 }
 
@@ -80,7 +82,13 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
 		return;
 	}
-	if (!smc_peer_is_plain(peer, cookie) || !smc_may_redirect(config, tcp, own, peer, size))
+	if (!smc_peer_is_plain(peer, cookie))
+		return;
+	if (!smc_has_memory_for((struct sock *)peer->sk, size)) {
+		own->passing = 1;
+		return;
+	}
+	if (!smc_may_redirect(config, tcp, own, peer, size))
 		return;
 	if (bpf_msg_redirect_hash(message, &smc_members, &cookie, BPF_F_INGRESS) != SK_PASS) {
 		own->passing = 1; /* it is closed */

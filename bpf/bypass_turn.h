@@ -98,6 +98,17 @@ static __always_inline void smc_look_for_stream(struct smc_member *member, const
 		smc_add_habit(member, SMC_HABIT_STREAMS);
 }
 
+/* It may have been given to an epoll that tells edges since it was enrolled. */
+static __always_inline void smc_look_for_edges(struct smc_member *member, __u64 cookie)
+{
+	struct sock *sk = (struct sock *)member->sk;
+
+	if (member->state != SMC_MEMBER_MEMBER || BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != (__s64)cookie)
+		return;
+	if (smc_may_miss_an_edge(member, sk))
+		smc_add_habit(member, SMC_HABIT_EDGES);
+}
+
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
 {
 	/* its state says it does not send past TCP any more; its peer's, likewise */
@@ -122,6 +133,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	}
 	if (peer)
 		smc_look_for_stream(member, peer);
+	smc_look_for_edges(member, cookie);
 	stays = peer && smc_is_proven(member) && smc_is_proven(peer) && !context->config->identity.off &&
 		!smc_is_revoked(member);
 	switch (member->state) {

@@ -46,7 +46,46 @@ typedef struct {
 typedef struct {
 	__s64 counter;
 } atomic64_t;
+struct list_head {
+	struct list_head *next;
+};
+struct wait_queue_head {
+	struct list_head head;
+};
+struct wait_queue_entry {
+	const void *func;
+	struct list_head entry;
+};
+struct socket_wq {
+	struct wait_queue_head wait;
+};
+struct epoll_event {
+	__u32 events;
+};
+struct epitem {
+	struct epoll_event event;
+};
+struct eppoll_entry {
+	struct epitem *base;
+	struct wait_queue_entry wait;
+};
+typedef struct {
+	long counter;
+} atomic_long_t;
+struct page_counter {
+	atomic_long_t usage;
+	unsigned long max;
+	struct page_counter *parent;
+};
+struct mem_cgroup {
+	struct page_counter memory;
+	struct page_counter tcpmem; /* only in kernels with version 1 of control groups */
+};
+struct proto {
+	unsigned long *memory_pressure;
+};
 struct sock_common {
+	struct proto *skc_prot;
 	possible_net_t skc_net;
 	atomic64_t skc_cookie;
 	unsigned long skc_flags;
@@ -95,6 +134,10 @@ struct sock {
 	socket_lock_t sk_lock;
 	struct xfrm_policy *sk_policy[2];
 	struct socket *sk_socket;
+	struct socket_wq *sk_wq;
+	struct mem_cgroup *sk_memcg; /* only in kernels with memory control groups */
+	int sk_forward_alloc;
+	__u32 sk_tsflags;
 	struct dst_entry *sk_dst_cache;
 	int sk_rx_dst_ifindex;
 	struct sock_cgroup_data sk_cgrp_data;
@@ -110,7 +153,8 @@ struct tcp_congestion_ops {
 	char name[16];
 };
 enum sock_flags {
-	SOCK_ZEROCOPY, /* a bit of skc_flags; the number is the running kernel's */
+	SOCK_RCVTSTAMP, /* bits of skc_flags; the numbers are the running kernel's */
+	SOCK_ZEROCOPY,
 };
 struct tcp_ulp_ops;
 struct inet_connection_sock {
@@ -130,6 +174,7 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 write_seq;
 	__u16 urg_data;
+	__u8 recvmsg_inq : 1;
 	__u32 total_retrans;
 	__u32 notsent_lowat;
 	bool is_mptcp; /* only in kernels with MPTCP */
@@ -178,6 +223,7 @@ struct bpf_iter__tcp {
 #define SMC_S_IFMT 0170000
 #define SMC_S_IFSOCK 0140000
 #define SMC_MAY_READ 4
+#define SMC_EAGAIN 11
 #define SMC_EINVAL 22
 #define SMC_ENOMEM 12
 #define SMC_ENOBUFS 105

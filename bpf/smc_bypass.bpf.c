@@ -11,6 +11,8 @@
 #include "bpf/bypass_abi.h"
 #include "bpf/bypass_maps.h"
 #include "bpf/bypass_common.h"
+#include "bpf/bypass_wakes.h"
+#include "bpf/bypass_memory.h"
 #include "bpf/bypass_send.h"
 #include "bpf/bypass_receive.h"
 #include "bpf/bypass_enrol.h"

@@ -75,7 +75,9 @@ struct Config {
         unsigned rmbe_kib = 256;
         unsigned rmbes_per_rmb = 8;
         unsigned max_connections = 255;  // of a link group
-        unsigned memory_mib = 1024;      // registered, in all
+        unsigned max_links = 2;          // likewise
+        std::chrono::seconds link_retry{30};
+        unsigned memory_mib = 1024;  // registered, in all
         std::chrono::seconds group_idle{600};
         std::chrono::milliseconds llc_timeout{2000};
         std::chrono::seconds test_link{30};

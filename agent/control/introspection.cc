@@ -129,6 +129,45 @@ json Introspection::status() const {
               {"cgroup_percent", p_.config.cgroup_share}}}};
 }
 
+json Introspection::links_of(const group::SmcrGroup& group) const {
+    std::map<std::uint8_t, unsigned> connections;
+    for (const auto& [id, c] : p_.connections.all()) {
+        if (c->smcr && c->smcr->group_id == static_cast<std::uint32_t>(group.id())) {
+            connections[p_.smcr_groups.link_of(group.id(), c->smcr->token)]++;
+        }
+    }
+    json links = json::array();
+    for (const auto& [number, link] : group.links().all()) {
+        const auto* live = p_.smcr_groups.find(group.id(), number);
+        if (live == nullptr) {
+            continue;
+        }
+        const smcr::LinkDriver::Counters& counters = live->driver->counters();
+        const char* state = link.state == group::GroupLink::State::kUp        ? "LINK_ACTIVE"
+                            : link.state == group::GroupLink::State::kRetired ? "LINK_INACTIVE"
+                                                                              : "LINK_ACTIVATING";
+        links.push_back({{"number", number},
+                         {"net_device", live->device.gid.net_device},
+                         {"state", state},
+                         {"connections", connections[number]},
+                         {"link_uid", text(link.own_id)},
+                         {"peer_uid", text(link.peer_id)},
+                         {"device", link.port.device},
+                         {"port", link.port.number},
+                         {"local_gid", link.own.gid.text()},
+                         {"peer_gid", link.peer.gid.text()},
+                         {"qpn", text(link.own.qpn)},
+                         {"peer_qpn", text(link.peer.qpn)},
+                         {"messages_sent", counters.messages_sent.load()},
+                         {"messages_received", counters.messages_received.load()},
+                         {"bytes_written", counters.bytes_written.load()},
+                         {"unknown_tokens", counters.unknown_tokens.load()},
+                         {"stale_messages", counters.stale.load()},
+                         {"queue_full", counters.full.load()}});
+    }
+    return links;
+}
+
 json Introspection::link_groups() const {
     json smcd = json::array();
     for (const auto& [key, group] : p_.smcd_groups.all()) {
@@ -140,44 +179,26 @@ json Introspection::link_groups() const {
                         {"connections", group.connections}});
     }
     json smcr = json::array();
-    p_.smcr_groups.for_each([&](const group::SmcrGroup& group, const smcr::Devices::Usable& device,
-                                const smcr::LinkDriver::Counters& counters) {
-        const clc::SmcrPeer& peer = group.peer();
-        const json link = {
-            {"net_device", device.gid.net_device},
-            {"state", group.state() == group::SmcrGroup::State::kActive ? "LINK_ACTIVE" : "LINK_ACTIVATING"},
-            {"connections", group.connections()},
-            {"link_uid", text(group.own_link_id())},
-            {"peer_uid", text(group.peer_link_id())},
-            {"device", group.port().device},
-            {"port", group.port().number},
-            {"local_gid", group.own().gid.text()},
-            {"peer_gid", peer.link.gid.text()},
-            {"qpn", text(group.own().qpn)},
-            {"peer_qpn", text(peer.link.qpn)},
-            {"messages_sent", counters.messages_sent.load()},
-            {"messages_received", counters.messages_received.load()},
-            {"bytes_written", counters.bytes_written.load()},
-            {"unknown_tokens", counters.unknown_tokens.load()},
-            {"stale_messages", counters.stale.load()},
-            {"queue_full", counters.full.load()}};
-        smcr.push_back({{"id", static_cast<std::uint32_t>(group.id())},
-                        {"role", group.key().server ? "SERV" : "CLNT"},
-                        {"type", group.settled() ? "SINGLE" : "NONE"},
-                        {"version", group.key().version},
+    for (const group::SmcrGroup* group : p_.smcr_groups.groups().all()) {
+        const clc::SmcrPeer& peer = group->peer();
+        smcr.push_back({{"id", static_cast<std::uint32_t>(group->id())},
+                        {"role", group->key().server ? "SERV" : "CLNT"},
+                        {"type", group::text(group->links().type())},
+                        {"version", group->key().version},
                         {"release", peer.release},
                         {"peer_id", text(peer.id)},
                         {"host_name", peer.host_name},
                         {"peer_os", clc::text(peer.os)},
                         {"direct", peer.link_type == clc::LinkType::kDirect},
-                        {"eid", group.key().eid.text()},
-                        {"connections", group.connections()},
-                        {"max_connections", group.max_connections()},
-                        {"rmbs", group.rmbs()},
+                        {"eid", group->key().eid.text()},
+                        {"connections", group->connections()},
+                        {"max_connections", group->max_connections()},
+                        {"max_links", peer.max_links},
+                        {"rmbs", group->rmbs()},
                         {"rmbe_bytes", p_.config.roce.rmbe_kib * 1024},
-                        {"eye_catchers", group.eye_catchers()},
-                        {"links", json::array({link})}});
-    });
+                        {"eye_catchers", group->eye_catchers()},
+                        {"links", links_of(*group)}});
+    }
     return {{"smcr", smcr}, {"smcd", smcd}};
 }
 
@@ -190,7 +211,9 @@ json Introspection::devices() const {
         }
         std::size_t links = 0;
         for (const group::SmcrGroup* group : p_.smcr_groups.groups().all()) {
-            links += group->port().device == port.device && group->port().number == port.number ? 1 : 0;
+            for (const auto& [number, link] : group->links().all()) {
+                links += link.port.device == port.device && link.port.number == port.number ? 1 : 0;
+            }
         }
         smcr.push_back({{"net_device", port.gids.empty() ? "" : port.gids.front().net_device},
                         {"device", port.device},
@@ -209,10 +232,31 @@ json Introspection::devices() const {
     return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
 }
 
+// The link that it sends on now, which need not be the one that it began on.
+void Introspection::update_link(json& connection, const SmcrView& view) const {
+    const group::GroupId id{view.group_id};
+    const group::SmcrGroup* group = p_.smcr_groups.groups().find(id);
+    const std::uint8_t number = p_.smcr_groups.link_of(id, view.token);
+    const group::GroupLink* link = group != nullptr ? group->links().find(number) : nullptr;
+    const auto* live = p_.smcr_groups.find(id, number);
+    if (link == nullptr || live == nullptr) {
+        return;
+    }
+    connection.update({{"link_id", text(link->own_id)},
+                       {"device", link->port.device},
+                       {"port", link->port.number},
+                       {"net_device", live->device.gid.net_device},
+                       {"gid", link->own.gid.text()},
+                       {"peer_gid", link->peer.gid.text()}});
+}
+
 json Introspection::own_connections() const {
     json list = json::array();
     for (const auto& [id, c] : p_.connections.all()) {
         list.push_back(describe(*c));
+        if (c->smcr) {
+            update_link(list.back().at("smcr"), *c->smcr);
+        }
     }
     return list;
 }

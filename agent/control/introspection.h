@@ -56,6 +56,8 @@ class Introspection {
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;
     [[nodiscard]] nlohmann::json link_groups() const;
+    [[nodiscard]] nlohmann::json links_of(const group::SmcrGroup& group) const;
+    void update_link(nlohmann::json& connection, const SmcrView& view) const;
     [[nodiscard]] nlohmann::json devices() const;
 
     IntrospectionParts p_;

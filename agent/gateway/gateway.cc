@@ -206,21 +206,26 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
     // G1: it has one since before CLC named it.
     const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
-    const smcr::Devices::Usable* device = p_.session.smcr_groups.device_of(group.id());
+    const std::uint8_t number = p_.session.smcr_groups.groups().peer_link_of(group::MemberId{c.id});
+    const group::GroupLink* link = group.links().find(number);
+    if (link == nullptr) {
+        link = &group.links().all().begin()->second;  // it has broken just now: it begins on another one
+    }
+    const auto* live = p_.session.smcr_groups.find(group.id(), number);
     c.path = Path::kSmcR;
     c.eid = peer.eid;
     c.smcr = SmcrView{peer.version,
                       group.key().server,
                       static_cast<std::uint32_t>(group.id()),
-                      group.own_link_id(),
-                      group.port().device,
-                      group.port().number,
-                      device->gid.net_device,
-                      group.own().gid,
-                      group.peer().link.gid,
+                      link->own_id,
+                      link->port.device,
+                      link->port.number,
+                      live != nullptr ? live->device.gid.net_device : "",
+                      link->own.gid,
+                      link->peer.gid,
                       seat.token,
                       peer.rmbe.token,
-                      bytes_of(group.rmbe(seat).size),
+                      p_.session.config.roce.rmbe_kib * 1024,
                       bytes_of(peer.rmbe.size)};
     log()->debug("connection {} smcr client {} server {} group {}{}", c.id, c.client.text(), c.server.text(),
                  c.smcr->group_id, peer.first_contact ? ", first contact" : "");

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Registered memory of a link group, cut into elements (RFC 7609 section 4.2).
+// Memory of a link group, cut into elements, and registered with the device of each of its links (RFC 7609 sections 4.2
+// and 3.5.5.2).
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "datapath/roce/memory.h"
 #include "datapath/smcr/element.h"
@@ -16,34 +19,55 @@ class Buffer final : public ElementOwner, public std::enable_shared_from_this<Bu
     // Called from any thread when an element is let go.
     using OnReturned = std::function<void(std::size_t element)>;
 
-    static Result<std::shared_ptr<Buffer>> allocate(const std::shared_ptr<roce::ProtectionDomain>& pd,
-                                                    group::BufferKind kind, std::uint32_t element_bytes,
+    static Result<std::shared_ptr<Buffer>> allocate(group::BufferKind kind, std::uint32_t element_bytes,
                                                     std::size_t elements, OnReturned on_returned) {
-        auto memory = roce::RegisteredMemory::allocate(
-            pd, element_bytes * elements,
-            kind == group::BufferKind::kRmb ? roce::Memory::Access::kRemoteWrite : roce::Memory::Access::kLocal);
+        auto memory = roce::Memory::allocate(element_bytes * elements);
         if (!memory) {
             return memory.error();
         }
-        return std::shared_ptr<Buffer>(new Buffer(std::move(*memory), element_bytes, std::move(on_returned)));
+        return std::shared_ptr<Buffer>(new Buffer(std::move(*memory), kind, element_bytes, std::move(on_returned)));
+    }
+
+    // How the peer reaches it over that link, whose protection domain this is.
+    Result<llc::RToken> register_for(std::uint8_t link, const std::shared_ptr<roce::ProtectionDomain>& pd) {
+        const bool remote = kind_ == group::BufferKind::kRmb;
+        const auto region =
+            memory_->register_with(pd, remote ? roce::Memory::Access::kRemoteWrite : roce::Memory::Access::kLocal);
+        if (!region) {
+            return region.error();
+        }
+        const std::lock_guard lock(mutex_);
+        lkeys_[link] = (*region)->lkey();
+        return llc::RToken{(*region)->rkey(), (*region)->address()};
     }
 
     // The element is the caller's until it lets go of it.
-    Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at), memory_.lkey()}; }
+    Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at)}; }
     [[nodiscard]] std::span<std::uint8_t> bytes_of(std::size_t at) const {
-        return memory_.bytes().subspan(at * element_bytes_, element_bytes_);
+        return memory_->bytes().subspan(at * element_bytes_, element_bytes_);
     }
-    [[nodiscard]] RKey rkey() const { return memory_.rkey(); }
-    [[nodiscard]] VirtualAddress address() const { return memory_.address(); }
     void returned(std::size_t at) override { on_returned_(at); }
+    // Any thread.
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t link) const override {
+        const std::lock_guard lock(mutex_);
+        const auto it = lkeys_.find(link);
+        return it == lkeys_.end() ? 0 : it->second;
+    }
 
  private:
-    Buffer(roce::RegisteredMemory memory, std::uint32_t element_bytes, OnReturned on_returned)
-        : memory_(std::move(memory)), element_bytes_(element_bytes), on_returned_(std::move(on_returned)) {}
+    Buffer(std::shared_ptr<roce::Memory> memory, group::BufferKind kind, std::uint32_t element_bytes,
+           OnReturned on_returned)
+        : memory_(std::move(memory)),
+          kind_(kind),
+          element_bytes_(element_bytes),
+          on_returned_(std::move(on_returned)) {}
 
-    roce::RegisteredMemory memory_;
+    std::shared_ptr<roce::Memory> memory_;
+    group::BufferKind kind_;
     std::uint32_t element_bytes_;
     OnReturned on_returned_;
+    mutable std::mutex mutex_;  // guards lkeys_
+    std::map<std::uint8_t, std::uint32_t> lkeys_;
 };
 
 }  // namespace smc::smcr

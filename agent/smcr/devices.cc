@@ -118,10 +118,13 @@ void Devices::refresh() {
             log()->warn("roce: roce.devices names {}, and there is no such device", name);
         }
     }
-    ports_.clear();
+    std::vector<roce::Port> ports;
     for (const auto& [name, device] : devices_) {
         const auto more = roce::ports_of(*device.context);
-        ports_.insert(ports_.end(), more.begin(), more.end());
+        ports.insert(ports.end(), more.begin(), more.end());
+    }
+    if (std::exchange(ports_, std::move(ports)) != ports_) {
+        changed_();
     }
 }
 

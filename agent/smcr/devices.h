@@ -20,9 +20,10 @@ namespace smc::smcr {
 
 class Devices {
  public:
-    // `gone` hears the name of a device that must be let go of.
-    Devices(asio::io_context& io, const Config::Roce& config, std::function<void(const std::string&)> gone)
-        : io_(io), config_(config), gone_(std::move(gone)) {}
+    // `gone` hears the name of a device that must be let go of; `changed` that the ports are others than before.
+    Devices(asio::io_context& io, const Config::Roce& config, std::function<void(const std::string&)> gone,
+            std::function<void()> changed)
+        : io_(io), config_(config), gone_(std::move(gone)), changed_(std::move(changed)) {}
     ~Devices();
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;
@@ -56,6 +57,7 @@ class Devices {
     asio::io_context& io_;
     const Config::Roce& config_;
     std::function<void(const std::string&)> gone_;
+    std::function<void()> changed_;
     std::map<std::string, Device> devices_;
     std::map<std::string, std::string> refused_;  // and why, so that it is said once
     std::vector<roce::Port> ports_;

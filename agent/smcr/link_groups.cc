@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <asio/post.hpp>
+#include <utility>
 
 #include "agent/log/log.h"
 #include "datapath/smcr/rmbe_transport.h"
@@ -26,6 +27,7 @@ group::SmcrTerms terms_of(const Config::Roce& config) {
     terms.idle = config.group_idle;
     terms.llc_timeout = config.llc_timeout;
     terms.test_interval = config.test_link;
+    terms.link_retry = config.link_retry;
     return terms;
 }
 
@@ -54,10 +56,9 @@ Id random_id() {
     return Id{value};
 }
 
-RemoteRmbe remote_of(const clc::Rmbe& rmbe) {
+RemoteRmbe remote_of(std::uint8_t link, const clc::Rmbe& rmbe) {
     const std::uint32_t bytes = bytes_of(rmbe.size);
-    const auto address = static_cast<std::uint64_t>(rmbe.rmb_address) + std::uint64_t{bytes} * (rmbe.index - 1U);
-    return {rmbe.rkey, VirtualAddress{address}, rmbe.token, bytes};
+    return {link, rmbe.rkey, rmbe.rmb_address, std::uint64_t{bytes} * (rmbe.index - 1U), rmbe.token, bytes};
 }
 
 }  // namespace
@@ -87,6 +88,24 @@ LinkGroups::Live* LinkGroups::live(GroupId group) {
     return it == live_.end() ? nullptr : &it->second;
 }
 
+LinkGroups::LiveLink* LinkGroups::live(GroupId group, std::uint8_t link) {
+    return const_cast<LiveLink*>(std::as_const(*this).find(group, link));
+}
+
+const LinkGroups::LiveLink* LinkGroups::find(GroupId group, std::uint8_t link) const {
+    const auto there = live_.find(group);
+    if (there == live_.end()) {
+        return nullptr;
+    }
+    const auto it = there->second.links.find(link);
+    return it == there->second.links.end() ? nullptr : &it->second;
+}
+
+std::uint8_t LinkGroups::link_of(GroupId group, AlertToken token) const {
+    const auto there = live_.find(group);
+    return there == live_.end() ? std::uint8_t{0} : there->second.driver->link_of(token);
+}
+
 // --- members --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local,
@@ -96,11 +115,12 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
         return hooks.refused({member, Refusal::kNoDevice, "no RoCE port"});
     }
     hooks_.insert_or_assign(member, std::move(hooks));
-    group::SmcrGroups::Join join{member,
-                                 peer,
-                                 {device->context->name(), device->port.number, device->gid.gid, peer.version},
-                                 deadline,
-                                 random_id<AlertToken>()};
+    group::SmcrGroups::Join join{
+        member,
+        peer,
+        {device->context->name(), device->port.number, device->gid.gid, peer.version, device->gid.mac},
+        deadline,
+        random_id<AlertToken>()};
     const TimePoint now = loop::now();
     carry_out(server ? groups_.join_as_server(std::move(join), now) : groups_.join_as_client(std::move(join), now));
 }
@@ -142,7 +162,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
                                seat->token,
                                there->buffers.at(seat->rmb)->element(seat->rmbe),
                                there->buffers.at(seat->send)->element(seat->send_element),
-                               remote_of(peer),
+                               remote_of(groups_.peer_link_of(member), peer),
                                group->eye_catchers()};
     groups_.running(member);
     return std::make_unique<RmbeTransport>(std::move(parts));
@@ -155,6 +175,26 @@ void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving&
 
 void LinkGroups::device_gone(const std::string& name) {
     carry_out(groups_.device_gone(name, loop::now()));
+}
+
+void LinkGroups::ports_changed() {
+    std::vector<group::LocalPort> ports;
+    for (const roce::Port& port : devices_.ports()) {
+        for (const auto* gids : {&port.gids, &port.gids_v1}) {
+            for (const roce::PortGid& gid : *gids) {
+                if (port.active && !roce::is_link_local(gid.gid)) {
+                    // Soft-RoCE has no RoCEv1; there SMC-Rv1 goes by what there is.
+                    const bool both = gids == &port.gids && port.gids_v1.empty();
+                    const std::uint8_t version = gids == &port.gids ? 2 : 1;
+                    ports.push_back({port.device, port.number, gid.gid, version, gid.mac});
+                    if (both) {
+                        ports.push_back({port.device, port.number, gid.gid, 1, gid.mac});
+                    }
+                }
+            }
+        }
+    }
+    carry_out(groups_.set_ports(std::move(ports), loop::now()));
 }
 
 void LinkGroups::end_all() {
@@ -180,120 +220,185 @@ void LinkGroups::carry_out(group::Actions actions) {
 
 void LinkGroups::on(const group::CreateLink& action) {
     if (const auto created = create_link(action); !created) {
-        carry_out(groups_.link_refused(action.group, refusal_of(created.error()), created.error().text(), loop::now()));
+        carry_out(groups_.link_refused(action.group, action.link, refusal_of(created.error()), created.error().text(),
+                                       loop::now()));
     }
+}
+
+// The hooks run on the engine's thread, and may outlive the group.
+LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
+    return {[&io = io_, weak = std::weak_ptr(self_), id, number](std::vector<std::uint8_t> message) {
+                asio::post(io, [weak, id, number, message = std::move(message)] {
+                    const auto self = weak.lock();
+                    LiveLink* link = self ? (*self)->live(id, number) : nullptr;
+                    if (link != nullptr) {
+                        link->driver->llc_done();
+                        log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes",
+                                     static_cast<std::uint32_t>(id), number, message.empty() ? 0 : message[0],
+                                     message.size());
+                        (*self)->carry_out((*self)->groups_.message(id, number, message, loop::now()));
+                    }
+                });
+            },
+            [&io = io_, weak = std::weak_ptr(self_), id, number](std::string why) {
+                asio::post(io, [weak, id, number, why = std::move(why)] {
+                    if (const auto self = weak.lock()) {
+                        (*self)->carry_out((*self)->groups_.link_down(id, number, why, loop::now()));
+                    }
+                });
+            }};
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     const auto device = devices_.usable_for(action.port.gid, action.port.version);
-    if (!device) {
+    if (!device || device->port.device != action.port.device || device->port.number != action.port.number) {
         return Error{ENODEV, "finding RoCE device " + action.port.device};
     }
-    Live there;
+    const GroupId id = action.group;
+    Live& group = live_[id];
+    LiveLink there;
     there.device = *device;
-    auto pd = roce::ProtectionDomain::allocate(device->context);
-    if (!pd) {
-        return pd.error();
+    // One for each device: its memory need not be registered twice.
+    const auto known_pd =
+        std::ranges::find_if(group.pds, [&](const auto& pd) { return pd->context() == device->context; });
+    if (known_pd != group.pds.end()) {
+        there.pd = *known_pd;
+    } else {
+        auto pd = roce::ProtectionDomain::allocate(device->context);
+        if (!pd) {
+            return pd.error();
+        }
+        there.pd = group.pds.emplace_back(std::move(*pd));
     }
-    there.pd = std::move(*pd);
     auto link = roce::RcLink::create(there.pd, device->port, device->gid, link_limits(config_));
     if (!link) {
         return link.error();
     }
-    if (action.spare) {
-        roce::LinkLimits little;
-        little.sends = little.receives = 16;
-        auto spare = roce::RcLink::create(there.pd, device->port, device->gid, little);
-        if (!spare) {
-            return spare.error();
-        }
-        there.spare = std::move(*spare);
-    }
-    const GroupId id = action.group;
-    // The hooks run on the engine's thread, and may outlive the group.
-    LinkDriver::Hooks hooks{
-        [&io = io_, weak = std::weak_ptr(self_), id](std::vector<std::uint8_t> message) {
-            asio::post(io, [weak, id, message = std::move(message)] {
-                const auto self = weak.lock();
-                Live* group = self ? (*self)->live(id) : nullptr;
-                if (group != nullptr) {
-                    group->driver->llc_done();
-                    log()->debug("link group {}: LLC type {:#04x} of {} bytes", static_cast<std::uint32_t>(id),
-                                 message.empty() ? 0 : message[0], message.size());
-                    (*self)->carry_out((*self)->groups_.message(id, llc::kFirstLink, message, loop::now()));
-                }
-            });
-        },
-        [&io = io_, weak = std::weak_ptr(self_), id](std::string why) {
-            asio::post(io, [weak, id, why = std::move(why)] {
-                if (const auto self = weak.lock()) {
-                    (*self)->carry_out((*self)->groups_.link_down(id, why, loop::now()));
-                }
-            });
-        }};
     const QpEnd own = (*link)->end();
-    const auto spare = there.spare ? std::optional(there.spare->end()) : std::nullopt;
-    there.driver = std::make_shared<LinkDriver>(std::move(*link), std::move(hooks), config_.busy_poll);
-    there.engine = &engines_.least_busy();
-    live_.emplace(id, std::move(there));
-    const group::SmcrGroup* group = groups_.find(id);
-    const bool direct = group != nullptr && group->key().server && is_direct(own.gid, group->key().peer_gid);
-    carry_out(groups_.link_created(id, own, spare, random_id<LinkId>(), direct, loop::now()));
+    there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link, hooks_for(id, action.link),
+                                                config_.busy_poll);
+    if (group.engine == nullptr) {
+        group.engine = &engines_.least_busy();
+    }
+    group.links[action.link] = std::move(there);
+    const group::SmcrGroup* known = groups_.find(id);
+    const bool direct = known != nullptr && is_direct(own.gid, known->key().peer_gid);
+    carry_out(groups_.link_created(id, action.link, own, random_id<LinkId>(), direct, loop::now()));
     return {};
 }
 
 // The kernel may have to ask for the neighbour's address, and waits a second for an answer.
 void LinkGroups::on(const group::ConnectLink& action) {
-    Live* there = live(action.group);
+    const LiveLink* there = live(action.group, action.link);
     if (there == nullptr) {
         return;
     }
     asio::post(blocking_, [&io = io_, weak = std::weak_ptr(self_), driver = there->driver, action] {
         const auto result = driver->link().connect(action.peer);
-        asio::post(io, [weak, id = action.group, result] {
+        asio::post(io, [weak, id = action.group, link = action.link, result] {
             if (const auto self = weak.lock()) {
-                (*self)->connected(id, result);
+                (*self)->connected(id, link, result);
             }
         });
     });
 }
 
-void LinkGroups::connected(GroupId id, const Result<void>& result) {
-    const group::SmcrGroup* group = groups_.find(id);
-    Live* there = live(id);
-    if (group == nullptr || there == nullptr || group->state() != group::SmcrGroup::State::kConnecting) {
+void LinkGroups::connected(GroupId id, std::uint8_t number, const Result<void>& result) {
+    Live* group = live(id);
+    const LiveLink* there = live(id, number);
+    if (group == nullptr || there == nullptr) {
         return;  // nobody waits for it any more
     }
     if (!result) {
-        return carry_out(groups_.link_refused(id, refusal_of(result.error()), result.error().text(), loop::now()));
+        return carry_out(
+            groups_.link_refused(id, number, refusal_of(result.error()), result.error().text(), loop::now()));
     }
-    there->engine->add_task(there->driver);
-    carry_out(groups_.link_connected(id, loop::now()));
+    group->engine->add_task(there->driver);
+    carry_out(groups_.link_connected(id, number, loop::now()));
+}
+
+void LinkGroups::on(const group::UseLink& action) {
+    if (const LiveLink* there = live(action.group, action.link); there != nullptr) {
+        live(action.group)->driver->use(action.link, there->driver);
+    }
+}
+
+void LinkGroups::on(const group::RetireLink& action) {
+    Live* group = live(action.group);
+    if (const LiveLink* there = live(action.group, action.link); there != nullptr) {
+        group->driver->retire(action.link);
+        group->engine->kick(there->driver);
+    }
+}
+
+void LinkGroups::on(const group::EndLink& action) {
+    Live* group = live(action.group);
+    if (const LiveLink* there = live(action.group, action.link); there != nullptr) {
+        group->driver->retire(action.link);
+        there->driver->end(action.why, action.at_once);
+        group->engine->kick(there->driver);
+        group->links.erase(action.link);
+    }
+}
+
+void LinkGroups::on(const group::EndGroup& action) {
+    if (Live* group = live(action.group); group != nullptr) {
+        group->driver->close();
+        std::vector<std::shared_ptr<ElementOwner>> memory;
+        for (const auto& [id, buffer] : group->buffers) {
+            memory.push_back(buffer);
+        }
+        for (const auto& [number, link] : group->links) {
+            link.driver->keep(memory);
+            link.driver->end(action.why);
+            group->engine->kick(link.driver);
+        }
+    }
+}
+
+void LinkGroups::on(const group::KnowRmb& action) {
+    if (Live* group = live(action.group); group != nullptr) {
+        group->driver->know(action.tokens);
+    }
+}
+
+void LinkGroups::on(const group::ForgetRmb& action) {
+    if (Live* group = live(action.group); group != nullptr) {
+        group->driver->forget_rmb(action.tokens);
+    }
 }
 
 void LinkGroups::on(const group::RegisterBuffer& action) {
-    Live* there = live(action.group);
-    if (there == nullptr) {
+    Live* group = live(action.group);
+    const LiveLink* there = live(action.group, action.link);
+    if (group == nullptr || there == nullptr) {
         return;  // the link could not be created
     }
     const GroupId id = action.group;
     const group::BufferId buffer = action.buffer;
-    auto allocated = Buffer::allocate(there->pd, action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
-                                      [&io = io_, weak = std::weak_ptr(self_), id, buffer](std::size_t element) {
-                                          asio::post(io, [weak, id, buffer, element] {
-                                              if (const auto self = weak.lock()) {
-                                                  (*self)->carry_out((*self)->groups_.element_returned(
-                                                      id, buffer, static_cast<std::uint8_t>(element), loop::now()));
-                                              }
+    const auto refused = [&](const Error& error) {
+        carry_out(groups_.buffer_refused(id, buffer, action.link, refusal_of(error), error.text(), loop::now()));
+    };
+    if (!group->buffers.contains(buffer)) {
+        auto allocated = Buffer::allocate(action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
+                                          [&io = io_, weak = std::weak_ptr(self_), id, buffer](std::size_t element) {
+                                              asio::post(io, [weak, id, buffer, element] {
+                                                  if (const auto self = weak.lock()) {
+                                                      (*self)->carry_out((*self)->groups_.element_returned(
+                                                          id, buffer, static_cast<std::uint8_t>(element), loop::now()));
+                                                  }
+                                              });
                                           });
-                                      });
-    if (!allocated) {
-        carry_out(
-            groups_.buffer_refused(id, buffer, refusal_of(allocated.error()), allocated.error().text(), loop::now()));
-        return;
+        if (!allocated) {
+            return refused(allocated.error());
+        }
+        group->buffers.emplace(buffer, std::move(*allocated));
     }
-    const auto& memory = there->buffers.emplace(buffer, std::move(*allocated)).first->second;
-    carry_out(groups_.buffer_registered(id, buffer, memory->rkey(), memory->address(), loop::now()));
+    const auto token = group->buffers.at(buffer)->register_for(action.link, there->pd);
+    if (!token) {
+        return refused(token.error());
+    }
+    carry_out(groups_.buffer_registered(id, buffer, action.link, token->rkey, token->address, loop::now()));
 }
 
 void LinkGroups::on(const group::DropBuffer& action) {
@@ -302,17 +407,24 @@ void LinkGroups::on(const group::DropBuffer& action) {
     }
 }
 
+// A last message of a connection goes by whatever link there is.
 void LinkGroups::on(const group::SendMessage& action) {
-    Live* there = live(action.group);
+    Live* group = live(action.group);
+    const LiveLink* there = live(action.group, action.link);
+    std::uint8_t number = action.link;
+    if (group != nullptr && there == nullptr && !group->links.empty()) {
+        number = group->links.begin()->first;
+        there = &group->links.begin()->second;
+    }
     if (there == nullptr) {
         return;
     }
     if (!there->driver->send_soon(action.bytes)) {
-        post([id = action.group](LinkGroups& self) {
-            self.carry_out(self.groups_.link_down(id, "the peer does not take what it is sent", loop::now()));
+        post([id = action.group, number](LinkGroups& self) {
+            self.carry_out(self.groups_.link_down(id, number, "the peer does not take what it is sent", loop::now()));
         });
     }
-    there->engine->kick(there->driver);
+    group->engine->kick(there->driver);
 }
 
 void LinkGroups::on(const group::OpenToken& action) {
@@ -336,14 +448,9 @@ void LinkGroups::on(const group::LingerToken& action) {
 void LinkGroups::on(const group::EndConnection& action) {
     if (Live* there = live(action.group); there != nullptr) {
         there->driver->peer_left(action.token);
-        there->engine->kick(there->driver);
-    }
-}
-
-void LinkGroups::on(const group::EndLink& action) {
-    if (Live* there = live(action.group); there != nullptr) {
-        there->driver->end(action.why);
-        there->engine->kick(there->driver);
+        for (const auto& [number, link] : there->links) {
+            there->engine->kick(link.driver);
+        }
     }
 }
 
@@ -388,16 +495,31 @@ void LinkGroups::on(const group::LinkFailed& action) {
 
 void LinkGroups::on(const group::GroupUp& action) {
     const group::SmcrGroup* group = groups_.find(action.group);
-    Live* there = live(action.group);
-    if (group == nullptr || there == nullptr) {
+    if (group == nullptr) {
         return;
     }
-    there->spare.reset();
     const clc::SmcrPeer& peer = group->peer();
-    log()->info("link group {} with {} ({}) is up: {} of {}, {} {}, version {}",
+    const group::GroupLink& first = group->links().all().begin()->second;
+    log()->info("link group {} with {} ({}) is up: {} of {}, {} {}, version {}, {}",
                 static_cast<std::uint32_t>(action.group), peer.link.gid.text(),
                 peer.host_name.empty() ? "no name" : peer.host_name, group->key().server ? "server" : "client",
-                group->port().device, group->own().gid.text(), text(group->own().qpn), group->key().version);
+                first.port.device, first.own.gid.text(), text(first.own.qpn), group->key().version,
+                group::text(group->links().type()));
+}
+
+void LinkGroups::on(const group::LinkChanged& action) {
+    const group::SmcrGroup* group = groups_.find(action.group);
+    if (group == nullptr) {
+        return;
+    }
+    const auto id = static_cast<std::uint32_t>(action.group);
+    const char* type = group::text(group->links().type());
+    if (!action.up) {
+        log()->warn("link group {} has lost link {}: {}; it is {} now", id, action.link, action.why, type);
+    } else if (const group::GroupLink* link = group->links().find(action.link)) {
+        log()->info("link group {} has link {}: {}, {} to {}; it is {} now", id, action.link, link->port.device,
+                    link->own.gid.text(), link->peer.gid.text(), type);
+    }
 }
 
 void LinkGroups::on(const group::GroupOver& action) {
@@ -416,25 +538,11 @@ void LinkGroups::on(const group::GroupOver& action) {
 void LinkGroups::tick() {
     const TimePoint now = loop::now();
     for (const auto& [id, there] : live_) {
-        groups_.heard(id, llc::kFirstLink, there.driver->counters().messages_received.load(std::memory_order_relaxed),
-                      now);
-    }
-    carry_out(groups_.tick(now));
-}
-
-// --- for display ----------------------------------------------------------------------------------------------------
-
-void LinkGroups::for_each(const Visit& visit) const {
-    for (const group::SmcrGroup* group : groups_.all()) {
-        if (const auto it = live_.find(group->id()); it != live_.end()) {
-            visit(*group, it->second.device, it->second.driver->counters());
+        for (const auto& [number, link] : there.links) {
+            groups_.heard(id, number, link.driver->counters().messages_received.load(std::memory_order_relaxed), now);
         }
     }
-}
-
-const Devices::Usable* LinkGroups::device_of(GroupId group) const {
-    const auto it = live_.find(group);
-    return it == live_.end() ? nullptr : &it->second.device;
+    carry_out(groups_.tick(now));
 }
 
 }  // namespace smc::smcr

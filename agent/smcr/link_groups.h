@@ -48,29 +48,42 @@ class LinkGroups {
     void device_gone(const std::string& name);
     void end_all();
 
-    // For display: a group, the device it uses and what its link counts.
-    using Visit = std::function<void(const group::SmcrGroup&, const Devices::Usable&, const LinkDriver::Counters&)>;
-    void for_each(const Visit& visit) const;
+    // Which ports there are has changed.
+    void ports_changed();
+
+    // For display: what a link of a group uses, and counts. nullptr: it is gone.
+    struct LiveLink {
+        Devices::Usable device;
+        std::shared_ptr<roce::ProtectionDomain> pd;
+        std::shared_ptr<LinkDriver> driver;
+    };
+    [[nodiscard]] const LiveLink* find(group::GroupId group, std::uint8_t link) const;
+    // The link that a connection sends on now; 0: it does not run.
+    [[nodiscard]] std::uint8_t link_of(group::GroupId group, AlertToken token) const;
     [[nodiscard]] const group::SmcrGroups& groups() const { return groups_; }
-    [[nodiscard]] const Devices::Usable* device_of(group::GroupId group) const;
-    // Drives the link of this group, which lives, and its connections.
+    // Drives the links of this group, which lives, and its connections.
     [[nodiscard]] Engine& engine_of(group::GroupId group) const { return *live_.at(group).engine; }
     [[nodiscard]] std::size_t registered() const { return groups_.registered(); }
 
  private:
     // What a group has on this machine.
     struct Live {
-        Engine* engine = nullptr;
-        Devices::Usable device;
-        std::shared_ptr<roce::ProtectionDomain> pd;
-        std::shared_ptr<LinkDriver> driver;
-        std::unique_ptr<roce::RcLink> spare;  // version 1: what ADD LINK offers
+        Engine* engine = nullptr;  // that drives all its links, and its connections
+        std::shared_ptr<GroupDriver> driver = std::make_shared<GroupDriver>();
+        std::map<std::uint8_t, LiveLink> links;
+        std::vector<std::shared_ptr<roce::ProtectionDomain>> pds;  // one for each device that it has used
         std::map<group::BufferId, std::shared_ptr<Buffer>> buffers;
     };
 
     void carry_out(group::Actions actions);
     void on(const group::CreateLink& action);
     void on(const group::ConnectLink& action);
+    void on(const group::UseLink& action);
+    void on(const group::RetireLink& action);
+    void on(const group::KnowRmb& action);
+    void on(const group::ForgetRmb& action);
+    void on(const group::EndGroup& action);
+    void on(const group::LinkChanged& action);
     void on(const group::RegisterBuffer& action);
     void on(const group::DropBuffer& action);
     void on(const group::SendMessage& action);
@@ -88,11 +101,13 @@ class LinkGroups {
     void on(const group::GroupOver& action);
 
     Result<void> create_link(const group::CreateLink& action);
-    void connected(group::GroupId group, const Result<void>& result);
+    [[nodiscard]] LinkDriver::Hooks hooks_for(group::GroupId group, std::uint8_t link);
+    void connected(group::GroupId group, std::uint8_t link, const Result<void>& result);
     void tick();
     template <class Then>
     void post(Then then);
     [[nodiscard]] Live* live(group::GroupId group);
+    [[nodiscard]] LiveLink* live(group::GroupId group, std::uint8_t link);
 
     asio::io_context& io_;
     Engines& engines_;

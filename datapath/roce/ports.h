@@ -22,6 +22,7 @@ struct PortGid {
     std::uint8_t index = 0;  // in the port's table
     std::string net_device;  // that has this address: "eth0", or a VLAN of it; empty when the device does not say
     Mac mac;                 // of that
+    bool operator==(const PortGid&) const = default;
 };
 
 struct Port {
@@ -31,6 +32,7 @@ struct Port {
     clc::Mtu mtu = clc::Mtu::k1024;  // active
     std::vector<PortGid> gids;       // RoCEv2
     std::vector<PortGid> gids_v1;    // RoCEv1, which not all devices have
+    bool operator==(const Port&) const = default;
 };
 
 // Names of the RDMA devices that are there; none in a kernel without RDMA.

@@ -242,12 +242,10 @@ bool RcLink::report(smcr::LinkHandler& handler) {
     return broken_;
 }
 
+// Q3: what was received before the failure is handed over behind it, too.
 void RcLink::complete(const ibv_wc& completion, smcr::LinkHandler& handler) {
-    if (!failure_.empty()) {
-        return;
-    }
     if (completion.status != IBV_WC_SUCCESS) {
-        shut(::ibv_wc_status_str(completion.status));
+        shut(::ibv_wc_status_str(completion.status));  // or was flushed, because it is shut
         return;
     }
     if ((completion.wr_id & kIsReceive) == 0) {
@@ -261,6 +259,9 @@ void RcLink::complete(const ibv_wc& completion, smcr::LinkHandler& handler) {
     }
     const std::uint64_t slot = completion.wr_id & ~kIsReceive;
     handler.on_message(receive_memory_.bytes().subspan(slot * kSlotBytes, completion.byte_len));
+    if (!failure_.empty()) {
+        return;
+    }
     if (const auto posted = post_receive(slot); !posted) {
         shut(posted.error().text());
     }
@@ -300,6 +301,9 @@ bool RcLink::poll(smcr::LinkHandler& handler, bool readable) {
         if (want_completions_) {
             arm(*send_queue_);
         }
+    }
+    if (more && !failure_.empty()) {
+        return true;  // Q3: not yet
     }
     return !report(handler) && more;
 }

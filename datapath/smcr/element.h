@@ -14,20 +14,21 @@ class ElementOwner {
  public:
     virtual ~ElementOwner() = default;
     virtual void returned(std::size_t at) = 0;
+    // For the device of this link of the group.
+    [[nodiscard]] virtual std::uint32_t lkey(std::uint8_t link) const = 0;
 };
 
 // Goes back to its owner at the end, and keeps the memory until then.
 class Element {
  public:
-    // `at`: the owner's name for it. `lkey`: for the device of the link that it is used on.
-    Element(std::shared_ptr<ElementOwner> owner, std::size_t at, std::span<std::uint8_t> bytes, std::uint32_t lkey)
-        : owner_(std::move(owner)), at_(at), bytes_(bytes), lkey_(lkey) {}
+    // `at`: the owner's name for it.
+    Element(std::shared_ptr<ElementOwner> owner, std::size_t at, std::span<std::uint8_t> bytes)
+        : owner_(std::move(owner)), at_(at), bytes_(bytes) {}
     Element(Element&& other) noexcept = default;
     Element& operator=(Element&& other) noexcept {
         std::swap(owner_, other.owner_);
         std::swap(at_, other.at_);
         std::swap(bytes_, other.bytes_);
-        std::swap(lkey_, other.lkey_);
         return *this;
     }
     Element(const Element&) = delete;
@@ -39,13 +40,12 @@ class Element {
     }
 
     [[nodiscard]] std::span<std::uint8_t> bytes() const { return bytes_; }
-    [[nodiscard]] std::uint32_t lkey() const { return lkey_; }
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t link) const { return owner_->lkey(link); }
 
  private:
     std::shared_ptr<ElementOwner> owner_;
     std::size_t at_;
     std::span<std::uint8_t> bytes_;
-    std::uint32_t lkey_;
 };
 
 }  // namespace smc::smcr

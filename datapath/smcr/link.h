@@ -7,8 +7,8 @@
 //       Nobody is woken for a completed send unless it was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
-//   Q3  After the first failure the link is broken for good: the handler hears it once, from poll(), and hears nothing
-//       else any more.
+//   Q3  After the first failure the link is broken for good: the handler hears once, from poll(), what had arrived
+//       before (the peer's device has acknowledged it), then that it is broken, and nothing else any more.
 //   Q4  The last free place in the queue is for a message: writes alone would never be retired.
 #pragma once
 

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include "datapath/counter.h"
 
 namespace smc::smcr {
@@ -16,49 +18,16 @@ constexpr auto kLastMessages = std::chrono::milliseconds(300);
 constexpr int kPatienceMs = 30;  // of it, for one completion
 constexpr std::size_t kMaxQueued = 1024;
 
-// The first word of a connection is its last. What aborts later may have said something before.
-bool is_stillborn(const cdc::Message& message) {
-    return message.sequence == 1 && (message.state & cdc::kAbnormalClose) != 0;
-}
-
 }  // namespace
 
-LinkDriver::LinkDriver(std::unique_ptr<Link> link, Hooks hooks, std::chrono::microseconds busy_poll)
-    : link_(std::move(link)), hooks_(std::move(hooks)), busy_poll_(busy_poll) {
+LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
+                       std::chrono::microseconds busy_poll)
+    : link_(std::move(link)),
+      group_(std::move(group)),
+      number_(number),
+      hooks_(std::move(hooks)),
+      busy_poll_(busy_poll) {
     source_ = {this, 0};
-}
-
-bool LinkDriver::open(AlertToken token) {
-    const std::lock_guard lock(mutex_);
-    // C1: its inbox is there before the peer learns of the token.
-    return receivers_.emplace(token, std::make_unique<Receiver>()).second;
-}
-
-void LinkDriver::await_message(AlertToken token, Spoke spoke) {
-    bool aborts = false;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto it = receivers_.find(token);
-        if (it == receivers_.end()) {
-            return;
-        }
-        if (it->second->inbox.empty()) {
-            it->second->spoke = std::move(spoke);
-            return;
-        }
-        aborts = is_stillborn(it->second->inbox.latest());
-    }
-    spoke(aborts);
-}
-
-void LinkDriver::forget(AlertToken token) {
-    const std::lock_guard lock(mutex_);
-    receivers_.erase(token);
-}
-
-void LinkDriver::peer_left(AlertToken token) {
-    const std::lock_guard lock(mutex_);
-    left_.push_back(token);
 }
 
 bool LinkDriver::send_soon(std::vector<std::uint8_t> message) {
@@ -70,9 +39,15 @@ bool LinkDriver::send_soon(std::vector<std::uint8_t> message) {
     return true;
 }
 
-void LinkDriver::end(std::string why) {
+void LinkDriver::end(std::string why, bool at_once) {
     const std::lock_guard lock(mutex_);
     end_ = std::move(why);
+    at_once_ = at_once;
+}
+
+void LinkDriver::keep(std::vector<std::shared_ptr<ElementOwner>> memory) {
+    const std::lock_guard lock(mutex_);
+    kept_ = std::move(memory);
 }
 
 bool LinkDriver::start(Poller& poller) {
@@ -93,42 +68,16 @@ bool LinkDriver::queue_is_empty() const {
     return queued_.empty();
 }
 
-void LinkDriver::end_left() {
-    std::vector<Task*> tasks;
-    {
-        const std::lock_guard lock(mutex_);
-        for (const AlertToken token : std::exchange(left_, {})) {
-            const auto it = receivers_.find(token);
-            if (it == receivers_.end()) {
-                continue;
-            }
-            it->second->peer_has_left = true;
-            if (it->second->lingering) {  // C2
-                receivers_.erase(it);
-            } else if (it->second->task != nullptr) {
-                tasks.push_back(it->second->task);
-            }
-        }
-    }
-    for (Task* task : tasks) {
-        task->abort(Reason::kRmbeTakenAgain);
-        poller_->ready(*task);
-    }
-}
-
 void LinkDriver::free_retired() {
-    while (!retiring_.empty() && retiring_.front().first <= link_->retired()) {
+    while (!retiring_.empty() && retiring_.front().until <= link_->retired()) {
         retiring_.pop_front();
     }
 }
 
 // All of them are run: one that finds the room taken by the others asks again.
 void LinkDriver::wake_starved() {
-    for (Receiver* receiver : std::exchange(starved_, {})) {
-        receiver->wants_room = false;
-        if (receiver->task != nullptr) {
-            poller_->ready(*receiver->task);
-        }
+    for (Task* task : std::exchange(starved_, {})) {
+        poller_->ready(*task);
     }
 }
 
@@ -136,14 +85,14 @@ bool LinkDriver::run(TimePoint now) {
     if (ended_) {
         return false;
     }
-    end_left();
+    group_->settle(*poller_);
     send_queued();
     const auto received = counters_.messages_received.load(std::memory_order_relaxed);
     const auto retired = link_->retired();
     // Completed sends are only of interest to somebody who waits for them.
     link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < link_->capacity() / 2 ||
                             !queue_is_empty() || deadline_ != kNever);
-    bool more = link_->poll(*this, std::exchange(readable_, false));
+    bool more = poll(std::exchange(readable_, false));
     send_queued();
     if (link_->retired() != retired) {
         free_retired();
@@ -166,9 +115,11 @@ bool LinkDriver::run(TimePoint now) {
 // True: run once more, for the completions of what was sent last.
 bool LinkDriver::end_if_wanted(TimePoint now) {
     std::optional<std::string> why;
+    bool at_once = false;
     {
         const std::lock_guard lock(mutex_);
         why = end_;
+        at_once = at_once_;
     }
     if (!why) {
         return false;
@@ -177,7 +128,7 @@ bool LinkDriver::end_if_wanted(TimePoint now) {
     if (first) {
         deadline_ = now + kLastMessages;
     }
-    if (drained() || now >= deadline_) {
+    if (at_once || drained() || now >= deadline_) {
         link_->shut(*why);
     }
     return first;
@@ -191,18 +142,18 @@ void LinkDriver::abort(Reason reason) {
     }
     const auto until = std::chrono::steady_clock::now() + kLastMessages;
     link_->want_completions(true);
-    bool more = link_->poll(*this, true);
+    bool more = poll(true);
     send_queued();
     while (!drained() && !link_->broken() && std::chrono::steady_clock::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
         if (!more && ::poll(&waiting, 1, kPatienceMs) == 0) {
             break;  // nobody is there
         }
-        more = link_->poll(*this, true);
+        more = poll(true);
         send_queued();
     }
     link_->shut(std::string(reason_text(reason)));
-    link_->poll(*this, true);
+    poll(true);
     leave();
 }
 
@@ -212,37 +163,36 @@ void LinkDriver::leave() {
     poller_->unwatch(link_->fd());
 }
 
-LinkDriver::Receiver* LinkDriver::attach(AlertToken token, Task& task) {
-    const std::lock_guard lock(mutex_);
-    const auto it = receivers_.find(token);
-    if (down_ || it == receivers_.end() || it->second->peer_has_left) {
-        return nullptr;
+void LinkDriver::release(Element send, const wire::Encoded<cdc::kMessageBytes>& last) {
+    // What is queued still takes its place behind what was posted.
+    std::uint64_t until = link_->next_sequence();
+    {
+        const std::lock_guard lock(mutex_);
+        until += queued_.size();
     }
-    it->second->task = &task;
-    return it->second.get();
-}
-
-void LinkDriver::linger(AlertToken token, Element rmbe) {
-    const std::lock_guard lock(mutex_);
-    const auto it = receivers_.find(token);
-    if (it == receivers_.end()) {
-        return;
+    if (link_->retired() < until && !link_->broken()) {
+        retiring_.push_back({until, std::move(send), last});
     }
-    it->second->task = nullptr;
-    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || down_) {
-        receivers_.erase(it);
-    } else {
-        it->second->lingering.emplace(std::move(rmbe));
-    }
-}
-
-void LinkDriver::detach(AlertToken token, Receiver& receiver, Element rmbe, Element send) {
-    std::erase(starved_, &receiver);
-    if (link_->retired() < link_->next_sequence() && !link_->broken()) {
-        retiring_.emplace_back(link_->next_sequence(), std::move(send));
-    }
-    linger(token, std::move(rmbe));
     poller_->ready(*this);  // there may be a last message in the queue
+}
+
+bool LinkDriver::poll(bool readable) {
+    polling_ = true;
+    const bool more = link_->poll(*this, readable);
+    polling_ = false;
+    return more;
+}
+
+void LinkDriver::drain() {
+    constexpr int kRounds = 64;  // more than a receive queue holds; a peer that goes on sending is nobody's master
+    const auto retired = link_->retired();
+    for (int i = 0; i < kRounds && !polling_ && !ended_ && !link_->broken() && poll(true); i++) {
+    }
+    if (!polling_ && !ended_ && link_->retired() != retired) {
+        free_retired();
+        wake_starved();
+        poller_->ready(*this);
+    }
 }
 
 bool LinkDriver::has_room(std::uint32_t requests) const {
@@ -250,10 +200,9 @@ bool LinkDriver::has_room(std::uint32_t requests) const {
     return link_->room() > requests && queue_is_empty();
 }
 
-void LinkDriver::want_room(Receiver& receiver) {
-    if (!receiver.wants_room) {
-        receiver.wants_room = true;
-        starved_.push_back(&receiver);
+void LinkDriver::want_room(Task& task) {
+    if (std::ranges::find(starved_, &task) == starved_.end()) {
+        starved_.push_back(&task);
         add(counters_.full);
         poller_->ready(*this);  // sends may have completed that nobody has looked at
     }
@@ -306,56 +255,40 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
         link_->shut("CDC: " + bad->text());
         return;
     }
-    const auto& message = std::get<cdc::Message>(decoded);
-    Task* task = nullptr;
-    flow::CdcInbox::Taken taken{};
-    Spoke spoke;
-    {
-        const std::lock_guard lock(mutex_);
-        const auto it = receivers_.find(message.token);
-        if (it == receivers_.end()) {
-            add(counters_.unknown_tokens);  // of a connection that is gone, or never was
-            return;
-        }
-        task = it->second->task;
-        taken = it->second->inbox.take(message);
-        if (taken == flow::CdcInbox::Taken::kYes) {
-            spoke = std::exchange(it->second->spoke, nullptr);
-        }
-        if (it->second->lingering && it->second->inbox.peer_is_done()) {  // C2
-            receivers_.erase(it);
-        }
-    }
-    if (spoke) {
-        spoke(is_stillborn(message));
-    }
-    if (taken == flow::CdcInbox::Taken::kStale) {
+    const auto heard = group_->on_cdc(std::get<cdc::Message>(decoded), *this, *poller_);
+    if (heard == GroupDriver::Heard::kUnknown) {
+        add(counters_.unknown_tokens);
+    } else if (heard == GroupDriver::Heard::kStale) {
         add(counters_.stale);
-    } else if (task != nullptr) {
-        if (taken == flow::CdcInbox::Taken::kLost) {
-            task->abort(Reason::kLinkDown);
-        }
-        poller_->ready(*task);
     }
 }
 
+// A last message of a connection that is gone: it goes over another link, behind the validation that nothing was lost.
+void LinkDriver::pass_on(const std::vector<std::uint8_t>& message) {
+    const auto other = group_->pick(number_);
+    if (message.empty() || message[0] != cdc::kType || !other) {
+        return;  // LLC is repeated by whoever manages the links
+    }
+    (void)other->send_soon(message);
+    poller_->ready(*other);
+}
+
 void LinkDriver::on_broken(const std::string& why) {
-    std::vector<Task*> tasks;
+    std::deque<std::vector<std::uint8_t>> queued;
     {
         const std::lock_guard lock(mutex_);
-        for (auto& [token, receiver] : receivers_) {
-            receiver->lingering.reset();
-            if (receiver->task != nullptr) {
-                tasks.push_back(receiver->task);
-            }
-        }
-        queued_.clear();
-        down_ = true;
+        queued = std::exchange(queued_, {});
+    }
+    lost_.store(true, std::memory_order_relaxed);
+    wake_starved();
+    group_->lost(number_, *poller_);  // C3
+    for (const Retiring& gone : retiring_) {
+        const auto view = gone.last.view();
+        pass_on({view.begin(), view.end()});
     }
     retiring_.clear();
-    for (Task* task : tasks) {  // C3
-        task->abort(Reason::kLinkDown);
-        poller_->ready(*task);
+    for (const auto& message : queued) {
+        pass_on(message);
     }
     hooks_.down(why);
 }

@@ -30,9 +30,12 @@ RmbeTransport::RmbeTransport(Parts parts)
 }
 
 bool RmbeTransport::start(Poller&, Poller::Source& source) {
-    receiver_ = parts_.link->attach(parts_.token, *source.task);
-    if (receiver_ == nullptr) {
-        source.task->abort(Reason::kLinkDown);
+    task_ = source.task;
+    receiver_ = parts_.group->attach(parts_.token, *task_, *this);
+    if (receiver_ != nullptr && receiver_->lost) {
+        task_->abort(Reason::kDataLost);
+    } else if (receiver_ == nullptr || receiver_->peer_has_left || !use(parts_.group->pick(parts_.peer.link))) {
+        task_->abort(Reason::kLinkDown);
     }
     return true;
 }
@@ -41,12 +44,104 @@ void RmbeTransport::stop() {
     if (receiver_ == nullptr) {
         return;
     }
-    send_if_due();
-    if (outbox_.due()) {
-        parts_.link->send_last(cdc::encode(outbox_.message()));
+    if (link_) {
+        // Nobody will write it again where a link did not: the peer is not to look for it.
+        const auto withdraw = [this] {
+            outbox_.acknowledged(link_->retired());
+            outbox_.withdraw(peer_consumed(), send_size());
+        };
+        if (!resume()) {
+            withdraw();
+        }
+        send_if_due();
+        const bool due = outbox_.due();
+        if (due) {
+            link_->send_last(cdc::encode(outbox_.message()));
+        }
+        withdraw();
+        link_->forget(*task_);
+        const auto last = cdc::encode(due ? outbox_.message() : outbox_.repeated());
+        if (before_) {
+            before_->forget(*task_);
+        }
+        // What the link before still has to write comes from there, and nothing was written on this one yet.
+        (before_ ? before_ : link_)->release(std::move(parts_.send), last);
     }
-    parts_.link->detach(parts_.token, *std::exchange(receiver_, nullptr), std::move(parts_.own),
-                        std::move(parts_.send));
+    receiver_ = nullptr;
+    link_.reset();
+    before_.reset();
+    parts_.group->detach(parts_.token, std::move(parts_.own));
+}
+
+// Section 4.6. Whatever was not acknowledged is sent again over the other link, when that has room.
+bool RmbeTransport::move() {
+    if (receiver_ == nullptr || !link_ || receiver_->peer_has_left) {
+        return false;  // what it would write again into is another connection's (section 4.4.2)
+    }
+    const auto before = link_;
+    outbox_.acknowledged(before->retired());
+    if (!use(parts_.group->pick(before->number())) || link_ == before) {
+        return false;
+    }
+    before->forget(*task_);
+    validation_ = outbox_.moved();
+    // It may move twice before it can go on: what it posted is on the older one.
+    if (!before_ || before_->is_lost() || before_->retired() >= before_until_) {
+        before_ = before->is_lost() ? nullptr : before;
+        before_until_ = before->next_sequence();
+    }
+    return true;
+}
+
+// False: there is none, or the peer's RMB is not known there.
+bool RmbeTransport::use(std::shared_ptr<LinkDriver> link) {
+    if (!link) {
+        return false;
+    }
+    RemoteRmbe& peer = parts_.peer;
+    if (link->number() != peer.link) {
+        const auto token = parts_.group->rtoken(peer.link, peer.rkey, link->number());
+        if (!token) {
+            return false;
+        }
+        peer.link = link->number();
+        peer.rkey = token->rkey;
+        peer.address = token->address;
+    }
+    link_ = std::move(link);
+    lkey_ = parts_.send.lkey(link_->number());
+    receiver_->link = link_->number();
+    return true;
+}
+
+cdc::Cursor RmbeTransport::peer_consumed() const {
+    return receiver_->inbox.empty() ? cdc::Cursor{} : receiver_->inbox.state(base_).consumer;
+}
+
+std::uint32_t RmbeTransport::not_consumed() const {
+    return std::min(outbox_.not_there(peer_consumed(), send_size()), window());
+}
+
+// Behind a move: the validation, and all that the peer may not have. False: there is no room for it now.
+bool RmbeTransport::resume() {
+    if (!validation_) {
+        return true;
+    }
+    if (before_ && !before_->is_lost() && before_->retired() < before_until_) {
+        before_->want_room(*task_);
+        return false;
+    }
+    before_.reset();
+    if (receiver_->peer_has_left) {
+        return false;
+    }
+    if (!link_->has_room(kRequestsPerPublish + 1) || link_->send(cdc::encode(*validation_)) != Link::Posted::kYes) {
+        link_->want_room(*task_);
+        return false;
+    }
+    validation_.reset();
+    write(staging_.again(not_consumed()));
+    return true;
 }
 
 std::uint32_t RmbeTransport::window() const {
@@ -62,12 +157,12 @@ flow::PeerState RmbeTransport::peer() const {
 }
 
 bool RmbeTransport::can_send() const {
-    return receiver_ != nullptr && parts_.link->has_room(kRequestsPerPublish);
+    return link_ && !validation_ && link_->has_room(kRequestsPerPublish);
 }
 
 void RmbeTransport::want_room() {
-    if (receiver_ != nullptr) {
-        parts_.link->want_room(*receiver_);
+    if (link_) {
+        link_->want_room(*task_);
     }
 }
 
@@ -75,28 +170,30 @@ Pieces RmbeTransport::space(cdc::Cursor, std::uint32_t bytes) const {
     return pieces(parts_.send.bytes().first(window()), staging_.next(), bytes);
 }
 
-void RmbeTransport::write(std::uint32_t bytes) {
-    for (const flow::RdmaWrite& part : staging_.writes(bytes)) {
-        const auto to = static_cast<std::uint64_t>(parts_.peer.address) + base_ + part.to;
-        parts_.link->write(parts_.send.bytes().subspan(part.from, part.bytes), parts_.send.lkey(), parts_.peer.rkey,
-                           VirtualAddress{to});
+void RmbeTransport::write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>& writes) {
+    for (const flow::RdmaWrite& part : writes) {
+        const auto to = static_cast<std::uint64_t>(parts_.peer.address) + parts_.peer.offset + base_ + part.to;
+        link_->write(parts_.send.bytes().subspan(part.from, part.bytes), lkey_, parts_.peer.rkey, VirtualAddress{to});
     }
 }
 
 void RmbeTransport::send_if_due() {
-    if (!outbox_.due() || receiver_ == nullptr) {
+    if (!outbox_.due() || !link_ || !resume()) {
         return;
     }
-    if (parts_.link->send(cdc::encode(outbox_.message())) == Link::Posted::kFull) {
-        parts_.link->want_room(*receiver_);
+    const std::uint64_t place = link_->next_sequence();
+    outbox_.acknowledged(link_->retired());
+    if (link_->send(cdc::encode(outbox_.message())) == Link::Posted::kFull) {
+        link_->want_room(*task_);
         return;
     }
-    outbox_.sent(receiver_->inbox);
+    outbox_.sent(receiver_->inbox, place);
 }
 
 void RmbeTransport::publish(const cdc::Producer& producer, std::uint32_t written) {
-    if (receiver_ != nullptr) {
-        write(written);
+    const auto writes = staging_.writes(written);
+    if (link_) {
+        write(writes);
     }
     outbox_.published(producer);
     send_if_due();

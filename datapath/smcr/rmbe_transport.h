@@ -13,21 +13,23 @@
 
 namespace smc::smcr {
 
-// The peer's RMBE.
+// The peer's RMBE, as it is reached over one link.
 struct RemoteRmbe {
+    std::uint8_t link = 1;
     RKey rkey{};
-    VirtualAddress address{};  // of the element
+    VirtualAddress address{};  // of the RMB
+    std::uint64_t offset = 0;  // of the element in it
     AlertToken token{};
     std::uint32_t bytes = 0;
 };
 
-class RmbeTransport final : public Transport {
+class RmbeTransport final : public Transport, private Mover {
  public:
     struct Parts {
-        std::shared_ptr<LinkDriver> link;  // has `token` open
+        std::shared_ptr<GroupDriver> group;  // has `token` open
         AlertToken token{};
         Element own;
-        Element send;  // registered for the same link
+        Element send;
         RemoteRmbe peer;
         bool eye_catchers = false;  // both RMBEs begin with one (section 4.4)
     };
@@ -48,14 +50,26 @@ class RmbeTransport final : public Transport {
     void flush() override;
 
  private:
-    void write(std::uint32_t bytes);
+    bool move() override;
+    bool use(std::shared_ptr<LinkDriver> link);
+    void write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>& writes);
     void send_if_due();
+    bool resume();
+    [[nodiscard]] cdc::Cursor peer_consumed() const;
+    [[nodiscard]] std::uint32_t not_consumed() const;
 
     Parts parts_;
     std::uint32_t base_;  // bytes of the eye catcher
     flow::Staging staging_;
     flow::CdcOutbox outbox_;
-    LinkDriver::Receiver* receiver_ = nullptr;
+    Task* task_ = nullptr;
+    GroupDriver::Receiver* receiver_ = nullptr;
+    std::shared_ptr<LinkDriver> link_;  // that it sends on
+    std::uint32_t lkey_ = 0;
+    std::optional<cdc::Message> validation_;  // it has moved, and this comes first, and then all again
+    // The link before, which works, and what must have left it: nothing that is sent again may be overtaken by it.
+    std::shared_ptr<LinkDriver> before_;
+    std::uint64_t before_until_ = 0;
 };
 
 }  // namespace smc::smcr

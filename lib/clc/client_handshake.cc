@@ -60,7 +60,7 @@ V2Extension ClientHandshake::v2_extension() const {
     if (offers_smcr_v2()) {
         v2.roce_gid = roce_->gids.front();
         v2.max_connections = node_.max_connections;
-        v2.max_links = 1;
+        v2.max_links = node_.max_links;
     }
     return v2;
 }
@@ -213,7 +213,7 @@ Actions ClientHandshake::accept(const AcceptR& a) {
             if (p.max_connections < kFewestConnections) {
                 return decline(Reason::kMaxConnectionsMismatch, "server wants " + std::to_string(p.max_connections));
             }
-            if (p.max_links < 1 || p.max_links > 2) {
+            if (p.max_links < 1 || p.max_links > node_.max_links) {
                 return decline(Reason::kMaxLinksMismatch, "server wants " + std::to_string(p.max_links));
             }
         }

@@ -72,6 +72,7 @@ Reason select_smcr_v2(const Proposal& p, const LocalNode& node, const std::optio
             return Reason::kMaxLinksMismatch;
         }
         peer.max_connections = std::min(v2.max_connections, node.max_connections);
+        peer.max_links = std::min(v2.max_links, node.max_links);
         peer.features = v2.features & kFeatureEmulatedIsm;
     } else {
         peer.max_connections = node.max_connections;

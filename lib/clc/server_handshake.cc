@@ -292,6 +292,10 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
     }
     p.id = c.peer_id;  // Linux's Proposal of version 2 has none
     p.link = {c.gid.normalised(), c.mac, c.qpn, c.psn, c.mtu};
+    p.gids.resize(0);
+    for (const RoceGid& gid : c.gid_list) {
+        p.gids.push_back(gid.normalised());
+    }
     p.rmbe = {c.rkey, c.rmb_address, c.rmbe_index, c.alert_token, c.rmbe_size};
     if (c.fce) {
         p.host_name = c.fce->host_name.text();

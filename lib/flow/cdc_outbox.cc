@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/flow/cdc_outbox.h"
 
+#include <algorithm>
+
 namespace smc::flow {
 
 namespace {
@@ -50,16 +52,57 @@ cdc::Message CdcOutbox::message() const {
     return out;
 }
 
-void CdcOutbox::sent(CdcInbox& inbox) {
+void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t place) {
     sequence_++;
     due_ = false;
     told_ = consumed_;
+    const bool announces = (producer_.flags & cdc::kUrgentPresent) != 0 && announced_ != producer_.cursor;
     if ((producer_.flags & cdc::kUrgentPresent) != 0) {
         announced_ = producer_.cursor;
     }
     if (urgent_consumed(inbox)) {
         inbox.forget_urgent();
     }
+    posted_.push_back({place, sequence_, producer_.cursor, announces});
+}
+
+cdc::Message CdcOutbox::repeated() const {
+    cdc::Message out = message();
+    out.sequence = sequence_;
+    return out;
+}
+
+void CdcOutbox::acknowledged(std::uint64_t place) {
+    while (!posted_.empty() && posted_.front().place < place) {
+        acknowledged_ = posted_.front().sequence;
+        acknowledged_to_ = posted_.front().producer;
+        posted_.pop_front();
+    }
+}
+
+std::uint32_t CdcOutbox::not_there(cdc::Cursor consumed, std::uint32_t size) const {
+    return std::min(cdc::distance(consumed, producer_.cursor, size),
+                    cdc::distance(acknowledged_to_, producer_.cursor, size));
+}
+
+void CdcOutbox::withdraw(cdc::Cursor consumed, std::uint32_t size) {
+    const bool beyond =
+        cdc::distance(acknowledged_to_, consumed, size) <= cdc::distance(acknowledged_to_, producer_.cursor, size);
+    producer_.cursor = beyond ? consumed : acknowledged_to_;
+}
+
+cdc::Message CdcOutbox::moved() {
+    // F6: what was announced is told again only if that may have been lost.
+    if (std::ranges::any_of(posted_, &Posted::announces)) {
+        announced_.reset();
+    }
+    posted_.clear();
+    due_ = true;
+    cdc::Message out;
+    out.sequence = acknowledged_;
+    out.token = peer_;
+    out.flags = cdc::kFailoverValidation;
+    return out;
 }
 
 }  // namespace smc::flow

@@ -2,6 +2,7 @@
 #include "smc/group/buffers.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace smc::group {
 
@@ -48,13 +49,14 @@ std::optional<BufferId> Buffers::first(BufferKind kind, Buffer::State state) con
     return std::nullopt;
 }
 
-std::optional<BufferId> Buffers::by_rkey(RKey rkey) const {
-    for (const auto& [id, buffer] : buffers_) {
-        if (buffer.kind == BufferKind::kRmb && buffer.state != Buffer::State::kRegistering && buffer.rkey == rkey) {
-            return id;
-        }
+bool Buffers::all_registered_for(std::uint8_t link) const {
+    return std::ranges::all_of(buffers_, [&](const auto& entry) { return entry.second.tokens.contains(link); });
+}
+
+void Buffers::forget_link(std::uint8_t link) {
+    for (auto& [id, buffer] : buffers_) {
+        buffer.tokens.erase(link);
     }
-    return std::nullopt;
 }
 
 std::optional<std::pair<BufferId, std::uint8_t>> Buffers::free_element(BufferKind kind) const {
@@ -85,8 +87,11 @@ std::optional<Seat> Buffers::take(MemberId member, AlertToken token) {
         token = AlertToken{static_cast<std::uint32_t>(token) + 1};
     }
     auto& own = buffers_.at(rmbe->first).elements[rmbe->second];
-    const Seat seat{token,       rmbe->first, rmbe->second, own.state == Buffer::Element::State::kUsedBefore,
-                    send->first, send->second};
+    Seat seat;
+    seat.token = token;
+    std::tie(seat.rmb, seat.rmbe) = *rmbe;
+    seat.rmbe_was_used = own.state == Buffer::Element::State::kUsedBefore;
+    std::tie(seat.send, seat.send_element) = *send;
     own = {Buffer::Element::State::kTaken, member, token, false};
     buffers_.at(send->first).elements[send->second] = {Buffer::Element::State::kTaken, member, {}, false};
     return seat;

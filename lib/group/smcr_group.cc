@@ -11,61 +11,26 @@ namespace {
 constexpr auto kClientPatience = std::chrono::seconds(10);
 // An RMB that nobody uses is kept for so long.
 constexpr auto kSurplusTime = std::chrono::seconds(10);
+// Until an exchange that is under way is over.
+constexpr auto kBusy = std::chrono::milliseconds(200);
 
 }  // namespace
 
 SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
-                     std::size_t& registered)
+                     const std::vector<LocalPort>& ports, std::size_t& registered)
     : id_(id),
       key_(key),
-      port_(std::move(port)),
+      first_port_(std::move(port)),
       max_connections_(peer.max_connections),
       negotiable_(peer.version >= clc::kVersion2 && peer.release >= clc::kRelease1),
       terms_(terms),
+      ports_(ports),
       registered_(registered),
+      peer_(peer),
       buffers_(terms.rmbes_per_rmb) {}
 
 SmcrGroup::~SmcrGroup() {
     registered_ -= own_registered_;
-}
-
-std::optional<Refusal> SmcrGroup::create(Out out) {
-    if (registered_ + terms_.link_bytes + 2 * buffer_bytes() > terms_.memory_limit) {
-        return Refusal::kOutOfMemory;
-    }
-    registered_ += terms_.link_bytes;
-    own_registered_ += terms_.link_bytes;
-    // RFC 7609 section 3.5.1.6: a server must offer a second link where one link cannot be agreed on.
-    out.actions.push_back(CreateLink{id_, port_, key_.server && !negotiable_});
-    add_buffer(BufferKind::kRmb, out);
-    add_buffer(BufferKind::kSend, out);
-    return std::nullopt;
-}
-
-void SmcrGroup::link_created(const QpEnd& own, const std::optional<QpEnd>& spare, LinkId own_id, bool direct, Out) {
-    if (state_ == State::kCreating) {
-        link_exists_ = true;
-        own_ = own;
-        spare_ = spare;
-        own_link_id_ = own_id;
-        direct_ = direct;
-        created_if_complete();
-    }
-}
-
-void SmcrGroup::created_if_complete() {
-    if (state_ == State::kCreating && link_exists_ && buffers_.first(BufferKind::kRmb, Buffer::State::kUsable) &&
-        buffers_.first(BufferKind::kSend, Buffer::State::kUsable)) {
-        state_ = State::kOffered;
-    }
-}
-
-void SmcrGroup::connect(const clc::SmcrPeer& peer, Out out) {
-    if (state_ == State::kOffered) {
-        peer_ = peer;
-        state_ = State::kConnecting;
-        out.actions.push_back(ConnectLink{id_, peer.link});
-    }
 }
 
 llc::GroupTerms SmcrGroup::llc_terms() const {
@@ -76,31 +41,9 @@ llc::GroupTerms SmcrGroup::llc_terms() const {
     terms.max_connections = peer_.max_connections;
     terms.negotiated = negotiable_;
     terms.eye_catchers = terms_.eye_catchers;
-    const auto rmb = buffers_.first(BufferKind::kRmb, Buffer::State::kUsable);
-    if (spare_ && rmb) {
-        // One device, and one protection domain: the RMB has the same RKey on either link.
-        const Buffer& first = buffers_.at(*rmb);
-        terms.second = {*spare_, {first.rkey, first.rkey, first.address}};
-    }
     terms.reply_timeout = terms_.llc_timeout;
     terms.test_interval = terms_.test_interval;
     return terms;
-}
-
-void SmcrGroup::link_connected(Out out) {
-    if (state_ != State::kConnecting) {
-        return;
-    }
-    state_ = State::kForming;
-    llc_.emplace(llc_terms());
-    llc_->know(peer_.rmbe.rkey);
-    const bool direct = key_.version < clc::kVersion2 || peer_.link_type == clc::LinkType::kDirect;
-    carry_out(llc_->start({llc::kFirstLink, own_, peer_.link, own_link_id_, direct}, out.now), out);
-}
-
-void SmcrGroup::link_refused(Refusal refusal, const std::string& detail, Out out) {
-    finish({Reason::kNone, detail}, out);
-    refused_ = refusal;
 }
 
 bool SmcrGroup::can_be_told() const {
@@ -116,7 +59,7 @@ bool SmcrGroup::has_room() const {
 }
 
 clc::Rmbe SmcrGroup::rmbe(const Seat& seat) const {
-    const Buffer& rmb = buffers_.at(seat.rmb);
+    const llc::RToken& rmb = buffers_.at(seat.rmb).tokens.at(seat.link);
     return {rmb.rkey, rmb.address, static_cast<std::uint8_t>(seat.rmbe + 1), seat.token,
             compress_size(terms_.rmbe_bytes)};
 }
@@ -125,8 +68,9 @@ std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, Out out) 
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
-    if (const auto seat = buffers_.take(member, token)) {
-        members_.insert(member);
+    if (auto seat = buffers_.take(member, token)) {
+        seat->link = least_used_link();
+        members_.emplace(member, seat->link);
         out.actions.push_back(OpenToken{id_, seat->token});
         return seat;
     }
@@ -146,7 +90,7 @@ void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out
             gone.producer.count = gone.consumer.count = eye_catchers_ ? cdc::kEyeCatcherBytes : 0;
             gone.state = cdc::kAbnormalClose;
             const auto encoded = cdc::encode(gone);
-            out.actions.push_back(SendMessage{id_, llc::kFirstLink, {encoded.view().begin(), encoded.view().end()}});
+            out.actions.push_back(SendMessage{id_, seat.link, {encoded.view().begin(), encoded.view().end()}});
         }
         if (!how.told) {
             out.actions.push_back(ForgetToken{id_, seat.token});
@@ -180,7 +124,10 @@ bool SmcrGroup::growing() const {
 void SmcrGroup::add_buffer(BufferKind kind, Out out) {
     registered_ += buffer_bytes();
     own_registered_ += buffer_bytes();
-    out.actions.push_back(RegisterBuffer{id_, buffers_.add(kind), kind});
+    const BufferId buffer = buffers_.add(kind);
+    for (const auto& [number, link] : links_.all()) {
+        out.actions.push_back(RegisterBuffer{id_, buffer, kind, number});
+    }
 }
 
 void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
@@ -192,8 +139,8 @@ void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
 
 // One more RMB, and as much to send from, where all is in use. Both or none: half of it helps nobody.
 void SmcrGroup::grow(Out out) {
-    if (growing()) {
-        return;
+    if (growing() || adding_) {
+        return;  // a link that is being added needs what there is
     }
     const bool send = buffers_.all_full(BufferKind::kSend), rmb = buffers_.all_full(BufferKind::kRmb);
     if (registered_ + (send ? buffer_bytes() : 0) + (rmb ? buffer_bytes() : 0) > terms_.memory_limit) {
@@ -212,27 +159,48 @@ void SmcrGroup::grow(Out out) {
     }
 }
 
-void SmcrGroup::buffer_registered(BufferId id, RKey rkey, VirtualAddress address, Out out) {
+void SmcrGroup::buffer_registered(BufferId id, std::uint8_t link, RKey rkey, VirtualAddress address, Out out) {
     Buffer* buffer = buffers_.find(id);
-    if (buffer == nullptr || buffer->state != Buffer::State::kRegistering) {
+    if (buffer == nullptr || links_.find(link) == nullptr) {
         return;
     }
-    buffer->rkey = rkey;
-    buffer->address = address;
+    buffer->tokens[link] = {rkey, address};
+    if (llc_ && buffer->kind == BufferKind::kRmb) {
+        llc_->rmb_registered(llc::RmbId{static_cast<std::uint32_t>(id)}, link, buffer->tokens[link]);
+    }
+    if (buffer->state == Buffer::State::kRegistering) {
+        registered_everywhere(id, *buffer, out);
+    }
+    prepared(link, out);
+}
+
+void SmcrGroup::registered_everywhere(BufferId id, Buffer& buffer, Out out) {
+    const auto& links = links_.all();
+    if (!std::ranges::all_of(links, [&](const auto& entry) { return buffer.tokens.contains(entry.first); })) {
+        return;
+    }
     // G2: the first RMB is told by CLC.
-    if (buffer->kind == BufferKind::kRmb && state_ != State::kCreating) {
-        buffer->state = Buffer::State::kConfirming;
+    if (buffer.kind == BufferKind::kRmb && state_ != State::kCreating) {
+        buffer.state = Buffer::State::kConfirming;
         if (llc_) {
-            carry_out(llc_->confirm_rkey(rkey, address, out.now), out);
+            carry_out(llc_->confirm_rkey(llc::RmbId{static_cast<std::uint32_t>(id)}, out.now), out);
         }
         return;
     }
-    buffer->state = Buffer::State::kUsable;
+    buffer.state = Buffer::State::kUsable;
     created_if_complete();
 }
 
-void SmcrGroup::buffer_refused(BufferId id, Refusal refusal, const std::string& detail, Out out) {
-    if (buffers_.find(id) == nullptr) {
+void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, const std::string& detail, Out out) {
+    const Buffer* buffer = buffers_.find(id);
+    if (buffer == nullptr) {
+        return;
+    }
+    if (adding_ == link) {
+        give_up(link, out);  // the group goes on as it was
+        return;
+    }
+    if (buffer->state != Buffer::State::kRegistering) {
         return;
     }
     drop_buffer(id, out);
@@ -242,30 +210,58 @@ void SmcrGroup::buffer_refused(BufferId id, Refusal refusal, const std::string& 
     refused_ = refusal;
 }
 
+bool SmcrGroup::know(std::uint8_t link, const clc::Rmbe& rmbe, Out out) {
+    if (!llc_) {
+        return false;
+    }
+    const llc::RTokenSet* tokens = llc_->find_rmb(link, rmbe.rkey);
+    if (tokens == nullptr) {
+        tokens = llc_->know(link, {rmbe.rkey, rmbe.rmb_address});
+    }
+    if (tokens != nullptr) {
+        out.actions.push_back(KnowRmb{id_, *tokens});
+    }
+    return tokens != nullptr;
+}
+
+bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
+    if (key.server != key_.server || key.version != key_.version || key.eid != key_.eid) {
+        return false;
+    }
+    if (key.peer_gid.is_v4() != key_.peer_gid.is_v4()) {
+        return false;
+    }
+    const bool same_peer = peer != PeerId{} && peer_.id == peer;
+    const bool same_gid = key.peer_gid.normalised() == key_.peer_gid.normalised() || links_.has_peer(key.peer_gid);
+    return same_peer || (same_gid && (peer == PeerId{} || peer_.id == PeerId{}));
+}
+
 void SmcrGroup::rkey_confirmed(const llc::RkeyConfirmed& done, Out out) {
-    const auto id = buffers_.by_rkey(done.rkey);
-    if (!id || buffers_.at(*id).state != Buffer::State::kConfirming) {
+    const BufferId id{static_cast<std::uint32_t>(done.rmb)};
+    Buffer* buffer = buffers_.find(id);
+    if (buffer == nullptr || buffer->state != Buffer::State::kConfirming) {
         return;
     }
     if (done.accepted) {
-        buffers_.find(*id)->state = Buffer::State::kUsable;
+        buffer->state = Buffer::State::kUsable;
     } else {
-        drop_buffer(*id, out);
+        drop_buffer(id, out);
         refused_ = Refusal::kNoMoreRmbs;
     }
 }
 
 void SmcrGroup::rkey_deleted(const llc::RkeyDeleted& done, Out out) {
-    const auto id = buffers_.by_rkey(done.rkey);
-    if (id && buffers_.at(*id).state == Buffer::State::kDeleting) {
-        drop_buffer(*id, out);
+    const BufferId id{static_cast<std::uint32_t>(done.rmb)};
+    const Buffer* buffer = buffers_.find(id);
+    if (buffer != nullptr && buffer->state == Buffer::State::kDeleting) {
+        drop_buffer(id, out);
     }
 }
 
 // Memory that nobody uses goes: what is only sent from at once, an RMB after a while, because the next burst would
 // register it again.
 void SmcrGroup::shrink(Out out) {
-    if (!active() || growing()) {
+    if (!active() || growing() || adding_) {
         surplus_since_ = kNever;
         return;
     }
@@ -281,7 +277,7 @@ void SmcrGroup::shrink(Out out) {
         while (const auto rmb = buffers_.surplus(BufferKind::kRmb)) {
             Buffer& buffer = *buffers_.find(*rmb);
             buffer.state = Buffer::State::kDeleting;
-            carry_out(llc_->delete_rkey(buffer.rkey, out.now), out);
+            carry_out(llc_->delete_rkey(llc::RmbId{static_cast<std::uint32_t>(*rmb)}, out.now), out);
         }
     }
 }
@@ -290,26 +286,58 @@ void SmcrGroup::shrink(Out out) {
 
 void SmcrGroup::carry_out(const llc::Actions& actions, Out out) {
     for (const auto& action : actions) {
-        if (const auto* send = std::get_if<llc::Send>(&action)) {
-            const auto view = send->message.view();
-            out.actions.push_back(SendMessage{id_, send->link, {view.begin(), view.end()}});
-        } else if (const auto* done = std::get_if<llc::Confirmed>(&action)) {
-            confirmed(*done, out);
-        } else if (const auto* rkey = std::get_if<llc::RkeyConfirmed>(&action)) {
-            rkey_confirmed(*rkey, out);
-        } else if (const auto* gone = std::get_if<llc::RkeyDeleted>(&action)) {
-            rkey_deleted(*gone, out);
-        } else if (const auto* over = std::get_if<llc::Over>(&action)) {
-            finish(*over, out);
-        }
+        std::visit([&](const auto& a) { on(a, out); }, action);
     }
 }
 
-void SmcrGroup::confirmed(const llc::Confirmed& done, Out out) {
+void SmcrGroup::on(const llc::Send& send, Out out) {
+    const auto view = send.message.view();
+    out.actions.push_back(SendMessage{id_, send.link, {view.begin(), view.end()}});
+}
+
+void SmcrGroup::on(const llc::Confirmed& done, Out out) {
     state_ = State::kActive;
     eye_catchers_ = done.eye_catchers;
-    peer_link_id_ = done.peer_id;
+    if (retry_at_ == kNever) {
+        retry_at_ = out.now + terms_.link_retry;
+    }
     out.actions.push_back(GroupUp{id_});
+}
+
+void SmcrGroup::on(const llc::WantLink&, Out out) {
+    add_link_if_wanted(out);
+    if (!adding_) {
+        carry_out(llc_->no_link(out.now), out);
+    }
+}
+
+void SmcrGroup::on(const llc::PeerRmbGone& rmb, Out out) {
+    forgotten_.push_back(rmb.tokens);
+    out.actions.push_back(ForgetRmb{id_, rmb.tokens});
+}
+
+void SmcrGroup::on(const llc::LinkAccepted& accepted, Out out) {
+    if (GroupLink* link = links_.find(accepted.number)) {
+        link->peer = accepted.peer;
+        link->state = GroupLink::State::kConnecting;
+        out.actions.push_back(ConnectLink{id_, accepted.number, accepted.peer});
+    }
+}
+
+void SmcrGroup::on(const llc::LinkRetired& retired, Out out) {
+    if (GroupLink* link = links_.find(retired.number)) {
+        link->state = GroupLink::State::kRetired;
+        out.actions.push_back(RetireLink{id_, retired.number});
+    }
+}
+
+// Version 2 tells all ports, version 1 that there is another one.
+void SmcrGroup::on(const llc::LinkWanted& wanted, Out out) {
+    peer_.gids.resize(0);
+    for (const RoceGid& gid : wanted.gids) {
+        peer_.gids.push_back(gid.normalised());
+    }
+    ports_changed(out);
 }
 
 void SmcrGroup::finish(const llc::Over& over, Out out) {
@@ -320,7 +348,7 @@ void SmcrGroup::finish(const llc::Over& over, Out out) {
     state_ = State::kOver;
     why_ = over;
     if (in_data_path) {
-        out.actions.push_back(EndLink{id_, over.detail});
+        out.actions.push_back(EndGroup{id_, over.detail});
     }
     out.actions.push_back(
         GroupOver{id_, key_.peer_gid, over.reason, over.detail, static_cast<unsigned>(running_.size())});
@@ -367,6 +395,19 @@ void SmcrGroup::tick(Out out) {
     }
     carry_out(llc_->tick(out.now), out);
     shrink(out);
+    if (out.now >= retry_at_) {
+        retry_at_ = kNever;
+        if (could_be_better()) {
+            retry_at_ = out.now + terms_.link_retry;
+            if (key_.server && !hopeless_ && (adding_ || growing() || !llc_->may_offer_link())) {
+                retry_at_ = out.now + kBusy;
+            } else if (key_.server) {
+                add_link_if_wanted(out);
+            } else {
+                ask_for_link(out);
+            }
+        }
+    }
     if (out.now >= idle_deadline()) {
         end(llc::DeleteLinkReason::kInactivity, out);
     }
@@ -377,7 +418,7 @@ TimePoint SmcrGroup::next_deadline() const {
         return kNever;
     }
     const TimePoint surplus = surplus_since_ == kNever ? kNever : surplus_since_ + kSurplusTime;
-    return std::min({llc_->next_deadline(), idle_deadline(), surplus});
+    return std::min({llc_->next_deadline(), idle_deadline(), surplus, active() ? retry_at_ : kNever});
 }
 
 TimePoint SmcrGroup::idle_deadline() const {

@@ -9,49 +9,51 @@ namespace smc::group {
 
 // --- results --------------------------------------------------------------------------------------------------------
 
-Actions SmcrGroups::link_created(GroupId id, const QpEnd& own, const std::optional<QpEnd>& spare, LinkId own_id,
-                                 bool direct, TimePoint now) {
+Actions SmcrGroups::link_created(GroupId id, std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct,
+                                 TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->link_created(own, spare, own_id, direct, {actions, now});
+        group->link_created(link, own, own_id, direct, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
 
-Actions SmcrGroups::link_connected(GroupId id, TimePoint now) {
+Actions SmcrGroups::link_connected(GroupId id, std::uint8_t link, TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->link_connected({actions, now});
+        group->link_connected(link, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
 
-Actions SmcrGroups::link_refused(GroupId id, Refusal refusal, const std::string& detail, TimePoint now) {
+Actions SmcrGroups::link_refused(GroupId id, std::uint8_t link, Refusal refusal, const std::string& detail,
+                                 TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->link_refused(refusal, detail, {actions, now});
+        group->link_refused(link, refusal, detail, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
 
-Actions SmcrGroups::buffer_registered(GroupId id, BufferId buffer, RKey rkey, VirtualAddress address, TimePoint now) {
+Actions SmcrGroups::buffer_registered(GroupId id, BufferId buffer, std::uint8_t link, RKey rkey, VirtualAddress address,
+                                      TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->buffer_registered(buffer, rkey, address, {actions, now});
+        group->buffer_registered(buffer, link, rkey, address, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
 
-Actions SmcrGroups::buffer_refused(GroupId id, BufferId buffer, Refusal refusal, const std::string& detail,
-                                   TimePoint now) {
+Actions SmcrGroups::buffer_refused(GroupId id, BufferId buffer, std::uint8_t link, Refusal refusal,
+                                   const std::string& detail, TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->buffer_refused(buffer, refusal, detail, {actions, now});
+        group->buffer_refused(buffer, link, refusal, detail, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
@@ -70,6 +72,9 @@ Actions SmcrGroups::message(GroupId id, std::uint8_t link, wire::Bytes bytes, Ti
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
         group->message(link, bytes, {actions, now});
+        for (const llc::RTokenSet& rmb : group->take_forgotten()) {
+            end_those_in(*group, rmb, {actions, now});
+        }
     }
     return after(group, std::move(actions), now);
 }
@@ -80,11 +85,11 @@ void SmcrGroups::heard(GroupId id, std::uint8_t link, std::uint64_t messages, Ti
     }
 }
 
-Actions SmcrGroups::link_down(GroupId id, const std::string& why, TimePoint now) {
+Actions SmcrGroups::link_down(GroupId id, std::uint8_t link, const std::string& why, TimePoint now) {
     Actions actions;
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
-        group->down(why, {actions, now});
+        group->link_down(link, why, {actions, now});
     }
     return after(group, std::move(actions), now);
 }
@@ -92,9 +97,17 @@ Actions SmcrGroups::link_down(GroupId id, const std::string& why, TimePoint now)
 Actions SmcrGroups::device_gone(const std::string& device, TimePoint now) {
     Actions actions;
     for (auto& [id, group] : groups_) {
-        if (group->port().device == device) {
-            group->down("device " + device + " is gone", {actions, now});
-        }
+        group->device_gone(device, {actions, now});
+    }
+    return after(nullptr, std::move(actions), now);
+}
+
+Actions SmcrGroups::set_ports(std::vector<LocalPort> ports, TimePoint now) {
+    Actions actions;
+    ports_ = std::move(ports);
+    for (auto& [id, group] : groups_) {
+        group->ports_changed({actions, now});
+        group->tick({actions, now});
     }
     return after(nullptr, std::move(actions), now);
 }
@@ -203,15 +216,14 @@ const SmcrGroup* SmcrGroups::find(GroupId id) const {
 SmcrGroup* SmcrGroups::find_for(const SmcrKey& key, const PeerId& peer) const {
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
-        return group.key() == key && group.active() && group.has_room() &&
-               (peer == PeerId{} || group.peer().id == peer);
+        return group.is_with(key, peer) && group.active() && group.has_room();
     });
     return it == groups_.end() ? nullptr : it->second.get();
 }
 
-bool SmcrGroups::is_forming(const SmcrKey& key) const {
+bool SmcrGroups::is_forming(const SmcrKey& key, const PeerId& peer) const {
     return std::ranges::any_of(
-        groups_, [&](const auto& entry) { return entry.second->key() == key && !entry.second->settled(); });
+        groups_, [&](const auto& entry) { return entry.second->is_with(key, peer) && !entry.second->settled(); });
 }
 
 unsigned SmcrGroups::connecting() const {
@@ -237,6 +249,11 @@ const SmcrGroup* SmcrGroups::group_of(MemberId member) const {
 const Seat* SmcrGroups::seat_of(MemberId member) const {
     const auto it = members_.find(member);
     return it == members_.end() || !it->second.seat ? nullptr : &*it->second.seat;
+}
+
+std::uint8_t SmcrGroups::peer_link_of(MemberId member) const {
+    const auto it = members_.find(member);
+    return it == members_.end() ? llc::kFirstLink : it->second.peer_link;
 }
 
 }  // namespace smc::group

@@ -33,12 +33,20 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
         return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
-               group.key().eid == peer.eid && group.active() && group.peer().link.is(peer.link);
+               group.key().eid == peer.eid && group.active() && group.links().with_peer(peer.link);
+    });
+    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) {
+        const SmcrGroup& group = *entry.second;
+        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
+               group.key().eid == peer.eid && group.active();
     });
     if (it == groups_.end()) {
-        refuse(member, Refusal::kOutOfSync, "the server named a link that is not known here", out);
+        // One that has gone meanwhile is no reason to end the others.
+        refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
+               out);
     } else {
         member.group = it->second.get();
+        member.peer_link = *member.group->links().with_peer(peer.link);
     }
     return after(nullptr, std::move(actions), now);
 }
@@ -55,9 +63,14 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     member.state = Member::State::kAwaitingLink;
     member.join.deadline = kNever;  // LLC has its own
     waiting_.insert(id);
-    if (member.server && !member.first_contact && !group.peer().link.is(peer.link)) {
-        link_failed(member, Reason::kProtocolError, "Confirm names another link than the Accept", false, out);
-    } else if (member.server && !member.first_contact && !group.know(peer.rmbe.rkey)) {
+    // Section 3.5.2.3: any link of the group.
+    const auto named = group.links().with_peer(peer.link);
+    if (member.server && !member.first_contact && named) {
+        member.peer_link = *named;
+    }
+    if (member.server && !member.first_contact && !named && group.active()) {
+        link_failed(member, Reason::kProtocolError, "Confirm names a link that is not known here", false, out);
+    } else if (member.server && !member.first_contact && named && !group.know(*named, peer.rmbe, out)) {
         link_failed(member, Reason::kRtokenFailed, "the client has too many RMBs", false, out);
     } else if (member.server && member.first_contact && connecting() >= terms_.max_connecting) {
         link_failed(member, Reason::kLinkNotReady, "too many queue pairs wait for their peer's address", true, out);
@@ -130,8 +143,8 @@ bool SmcrGroups::advance(Member& member, Out out) {
 
 bool SmcrGroups::choose(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{true, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
-    if (is_forming(key)) {
+    const SmcrKey key{true, peer.version, peer.link.gid, peer.eid};
+    if (is_forming(key, peer.id)) {
         return false;
     }
     member.group = find_for(key, peer.id);
@@ -174,7 +187,7 @@ bool SmcrGroups::seat(Member& member, Out out) {
     }
     member.peer_rmbe = member.join.peer.rmbe;
     if (!member.first_contact) {
-        if (group.know(member.join.peer.rmbe.rkey)) {
+        if (group.know(member.peer_link, member.join.peer.rmbe, out)) {
             take_over(member, member.join.peer.rmbe, out);
             joined(member, out);
         } else {
@@ -223,9 +236,9 @@ bool SmcrGroups::await(Member& member, Out out) {
 
 std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{member.server, peer.version, peer.link.gid, member.join.port.gid, peer.eid};
+    const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid};
     const GroupId id{next_id_++};
-    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, registered_);
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, registered_);
     if (const auto refusal = group->create(out)) {
         return refusal;
     }
@@ -236,12 +249,28 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
 
 // G5. The peer is done with the connection that had this RMBE, and we had not heard.
 void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
+    const auto set_of = [&](std::uint8_t link, RKey rkey) { return member.group->peer_rmb(link, rkey); };
     for (auto& [id, other] : members_) {
         const bool same = &other != &member && other.group == member.group && other.seat && other.peer_rmbe &&
-                          other.peer_rmbe->rkey == rmbe.rkey && other.peer_rmbe->index == rmbe.index;
+                          other.peer_rmbe->index == rmbe.index &&
+                          (other.peer_link == member.peer_link
+                               ? other.peer_rmbe->rkey == rmbe.rkey
+                               : set_of(other.peer_link, other.peer_rmbe->rkey) == set_of(member.peer_link, rmbe.rkey));
         if (same) {
             other.peer_rmbe.reset();
             out.actions.push_back(EndConnection{other.group->id(), other.seat->token});
+        }
+    }
+}
+
+// The peer has taken this RMB back: whoever writes there is a connection that the peer does not have any more.
+void SmcrGroups::end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out out) {
+    for (auto& [id, member] : members_) {
+        const auto token = rmb.find(member.peer_link);
+        if (member.group == &group && member.seat && member.peer_rmbe && token != rmb.end() &&
+            token->second.rkey == member.peer_rmbe->rkey) {
+            member.peer_rmbe.reset();
+            out.actions.push_back(EndConnection{group.id(), member.seat->token});
         }
     }
 }
@@ -251,8 +280,9 @@ void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out)
 // G4: who was told this, or the opposite by refuse(), does not wait any more.
 void SmcrGroups::joined(Member& member, Out out) {
     const SmcrGroup& group = *member.group;
-    clc::LocalRmbe local{group.own(), group.rmbe(*member.seat), member.first_contact, clc::LinkType::kIndirect};
-    if (member.first_contact && member.server && group.direct()) {
+    const GroupLink& link = *group.links().find(member.seat->link);
+    clc::LocalRmbe local{link.own, group.rmbe(*member.seat), member.first_contact, clc::LinkType::kIndirect};
+    if (member.first_contact && member.server && link.direct) {
         local.link_type = clc::LinkType::kDirect;
     }
     member.state = Member::State::kSeated;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CONFIRM RKEY: a new RMB of a link group (RFC 7609 section 3.5.5.2.1, A.3.5).
+#include <algorithm>
+
 #include "smc/llc/rkeys.h"
 
 namespace smc::llc {
@@ -13,26 +15,49 @@ constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
 }  // namespace
 
-bool PeerRkeys::know(RKey rkey) {
-    if (rkeys_.size() >= kMaxRmbs && !rkeys_.contains(rkey)) {
-        return false;
+const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool changing, const LinkOut& out) {
+    ConfirmRkey reply = LinkOut::reply(request);
+    const RTokenSet* known = nullptr;
+    if (!changing) {
+        RTokenSet tokens{{out.link, {request.rkey, request.address}}};
+        for (const LinkRToken& other : request.others) {
+            tokens.insert_or_assign(other.link_number, RToken{other.rkey, other.address});
+        }
+        known = rmbs.know(tokens);
     }
-    rkeys_.insert(rkey);
-    return true;
+    reply.negative = known == nullptr;
+    reply.retry = changing;
+    out.send(reply);
+    return known;
 }
 
-void PeerRkeys::on_request(const ConfirmRkey& request, const LinkOut& out) {
-    ConfirmRkey answer = LinkOut::reply(request);
-    answer.negative = !know(request.rkey);
-    out.send(answer);
-}
-
-void PeerRkeys::on_request(const ConfirmRkeyContinuation& request, const LinkOut& out) {
+void answer(const ConfirmRkeyContinuation& request, const LinkOut& out) {
     out.send(LinkOut::reply(request));
 }
 
-std::optional<RkeyConfirmed> RkeyRequests::on_reply(const ConfirmRkey& reply, TimePoint now) {
-    if (!is_under_way(false) || waiting_.front().rkey != reply.rkey) {
+void OwnRmbs::forget_link(std::uint8_t link) {
+    for (auto& [id, tokens] : rmbs_) {
+        tokens.erase(link);
+    }
+}
+
+std::vector<RTokenPair> OwnRmbs::pairs(std::uint8_t known, std::uint8_t added) const {
+    std::vector<RTokenPair> out;
+    for (const auto& [id, tokens] : rmbs_) {
+        const auto here = tokens.find(known), there = tokens.find(added);
+        if (here != tokens.end() && there != tokens.end()) {
+            out.push_back({here->second.rkey, there->second.rkey, there->second.address});
+        }
+    }
+    return out;
+}
+
+std::optional<RkeyConfirmed> OwnRmbs::on_reply(const ConfirmRkey& reply, TimePoint now) {
+    if (!is_under_way(false)) {
+        return std::nullopt;
+    }
+    const RmbId rmb = waiting_.front().rmb;
+    if (const auto& tokens = rmbs_[rmb]; !tokens.contains(over_) || tokens.at(over_).rkey != reply.rkey) {
         return std::nullopt;  // late
     }
     if (reply.negative && reply.retry && retries_ < kMaxRetries) {
@@ -42,38 +67,58 @@ std::optional<RkeyConfirmed> RkeyRequests::on_reply(const ConfirmRkey& reply, Ti
         return std::nullopt;
     }
     done();
-    return RkeyConfirmed{reply.rkey, !reply.negative};
+    if (reply.negative) {
+        rmbs_.erase(rmb);
+    }
+    return RkeyConfirmed{rmb, !reply.negative};
 }
 
-void RkeyRequests::proceed(const GroupTerms& group, const LinkOut& out, TimePoint now) {
-    if (waiting_.empty() || deadline_ != kNever || (retry_at_ != kNever && now < retry_at_)) {
+void OwnRmbs::proceed(const GroupTerms& group, const std::vector<std::uint8_t>& links, const LinkOut& out,
+                      TimePoint now) {
+    if (waiting_.empty() || under_way() || (retry_at_ != kNever && now < retry_at_)) {
         return;
+    }
+    const Request& next = waiting_.front();
+    const RTokenSet& tokens = rmbs_[next.rmb];
+    const auto here = tokens.find(out.link);
+    if (here == tokens.end()) {
+        return;  // it is not registered for this link; when it is, somebody comes back
     }
     retry_at_ = kNever;
     deadline_ = now + 2 * group.reply_timeout;
-    const Request& next = waiting_.front();
+    over_ = out.link;
     if (next.deletes) {
         auto request = out.request<DeleteRkey>();
-        request.rkeys.push_back(next.rkey);
+        request.rkeys.push_back(here->second.rkey);
         request.count = 1;
         out.send(request);
         return;
     }
     auto request = out.request<ConfirmRkey>();
-    request.rkey = next.rkey;
-    request.address = next.address;
+    request.rkey = here->second.rkey;
+    request.address = here->second.address;
+    for (const auto& [number, token] : tokens) {
+        if (number != out.link && std::ranges::find(links, number) != links.end()) {
+            request.others.push_back({number, token.rkey, token.address});
+        }
+    }
+    request.other_tokens = static_cast<std::uint8_t>(request.others.size());
     out.send(request);
 }
 
-Type RkeyRequests::under_way() const {
+void OwnRmbs::restart() {
+    deadline_ = kNever;
+}
+
+Type OwnRmbs::type() const {
     return is_under_way(true) ? Type::kDeleteRkey : Type::kConfirmRkey;
 }
 
-bool RkeyRequests::is_under_way(bool deletes) const {
+bool OwnRmbs::is_under_way(bool deletes) const {
     return deadline_ != kNever && waiting_.front().deletes == deletes;
 }
 
-void RkeyRequests::done() {
+void OwnRmbs::done() {
     waiting_.pop_front();
     deadline_ = kNever;
     retries_ = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Who may speak when, what is heard, and what time does. How links come and go is in group_links.cc.
 #include "smc/llc/group_llc.h"
 
 #include <algorithm>
@@ -9,6 +10,32 @@ LinkOut GroupLlc::out(Actions& actions, const LinkLlc& link) const {
     return {actions, link.terms.number, terms_.version, link.little_endian};
 }
 
+// What carries messages about the group: a link that is up, or at least works.
+const LinkLlc* GroupLlc::carrier() const {
+    for (const auto wanted : {LinkLlc::State::kUp, LinkLlc::State::kRetired}) {
+        for (const auto& [number, link] : links_) {
+            if (link.state == wanted) {
+                return &link;
+            }
+        }
+    }
+    return nullptr;
+}
+
+std::vector<std::uint8_t> GroupLlc::up() const {
+    std::vector<std::uint8_t> out;
+    for (const auto& [number, link] : links_) {
+        if (link.state == LinkLlc::State::kUp) {
+            out.push_back(number);
+        }
+    }
+    return out;
+}
+
+TimePoint GroupLlc::reply_by(TimePoint now) const {
+    return now + (state_ == State::kForming ? 1 : 2) * terms_.reply_timeout;
+}
+
 void GroupLlc::over(Actions& actions, Over over) {
     if (state_ != State::kOver) {  // M3
         state_ = State::kOver;
@@ -17,29 +44,57 @@ void GroupLlc::over(Actions& actions, Over over) {
 }
 
 // C.7.1: a client that is told of another link than it agreed on, or cannot read what it is told, declines. At the
-// server it is too late: the client's CONFIRM LINK was its last word.
-void GroupLlc::violated(Actions& actions, std::string how) {
-    over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
+// server it is too late: the client's CONFIRM LINK was its last word. Later it is that link's end.
+void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how, TimePoint now) {
+    if (state_ == State::kForming || up().size() <= 1) {
+        over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
+    } else {
+        lose(actions, link, how, now);
+    }
 }
 
+// Of the first link.
 bool GroupLlc::awaits_confirm_link() const {
-    return std::ranges::any_of(
-        links_, [](const auto& entry) { return entry.second.confirm.state() == ConfirmLinkFlow::State::kAwaited; });
+    return state_ == State::kForming && !links_.empty() && std::ranges::none_of(links_, [](const auto& entry) {
+               return entry.second.state != LinkLlc::State::kConfirming;
+           });
 }
 
-void GroupLlc::activate(Actions& actions, TimePoint now) {
+void GroupLlc::activate(Actions& actions) {
     if (state_ != State::kForming) {
-        return;  // it is being ended meanwhile
+        return;  // it is up already, or is being ended meanwhile
+    }
+    const LinkLlc* first = carrier();
+    if (first == nullptr) {
+        return;
     }
     state_ = State::kActive;
-    const ConfirmLinkFlow& confirmed = first_link().confirm;
-    actions.push_back(Confirmed{confirmed.eye_catchers(), confirmed.peer_id()});
-    proceed(actions, now);
+    actions.push_back(Confirmed{first->confirm.eye_catchers()});
 }
 
+// The next exchange, if none is under way: links before RKeys (section 3.5.5.3). M3: without a link that is up there is
+// nothing to go on for, whoever took the last one away.
 void GroupLlc::proceed(Actions& actions, TimePoint now) {
-    if (state_ == State::kActive) {
-        rkey_requests_.proceed(terms_, out(actions, first_link()), now);
+    const LinkLlc* link = carrier();
+    if (state_ == State::kActive && up().empty()) {
+        over(actions, {Reason::kLinkDown, "no link is left"});
+    }
+    if (link == nullptr || state_ == State::kOver || state_ == State::kEnding) {
+        return;
+    }
+    if (delete_link_.wants() && !add_link_.under_way() && !own_rmbs_.under_way()) {
+        delete_link_.begin(out(actions, *link), reply_by(now));
+        return;
+    }
+    if (state_ == State::kForming) {
+        if (!changing() && !awaits_confirm_link()) {
+            activate(actions);
+        } else {
+            return;
+        }
+    }
+    if (!changing()) {
+        own_rmbs_.proceed(terms_, up(), out(actions, *link), now);
     }
 }
 
@@ -65,96 +120,72 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
         if (bad->verdict == Verdict::kReject) {
             out(actions, link).send(rejection(bytes));
         } else if (bad->verdict != Verdict::kIgnore) {
-            violated(actions, bad->text());
+            violated(actions, number, bad->text(), now);
         }
         return actions;
     }
     const auto& message = std::get<AnyMessage>(decoded);
     link.little_endian = header_of(message).little_endian;
     std::visit([&](const auto& m) { on(actions, link, m, now); }, message);
+    proceed(actions, now);
     return actions;
 }
 
-void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now) {
-    if (std::string wrong = link.confirm.on(m, terms_, link.terms, out(actions, link)); !wrong.empty()) {
-        return violated(actions, std::move(wrong));
-    }
-    if (terms_.server && terms_.second) {
-        add_link_.offer(terms_, out(actions, link), now);
-    } else if (!terms_.server && terms_.max_links > 1) {
-        add_link_.await(terms_, now);
-    } else {
-        activate(actions, now);
-    }
-}
-
-void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now) {
-    const bool awaited = add_link_.under_way();
-    add_link_.on(m, terms_, out(actions, link), now);
-    if (awaited && !add_link_.under_way()) {
-        activate(actions, now);
-    }
-}
-
-void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, TimePoint) {
-    AddLinkFlow::on(m, terms_, out(actions, link));
-}
-
-void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
-    if (state_ == State::kForming && m.reply && add_link_.under_way()) {
-        add_link_.on_reply(m);
-        if (!add_link_.under_way()) {
-            activate(actions, now);
+void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoint now) {
+    if (m.reply) {
+        if (const auto confirmed = own_rmbs_.on_reply(m, now)) {
+            actions.push_back(*confirmed);
         }
         return;
     }
-    if (auto end = delete_link_.on(m, terms_, link.terms, out(actions, link))) {
-        over(actions, std::move(*end));
+    // Section 3.5.5.3: only a server knows that a link is being added or deleted before its client does.
+    const RTokenSet* rmb = answer(m, peer_rmbs_, terms_.server && changing(), out(actions, link));
+    if (rmb == nullptr) {
+        return;
     }
-}
-
-void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoint now) {
-    if (!m.reply) {
-        return peer_rkeys_.on_request(m, out(actions, link));
-    }
-    if (const auto confirmed = rkey_requests_.on_reply(m, now)) {
-        actions.push_back(*confirmed);
-        proceed(actions, now);
+    actions.push_back(PeerRmb{*rmb});
+    for (const std::uint8_t number : up()) {
+        if (!rmb->contains(number) && m.others.size() >= m.other_tokens) {
+            lose(actions, number, "no RKey was told for it", now);  // C.7.1
+            return;
+        }
     }
 }
 
 void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkeyContinuation& m, TimePoint) {
     if (!m.reply) {
-        PeerRkeys::on_request(m, out(actions, link));
+        answer(m, out(actions, link));
     }
 }
 
-void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteRkey& m, TimePoint now) {
+void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteRkey& m, TimePoint) {
     if (!m.reply) {
-        return peer_rkeys_.on_request(m, out(actions, link));
+        for (RTokenSet& gone : answer(m, peer_rmbs_, out(actions, link))) {
+            actions.push_back(PeerRmbGone{std::move(gone)});
+        }
+        return;
     }
-    if (const auto deleted = rkey_requests_.on_reply(m)) {
+    if (const auto deleted = own_rmbs_.on_reply(m)) {
         actions.push_back(*deleted);
-        proceed(actions, now);
     }
 }
 
-void GroupLlc::on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint) {
+void GroupLlc::on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint now) {
     if (!link.test.on(m, out(actions, link))) {
-        violated(actions, "TEST LINK came back with other data");
+        violated(actions, link.terms.number, "TEST LINK came back with other data", now);
     }
 }
 
-Actions GroupLlc::confirm_rkey(RKey rkey, VirtualAddress address, TimePoint now) {
+Actions GroupLlc::confirm_rkey(RmbId rmb, TimePoint now) {
     Actions actions;
-    rkey_requests_.confirm(rkey, address);
+    own_rmbs_.confirm(rmb);
     proceed(actions, now);
     return actions;
 }
 
-Actions GroupLlc::delete_rkey(RKey rkey, TimePoint now) {
+Actions GroupLlc::delete_rkey(RmbId rmb, TimePoint now) {
     Actions actions;
-    rkey_requests_.remove(rkey);
+    own_rmbs_.remove(rmb);
     proceed(actions, now);
     return actions;
 }
@@ -164,11 +195,20 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
     if (state_ == State::kOver || state_ == State::kEnding) {
         return actions;
     }
-    if (auto end = delete_link_.end(reason, terms_, out(actions, first_link()), now)) {
+    const LinkLlc* link = carrier();
+    if (link == nullptr && links_.empty()) {
+        return down("there is no link");
+    }
+    if (link == nullptr) {
+        link = &links_.begin()->second;  // the first one, which is not confirmed yet
+    }
+    own_rmbs_.restart();
+    delete_link_.restart();
+    if (auto end = delete_link_.end(reason, terms_, out(actions, *link), now)) {
         over(actions, std::move(*end));
     } else {
         state_ = State::kEnding;
-        add_link_ = {};
+        add_link_.done();
     }
     return actions;
 }
@@ -189,43 +229,75 @@ void GroupLlc::heard(std::uint8_t number, std::uint64_t messages, TimePoint now)
     }
 }
 
+// M2. True: something has changed.
+bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
+    if (awaits_confirm_link()) {
+        if (now < links_.begin()->second.confirm.deadline()) {
+            return false;
+        }
+        // C.7.1 has both break the TCP connection; but a Linux client waits for the server's Decline.
+        over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK", terms_.server});
+        return true;
+    }
+    if (now >= add_link_.deadline()) {
+        using Adding = AddLinkFlow::State;
+        const Adding state = add_link_.state();
+        const std::uint8_t over_link = add_link_.over();
+        const bool unanswered = state == Adding::kOffered || state == Adding::kExchanging;
+        if (unanswered && state_ == State::kForming) {
+            over(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
+            return true;
+        }
+        adding_failed(actions, "it was not added in time", false, now);
+        if (unanswered) {
+            lose(actions, over_link, "ADD LINK was not answered", now);
+        }
+        return true;
+    }
+    if (now >= delete_link_.end_deadline()) {
+        over(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
+        return true;
+    }
+    if (now >= delete_link_.deadline()) {
+        const std::uint8_t carried_by = delete_link_.over();
+        if (state_ == State::kForming) {
+            forget(actions, delete_link_.deleting()->number, "DELETE LINK was not answered", now);
+        } else {
+            lose(actions, carried_by, "DELETE LINK was not answered", now);
+        }
+        restart_elsewhere(actions, carried_by, now);
+        return true;
+    }
+    if (now >= own_rmbs_.deadline()) {
+        const std::uint8_t carried_by = own_rmbs_.over();
+        lose(actions, carried_by, text(own_rmbs_.type()) + " was not answered", now);
+        restart_elsewhere(actions, carried_by, now);
+        return true;
+    }
+    return false;
+}
+
 Actions GroupLlc::tick(TimePoint now) {
     Actions actions;
     if (state_ == State::kOver) {
         return actions;
     }
-    for (const auto& [number, link] : links_) {
-        if (state_ == State::kForming && now >= link.confirm.deadline()) {
-            // C.7.1 has both break the TCP connection; but a Linux client waits for the server's Decline.
-            over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK", terms_.server});
-            return actions;
-        }
-    }
-    if (now >= add_link_.deadline()) {
-        if (auto end = add_link_.expire()) {
-            over(actions, std::move(*end));
-        } else {
-            activate(actions, now);
-        }
-        return actions;
-    }
-    if (now >= delete_link_.deadline()) {
-        over(actions, {Reason::kNone, "the server did not answer DELETE LINK"});
-        return actions;
-    }
-    if (state_ == State::kActive && now >= rkey_requests_.retry_at()) {
+    while (state_ != State::kOver && tick_flows(actions, now)) {
         proceed(actions, now);
-        return actions;
     }
-    if (now >= rkey_requests_.deadline()) {  // M2
-        over(actions, {Reason::kLinkDown, text(rkey_requests_.under_way()) + " was not answered"});
-        return actions;
+    if (now >= asked_) {
+        asked_ = kNever;
     }
-    for (auto& [number, link] : links_) {
-        if (state_ == State::kActive && !link.test.tick(terms_, out(actions, link), now)) {
-            over(actions, {Reason::kLinkDown, "TEST LINK was not answered"});
+    for (const std::uint8_t number : up()) {
+        if (state_ != State::kActive) {
+            break;
+        }
+        LinkLlc& link = links_.at(number);
+        if (link.state == LinkLlc::State::kUp && !link.test.tick(terms_, out(actions, link), now)) {
+            lose(actions, number, "TEST LINK was not answered", now);
         }
     }
+    proceed(actions, now);
     return actions;
 }
 
@@ -233,13 +305,17 @@ TimePoint GroupLlc::next_deadline() const {
     if (state_ == State::kOver) {
         return kNever;
     }
-    TimePoint next = std::min({add_link_.deadline(), delete_link_.deadline(), rkey_requests_.deadline(),
-                               state_ == State::kActive ? rkey_requests_.retry_at() : kNever});
-    for (const auto& [number, link] : links_) {
-        if (state_ == State::kForming) {
-            next = std::min(next, link.confirm.deadline());
-        } else if (state_ == State::kActive) {
-            next = std::min(next, link.test.deadline(terms_));
+    if (awaits_confirm_link()) {
+        return std::min(links_.begin()->second.confirm.deadline(), delete_link_.end_deadline());
+    }
+    TimePoint next = std::min(
+        {add_link_.deadline(), delete_link_.deadline(), delete_link_.end_deadline(), own_rmbs_.deadline(), asked_});
+    if (state_ == State::kActive) {
+        if (!changing()) {
+            next = std::min(next, own_rmbs_.retry_at());
+        }
+        for (const std::uint8_t number : up()) {
+            next = std::min(next, links_.at(number).test.deadline(terms_));
         }
     }
     return next;

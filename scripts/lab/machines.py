@@ -66,14 +66,13 @@ class Machine:
         self.lab, self.name, self.index = lab, name, index
         self.kernel = kernels.fetch(series)
         self.ip4, self.ip6 = f"10.99.0.{index}", f"fd99::{index}"
-        self.mac = f"52:54:00:00:99:{index:02x}"
         self.job = os.path.join(lab.dir, name)
         os.mkdir(self.job)
         self.capture = os.path.join(self.job, "wire.pcap")
         self._replies, self._next, self._changed = {}, 1, threading.Condition()
         self._dead = self._channel = self.qemu = None
 
-    def boot(self, netdev):
+    def boot(self, netdevs):
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(control)
@@ -113,13 +112,12 @@ class Machine:
             f"socket,id=control,path={control}",
             "-device",
             "virtserialport,chardev=control,name=smc.control",
-            "-netdev",
-            netdev,
-            "-device",
-            f"virtio-net-pci,netdev=n0,mac={self.mac}",
-            "-object",
-            f"filter-dump,id=dump,netdev=n0,file={self.capture}",
         ]
+        for wire, netdev in enumerate(netdevs):
+            capture = self.capture if wire == 0 else f"{self.job}/wire{wire}.pcap"
+            mac = f"52:54:00:00:{99 - wire}:{self.index:02x}"
+            command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={mac}"]
+            command += ["-object", f"filter-dump,id=dump{wire},netdev=n{wire},file={capture}"]
         with open(os.path.join(self.job, "qemu.log"), "w") as log:
             self.qemu = subprocess.Popen(
                 command,
@@ -230,30 +228,36 @@ class Machine:
         self.run(["modprobe", "-d", self.kernel.modules, "-S", self.kernel.version, "-a", *names])
 
     # --- network -------------------------------------------------------------------------------------
-    def network(self):
-        self.sh(
-            f"""ip link set lo up
-                    ip link set dev $(ls /sys/class/net | grep -v lo | head -n 1) name eth0
-                    ip addr add {self.ip4}/24 dev eth0
-                    ip addr add {self.ip6}/64 dev eth0 nodad
-                    ip link set eth0 up"""
-        )
+    def network(self, wires):
+        """eth0 has self.ip4 and self.ip6; eth1, eth2 .. have 10.98.0.x, 10.97.0.x and so on."""
+        self.sh("ip link set lo up")
+        for wire in range(wires):
+            net, mac = 99 - wire, f"52:54:00:00:{99 - wire}:{self.index:02x}"
+            self.sh(
+                f"""found=$(grep -il {mac} /sys/class/net/*/address | cut -d/ -f5)
+                    [ "$found" = eth{wire} ] || ip link set dev "$found" name eth{wire}
+                    ip addr add 10.{net}.0.{self.index}/24 dev eth{wire}
+                    ip addr add fd{net}::{self.index}/64 dev eth{wire} nodad
+                    ip link set eth{wire} up"""
+            )
 
-    def soft_roce(self):
+    def soft_roce(self, *netdevs):
+        """A device on each: rxe0, rxe1 .."""
         with open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")) as file:
             if "crc32_generic" in file.read():
                 self.modprobe("crc32_generic")  # rxe needs it there and does not say so
         self.modprobe("ib_uverbs", "rdma_ucm", "rdma_rxe")
-        self.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
+        for number, netdev in enumerate(netdevs):
+            self.run(["rdma", "link", "add", f"rxe{number}", "type", "rxe", "netdev", netdev])
 
-    def set_link(self, up):
-        """The Ethernet cable."""
+    def set_link(self, up, wire=0):
+        """The Ethernet cable of eth`wire`."""
         with socket.socket(socket.AF_UNIX) as qmp:
             qmp.connect(os.path.join(self.job, "qmp"))
             stream = qmp.makefile("rw")
             for command in (
                 {"execute": "qmp_capabilities"},
-                {"execute": "set_link", "arguments": {"name": "n0", "up": up}},
+                {"execute": "set_link", "arguments": {"name": f"n{wire}", "up": up}},
             ):
                 stream.write(json.dumps(command) + "\n")
                 stream.flush()
@@ -289,8 +293,9 @@ class Machine:
 
 
 class VmLab:
-    def __init__(self, name):
-        self.name, self.machines, self.failed = name, [], False
+    def __init__(self, name, roce_wires=0):
+        """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first."""
+        self.name, self.roce_wires, self.machines, self.failed = name, roce_wires, [], False
         self._remove_stale()
         self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{os.getpid()}-{name}-")
         atexit.register(self.clean)
@@ -314,16 +319,18 @@ class VmLab:
 
     def boot(self):
         """All machines, their network and soft-RoCE devices."""
-        wire = os.path.join(self.dir, "ethernet")
+        wires = [os.path.join(self.dir, f"ethernet{n}") for n in range(1 + self.roce_wires)]
         for i, machine in enumerate(self.machines):
             server = "on" if i == 0 else "off"
-            machine.boot(f"stream,id=n0,server={server},addr.type=unix,addr.path={wire}")
+            machine.boot(
+                [f"stream,id=n{n},server={server},addr.type=unix,addr.path={path}" for n, path in enumerate(wires)]
+            )
             # The other end connects once, when it starts; a cable has two ends.
-            wait_for("the Ethernet", lambda: os.path.exists(wire))
+            wait_for("the Ethernet", lambda: all(os.path.exists(path) for path in wires))
         for machine in self.machines:
             machine.wait_booted()
-            machine.network()
-            machine.soft_roce()
+            machine.network(len(wires))
+            machine.soft_roce(*[f"eth{n}" for n in range(1, len(wires))] or ["eth0"])
 
     def __enter__(self):
         return self

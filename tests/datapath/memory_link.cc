@@ -90,13 +90,13 @@ bool MemoryLink::poll(smcr::LinkHandler& handler, bool readable) {
     }
     constexpr int kPerPoll = 16;
     bool more = false;
-    for (int i = 0; i < kPerPoll && failure_.empty(); i++) {
+    for (int i = 0; i < kPerPoll; i++) {
         std::vector<std::uint8_t> message;
         {
             const std::lock_guard lock(own_->mutex);
             retired_ = own_->retired;
             if (own_->messages.empty()) {
-                if (own_->gone) {
+                if (own_->gone && failure_.empty()) {
                     failure_ = "the peer is gone";
                 }
                 break;
@@ -107,7 +107,7 @@ bool MemoryLink::poll(smcr::LinkHandler& handler, bool readable) {
         }
         handler.on_message(message);
     }
-    if (!failure_.empty() && !broken_) {
+    if (!failure_.empty() && !broken_ && !more) {
         broken_ = true;
         handler.on_broken(failure_);  // Q3
     }

@@ -61,7 +61,7 @@ class PlainMemory final : public smcr::ElementOwner {
     explicit PlainMemory(std::size_t bytes) : bytes_(bytes) {}
     [[nodiscard]] std::span<std::uint8_t> bytes() { return bytes_; }
     [[nodiscard]] VirtualAddress address() { return VirtualAddress{reinterpret_cast<std::uintptr_t>(bytes_.data())}; }
-    [[nodiscard]] static std::uint32_t lkey() { return 0; }
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t) const override { return 0; }
     [[nodiscard]] static RKey rkey() { return {}; }
     void returned(std::size_t) override {}
 

@@ -46,18 +46,21 @@ std::array<End, 2> rmbe_ends(std::array<std::unique_ptr<smcr::Link>, 2> links,
     for (std::size_t i = 0; i < 2; i++) {
         const AlertToken own{static_cast<std::uint32_t>(i + 1)}, peer{static_cast<std::uint32_t>(2 - i)};
         const auto element = [](const std::shared_ptr<Memory>& memory) {
-            return smcr::Element(memory, 0, memory->bytes(), memory->lkey());
+            return smcr::Element(memory, 0, memory->bytes());
         };
-        auto driver = std::make_shared<smcr::LinkDriver>(
-            std::move(links[i]), smcr::LinkDriver::Hooks{[](auto) {}, [](auto) {}}, std::chrono::microseconds(0));
-        driver->open(own);
+        auto group = std::make_shared<smcr::GroupDriver>();
+        auto driver = std::make_shared<smcr::LinkDriver>(std::move(links[i]), group, std::uint8_t{1},
+                                                         smcr::LinkDriver::Hooks{[](auto) {}, [](auto) {}},
+                                                         std::chrono::microseconds(0));
+        group->open(own);
+        group->use(1, driver);
         ends[i].task = driver;
         ends[i].transport = std::make_unique<smcr::RmbeTransport>(
-            smcr::RmbeTransport::Parts{driver,
+            smcr::RmbeTransport::Parts{group,
                                        own,
                                        element(rmbes[i]),
                                        element(sends[i]),
-                                       {rmbes[1 - i]->rkey(), rmbes[1 - i]->address(), peer, kRing},
+                                       {1, rmbes[1 - i]->rkey(), rmbes[1 - i]->address(), 0, peer, kRing},
                                        eye_catchers});
     }
     return ends;

@@ -11,7 +11,7 @@ struct DeviceMemory final : smcr::ElementOwner {
     DeviceMemory(const std::shared_ptr<roce::ProtectionDomain>& pd, std::size_t size)
         : memory(*roce::RegisteredMemory::allocate(pd, size, roce::Memory::Access::kRemoteWrite)) {}
     [[nodiscard]] std::span<std::uint8_t> bytes() const { return memory.bytes(); }
-    [[nodiscard]] std::uint32_t lkey() const { return memory.lkey(); }
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t) const override { return memory.lkey(); }
     [[nodiscard]] RKey rkey() const { return memory.rkey(); }
     [[nodiscard]] VirtualAddress address() const { return memory.address(); }
     void returned(std::size_t) override {}

@@ -44,11 +44,11 @@ std::uint32_t SimLink::level() const {
 }
 
 SimLink* SimLink::peer() const {
-    if (cut_ || !peer_) {
+    if (cut_ || !peer_ || port_.down) {
         return nullptr;
     }
     const auto port = network_.find(peer_->gid.normalised());
-    if (port == network_.end()) {
+    if (port == network_.end() || port->second->down) {
         return nullptr;
     }
     const auto link = port->second->links.find(peer_->qpn);
@@ -67,10 +67,12 @@ Result<void> SimLink::connect(const QpEnd& peer) {
     return {};
 }
 
-SimLink::Posted SimLink::write(std::span<const std::uint8_t> from, std::uint32_t, RKey rkey, VirtualAddress to) {
+SimLink::Posted SimLink::write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) {
     if (failure_ || !peer_) {
         return Posted::kBroken;
     }
+    const auto local = port_.local.find(lkey);
+    world_.require(local != port_.local.end() && !local->second.expired(), "an lkey of another port, or of none");
     if (room() < 2) {
         return Posted::kFull;  // Q4
     }
@@ -101,22 +103,48 @@ SimLink::Posted SimLink::send(wire::Bytes message) {
     return Posted::kYes;
 }
 
+bool SimLink::reaches_peer() const {
+    const SimLink* there = peer();
+    return there != nullptr && !there->failure_ && there->peer_;
+}
+
 // At the sender's side, because the sender's memory is read now.
 void SimLink::arrive(Request request) {
-    SimLink* there = peer();
     if (failure_) {
         return;
     }
-    if (there == nullptr || there->failure_ || !there->peer_) {
-        world_.after(kRetries, [weak = std::weak_ptr(self_), request = std::move(request)]() mutable {
-            const auto self = weak.lock();
-            SimLink* later = self ? (*self)->peer() : nullptr;
-            if (self && later != nullptr && !later->failure_ && later->peer_) {
-                (*self)->arrive(std::move(request));  // its other end is connected by now
-            } else if (self) {
-                (*self)->fail("the peer does not acknowledge");
-            }
-        });
+    if (!unacknowledged_.empty() || !reaches_peer()) {
+        unacknowledged_.push_back(std::move(request));  // Q1: what comes later waits behind it
+        if (unacknowledged_.size() == 1) {
+            world_.after(kRetries, [weak = std::weak_ptr(self_)] {
+                if (const auto self = weak.lock()) {
+                    (*self)->retry();
+                }
+            });
+        }
+        return;
+    }
+    deliver(std::move(request));
+}
+
+// The other end may be connected by now, or the port may be back.
+void SimLink::retry() {
+    if (!reaches_peer()) {
+        return fail("the peer does not acknowledge");
+    }
+    for (Request& request : std::exchange(unacknowledged_, {})) {
+        if (!failure_ && reaches_peer()) {
+            deliver(std::move(request));
+        }
+    }
+}
+
+void SimLink::deliver(Request request) {
+    SimLink* there = peer();
+    if (world_.strikes(Mishap::kAckedAndLost)) {
+        // The case that failover validation is for (RFC 7609 section 4.6.1).
+        acknowledged(request.sequence);
+        cut();
         return;
     }
     for (const Write& write : request.writes) {
@@ -152,16 +180,16 @@ void SimLink::fail(std::string why) {
 
 bool SimLink::poll(smcr::LinkHandler& handler, bool) {
     retired_ = done_;
-    for (int i = 0; i < kPerPoll && !messages_.empty() && !failure_; i++) {
+    for (int i = 0; i < kPerPoll && !messages_.empty(); i++) {
         const auto message = std::move(messages_.front());
         messages_.pop_front();
         handler.on_message(message);
     }
-    if (failure_ && !broken_) {
+    if (failure_ && !broken_ && messages_.empty()) {
         broken_ = true;
         handler.on_broken(*failure_);  // Q3
     }
-    return !broken_ && !messages_.empty();
+    return !broken_ && (!messages_.empty() || failure_);
 }
 
 }  // namespace smc::sim

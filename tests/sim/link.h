@@ -21,20 +21,21 @@ class SimLink;
 // Registered memory of one node.
 class SimMemory final : public smcr::ElementOwner, public std::enable_shared_from_this<SimMemory> {
  public:
-    SimMemory(std::size_t element_bytes, std::size_t elements, VirtualAddress address, RKey rkey,
+    SimMemory(std::size_t element_bytes, std::size_t elements, VirtualAddress address,
               std::function<void(std::size_t)> on_returned)
         : bytes_(element_bytes * elements),
           element_bytes_(element_bytes),
           address_(address),
-          rkey_(rkey),
           on_returned_(std::move(on_returned)) {}
 
-    smcr::Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at), 0}; }
+    smcr::Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at)}; }
+    // Keys of a port that is none of this link's are refused.
+    void register_for(std::uint8_t link, std::uint32_t lkey) { lkeys_[link] = lkey; }
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t link) const override { return lkeys_.at(link); }
     [[nodiscard]] std::span<std::uint8_t> bytes_of(std::size_t at) {
         return std::span(bytes_).subspan(at * element_bytes_, element_bytes_);
     }
     [[nodiscard]] VirtualAddress address() const { return address_; }
-    [[nodiscard]] RKey rkey() const { return rkey_; }
     // Empty: outside of it.
     [[nodiscard]] std::span<std::uint8_t> range(VirtualAddress from, std::size_t bytes);
     void returned(std::size_t at) override { on_returned_(at); }
@@ -43,16 +44,19 @@ class SimMemory final : public smcr::ElementOwner, public std::enable_shared_fro
     std::vector<std::uint8_t> bytes_;
     std::size_t element_bytes_;
     VirtualAddress address_;
-    RKey rkey_;
+    std::map<std::uint8_t, std::uint32_t> lkeys_;
     std::function<void(std::size_t)> on_returned_;
 };
 
 // What a node's RoCE port has: who is behind a queue pair number, and behind a key.
 struct Port {
+    std::string device;
     RoceGid gid;
     std::map<Qpn, SimLink*> links;
+    std::map<std::uint32_t, std::weak_ptr<SimMemory>> local;  // by lkey
     std::map<RKey, std::weak_ptr<SimMemory>> memory;
     std::uint32_t next_number = 17;
+    bool down = false;  // nothing leaves it, and nothing arrives
 };
 
 class SimLink final : public smcr::Link {
@@ -94,6 +98,9 @@ class SimLink final : public smcr::Link {
         std::uint64_t sequence = 0;  // everything before is done with it
     };
     void arrive(Request request);
+    void retry();
+    void deliver(Request request);
+    [[nodiscard]] bool reaches_peer() const;
     // What came of a request of this end.
     void acknowledged(std::uint64_t sequence);
     void fail(std::string why);
@@ -106,7 +113,8 @@ class SimLink final : public smcr::Link {
     std::uint32_t capacity_;
     QpEnd end_;
     std::optional<QpEnd> peer_;
-    std::vector<Write> writes_;  // that leave with the next message
+    std::vector<Write> writes_;           // that leave with the next message
+    std::deque<Request> unacknowledged_;  // that the peer could not be told
     std::deque<std::vector<std::uint8_t>> messages_;
     std::uint64_t posted_ = 0, done_ = 0, retired_ = 0;
     std::optional<std::string> failure_;

@@ -16,21 +16,24 @@ std::string name(GroupId id) {
     return "link group " + std::to_string(static_cast<std::uint32_t>(id));
 }
 
-smcr::RemoteRmbe remote_of(const clc::Rmbe& rmbe) {
+smcr::RemoteRmbe remote_of(std::uint8_t link, const clc::Rmbe& rmbe) {
     const std::uint32_t bytes = bytes_of(rmbe.size);
-    const auto address = static_cast<std::uint64_t>(rmbe.rmb_address) + std::uint64_t{bytes} * (rmbe.index - 1U);
-    return {rmbe.rkey, VirtualAddress{address}, rmbe.token, bytes};
+    return {link, rmbe.rkey, rmbe.rmb_address, std::uint64_t{bytes} * (rmbe.index - 1U), rmbe.token, bytes};
+}
+
+std::string text_of(const QpEnd& end) {
+    return end.gid.normalised().text() + " " + std::to_string(static_cast<std::uint32_t>(end.qpn));
 }
 
 }  // namespace
 
-LinkGroups::LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network, Port& port,
-                       const group::SmcrTerms& terms)
+LinkGroups::LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
+                       const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms)
     : world_(world),
       node_(std::move(node)),
       engine_(engine),
       network_(network),
-      port_(port),
+      ports_(ports),
       terms_(terms),
       groups_(terms),
       deadline_(world, [this] { tick(); }) {}
@@ -40,13 +43,30 @@ LinkGroups::Live* LinkGroups::live(GroupId group) {
     return it == live_.end() ? nullptr : &it->second;
 }
 
+LinkGroups::LiveLink* LinkGroups::live(GroupId group, std::uint8_t link) {
+    Live* there = live(group);
+    const auto it = there != nullptr ? there->links.find(link) : std::map<std::uint8_t, LiveLink>::iterator{};
+    return there == nullptr || it == there->links.end() ? nullptr : &it->second;
+}
+
+void LinkGroups::tell_ports() {
+    std::vector<group::LocalPort> ports;
+    for (const auto& port : ports_) {
+        if (!port->down) {
+            ports.push_back({port->device, 1, port->gid, 2, {}});
+            ports.push_back({port->device, 1, port->gid, 1, {}});
+        }
+    }
+    carry_out(groups_.set_ports(std::move(ports), world_.now()));
+}
+
 // --- members --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks) {
     hooks_.insert_or_assign(member, std::move(hooks));
     group::SmcrGroups::Join join{member,
                                  peer,
-                                 {"sim", 1, port_.gid},
+                                 {ports_.front()->device, 1, ports_.front()->gid, peer.version, {}},
                                  deadline,
                                  AlertToken{static_cast<std::uint32_t>(world_.between(1, 0xffffffff))}};
     carry_out(server ? groups_.join_as_server(std::move(join), world_.now())
@@ -55,7 +75,9 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
 
 void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
     const group::SmcrGroup& group = *groups_.group_of(member);
-    world_.require(peer.first_contact || group.state() == group::SmcrGroup::State::kOver || group.knows(peer.rmbe.rkey),
+    world_.require(peer.first_contact || group.state() == group::SmcrGroup::State::kOver ||
+                       group.links().up().empty() || !group.links().with_peer(peer.link) ||
+                       group.peer_rmb(*group.links().with_peer(peer.link), peer.rmbe.rkey) != nullptr,
                    node_ + ": the peer names an RMB that it never had confirmed (G2)");
     awaiting_.emplace(member, group.id());
     carry_out(groups_.await_link(member, peer, world_.now()));
@@ -89,7 +111,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
                                      seat->token,
                                      there->buffers.at(seat->rmb)->element(seat->rmbe),
                                      there->buffers.at(seat->send)->element(seat->send_element),
-                                     remote_of(peer),
+                                     remote_of(groups_.peer_link_of(member), peer),
                                      group->eye_catchers()};
     groups_.running(member);
     return std::make_unique<smcr::RmbeTransport>(std::move(parts));
@@ -105,12 +127,15 @@ void LinkGroups::end_all() {
     carry_out(groups_.end_all(world_.now()));
 }
 
-std::map<std::uint32_t, std::uint32_t> LinkGroups::active() const {
-    std::map<std::uint32_t, std::uint32_t> out;
+std::map<std::string, std::string> LinkGroups::active() const {
+    std::map<std::string, std::string> out;
     for (const group::SmcrGroup* group : groups_.all()) {
         world_.require(group->active(), node_ + ": " + name(group->id()) + " is quiet, but neither up nor over");
         world_.require(group->connections() == 0, node_ + ": " + name(group->id()) + " has members, and all have left");
-        out.emplace(static_cast<std::uint32_t>(group->own().qpn), static_cast<std::uint32_t>(group->peer().link.qpn));
+        for (const std::uint8_t number : group->links().up()) {
+            const group::GroupLink& link = *group->links().find(number);
+            out.emplace(text_of(link.own), text_of(link.peer));
+        }
     }
     return out;
 }
@@ -121,9 +146,11 @@ void LinkGroups::check_all_is_gone() const {
     world_.require(groups_.registered() == 0,
                    node_ + ": " + std::to_string(groups_.registered()) + " bytes stay registered");
     world_.require(engine_.tasks() == 0, node_ + ": the data path still drives something");
-    world_.require(port_.links.empty(), node_ + ": a queue pair is left");
-    world_.require(std::ranges::all_of(port_.memory, [](const auto& entry) { return entry.second.expired(); }),
-                   node_ + ": registered memory is left");
+    for (const auto& port : ports_) {
+        world_.require(port->links.empty(), node_ + ": a queue pair is left");
+        world_.require(std::ranges::all_of(port->memory, [](const auto& entry) { return entry.second.expired(); }),
+                       node_ + ": registered memory is left");
+    }
 }
 
 // --- carrying out ---------------------------------------------------------------------------------------------------
@@ -144,8 +171,12 @@ void LinkGroups::carry_out(group::Actions actions) {
     deadline_.set(groups_.next_deadline());
 }
 
-// G4: whoever waits for the link of a group that is over was told.
+// G4: whoever waits for the link of a group that is over was told. C3: nobody ends while there is a link for it.
 void LinkGroups::check() const {
+    for (const auto& [id, there] : live_) {
+        world_.require(there.driver->stranded() == 0,
+                       node_ + ": a connection ends with its link, and there is another (C3)");
+    }
     for (const auto& [member, id] : awaiting_) {
         const group::SmcrGroup* group = groups_.find(id);
         world_.require(group != nullptr && group->state() != group::SmcrGroup::State::kOver,
@@ -155,80 +186,135 @@ void LinkGroups::check() const {
 
 void LinkGroups::on(const group::CreateLink& action) {
     const GroupId id = action.group;
+    const std::uint8_t number = action.link;
+    const auto port = std::ranges::find_if(ports_, [&](const auto& p) { return p->device == action.port.device; });
     if (world_.strikes(Mishap::kLinkRefused)) {
-        return carry_out(groups_.link_refused(id, Refusal::kDeviceFailed, "simulated", world_.now()));
+        return carry_out(groups_.link_refused(id, number, Refusal::kDeviceFailed, "simulated", world_.now()));
     }
     auto link = std::make_unique<SimLink>(
-        world_, network_, port_,
+        world_, network_, **port,
         static_cast<std::uint32_t>(world_.chance(50) ? world_.between(6, 8) : world_.between(9, 64)));
-    std::optional<QpEnd> spare;
-    if (action.spare) {
-        spare = link->end();
-        spare->qpn = Qpn{port_.next_number++};
-    }
     const QpEnd own = link->end();
-    smcr::LinkDriver::Hooks hooks{
-        [this, id](std::vector<std::uint8_t> message) {
-            world_.after(world_.local(), [this, id, message = std::move(message)] {
-                if (Live* there = live(id)) {
-                    there->driver->llc_done();
-                    tell(name(id) + " hears LLC type " + std::to_string(message.empty() ? 0 : message[0]));
-                    carry_out(groups_.message(id, llc::kFirstLink, message, world_.now()));
-                }
-            });
-        },
-        [this, id](const std::string& why) {
-            world_.after(world_.local(), [this, id, why] {
-                tell(name(id) + " lost its link: " + why);
-                carry_out(groups_.link_down(id, why, world_.now()));
-            });
-        }};
-    live_[id].driver =
-        std::make_shared<smcr::LinkDriver>(std::move(link), std::move(hooks), std::chrono::microseconds(0));
-    carry_out(
-        groups_.link_created(id, own, spare, LinkId{static_cast<std::uint32_t>(id)}, world_.chance(50), world_.now()));
+    smcr::LinkDriver::Hooks hooks{[this, id, number](std::vector<std::uint8_t> message) {
+                                      world_.after(world_.local(), [this, id, number, message = std::move(message)] {
+                                          if (LiveLink* there = live(id, number)) {
+                                              there->driver->llc_done();
+                                              tell(name(id) + " hears LLC type " +
+                                                   std::to_string(message.empty() ? 0 : message[0]) + " on link " +
+                                                   std::to_string(number));
+                                              carry_out(groups_.message(id, number, message, world_.now()));
+                                          }
+                                      });
+                                  },
+                                  [this, id, number](const std::string& why) {
+                                      world_.after(world_.local(), [this, id, number, why] {
+                                          tell(name(id) + " lost link " + std::to_string(number) + ": " + why);
+                                          carry_out(groups_.link_down(id, number, why, world_.now()));
+                                      });
+                                  }};
+    Live& group = live_[id];
+    group.links[number] = {std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(hooks),
+                                                              std::chrono::microseconds(0)),
+                           port->get()};
+    const auto link_id = static_cast<std::uint32_t>(id) << 8 | number;
+    carry_out(groups_.link_created(id, number, own, LinkId{link_id}, world_.chance(50), world_.now()));
 }
 
 void LinkGroups::on(const group::ConnectLink& action) {
-    const GroupId id = action.group;
-    world_.after(world_.network(), [this, id, peer = action.peer] {
-        const group::SmcrGroup* group = groups_.find(id);
-        Live* there = live(id);
-        if (group == nullptr || there == nullptr || group->state() != group::SmcrGroup::State::kConnecting) {
+    world_.after(world_.network(), [this, id = action.group, number = action.link, peer = action.peer] {
+        LiveLink* there = live(id, number);
+        if (there == nullptr) {
             return;
         }
         if (world_.strikes(Mishap::kLinkNotConnected)) {
-            return carry_out(groups_.link_refused(id, Refusal::kUnreachable, "simulated", world_.now()));
+            return carry_out(groups_.link_refused(id, number, Refusal::kUnreachable, "simulated", world_.now()));
         }
         (void)there->driver->link().connect(peer);
         engine_.add_task(there->driver);
-        carry_out(groups_.link_connected(id, world_.now()));
+        carry_out(groups_.link_connected(id, number, world_.now()));
     });
 }
 
+void LinkGroups::on(const group::UseLink& action) {
+    if (LiveLink* there = live(action.group, action.link)) {
+        live(action.group)->driver->use(action.link, there->driver);
+    }
+}
+
+void LinkGroups::on(const group::RetireLink& action) {
+    if (LiveLink* there = live(action.group, action.link)) {
+        live(action.group)->driver->retire(action.link);
+        engine_.kick(there->driver);
+    }
+}
+
+void LinkGroups::on(const group::EndLink& action) {
+    Live* group = live(action.group);
+    if (LiveLink* there = live(action.group, action.link)) {
+        group->driver->retire(action.link);
+        there->driver->end(action.why, action.at_once);
+        engine_.kick(there->driver);
+        group->links.erase(action.link);
+    }
+}
+
+void LinkGroups::on(const group::EndGroup& action) {
+    if (Live* group = live(action.group)) {
+        group->driver->close();
+        std::vector<std::shared_ptr<smcr::ElementOwner>> memory;
+        for (const auto& [id, buffer] : group->buffers) {
+            memory.push_back(buffer);
+        }
+        for (auto& [number, link] : group->links) {
+            link.driver->keep(memory);
+            link.driver->end(action.why);
+            engine_.kick(link.driver);
+        }
+    }
+}
+
+void LinkGroups::on(const group::KnowRmb& action) {
+    if (Live* group = live(action.group)) {
+        group->driver->know(action.tokens);
+    }
+}
+
+void LinkGroups::on(const group::ForgetRmb& action) {
+    if (Live* group = live(action.group)) {
+        tell(name(action.group) + ": the peer takes an RMB back");
+        group->driver->forget_rmb(action.tokens);
+    }
+}
+
 void LinkGroups::on(const group::RegisterBuffer& action) {
-    Live* there = live(action.group);
-    if (there == nullptr) {
+    Live* group = live(action.group);
+    LiveLink* there = live(action.group, action.link);
+    if (group == nullptr || there == nullptr) {
         return;
     }
     const GroupId id = action.group;
     const group::BufferId buffer = action.buffer;
     if (world_.strikes(Mishap::kBufferRefused)) {
-        return carry_out(groups_.buffer_refused(id, buffer, Refusal::kOutOfMemory, "simulated", world_.now()));
+        return carry_out(
+            groups_.buffer_refused(id, buffer, action.link, Refusal::kOutOfMemory, "simulated", world_.now()));
     }
-    const std::uint32_t number = port_.next_number++;
-    const auto memory = std::make_shared<SimMemory>(
-        terms_.rmbe_bytes, terms_.rmbes_per_rmb, VirtualAddress{std::uint64_t{number} << 32}, RKey{number},
-        [this, id, buffer](std::size_t element) {
-            world_.after(world_.local(), [this, id, buffer, element] {
-                carry_out(groups_.element_returned(id, buffer, static_cast<std::uint8_t>(element), world_.now()));
+    auto& memory = group->buffers[buffer];
+    const std::uint32_t number = there->port->next_number++;
+    if (!memory) {
+        memory = std::make_shared<SimMemory>(
+            terms_.rmbe_bytes, terms_.rmbes_per_rmb, VirtualAddress{std::uint64_t{number} << 32},
+            [this, id, buffer](std::size_t element) {
+                world_.after(world_.local(), [this, id, buffer, element] {
+                    carry_out(groups_.element_returned(id, buffer, static_cast<std::uint8_t>(element), world_.now()));
+                });
             });
-        });
-    if (action.kind == group::BufferKind::kRmb) {
-        port_.memory.emplace(memory->rkey(), memory);
     }
-    there->buffers.emplace(buffer, memory);
-    carry_out(groups_.buffer_registered(id, buffer, memory->rkey(), memory->address(), world_.now()));
+    memory->register_for(action.link, number);
+    there->port->local.insert_or_assign(number, memory);
+    if (action.kind == group::BufferKind::kRmb) {
+        there->port->memory.insert_or_assign(RKey{number}, memory);
+    }
+    carry_out(groups_.buffer_registered(id, buffer, action.link, RKey{number}, memory->address(), world_.now()));
 }
 
 void LinkGroups::on(const group::DropBuffer& action) {
@@ -237,8 +323,14 @@ void LinkGroups::on(const group::DropBuffer& action) {
     }
 }
 
+// A last message of a connection goes by whatever link there is.
 void LinkGroups::on(const group::SendMessage& action) {
-    if (Live* there = live(action.group)) {
+    Live* group = live(action.group);
+    LiveLink* there = live(action.group, action.link);
+    if (group != nullptr && there == nullptr && !group->links.empty()) {
+        there = &group->links.begin()->second;
+    }
+    if (there != nullptr) {
         there->driver->send_soon(action.bytes);
         engine_.kick(there->driver);
     }
@@ -263,16 +355,12 @@ void LinkGroups::on(const group::LingerToken& action) {
 }
 
 void LinkGroups::on(const group::EndConnection& action) {
-    if (Live* there = live(action.group); there != nullptr) {
+    if (Live* there = live(action.group); there != nullptr && !there->links.empty()) {
+        tell(name(action.group) + ": the peer has left " + text(action.token));
         there->driver->peer_left(action.token);
-        engine_.kick(there->driver);
-    }
-}
-
-void LinkGroups::on(const group::EndLink& action) {
-    if (Live* there = live(action.group)) {
-        there->driver->end(action.why);
-        engine_.kick(there->driver);
+        for (auto& [number, link] : there->links) {
+            engine_.kick(link.driver);
+        }
     }
 }
 
@@ -295,7 +383,8 @@ void LinkGroups::on(const group::Joined& action) {
 void LinkGroups::on(const group::JoinRefused& action) {
     world_.require(action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) ||
                        world_.struck(Mishap::kLinkCut) || world_.struck(Mishap::kClcSlow) ||
-                       world_.struck(Mishap::kClcLost),
+                       world_.struck(Mishap::kClcLost) || world_.struck(Mishap::kPortDown) ||
+                       world_.struck(Mishap::kAckedAndLost),
                    node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto refused = it->second.refused;
@@ -324,13 +413,20 @@ void LinkGroups::on(const group::GroupUp& action) {
     tell(name(action.group) + " is up");
 }
 
+void LinkGroups::on(const group::LinkChanged& action) {
+    tell(name(action.group) + (action.up ? " has link " : " is without link ") + std::to_string(action.link) + " " +
+         action.why);
+}
+
 void LinkGroups::on(const group::GroupOver& action) {
     tell(name(action.group) + " is over: " + action.detail);
 }
 
 void LinkGroups::tick() {
     for (const auto& [id, there] : live_) {
-        groups_.heard(id, llc::kFirstLink, there.driver->counters().messages_received.load(), world_.now());
+        for (const auto& [number, link] : there.links) {
+            groups_.heard(id, number, link.driver->counters().messages_received.load(), world_.now());
+        }
     }
     carry_out(groups_.tick(world_.now()));
 }

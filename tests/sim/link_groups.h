@@ -17,8 +17,10 @@ namespace smc::sim {
 
 class LinkGroups {
  public:
-    LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network, Port& port,
-               const group::SmcrTerms& terms);
+    LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
+               const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms);
+    // Which ports work.
+    void tell_ports();
 
     // What a member is told.
     struct Hooks {
@@ -35,20 +37,31 @@ class LinkGroups {
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
     void end_all();
 
-    // The queue pairs of every group that is up: own and peer's.
-    [[nodiscard]] std::map<std::uint32_t, std::uint32_t> active() const;
+    // The queue pairs of every link that is up: own and peer's.
+    [[nodiscard]] std::map<std::string, std::string> active() const;
     // Nothing is left of any group.
     void check_all_is_gone() const;
 
  private:
-    struct Live {
+    struct LiveLink {
         std::shared_ptr<smcr::LinkDriver> driver;
+        Port* port = nullptr;
+    };
+    struct Live {
+        std::shared_ptr<smcr::GroupDriver> driver = std::make_shared<smcr::GroupDriver>();
+        std::map<std::uint8_t, LiveLink> links;
         std::map<group::BufferId, std::shared_ptr<SimMemory>> buffers;
     };
 
     void carry_out(group::Actions actions);
     void on(const group::CreateLink& action);
     void on(const group::ConnectLink& action);
+    void on(const group::UseLink& action);
+    void on(const group::RetireLink& action);
+    void on(const group::KnowRmb& action);
+    void on(const group::ForgetRmb& action);
+    void on(const group::EndGroup& action);
+    void on(const group::LinkChanged& action);
     void on(const group::RegisterBuffer& action);
     void on(const group::DropBuffer& action);
     void on(const group::SendMessage& action);
@@ -67,13 +80,14 @@ class LinkGroups {
     void tick();
     void check() const;
     [[nodiscard]] Live* live(group::GroupId group);
+    [[nodiscard]] LiveLink* live(group::GroupId group, std::uint8_t link);
     void tell(const std::string& line) const { world_.tell(node_ + ": " + line); }
 
     World& world_;
     std::string node_;
     Engine& engine_;
     const SimLink::Network& network_;
-    Port& port_;
+    const std::vector<std::unique_ptr<Port>>& ports_;
     group::SmcrTerms terms_;
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;

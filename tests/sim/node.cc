@@ -14,18 +14,43 @@ constexpr auto kCloseTimeout = std::chrono::seconds(10);
 // After which an application's own TCP gives up in connect().
 constexpr auto kConnectTimeout = std::chrono::seconds(60);
 
+std::vector<std::unique_ptr<Port>> make_ports(World& world, const Node::Terms& terms) {
+    std::vector<std::unique_ptr<Port>> out;
+    for (const RoceGid& gid : terms.ports) {
+        out.push_back(std::make_unique<Port>());
+        out.back()->device = "sim" + std::to_string(out.size());
+        out.back()->gid = gid;
+        out.back()->next_number = static_cast<std::uint32_t>(world.between(1, 1000));
+    }
+    return out;
+}
+
 }  // namespace
 
 Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms& terms)
     : world_(world),
       fabric_(fabric),
-      port_{terms.roce_gid, {}, {}, static_cast<std::uint32_t>(world.between(1, 1000))},
+      ports_(make_ports(world, terms)),
       engine_(
           world,
           [this](const ConnectionEnd& end) { world_.after(world_.local(), [this, end] { connection_ended(end); }); }),
-      smcr_groups_(world, terms.name, engine_, network, port_, terms.smcr),
+      smcr_groups_(world, terms.name, engine_, network, ports_, terms.smcr),
       parts_{world, terms.name, terms.node, terms.means, fabric, smcd_groups_, smcr_groups_, terms.dmb_bytes} {
-    network.emplace(port_.gid, &port_);
+    for (const auto& port : ports_) {
+        network.emplace(port->gid, port.get());
+    }
+    smcr_groups_.tell_ports();
+}
+
+void Node::flap_port(Delay later, Delay down) {
+    Port& port = *ports_[world_.below(ports_.size())];
+    const auto turn = [this, &port](bool goes_down) {
+        world_.tell(name() + ": port " + port.device + (goes_down ? " goes down" : " is back"));
+        port.down = goes_down;
+        world_.after(world_.some_time(std::chrono::seconds(1)), [this] { smcr_groups_.tell_ports(); });
+    };
+    world_.after(later, [turn] { turn(true); });
+    world_.after(later + down, [turn] { turn(false); });
 }
 
 void Node::connect(Application& application, Node& server, Listener& listener) {

@@ -17,7 +17,7 @@ class Node {
         std::string name;
         clc::LocalNode node;
         clc::Means means;
-        RoceGid roce_gid;
+        std::vector<RoceGid> ports;
         group::SmcrTerms smcr;
         std::uint32_t dmb_bytes = kSmallestBuffer;
     };
@@ -31,6 +31,8 @@ class Node {
     void accept(const std::shared_ptr<Socket>& clc, Listener& listener);
     // Something else than the connections happens to it.
     void end_link_groups() { smcr_groups_.end_all(); }
+    // A port goes down, and comes back after a while.
+    void flap_port(Delay later, Delay down);
     void lose_fabric(const Node& peer) { smcd_groups_.drop_peer(peer.parts_.node.gid); }
 
     // How connections of this node ran, as clients: by the path's name.
@@ -55,7 +57,7 @@ class Node {
 
     World& world_;
     Fabric& fabric_;
-    Port port_;
+    std::vector<std::unique_ptr<Port>> ports_;
     Engine engine_;
     group::SmcdGroups smcd_groups_;
     LinkGroups smcr_groups_;

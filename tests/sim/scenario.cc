@@ -36,7 +36,8 @@ struct Connection {
 
 class Scenario {
  public:
-    Scenario(std::uint64_t seed, bool tell) : world_(seed, tell), fabric_(world_) {}
+    Scenario(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared)
+        : world_(seed, tell, spared), fabric_(world_) {}
 
     Report run() {
         Report report;
@@ -59,6 +60,8 @@ class Scenario {
             report.violation = violation.what();
         }
         report.events = world_.events();
+        report.faults = world_.faults();
+        report.drawn = world_.drawn();
         for (const Node* node : {a_.get(), b_.get()}) {
             for (const auto& [path, count] : node->paths()) {
                 report.paths[path] += count;
@@ -93,20 +96,24 @@ class Scenario {
 Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
     Node::Terms terms;
     terms.name = name;
-    terms.roce_gid = RoceGid::from_ipv4({10, 0, 0, number});
+    for (std::uint8_t i = 0; i < (world_.chance(60) ? 2 : 1); i++) {
+        terms.ports.push_back(RoceGid::from_ipv4({10, 0, i, number}));
+    }
+    terms.node.max_links = world_.chance(85) ? 2 : 1;
+    terms.smcr.link_retry = std::chrono::milliseconds(world_.between(500, 30000));
     terms.node.peer_id = {number, 1, 2, 0, 0, 0, 0, number};
     terms.node.gid.bytes[0] = number;
     terms.node.gid.bytes[15] = 0x77;
     terms.node.host_name = name;
-    terms.node.ueids = {*Eid::parse(world_.chance(90) ? "SIM" : "OTHER-" + std::to_string(number))};
+    terms.node.ueids = {*Eid::parse(world_.chance(96) ? "SIM" : "OTHER-" + std::to_string(number))};
     terms.node.max_connections = static_cast<std::uint8_t>(world_.between(16, 40));
     terms.means.smcd = world_.chance(90);
     if (world_.chance(90)) {
         clc::RoceOffer& roce = terms.means.roce.emplace();
-        roce.gids = {terms.roce_gid};
+        roce.gids = terms.ports;
         roce.v1 = world_.chance(50);
-        roce.v2 = !roce.v1 || world_.chance(70);
-        roce.own_address = terms.roce_gid;
+        roce.v2 = !roce.v1 || world_.chance(85);
+        roce.own_address = terms.ports.front();
         roce.peer_address = RoceGid::from_ipv4({10, 0, 0, static_cast<std::uint8_t>(3 - number)});
         roce.prefix_bits = 24;
     }
@@ -127,7 +134,8 @@ void Scenario::draw_mishaps() {
     const unsigned percents[] = {5, 20, 60};
     for (std::uint64_t n = world_.between(1, 4); n > 0; n--) {
         const Mishap mishap = kMishaps[world_.below(std::size(kMishaps))];
-        const bool often_asked = mishap == Mishap::kLinkSlow || mishap == Mishap::kApplicationStalls;
+        const bool often_asked =
+            mishap == Mishap::kLinkSlow || mishap == Mishap::kApplicationStalls || mishap == Mishap::kAckedAndLost;
         world_.allow(mishap, often_asked ? 1 : percents[world_.below(std::size(percents))]);
     }
 }
@@ -148,6 +156,11 @@ void Scenario::draw() {
         Node* other = node == a_.get() ? b_.get() : a_.get();
         if (world_.strikes(Mishap::kGroupsEnd)) {
             world_.after(world_.some_time(10s), [node] { node->end_link_groups(); });
+        }
+        if (world_.strikes(Mishap::kPortDown)) {
+            for (std::uint64_t n = world_.between(1, 3); n > 0; n--) {
+                node->flap_port(world_.some_time(20s), world_.some_time(20s));
+            }
         }
         if (world_.strikes(Mishap::kFabricLost)) {
             world_.after(world_.some_time(10s), [node, other] { node->lose_fabric(*other); });
@@ -231,7 +244,7 @@ void Scenario::check_quiet() const {
     a_->check_quiet();
     b_->check_quiet();
     const auto of_a = a_->smcr_groups().active(), of_b = b_->smcr_groups().active();
-    std::map<std::uint32_t, std::uint32_t> mirrored;
+    std::map<std::string, std::string> mirrored;
     for (const auto& [own, peer] : of_b) {
         mirrored.emplace(peer, own);
     }
@@ -241,8 +254,8 @@ void Scenario::check_quiet() const {
 
 }  // namespace
 
-Report run(std::uint64_t seed, bool tell) {
-    return Scenario(seed, tell).run();
+Report run(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared) {
+    return Scenario(seed, tell, spared).run();
 }
 
 }  // namespace smc::sim

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 namespace smc::sim {
@@ -13,9 +14,10 @@ struct Report {
     std::map<std::string, unsigned> paths;  // how the clients' connections ran
     std::string mishaps;                    // that happened
     std::uint64_t events = 0;
+    std::uint64_t faults = 0, drawn = 0;  // mishaps that happened, and that would have
 };
 
-// `tell`: print the story.
-Report run(std::uint64_t seed, bool tell);
+// `tell`: print the story. `spared`: mishaps that do not happen after all, by their number.
+Report run(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared = {});
 
 }  // namespace smc::sim

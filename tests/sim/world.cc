@@ -55,8 +55,12 @@ bool World::strikes(Mishap mishap) {
     if (it == allowed_.end() || !chance(it->second)) {
         return false;
     }
+    if (spared_.contains(++drawn_)) {
+        return false;
+    }
     struck_.insert(mishap);
-    tell(std::string("MISHAP: ") + sim::text(mishap));
+    faults_++;
+    tell("MISHAP " + std::to_string(drawn_) + ": " + sim::text(mishap));
     return true;
 }
 

@@ -41,6 +41,8 @@ namespace smc::sim {
     X(kLinkNotConnected, "the queue pair cannot be connected")           \
     X(kBufferRefused, "no memory is to be had")                          \
     X(kLinkCut, "the path between two queue pairs goes")                 \
+    X(kPortDown, "a port goes down, and comes back")                     \
+    X(kAckedAndLost, "a device acknowledges what it then loses")         \
     X(kLinkSlow, "a message on a link takes its time")                   \
     X(kGroupsEnd, "one side ends all its link groups")
 
@@ -62,8 +64,9 @@ class Descriptor;
 
 class World {
  public:
-    // `tell`: print the story while it happens.
-    World(std::uint64_t seed, bool tell) : random_(seed), tell_(tell) {}
+    // `tell`: print the story while it happens. `spared`: mishaps that do not happen after all, by their number in it.
+    World(std::uint64_t seed, bool tell, std::set<std::uint64_t> spared)
+        : random_(seed), spared_(std::move(spared)), tell_(tell) {}
     World(const World&) = delete;
     World& operator=(const World&) = delete;
 
@@ -100,6 +103,9 @@ class World {
     // Happened at least once.
     [[nodiscard]] bool struck(Mishap mishap) const { return struck_.contains(mishap); }
     [[nodiscard]] bool anything_struck() const { return !struck_.empty(); }
+    // How many did, and how many would have.
+    [[nodiscard]] std::uint64_t faults() const { return faults_; }
+    [[nodiscard]] std::uint64_t drawn() const { return drawn_; }
 
     // --- story
     void tell(const std::string& line) const;
@@ -132,6 +138,8 @@ class World {
     std::set<Mishap> struck_;
     std::map<int, Descriptor*> descriptors_;
     int next_fd_ = 1000;  // no descriptor of the process
+    std::set<std::uint64_t> spared_;
+    std::uint64_t faults_ = 0, drawn_ = 0;
     bool tell_, slow_network_ = false;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// LLC of a link group with one link, against RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7, and SMC v2.1.
+// LLC of a link group, against RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7, and SMC v2.1.
 #include "smc/llc/group_llc.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "actions.h"
@@ -37,19 +38,35 @@ Terms terms(bool server, std::uint8_t version = 2, std::uint8_t max_links = 1) {
     return t;
 }
 
-// A server that must offer a second link.
-Terms offering(std::uint8_t version) {
-    Terms t = terms(true, version, 2);
-    t.group.second = {end("10.0.0.1", 13), {RKey{7}, RKey{7}, VirtualAddress{0x7000}}};
+// The ends of a second link.
+LinkTerms second(bool server) {
+    LinkTerms t;
+    t.number = 2;
+    t.own = end(server ? "10.0.1.1" : "10.0.1.2", server ? 13 : 24);
+    t.peer = end(server ? "10.0.1.2" : "10.0.1.1", server ? 24 : 13);
+    t.own_id = LinkId{server ? 0x5eU : 0xc2U};
     return t;
 }
 
-// One side, with one link.
+// One side. What it is told comes over the first link, unless another one is named.
 struct Side : GroupLlc {
     explicit Side(const Terms& t) : GroupLlc(t.group), link(t.link) {}
 
     Actions start(TimePoint now) { return GroupLlc::start(link, now); }
-    Actions message(Bytes bytes, TimePoint now) { return GroupLlc::message(kFirstLink, bytes, now); }
+    Actions message(Bytes bytes, TimePoint now, std::uint8_t over = kFirstLink) {
+        return GroupLlc::message(over, bytes, now);
+    }
+    // An RMB that is registered for the first link, and called as its RKey.
+    Actions confirm_rkey(RKey rkey, VirtualAddress address, TimePoint now) {
+        rmb_registered(RmbId{static_cast<std::uint32_t>(rkey)}, kFirstLink, {rkey, address});
+        return GroupLlc::confirm_rkey(RmbId{static_cast<std::uint32_t>(rkey)}, now);
+    }
+    Actions delete_rkey(RKey rkey, TimePoint now) {
+        rmb_registered(RmbId{static_cast<std::uint32_t>(rkey)}, kFirstLink, {rkey, {}});
+        return GroupLlc::delete_rkey(RmbId{static_cast<std::uint32_t>(rkey)}, now);
+    }
+    bool know(RKey rkey) { return GroupLlc::know(kFirstLink, {rkey, {}}) != nullptr; }
+    [[nodiscard]] bool knows(RKey rkey) const { return find_rmb(kFirstLink, rkey) != nullptr; }
     // Nothing happens before the deadline that was told.
     Actions tick(TimePoint now, std::uint64_t messages) {
         heard(kFirstLink, messages, now);
@@ -113,9 +130,9 @@ TEST_CASE("group_llc__first_contact_confirms_the_link_on_both_sides") {
     const auto reply = client.message(bytes(request), kStart);
     const auto a = sent<ConfirmLink>(reply);
     CHECK((a.reply && a.link_number == 1 && a.qpn == Qpn{22} && a.link_id == LinkId{0xc1}));
-    CHECK(find<Confirmed>(reply)->peer_id == LinkId{0x5e});
+    CHECK((find<Confirmed>(reply) != nullptr && find<LinkUp>(reply)->peer_id == LinkId{0x5e}));
     const auto done = server.message(bytes(reply), kStart);
-    CHECK(find<Confirmed>(done)->peer_id == LinkId{0xc1});
+    CHECK((find<Confirmed>(done) != nullptr && find<LinkUp>(done)->peer_id == LinkId{0xc1}));
     CHECK((server.state() == GroupLlc::State::kActive && client.state() == GroupLlc::State::kActive));
 }
 
@@ -151,19 +168,24 @@ TEST_CASE("group_llc__confirm_link_of_another_link_or_none_ends_it") {
 
 TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_do") {
     const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
-    const Terms s = offering(version);
+    const Terms s = terms(true, version, 2);
     Side server(s), client(terms(false, version, 2));
     CHECK(client.start(kStart).empty());
     const auto request = server.start(kStart);
     CHECK((sent<ConfirmLink>(request).max_links == 2 && sent<ConfirmLink>(request).max_connections == 0));
     const auto reply = client.message(bytes(request), kStart);
     CHECK(find<Confirmed>(reply) == nullptr);  // not before the attempt (section 3.5.1.6)
-    const auto offer = server.message(bytes(reply), kStart);
-    CHECK(find<Confirmed>(offer) == nullptr);
+    const auto wanted = server.message(bytes(reply), kStart);
+    CHECK((find<WantLink>(wanted) != nullptr && find<Confirmed>(wanted) == nullptr));
+    server.rmb_registered(RmbId{1}, 1, {RKey{7}, VirtualAddress{0x7000}});
+    server.rmb_registered(RmbId{1}, 2, {RKey{8}, VirtualAddress{0x8000}});
+    const auto offer = server.offer_link(second(true), {}, kStart);
     const auto add = sent<AddLink>(offer);
     CHECK((!add.reply && add.qpn == Qpn{13} && add.link_number == 2));
-    CHECK((version == 1 || add.large->rkeys[0] == s.group.second->rmb));
-    const auto refusal = client.message(bytes(offer), kStart);
+    CHECK((version == 1 || add.large->rkeys[0] == RTokenPair{RKey{7}, RKey{8}, VirtualAddress{0x8000}}));
+    const auto asked = client.message(bytes(offer), kStart);
+    CHECK((find<LinkOffered>(asked)->peer.qpn == Qpn{13} && find<LinkOffered>(asked)->number == 2));
+    const auto refusal = client.reject_link(AddLinkReason::kNoAlternatePath, kStart);
     const auto refused = sent<AddLink>(refusal);
     CHECK((refused.reply && refused.rejected && refused.reason == AddLinkReason::kNoAlternatePath));
     CHECK(find<Confirmed>(refusal) != nullptr);
@@ -173,6 +195,7 @@ TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_d
     Side silent(s);
     (void)silent.start(kStart);
     (void)silent.message(bytes(reply), kStart);
+    (void)silent.offer_link(second(true), {}, kStart);
     const auto unanswered = silent.tick(kStart + 1s, 0);
     CHECK((over(unanswered) == Reason::kTimeoutAddLink && !find<Over>(unanswered)->may_decline));
     Side waiting(terms(false, version, 2));
@@ -182,10 +205,11 @@ TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_d
 }
 
 TEST_CASE("group_llc__what_is_being_ended_does_not_begin") {
-    Side client(terms(false, 1, 2)), server(offering(1));
+    Side client(terms(false, 1, 2)), server(terms(true, 1, 2));
     const auto request = server.start(kStart);
     CHECK(client.start(kStart).empty());
-    const auto offer = server.message(bytes(client.message(bytes(request), kStart)), kStart);
+    (void)server.message(bytes(client.message(bytes(request), kStart)), kStart);
+    const auto offer = server.offer_link(second(true), {}, kStart);
     REQUIRE(sent<AddLink>(offer).link_number == 2);
     REQUIRE(find<Send>(client.end(DeleteLinkReason::kOperator, kStart + 500ms)) != nullptr);
     CHECK(find<Confirmed>(client.message(bytes(offer), kStart + 500ms)) == nullptr);
@@ -206,24 +230,6 @@ TEST_CASE("group_llc__what_is_being_ended_does_not_begin") {
     const TimePoint retry = p.client.next_deadline();
     REQUIRE(find<Send>(p.client.end(DeleteLinkReason::kOperator, kStart)) != nullptr);
     CHECK(p.client.next_deadline() > retry);  // nothing is sent then, so nobody need come back
-}
-
-TEST_CASE("group_llc__a_second_link_that_is_taken_back_is_gone_before_data_flows") {
-    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
-    const bool answers = GENERATE(true, false);
-    Side server(offering(version)), client(terms(false, version, 2));
-    CHECK(client.start(kStart).empty());
-    const auto offer = server.message(bytes(client.message(bytes(server.start(kStart)), kStart)), kStart);
-    AddLink accepted = sent<AddLink>(offer);
-    accepted.reply = true;
-    const auto taken_back = server.message(encode(accepted).view(), kStart);
-    DeleteLink gone = sent<DeleteLink>(taken_back);
-    CHECK((gone.link_number == 2 && !gone.all && find<Confirmed>(taken_back) == nullptr));  // section 3.5.1.6.2
-    CHECK(server.tick(kStart + 999ms, 0).empty());
-    gone.reply = true;
-    const auto done = answers ? server.message(encode(gone).view(), kStart) : server.tick(kStart + 1s, 0);
-    CHECK(find<Confirmed>(done) != nullptr);
-    CHECK(server.message(encode(gone).view(), kStart).empty());
 }
 
 // SMC v2.1, CONFIRM LINK, notes 3 and 4; RFC 7609 A.3.1.
@@ -273,7 +279,7 @@ TEST_CASE("group_llc__until_confirm_link_has_come_clc_may_decline") {
     wrong.reply = true;
     CHECK_FALSE(may_decline(asker.message(encode(wrong).view(), kStart)));
     // The client's may be what was lost (figure 42); what the server has heard was not.
-    Side offerer(offering(1)), offered(terms(false, 1, 2));
+    Side offerer(terms(true, 1, 2)), offered(terms(false, 1, 2));
     (void)offered.start(kStart);
     (void)offerer.message(bytes(offered.message(bytes(offerer.start(kStart)), kStart)), kStart);
     CHECK((may_decline(offered.down("retries exceeded")) && !may_decline(offerer.down("retries exceeded"))));
@@ -300,6 +306,225 @@ TEST_CASE("group_llc__a_later_add_link_is_rejected_and_the_link_stays") {
     CHECK(p.client.state() == GroupLlc::State::kActive);
 }
 
+// --- a second link ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Both sides, up to the first contact's second link.
+struct Doubled {
+    Side server, client;
+
+    explicit Doubled(std::uint8_t version = 2) : server(terms(true, version, 2)), client(terms(false, version, 2)) {
+        const auto request = server.start(kStart);
+        (void)client.start(kStart);
+        REQUIRE(find<WantLink>(server.message(bytes(client.message(bytes(request), kStart)), kStart)) != nullptr);
+        own_rmb(server, 10);
+        own_rmb(client, 20);
+        (void)server.know(RKey{20});
+        (void)client.know(RKey{10});
+    }
+    // An RMB with RKey n on the first link, and n + 100 on the second.
+    static void own_rmb(Side& side, std::uint32_t n) {
+        side.rmb_registered(RmbId{n}, 1, {RKey{n}, VirtualAddress{n}});
+        side.rmb_registered(RmbId{n}, 2, {RKey{n + 100}, VirtualAddress{n + 100}});
+    }
+    // Until the server is to connect its queue pair.
+    Actions agree() {
+        const auto offer = server.offer_link(second(true), {}, kStart);
+        REQUIRE(find<LinkOffered>(client.message(bytes(offer), kStart)) != nullptr);
+        auto to_server = client.accept_link(second(false), kStart);
+        for (;;) {
+            auto to_client = server.message(bytes(to_server), kStart);
+            if (find<LinkAccepted>(to_client) != nullptr) {
+                return to_client;
+            }
+            to_server = client.message(bytes(to_client), kStart);
+        }
+    }
+    void double_up() {
+        agree();
+        const auto confirm = server.link_connected(2, kStart);
+        REQUIRE(find<Send>(confirm)->link == 2);
+        const auto reply = client.message(bytes(confirm), kStart, 2);
+        REQUIRE((find<LinkUp>(reply)->number == 2 && find<Send>(reply)->link == 2));
+        REQUIRE(find<LinkUp>(server.message(bytes(reply), kStart, 2)) != nullptr);
+        REQUIRE((server.up().size() == 2 && client.up().size() == 2));
+    }
+};
+
+}  // namespace
+
+// Figures 9 and 15.
+TEST_CASE("group_llc__a_second_link_is_confirmed_and_all_rmbs_are_known_over_it") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    for (const std::uint32_t more : {11U, 12U, 13U}) {  // more than fit into one message of version 1
+        Doubled::own_rmb(d.server, more);
+        (void)d.client.know(RKey{more});
+    }
+    d.double_up();
+    CHECK((d.server.state() == GroupLlc::State::kActive && d.client.state() == GroupLlc::State::kActive));
+    for (const std::uint32_t rmb : {10U, 11U, 12U, 13U}) {
+        REQUIRE(d.client.find_rmb(1, RKey{rmb}) != nullptr);
+        CHECK(d.client.find_rmb(1, RKey{rmb})->at(2) == RToken{RKey{rmb + 100}, VirtualAddress{rmb + 100}});
+    }
+    CHECK(d.server.find_rmb(2, RKey{120}) == d.server.find_rmb(1, RKey{20}));
+    // From now on both links' RKeys are told at once (figure 12), and one of them is enough to delete it.
+    Doubled::own_rmb(d.client, 30);
+    const auto request = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto asked = sent<ConfirmRkey>(request);
+    CHECK((asked.other_tokens == 1 && asked.others[0] == LinkRToken{2, RKey{130}, VirtualAddress{130}}));
+    const auto answer = d.server.message(bytes(request), kStart);
+    CHECK(find<PeerRmb>(answer)->tokens.size() == 2);
+    CHECK(find<RkeyConfirmed>(d.client.message(bytes(answer), kStart))->accepted);
+    (void)d.server.message(bytes(d.client.GroupLlc::delete_rkey(RmbId{30}, kStart)), kStart);
+    CHECK(d.server.find_rmb(2, RKey{130}) == nullptr);
+}
+
+// Section 3.5.1.6.2, C.7.1.
+TEST_CASE("group_llc__a_second_link_that_fails_at_first_contact_is_gone_at_both_ends_before_data_flows") {
+    const bool answers = GENERATE(true, false);
+    Doubled d;
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto gone = d.server.link_down(2, "retries exceeded", kStart);
+    CHECK((find<LinkGone>(gone)->number == 2 && find<Confirmed>(gone) == nullptr));
+    CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).all && find<Send>(gone)->link == 1));
+    const auto reply = d.client.message(bytes(gone), kStart);
+    CHECK((sent<DeleteLink>(reply).reply && find<LinkGone>(reply)->number == 2 && find<Confirmed>(reply) != nullptr));
+    const auto done = answers ? d.server.message(bytes(reply), kStart) : d.server.tick(kStart + 1s, 0);
+    CHECK((find<Confirmed>(done) != nullptr && d.server.up() == std::vector<std::uint8_t>{1}));
+}
+
+TEST_CASE("group_llc__a_client_that_waits_in_vain_for_confirm_link_asks_for_the_end_of_that_link") {
+    Doubled d;
+    d.agree();
+    const auto given_up = d.client.tick(kStart + 3s, 0);
+    const auto ask = sent<DeleteLink>(given_up);
+    CHECK((!ask.reply && ask.link_number == 2 && !ask.orderly && ask.reason == DeleteLinkReason::kLostPath));
+    CHECK(find<Confirmed>(given_up) == nullptr);
+    const auto told = d.server.message(bytes(given_up), kStart + 3s);
+    CHECK((sent<DeleteLink>(told).link_number == 2 && !sent<DeleteLink>(told).reply));
+    const auto reply = d.client.message(bytes(told), kStart + 3s);
+    CHECK((sent<DeleteLink>(reply).reply && find<Confirmed>(reply) != nullptr));
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 3s)) != nullptr);
+}
+
+// Figures 10 and 11.
+TEST_CASE("group_llc__a_link_that_breaks_is_deleted_over_the_other_one_whoever_notices") {
+    const bool at_server = GENERATE(true, false);
+    const bool both = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    Side& first = at_server ? d.server : d.client;
+    Side& other = at_server ? d.client : d.server;
+    auto said = first.link_down(1, "port down", kStart);
+    CHECK((find<LinkGone>(said)->number == 1 && find<Send>(said)->link == 2 && find<Over>(said) == nullptr));
+    auto also = both ? other.link_down(1, "port down", kStart) : Actions{};
+    // Until nobody says anything any more.
+    std::vector<std::pair<Side*, Actions>> news{{&other, said}, {&first, also}};
+    bool other_heard = both;
+    while (!news.empty()) {
+        auto [to, actions] = news.back();
+        news.pop_back();
+        for (const Action& action : actions) {
+            if (const auto* send = std::get_if<Send>(&action)) {
+                Side* back = to == &first ? &other : &first;
+                Actions more = to->message(send->message.view(), kStart, send->link);
+                other_heard |= to == &other && find<LinkGone>(more) != nullptr;
+                news.emplace_back(back, std::move(more));
+            }
+        }
+    }
+    CHECK(other_heard);
+    for (Side* side : {&d.server, &d.client}) {
+        CHECK(side->up() == std::vector<std::uint8_t>{2});
+        CHECK(side->tick(kStart + 5s, 1).empty());  // nobody waits for anything
+        CHECK(side->state() == GroupLlc::State::kActive);
+    }
+    CHECK(over(first.link_down(2, "port down", kStart)) == Reason::kLinkDown);
+}
+
+TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
+    Doubled d;
+    d.double_up();
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    CHECK((find<LinkRetired>(ask)->number == 1 && find<LinkGone>(ask) == nullptr));
+    CHECK((sent<DeleteLink>(ask).orderly && find<Send>(ask)->link == 2));
+    const auto reply = d.client.message(bytes(ask), kStart, 2);
+    CHECK((find<LinkRetired>(reply)->number == 1 && find<LinkGone>(reply)->number == 1));
+    CHECK(find<LinkGone>(d.server.message(bytes(reply), kStart, 2))->number == 1);
+    CHECK(d.server.delete_link(2, DeleteLinkReason::kOperator, kStart).empty());  // the last one is the group's
+}
+
+// C.7.1: what was asked over a link that does not answer is asked again over the other one.
+TEST_CASE("group_llc__a_request_without_an_answer_costs_the_link_that_carried_it") {
+    Doubled d;
+    d.double_up();
+    Doubled::own_rmb(d.client, 30);
+    (void)d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto late = d.client.tick(kStart + 2s, 0);
+    CHECK(
+        (find<LinkGone>(late)->number == 1 && sent<DeleteLink>(late).link_number == 1 && find<Send>(late)->link == 2));
+    const auto told = d.server.message(bytes(late), kStart + 2s, 2);
+    const auto again = d.client.message(bytes(told), kStart + 2s, 2);
+    REQUIRE(std::ranges::count_if(again, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    const auto& request = std::get<Send>(again.back());
+    CHECK(std::get<ConfirmRkey>(std::get<AnyMessage>(decode(request.message.view()))).rkey == RKey{130});
+}
+
+// Section 3.5.5.3.1.
+TEST_CASE("group_llc__a_clients_rkeys_wait_while_a_link_is_added") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    REQUIRE(d.server.state() == GroupLlc::State::kActive);
+    REQUIRE(find<Confirmed>(d.client.tick(kStart + 1s, 0)) != nullptr);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    const auto crossed = d.client.confirm_rkey(RKey{40}, VirtualAddress{40}, kStart + 1s);
+    const auto refusal = sent<ConfirmRkey>(d.server.message(bytes(crossed), kStart + 1s));
+    CHECK((refusal.negative && refusal.retry));
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    CHECK(d.client.message(encode(refusal).view(), kStart + 1s).empty());
+    CHECK(find<Send>(d.client.tick(kStart + 1500ms, 0)) == nullptr);  // nor while it chooses a port
+    const auto done = d.client.reject_link(AddLinkReason::kNoAlternatePath, kStart + 1500ms);
+    REQUIRE(std::ranges::count_if(done, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    CHECK(find<AddLinkOver>(done)->hopeless);
+}
+
+TEST_CASE("group_llc__a_client_says_that_it_has_another_port_and_waits_for_nothing") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.may_ask_for_link());
+    const auto ask = d.client.ask_for_link({second(false).own.gid}, {}, kStart + 1s);
+    const auto heard = d.server.message(bytes(ask), kStart + 1s);
+    CHECK(find<LinkWanted>(heard)->gids == std::vector<RoceGid>{second(false).own.gid.normalised()});
+    CHECK((find<Send>(heard) != nullptr) == (version == 2));
+    CHECK(d.client.tick(kStart + 9s, 1).empty());
+    CHECK(d.client.state() == GroupLlc::State::kActive);
+}
+
+TEST_CASE("group_llc__a_link_between_the_same_two_ports_is_not_added") {
+    Doubled d;
+    const auto offer = d.server.offer_link(second(true), {}, kStart);
+    (void)d.client.message(bytes(offer), kStart);
+    LinkTerms parallel = second(false);
+    parallel.own.gid = *RoceGid::parse("10.0.0.2");
+    AddLink reply = sent<AddLink>(d.client.accept_link(parallel, kStart));
+    LinkTerms own = second(true);
+    reply.gid = *RoceGid::parse("10.0.1.9");  // another one: that will do
+    CHECK(find<LinkAccepted>(d.server.message(encode(reply).view(), kStart)) != nullptr);
+
+    Doubled same;
+    own.own.gid = *RoceGid::parse("10.0.0.1");  // the first link's port, an asymmetric attempt
+    const auto asymmetric = same.server.offer_link(own, {}, kStart);
+    (void)same.client.message(bytes(asymmetric), kStart);
+    (void)same.server.message(bytes(same.client.accept_link(parallel, kStart)), kStart);
+    const auto refused = same.server.link_connected(2, kStart);
+    CHECK((find<LinkGone>(refused)->number == 2 && find<AddLinkOver>(refused)->hopeless));
+}
+
 TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
     Pair p;
     const auto first = p.client.confirm_rkey(RKey{1}, VirtualAddress{0x1000}, kStart);
@@ -308,7 +533,7 @@ TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
     CHECK((sent<ConfirmRkey>(answer).reply && !sent<ConfirmRkey>(answer).negative));
     CHECK(p.server.knows(RKey{1}));
     const auto next = p.client.message(bytes(answer), kStart);
-    CHECK(find<RkeyConfirmed>(next)->rkey == RKey{1});
+    CHECK(find<RkeyConfirmed>(next)->rmb == RmbId{1});
     CHECK(sent<ConfirmRkey>(next).rkey == RKey{2});
     // both sides at once is no collision (section 3.5.5.3)
     CHECK(sent<ConfirmRkey>(p.server.confirm_rkey(RKey{7}, VirtualAddress{}, kStart)).rkey == RKey{7});
@@ -386,7 +611,7 @@ TEST_CASE("group_llc__delete_rkey_is_over_when_the_peer_answers") {
     const auto answer = p.server.message(bytes(request), kStart);
     CHECK_FALSE(sent<DeleteRkey>(answer).negative);
     CHECK_FALSE(p.server.knows(RKey{3}));
-    CHECK(find<RkeyDeleted>(p.client.message(bytes(answer), kStart))->rkey == RKey{3});
+    CHECK(find<RkeyDeleted>(p.client.message(bytes(answer), kStart))->rmb == RmbId{3});
 }
 
 TEST_CASE("group_llc__test_link_is_sent_when_nothing_is_heard_and_must_come_back") {

@@ -95,7 +95,7 @@ TEST_CASE("smcr_handshake__first_contact_in_both_roles") {
     const auto accept = smcr(a.accept, Type::kAccept);
     REQUIRE(accept.fce);
     CHECK(
-        (accept.first_contact && accept.rc_saved && accept.fce->max_connections == 255 && accept.fce->max_links == 1));
+        (accept.first_contact && accept.rc_saved && accept.fce->max_connections == 255 && accept.fce->max_links == 2));
     CHECK((accept.fce->link_type == LinkType::kDirect && accept.eid == *Eid::parse("COMMON")));
     const auto confirm = smcr(a.confirm, Type::kConfirm);
     REQUIRE(confirm.fce);

@@ -40,6 +40,7 @@ struct Driven {
     std::atomic<int> llc{0};
     std::unique_ptr<Engine> engine = *Engine::start([](const ConnectionEnd&) {});
     Peer peer;
+    std::shared_ptr<GroupDriver> group = std::make_shared<GroupDriver>();
     std::shared_ptr<LinkDriver> driver;
 
     // `dealt_with`: LLC messages are, and at once.
@@ -54,8 +55,9 @@ struct Driven {
             }
         };
         hooks.down = [this](const std::string& why) { down.set_value(why); };
-        driver = std::make_shared<LinkDriver>(std::move(own), std::move(hooks), 0us);
+        driver = std::make_shared<LinkDriver>(std::move(own), group, std::uint8_t{1}, std::move(hooks), 0us);
         engine->add_task(driver);
+        group->use(1, driver);
     }
     ~Driven() { engine->stop(); }
 
@@ -77,11 +79,15 @@ struct Driven {
 };
 
 // A connection as far as the driver knows it.
-class Connection final : public Task {
+class Connection final : public Task, private Mover {
  public:
-    Connection(LinkDriver& driver, AlertToken token) : driver_(driver), token_(token) {}
+    Connection(GroupDriver& group, AlertToken token) : group_(group), token_(token) {}
     bool start(Poller&) override {
-        attached.set_value(driver_.attach(token_, *this) != nullptr);
+        GroupDriver::Receiver* receiver = group_.attach(token_, *this, *this);
+        if (receiver != nullptr) {
+            receiver->link = 1;
+        }
+        attached.set_value(receiver != nullptr && !receiver->peer_has_left);
         return true;
     }
     void on_event(int, std::uint32_t) override {}
@@ -89,7 +95,7 @@ class Connection final : public Task {
     void abort(Reason reason) override {
         if (!ended_) {
             ended_ = true;
-            driver_.forget(token_);
+            group_.forget(token_);
             aborted.set_value(reason);
         }
     }
@@ -99,7 +105,9 @@ class Connection final : public Task {
     std::promise<Reason> aborted;
 
  private:
-    LinkDriver& driver_;
+    bool move() override { return false; }
+
+    GroupDriver& group_;
     AlertToken token_;
     bool ended_ = false;
 };
@@ -142,7 +150,8 @@ TEST_CASE("link_driver__llc_messages_that_are_dealt_with_are_not") {
 
 TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
     auto [own, other] = MemoryLink::pair();
-    const auto driver = std::make_shared<LinkDriver>(std::move(own), LinkDriver::Hooks{[](auto) {}, [](auto) {}}, 0us);
+    const auto driver = std::make_shared<LinkDriver>(std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
+                                                     LinkDriver::Hooks{[](auto) {}, [](auto) {}}, 0us);
     for (int i = 0; i < 1024; i++) {
         REQUIRE(driver->send_soon(kTestLink));
     }
@@ -153,7 +162,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
     Driven driven(true);
     std::map<std::uint32_t, std::vector<bool>> told;  // what it was, by token
     const auto await = [&](std::uint32_t token) {
-        driven.driver->await_message(AlertToken{token}, [&told, token](bool aborts) { told[token].push_back(aborts); });
+        driven.group->await_message(AlertToken{token}, [&told, token](bool aborts) { told[token].push_back(aborts); });
     };
     std::uint64_t said = 0;
     const auto say = [&](std::uint32_t token, std::uint16_t sequence, bool aborts = false) {
@@ -165,7 +174,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
         said++;
     };
     for (const std::uint32_t token : {1U, 2U, 3U, 4U, 5U}) {
-        REQUIRE(driven.driver->open(AlertToken{token}));
+        REQUIRE(driven.group->open(AlertToken{token}));
     }
     await(1);
     await(3);
@@ -193,13 +202,13 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
 
 TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_does") {
     Driven driven(true);
-    REQUIRE((driven.driver->open(AlertToken{1}) && driven.driver->open(AlertToken{2})));
-    CHECK_FALSE(driven.driver->open(AlertToken{2}));
-    const auto one = std::make_shared<Connection>(*driven.driver, AlertToken{1});
-    const auto two = std::make_shared<Connection>(*driven.driver, AlertToken{2});
+    REQUIRE((driven.group->open(AlertToken{1}) && driven.group->open(AlertToken{2})));
+    CHECK_FALSE(driven.group->open(AlertToken{2}));
+    const auto one = std::make_shared<Connection>(*driven.group, AlertToken{1});
+    const auto two = std::make_shared<Connection>(*driven.group, AlertToken{2});
     REQUIRE((attaches(driven, one) && attaches(driven, two)));
     auto first = one->aborted.get_future(), second = two->aborted.get_future();
-    driven.driver->peer_left(AlertToken{1});
+    driven.group->peer_left(AlertToken{1});
     driven.engine->kick(driven.driver);
     REQUIRE(first.wait_for(kPatience) == std::future_status::ready);
     CHECK(first.get() == Reason::kRmbeTakenAgain);
@@ -213,12 +222,12 @@ TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_d
 
 TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_has_left_does_not_run") {
     Driven driven(true);
-    REQUIRE(driven.driver->open(AlertToken{1}));
-    driven.driver->peer_left(AlertToken{1});
+    REQUIRE(driven.group->open(AlertToken{1}));
+    driven.group->peer_left(AlertToken{1});
     driven.engine->kick(driven.driver);
     for (int i = 0; i < 2; i++) {  // the round that is under way may have begun before
         await_a_round(*driven.engine);
     }
-    const auto late = std::make_shared<Connection>(*driven.driver, AlertToken{1});
+    const auto late = std::make_shared<Connection>(*driven.group, AlertToken{1});
     CHECK_FALSE(attaches(driven, late));
 }

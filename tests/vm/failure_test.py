@@ -42,7 +42,7 @@ class Failures(unittest.TestCase):
             server = self.b.start_server([*TCP, "serve", self.port, 1], f"again{self.port}.log")
             self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
             self.assertEqual(server.wait(), 0)
-            return self.agent_a.ended(self.port)[0]["path"] == "smcr"
+            return [c for c in self.agent_a.connections(self.port, ended=True) if c["path"] == "smcr"]
 
         wait_for("SMC-R again", one)
         for agent in (self.agent_a, self.agent_b):
@@ -119,7 +119,7 @@ class Failures(unittest.TestCase):
         server = self.b.start_server([*TCP, "serve", self.port, 1], "plain.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
         self.assertEqual(server.wait(), 0)
-        self.assertEqual(self.agent_b.ended(self.port)[0]["path"], "fallback")
+        self.assertGreaterEqual(self.agent_b.decisions()["SMC_IN_NOTHING"], 1)
         self.b.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0"])
         self.smcr_again()
 

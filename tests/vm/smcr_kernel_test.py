@@ -68,7 +68,7 @@ class Together(Case):
             for s in captures.histories(self.linux.capture)
             if s["kind"] == "connection" and "only asked" not in s["answered"]
         ]
-        self.assertIn("ACCEPT of SMC-Rv2.1 (passing over SMC-Dv2.1); first contact", history[0]["answered"])
+        self.assertIn("ACCEPT of SMC-Rv2.1 (the only type offered); first contact", history[0]["answered"])
         self.assertIn("subsequent contact", history[1]["answered"])
         self.assertEqual(history[2]["bytes_client_to_server"], 3_000_000)
 

@@ -22,6 +22,7 @@ struct LocalNode {
     std::string host_name;
     std::chrono::milliseconds step_timeout{6000};
     std::uint8_t max_connections = 255;  // of an SMC-R link group, 16 to 255
+    std::uint8_t max_links = 2;          // likewise, 1 or 2; before release 1 there is no such choice
 };
 
 // SMC-R, as it could be used for this TCP connection.
@@ -83,7 +84,8 @@ struct SmcdPeer {
 struct SmcrPeer {
     std::uint8_t version = 2;
     PeerId id{};
-    QpEnd link;  // at the server, before the Confirm: the client's GID only
+    QpEnd link;                    // at the server, before the Confirm: the client's GID only
+    List<RoceGid, kMaxGids> gids;  // first contact, version 2, at the server: the client's ports, that link's first
     Rmbe rmbe;
     Eid eid{};  // version 2
     bool first_contact = false;

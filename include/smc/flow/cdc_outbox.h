@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 
 #include "smc/flow/cdc_inbox.h"
@@ -29,8 +30,23 @@ class CdcOutbox {
 
     [[nodiscard]] bool due() const { return due_; }
     [[nodiscard]] cdc::Message message() const;
-    // That message is under way.
-    void sent(CdcInbox& inbox);
+    // That message is under way. `place`: among all that was posted on the link.
+    void sent(CdcInbox& inbox, std::uint64_t place);
+    // What was sent last, once more.
+    [[nodiscard]] cdc::Message repeated() const;
+
+    // --- failover (section 4.6)
+    // The peer's device has acknowledged everything before this place.
+    void acknowledged(std::uint64_t place);
+    // Another link carries what follows: all is to be told again, behind this message. Its sequence number is that of
+    // the last message that was acknowledged (4.6.1).
+    [[nodiscard]] cdc::Message moved();
+    // What of all that was published the peer may not have: bytes behind `consumed`, and behind what its device has
+    // acknowledged. `size`: of its ring.
+    [[nodiscard]] std::uint32_t not_there(cdc::Cursor consumed, std::uint32_t size) const;
+    // That will never be written: the peer is not to count on it.
+    void withdraw(cdc::Cursor consumed, std::uint32_t size);
+    [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
 
  private:
     [[nodiscard]] bool urgent_consumed(const CdcInbox& inbox) const;
@@ -42,6 +58,15 @@ class CdcOutbox {
     cdc::Cursor consumed_, told_;
     std::optional<cdc::Cursor> announced_;  // where urgent data was announced last
     std::uint16_t sequence_ = 0;            // of the last message that was sent
+    std::uint16_t acknowledged_ = 0;        // ... and of the last one that the peer's device has acknowledged
+    cdc::Cursor acknowledged_to_;           // the producer cursor in it
+    struct Posted {
+        std::uint64_t place = 0;
+        std::uint16_t sequence = 0;
+        cdc::Cursor producer;
+        bool announces = false;  // urgent data
+    };
+    std::deque<Posted> posted_;  // not acknowledged yet
     bool due_ = false;
 };
 

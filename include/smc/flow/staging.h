@@ -47,6 +47,14 @@ class Staging {
         }
         return out;
     }
+    // The last `bytes` of all that was put there, once more: the peer has not consumed them (F7).
+    [[nodiscard]] List<RdmaWrite, kMaxWrites> again(std::uint32_t bytes) const {
+        Staging before = *this;
+        bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, staged_));
+        before.staged_ -= bytes;
+        before.to_.count = (to_.count + ring_ - bytes) % ring_;
+        return before.writes(bytes);
+    }
 
  private:
     std::uint32_t memory_, ring_;

@@ -9,6 +9,7 @@
 
 #include "smc/clc/node.h"
 #include "smc/group/refusal.h"
+#include "smc/llc/rtokens.h"
 #include "smc/wire/cdc.h"
 #include "smc/wire/llc.h"
 
@@ -26,16 +27,20 @@ enum class BufferKind : std::uint8_t {
     kSend,  // it is only sent from
 };
 
-// The RoCE port that a link group uses at this end.
+// A RoCE port of this node that a link may use.
 struct LocalPort {
     std::string device;
     std::uint8_t number = 1;
     RoceGid gid;
     std::uint8_t version = 2;  // of SMC-R: the GID is RoCEv1's or RoCEv2's
+    Mac mac{};
+
+    [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
 };
 
 // Which elements a member uses.
 struct Seat {
+    std::uint8_t link = 1;  // that CLC names, and that the connection begins on
     AlertToken token{};
     BufferId rmb{};
     std::uint8_t rmbe = 0;       // from 0; CLC counts from 1
@@ -45,22 +50,51 @@ struct Seat {
 };
 
 // --- what is to be done ---------------------------------------------------------------------------------------------
-// A queue pair on that port. Answer: link_created() or link_refused(). `spare`: a second one, which is only offered.
+// A queue pair on that port. Answer: link_created() or link_refused().
 struct CreateLink {
     GroupId group{};
+    std::uint8_t link = 1;
     LocalPort port;
-    bool spare = false;
 };
 // Connect it, and once that is done hand it to the data path. Answer: link_connected() or link_refused().
 struct ConnectLink {
     GroupId group{};
+    std::uint8_t link = 1;
     QpEnd peer;
 };
-// Allocate and register memory for the group's links. Answer: buffer_registered() or buffer_refused().
+// Connections may use it from now on.
+struct UseLink {
+    GroupId group{};
+    std::uint8_t link = 1;
+};
+// Connections leave it for another one; it works still.
+struct RetireLink {
+    GroupId group{};
+    std::uint8_t link = 1;
+};
+// Nobody uses it any more: it ends when what was sent last has left, or, where it does not work, at once.
+struct EndLink {
+    GroupId group{};
+    std::uint8_t link = 1;
+    std::string why;
+    bool at_once = false;
+};
+// Allocate memory, unless this buffer has some, and register it for that link. Answer: buffer_registered() or
+// buffer_refused().
 struct RegisterBuffer {
     GroupId group{};
     BufferId buffer{};
     BufferKind kind{};
+    std::uint8_t link = 1;
+};
+// How an RMB of the peer is reached, over every link that is known.
+struct KnowRmb {
+    GroupId group{};
+    llc::RTokenSet tokens;
+};
+struct ForgetRmb {
+    GroupId group{};
+    llc::RTokenSet tokens;
 };
 // Nobody uses it any more, and the peer knows.
 struct DropBuffer {
@@ -94,8 +128,8 @@ struct EndConnection {
     GroupId group{};
     AlertToken token{};
 };
-// The link is to end when what was sent last has left.
-struct EndLink {
+// All links end when what was sent last has left, and every connection that still runs with them.
+struct EndGroup {
     GroupId group{};
     std::string why;
 };
@@ -129,6 +163,13 @@ struct LinkFailed {
 struct GroupUp {
     GroupId group{};
 };
+// A further link is up, or one is gone while others remain.
+struct LinkChanged {
+    GroupId group{};
+    std::uint8_t link = 1;
+    bool up = false;
+    std::string why;
+};
 struct GroupOver {
     GroupId group{};
     RoceGid peer;
@@ -137,9 +178,9 @@ struct GroupOver {
     unsigned connections = 0;  // that are lost with it
 };
 
-using Action =
-    std::variant<CreateLink, ConnectLink, RegisterBuffer, DropBuffer, SendMessage, OpenToken, ForgetToken, LingerToken,
-                 EndConnection, EndLink, ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp, GroupOver>;
+using Action = std::variant<CreateLink, ConnectLink, UseLink, RetireLink, EndLink, RegisterBuffer, KnowRmb, ForgetRmb,
+                            DropBuffer, SendMessage, OpenToken, ForgetToken, LingerToken, EndConnection, EndGroup,
+                            ForgetGroup, Joined, JoinRefused, LinkReady, LinkFailed, GroupUp, LinkChanged, GroupOver>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::group

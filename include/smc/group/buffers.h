@@ -27,8 +27,7 @@ struct Buffer {
     };
     BufferKind kind{};
     State state = State::kRegistering;
-    RKey rkey{};
-    VirtualAddress address{};
+    llc::RTokenSet tokens;  // the links that it is registered for
     std::vector<Element> elements;
 
     [[nodiscard]] bool is_full() const;
@@ -48,8 +47,9 @@ class Buffers {
     // The first of that kind and state; nothing if there is none.
     [[nodiscard]] std::optional<BufferId> first(BufferKind kind, Buffer::State state) const;
     [[nodiscard]] const std::map<BufferId, Buffer>& all() const { return buffers_; }
-    // By an RMB's RKey.
-    [[nodiscard]] std::optional<BufferId> by_rkey(RKey rkey) const;
+    // Every buffer that is there is registered for this link.
+    [[nodiscard]] bool all_registered_for(std::uint8_t link) const;
+    void forget_link(std::uint8_t link);
 
     // An element of each kind; nothing if one of them is not to be had. `token` is where the search for a free alert
     // token begins.

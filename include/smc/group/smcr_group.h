@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One SMC-R link group of one link, without I/O: its first contact, its memory, its LLC and its end (RFC 7609 sections
-// 3.5 and 4.2). Who joins it is decided in smcr_groups.h.
+// One SMC-R link group, without I/O: its first contact, its links, its memory, its LLC and its end (RFC 7609 sections
+// 2.2, 3.5 and 4.2). Who joins it is decided in smcr_groups.h, what its links are like in group_links.h.
 //
 //   kCreating   the queue pair and the first RMB are being made
 //   kOffered    they can be told to the peer; its end of the queue pair is not known
@@ -20,18 +20,19 @@
 #include <utility>
 
 #include "smc/group/buffers.h"
+#include "smc/group/group_links.h"
 #include "smc/llc/group_llc.h"
 
 namespace smc::group {
 
-// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer
-// ID: Linux's Proposal of version 2 has none.
+// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer:
+// its ID, or, because Linux's Proposal of version 2 has none, its GID, which is that of any link.
 struct SmcrKey {
     bool server = false;
     std::uint8_t version = 2;
-    RoceGid peer_gid, own_gid;
+    RoceGid peer_gid;  // the first link's
     Eid eid{};
-    auto operator<=>(const SmcrKey&) const = default;
+    bool operator==(const SmcrKey&) const = default;
 };
 
 // Limits and times of all link groups.
@@ -43,6 +44,8 @@ struct SmcrTerms {
     bool eye_catchers = false;       // RMBEs as in RFC 7609 section 4.4.1
     std::chrono::seconds idle{600};  // how long a group without connections is kept
     std::chrono::milliseconds llc_timeout{2000};
+    // When a group that has not two links between different ports tries again (C.8).
+    std::chrono::milliseconds link_retry{30000};
     std::chrono::milliseconds test_interval{30000};
     // First contacts whose queue pair may wait for its peer's address at once.
     unsigned max_connecting = 8;
@@ -58,10 +61,10 @@ class SmcrGroup {
         TimePoint now;
     };
 
-    // `registered`: bytes of all groups. Both references outlive the group.
+    // `ports`: of this node. `registered`: bytes of all groups. All references outlive the group.
     // `peer`: as CLC knows it so far.
     SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
-              std::size_t& registered);
+              const std::vector<LocalPort>& ports, std::size_t& registered);
     ~SmcrGroup();
     SmcrGroup(const SmcrGroup&) = delete;
     SmcrGroup& operator=(const SmcrGroup&) = delete;
@@ -69,12 +72,19 @@ class SmcrGroup {
     // --- its beginning -----------------------------------------------------------------------------------------------
     // Asks for the queue pair and the first buffers. A refusal: nothing was asked for.
     [[nodiscard]] std::optional<Refusal> create(Out out);
-    // `direct`: no router is on the way to the peer. `own_id`: the link's number for people.
-    void link_created(const QpEnd& own, const std::optional<QpEnd>& spare, LinkId own_id, bool direct, Out out);
     void connect(const clc::SmcrPeer& peer, Out out);
-    void link_connected(Out out);
+
+    // --- its links ---------------------------------------------------------------------------------------------------
+    // `direct`: no router is on the way to the peer. `own_id`: the link's number for people.
+    void link_created(std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct, Out out);
+    void link_connected(std::uint8_t link, Out out);
     // It could not be created or connected.
-    void link_refused(Refusal refusal, const std::string& detail, Out out);
+    void link_refused(std::uint8_t link, Refusal refusal, const std::string& detail, Out out);
+    // It broke, or shall not be used any more.
+    void link_down(std::uint8_t link, const std::string& why, Out out);
+    void device_gone(const std::string& device, Out out);
+    // Other ports than before: perhaps there is one for a second link.
+    void ports_changed(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
     // A seat, or nothing: then more memory is on its way, or take_refusal() says why not.
@@ -93,18 +103,23 @@ class SmcrGroup {
     void running(MemberId member) { running_.insert(member); }
 
     // --- its memory --------------------------------------------------------------------------------------------------
-    void buffer_registered(BufferId buffer, RKey rkey, VirtualAddress address, Out out);
-    void buffer_refused(BufferId buffer, Refusal refusal, const std::string& detail, Out out);
+    void buffer_registered(BufferId buffer, std::uint8_t link, RKey rkey, VirtualAddress address, Out out);
+    void buffer_refused(BufferId buffer, std::uint8_t link, Refusal refusal, const std::string& detail, Out out);
 
     // --- LLC ---------------------------------------------------------------------------------------------------------
     void message(std::uint8_t link, wire::Bytes bytes, Out out);
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     // RMBs of the peer that CLC told of. False: it has more than a group may have.
-    bool know(RKey rkey) { return llc_ && llc_->know(rkey); }
-    [[nodiscard]] bool knows(RKey rkey) const { return llc_ && llc_->knows(rkey); }
+    bool know(std::uint8_t link, const clc::Rmbe& rmbe, Out out);
+    // RMBs that the peer has taken back since this was asked last.
+    [[nodiscard]] std::vector<llc::RTokenSet> take_forgotten() { return std::exchange(forgotten_, {}); }
+    // How an RMB of the peer is reached; nullptr: it is not known.
+    [[nodiscard]] const llc::RTokenSet* peer_rmb(std::uint8_t link, RKey rkey) const {
+        return llc_ ? llc_->find_rmb(link, rkey) : nullptr;
+    }
     // Ends it in the protocol's way, if it got that far.
     void end(llc::DeleteLinkReason reason, Out out);
-    // The link is gone, or shall be.
+    // All links are gone, or shall be.
     void down(const std::string& why, Out out);
     void tick(Out out);
     [[nodiscard]] TimePoint next_deadline() const;
@@ -112,7 +127,9 @@ class SmcrGroup {
     // --- what there is to know ---------------------------------------------------------------------------------------
     [[nodiscard]] GroupId id() const { return id_; }
     [[nodiscard]] const SmcrKey& key() const { return key_; }
-    [[nodiscard]] const LocalPort& port() const { return port_; }
+    [[nodiscard]] const GroupLinks& links() const { return links_; }
+    // Of this peer, as far as a Proposal tells.
+    [[nodiscard]] bool is_with(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] State state() const { return state_; }
     // First contact is over, either way.
     [[nodiscard]] bool settled() const { return state_ == State::kActive || state_ == State::kOver; }
@@ -125,16 +142,12 @@ class SmcrGroup {
     [[nodiscard]] bool has_room() const;
     // The queue pair and the first RMB are there.
     [[nodiscard]] bool can_be_told() const;
-    [[nodiscard]] const QpEnd& own() const { return own_; }
     [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
-    [[nodiscard]] bool direct() const { return direct_; }
     [[nodiscard]] clc::Rmbe rmbe(const Seat& seat) const;
     [[nodiscard]] bool eye_catchers() const { return eye_catchers_; }
     [[nodiscard]] unsigned connections() const { return static_cast<unsigned>(members_.size()); }
     [[nodiscard]] unsigned max_connections() const { return max_connections_; }
     [[nodiscard]] std::size_t rmbs() const { return buffers_.count(BufferKind::kRmb, Buffer::State::kUsable); }
-    [[nodiscard]] LinkId own_link_id() const { return own_link_id_; }
-    [[nodiscard]] LinkId peer_link_id() const { return peer_link_id_; }
     // Nothing refers to it any more.
     [[nodiscard]] bool can_be_forgotten() const { return state_ == State::kOver && members_.empty(); }
 
@@ -151,35 +164,65 @@ class SmcrGroup {
     void grow(Out out);
     void shrink(Out out);
     void created_if_complete();
+    void add_link_if_wanted(Out out);
+    void ask_for_link(Out out);
+    void begin_link(std::uint8_t link, const LocalPort& port, Out out);
+    void prepared(std::uint8_t link, Out out);
+    void give_up(std::uint8_t link, Out out);
+    void drop_link(std::uint8_t link, const std::string& why, Out out);
+    void offered(const llc::LinkOffered& offer, Out out);
+    void added(const llc::AddLinkOver& how, Out out);
+    void link_up(const llc::LinkUp& up, Out out);
+    [[nodiscard]] bool could_be_better() const;
+    [[nodiscard]] RoceGid target() const;
+    [[nodiscard]] std::uint8_t least_used_link() const;
+    void registered_everywhere(BufferId id, Buffer& buffer, Out out);
     void carry_out(const llc::Actions& actions, Out out);
-    void confirmed(const llc::Confirmed& done, Out out);
+    void on(const llc::Send& send, Out out);
+    void on(const llc::Confirmed& done, Out out);
+    void on(const llc::WantLink& wanted, Out out);
+    void on(const llc::LinkOffered& offer, Out out) { offered(offer, out); }
+    void on(const llc::LinkAccepted& accepted, Out out);
+    void on(const llc::LinkUp& up, Out out) { link_up(up, out); }
+    void on(const llc::LinkRetired& retired, Out out);
+    void on(const llc::LinkGone& gone, Out out) { drop_link(gone.number, gone.why, out); }
+    void on(const llc::AddLinkOver& how, Out out) { added(how, out); }
+    void on(const llc::LinkWanted& wanted, Out out);
+    void on(const llc::PeerRmb& rmb, Out out) { out.actions.push_back(KnowRmb{id_, rmb.tokens}); }
+    void on(const llc::PeerRmbGone& rmb, Out out);
+    void on(const llc::RkeyConfirmed& done, Out out) { rkey_confirmed(done, out); }
+    void on(const llc::RkeyDeleted& done, Out out) { rkey_deleted(done, out); }
+    void on(const llc::Over& over, Out out) { finish(over, out); }
     void rkey_confirmed(const llc::RkeyConfirmed& done, Out out);
     void rkey_deleted(const llc::RkeyDeleted& done, Out out);
     void finish(const llc::Over& over, Out out);
 
     GroupId id_;
     SmcrKey key_;
-    LocalPort port_;
+    LocalPort first_port_;
     unsigned max_connections_;
     bool negotiable_;  // CLC agrees on the maxima: release 1 on
     const SmcrTerms& terms_;
+    const std::vector<LocalPort>& ports_;
     std::size_t& registered_;
     std::size_t own_registered_ = 0;  // of it
 
     State state_ = State::kCreating;
-    bool link_exists_ = false;
-    QpEnd own_;
-    std::optional<QpEnd> spare_;  // before release 1: what ADD LINK offers
-    bool direct_ = false;
-    LinkId own_link_id_{}, peer_link_id_{};
+    GroupLinks links_;
+    std::optional<std::uint8_t> adding_;  // the link that is being made
+    std::optional<QpEnd> offered_;        // client: the server's end of it
+    bool hopeless_ = false;               // another attempt is in vain until something changes
+    TimePoint retry_at_ = kNever;
     clc::SmcrPeer peer_;
     bool eye_catchers_ = false;
     std::optional<llc::GroupLlc> llc_;
 
     Buffers buffers_;
-    std::optional<Refusal> refused_;  // the last growth, until somebody asks
+    std::vector<llc::RTokenSet> forgotten_;  // RMBs of the peer
+    std::optional<Refusal> refused_;         // the last growth, until somebody asks
     TimePoint surplus_since_ = kNever;
-    std::set<MemberId> members_, running_;
+    std::map<MemberId, std::uint8_t> members_;  // and the link that each began on
+    std::set<MemberId> running_;
     TimePoint idle_since_ = kNever;
     llc::Over why_;
 };

@@ -54,22 +54,25 @@ class SmcrGroups {
     [[nodiscard]] Actions leave(MemberId member, const Leaving& how, TimePoint now);
 
     // --- results -----------------------------------------------------------------------------------------------------
-    [[nodiscard]] Actions link_created(GroupId group, const QpEnd& own, const std::optional<QpEnd>& spare,
-                                       LinkId own_id, bool direct, TimePoint now);
-    [[nodiscard]] Actions link_connected(GroupId group, TimePoint now);
-    [[nodiscard]] Actions link_refused(GroupId group, Refusal refusal, const std::string& detail, TimePoint now);
-    [[nodiscard]] Actions buffer_registered(GroupId group, BufferId buffer, RKey rkey, VirtualAddress address,
-                                            TimePoint now);
-    [[nodiscard]] Actions buffer_refused(GroupId group, BufferId buffer, Refusal refusal, const std::string& detail,
-                                         TimePoint now);
+    [[nodiscard]] Actions link_created(GroupId group, std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct,
+                                       TimePoint now);
+    [[nodiscard]] Actions link_connected(GroupId group, std::uint8_t link, TimePoint now);
+    [[nodiscard]] Actions link_refused(GroupId group, std::uint8_t link, Refusal refusal, const std::string& detail,
+                                       TimePoint now);
+    [[nodiscard]] Actions buffer_registered(GroupId group, BufferId buffer, std::uint8_t link, RKey rkey,
+                                            VirtualAddress address, TimePoint now);
+    [[nodiscard]] Actions buffer_refused(GroupId group, BufferId buffer, std::uint8_t link, Refusal refusal,
+                                         const std::string& detail, TimePoint now);
     [[nodiscard]] Actions element_returned(GroupId group, BufferId buffer, std::uint8_t element, TimePoint now);
 
     // --- what happens on the links -----------------------------------------------------------------------------------
     [[nodiscard]] Actions message(GroupId group, std::uint8_t link, wire::Bytes bytes, TimePoint now);
     // How many messages have come over the link, of CDC too. To be told before tick().
     void heard(GroupId group, std::uint8_t link, std::uint64_t messages, TimePoint now);
-    [[nodiscard]] Actions link_down(GroupId group, const std::string& why, TimePoint now);
+    [[nodiscard]] Actions link_down(GroupId group, std::uint8_t link, const std::string& why, TimePoint now);
     [[nodiscard]] Actions device_gone(const std::string& device, TimePoint now);
+    // Which ports of this node may be used, the preferred ones first.
+    [[nodiscard]] Actions set_ports(std::vector<LocalPort> ports, TimePoint now);
     // The agent stops.
     [[nodiscard]] Actions end_all(TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
@@ -83,6 +86,8 @@ class SmcrGroups {
     // Of a member that has joined; nullptr otherwise.
     [[nodiscard]] const SmcrGroup* group_of(MemberId member) const;
     [[nodiscard]] const Seat* seat_of(MemberId member) const;
+    // The link that the peer named when it told of its RMBE.
+    [[nodiscard]] std::uint8_t peer_link_of(MemberId member) const;
     // Bytes registered for all groups.
     [[nodiscard]] std::size_t registered() const { return registered_; }
 
@@ -96,6 +101,7 @@ class SmcrGroups {
         SmcrGroup* group = nullptr;
         std::optional<Seat> seat{};
         std::optional<clc::Rmbe> peer_rmbe{};
+        std::uint8_t peer_link = llc::kFirstLink;  // that names it
     };
     using Out = SmcrGroup::Out;
 
@@ -110,16 +116,18 @@ class SmcrGroups {
     void refuse(Member& member, Refusal refusal, std::string detail, Out out);
     void link_failed(Member& member, Reason reason, std::string detail, bool may_decline, Out out);
     void take_over(const Member& member, const clc::Rmbe& rmbe, Out out);
+    void end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out out);
     void expire(Out out);
     void forget_groups(Out out);
     void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);
     std::optional<Refusal> make_group(Member& member, Out out);
     [[nodiscard]] SmcrGroup* lookup(GroupId id);
     [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
-    [[nodiscard]] bool is_forming(const SmcrKey& key) const;
+    [[nodiscard]] bool is_forming(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] unsigned connecting() const;
 
     SmcrTerms terms_;
+    std::vector<LocalPort> ports_;
     std::size_t registered_ = 0;
     std::uint32_t next_id_ = 1;
     std::map<GroupId, std::unique_ptr<SmcrGroup>> groups_;

@@ -1,45 +1,84 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// ADD LINK: the server offers a second link (RFC 7609 sections 3.5.1.6 and 3.5.5.1.1, A.3.2, C.7.1; SMC v2.1). There is
-// never a second path here: a client rejects every offer, and a server before release 1, which must offer, takes back
-// what was accepted.
+// ADD LINK: one more link for a group (RFC 7609 sections 3.5.1.6, 3.5.5.1.1, 3.5.5.2.3 and C.7.1, A.3.2 and A.3.3; SMC
+// v2.1). The server offers; each side tells the other how its RMBs are reached over the new link, and CONFIRM LINK over
+// the new link itself ends it. This is the exchange on the link that exists; CONFIRM LINK is in confirm_link.h.
 //
-//   server                                              client
-//   kIdle      offer     -> ADD LINK, kOffered          kIdle     await    -> kAwaited
-//   kOffered   rejection -> kIdle                       kAwaited  ADD LINK -> rejection, kIdle
-//              positive  -> DELETE LINK, kTakenBack               time-out -> kIdle (Linux's server may not offer)
-//              time-out  -> the group's end (C.7.1)
-//   kTakenBack reply, time-out -> kIdle (Linux's client does not answer while it adds the link)
+//   server                                                client
+//   kIdle        want                -> kWanted           kIdle        await    -> kAwaited (first contact)
+//   kWanted      offer               -> ADD LINK, kOffered             ADD LINK -> kChoosing, LinkOffered
+//   kOffered     rejection           -> kIdle             kChoosing    reject   -> rejection, kIdle
+//                reply, version 2    -> kConnecting                    accept   -> reply, kConfirming (version 2)
+//                reply, version 1    -> CONTINUATION,                              reply, kExchanging (version 1)
+//                                       kExchanging       kExchanging  CONTINUATION -> its reply, until nobody has
+//   kExchanging  CONTINUATION's reply, until nobody has                             tokens left -> kConfirming
+//                tokens left         -> kConnecting       kConfirming  CONFIRM LINK -> kIdle
+//   kConnecting  link_connected      -> kConfirming
+//   kConfirming  CONFIRM LINK's reply -> kIdle
 #pragma once
 
 #include <optional>
 
 #include "smc/llc/link_out.h"
+#include "smc/llc/rkeys.h"
 
 namespace smc::llc {
 
 class AddLinkFlow {
  public:
-    // The server's first attempt. Until under_way() ends the group carries nothing.
-    void offer(const GroupTerms& group, const LinkOut& out, TimePoint now);
-    // The client knows that the server will make one.
-    void await(const GroupTerms& group, TimePoint now);
+    enum class State : std::uint8_t {
+        kIdle,
+        kWanted,
+        kAwaited,
+        kOffered,
+        kChoosing,
+        kExchanging,
+        kConnecting,
+        kConfirming,
+    };
 
-    void on(const AddLink& message, const GroupTerms& group, const LinkOut& out, TimePoint now);
-    // The reply to the DELETE LINK by which an offer was taken back.
-    void on_reply(const DeleteLink& reply);
-    static void on(const RequestAddLink& message, const GroupTerms& group, const LinkOut& out);
-    // What it returned is the end; nothing: one link will do.
-    [[nodiscard]] std::optional<Over> expire();
+    // --- server
+    void want(TimePoint deadline);
+    void offer(const LinkTerms& own, const RoceGid& target, std::vector<RTokenPair> pairs, const LinkOut& out,
+               TimePoint deadline);
+    // --- client
+    void await(TimePoint deadline);
+    void choose(const AddLink& request, std::uint8_t over, TimePoint deadline);
+    void accept(const LinkTerms& own, std::vector<RTokenPair> pairs, const LinkOut& out, TimePoint deadline);
+    void reject(AddLinkReason reason, const LinkOut& out);
 
+    // A reply to the offer, which was not a rejection, or a CONTINUATION. False: it does not fit.
+    [[nodiscard]] bool on_reply(const AddLink& reply, const LinkOut& out, TimePoint deadline);
+    [[nodiscard]] bool on(const AddLinkContinuation& message, const LinkOut& out, TimePoint deadline);
+    void confirming(TimePoint deadline);
+    void done();
+
+    [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] bool under_way() const { return state_ != State::kIdle; }
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
+    // The new link, and the one that carries this exchange.
+    [[nodiscard]] std::uint8_t number() const { return terms_.number; }
+    [[nodiscard]] std::uint8_t over() const { return over_; }
+    [[nodiscard]] const LinkTerms& terms() const { return terms_; }
+    // The peer believes in the new link: it has been told, and did not reject it.
+    [[nodiscard]] bool peer_counts_on_it() const {
+        return state_ == State::kExchanging || state_ == State::kConnecting || state_ == State::kConfirming;
+    }
+    // The client's request that is being answered.
+    [[nodiscard]] const AddLink& request() const { return request_; }
+    // The peer's tokens that have come since this was asked last.
+    [[nodiscard]] std::vector<RTokenPair> take_pairs() { return std::exchange(learnt_, {}); }
 
  private:
-    enum class State : std::uint8_t { kIdle, kOffered, kTakenBack, kAwaited };
     void enter(State state, TimePoint deadline);
+    void send_tokens(AddLinkContinuation message, const LinkOut& out);
 
     State state_ = State::kIdle;
     TimePoint deadline_ = kNever;
+    std::uint8_t over_ = 0;
+    LinkTerms terms_;
+    AddLink request_;
+    std::vector<RTokenPair> untold_, learnt_;
+    std::optional<unsigned> peers_left_;  // tokens that the peer has yet to tell; nothing: it has not said
 };
 
 }  // namespace smc::llc

@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // LLC of a link group as a state machine without I/O: what belongs to one link (LinkLlc) and what belongs to the group
-// (RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3 and C.7; SMC v2.1 "LLC V2 messages"). It is fed messages and time and
-// answers with actions. Each flow of section 3.5 has a file of its own.
+// (RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3, C.7 and C.8; SMC v2.1 "LLC V2 messages"). It is fed messages and time and
+// answers with actions. Each flow of section 3.5 has a file of its own; this is who may speak when.
 //
 //   server                                          client
 //   kForming     start  -> CONFIRM LINK             kForming     CONFIRM LINK -> reply
-//                reply  -> ADD LINK, or kActive                   more links agreed -> ADD LINK is awaited, or kActive
-//                ADD LINK's reply -> kActive; a positive one      ADD LINK or time-out -> rejected, kActive
-//                behind the end of DELETE LINK (3.5.1.6.2)        wrong CONFIRM LINK -> kOver, CLC declines (C.7.1)
-//                its time-out     -> kOver (C.7.1)                down   -> kOver, CLC declines (C.2)
-//                down before the reply -> kOver, CLC declines
-//                (C.2)
-//   kActive      CONFIRM/DELETE RKEY, TEST LINK     kActive      the same
+//                reply  -> a second link is wanted,              more links agreed -> ADD LINK is awaited, or kActive
+//                          or kActive                            wrong CONFIRM LINK -> kOver, CLC declines (C.7.1)
+//                down before the reply -> kOver,                 down   -> kOver, CLC declines (C.2)
+//                CLC declines (C.2)
+//                that attempt is over, either way; what was taken back is gone at both ends (3.5.1.6.2) -> kActive
+//   kActive      everything else                    kActive      the same
 //   kEnding      (never: it tells, and is over)     kEnding      DELETE LINK sent, the server's is awaited
 //   kOver                                           kOver
 //
+// A link: kConfirming -> kUp -> kRetired (it is being deleted, and works) or kDown (it is broken, and is being deleted)
+//
+// Exchanges that change the group go one after the other (section 3.5.5.3): links before RKeys, and a server's before
+// its client's, whose CONFIRM RKEY is refused for the moment.
+//
 // Invariants (M1 in rkeys.h, M4 in link_out.h):
-//   M2  Every request has a deadline; one that is not answered means that the link is down (C.7.1).
-//   M3  Exactly one Over is ever returned, and nothing after it.
+//   M2  Every request has a deadline; one that is not answered means that the link that carried it is down (C.7.1).
+//   M3  Exactly one Over is ever returned, and nothing after it. It comes when the last link is gone, or all are ended.
+//   M5  For each link that was up there is exactly one LinkGone, before Over or not at all.
 #pragma once
 
 #include <map>
@@ -32,7 +37,9 @@ namespace smc::llc {
 
 // What LLC knows about one link.
 struct LinkLlc {
+    enum class State : std::uint8_t { kConfirming, kUp, kRetired, kDown };
     LinkTerms terms;
+    State state = State::kConfirming;
     ConfirmLinkFlow confirm;
     TestLinkFlow test;
     bool little_endian = false;  // M4
@@ -52,50 +59,94 @@ class GroupLlc {
     // tick().
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
-    // An RMB has come, or is to go. Answered by RkeyConfirmed or RkeyDeleted, or by Over.
-    [[nodiscard]] Actions confirm_rkey(RKey rkey, VirtualAddress address, TimePoint now);
-    [[nodiscard]] Actions delete_rkey(RKey rkey, TimePoint now);
+
+    // --- a further link, at the server: a queue pair that exists, and for which all RMBs are registered.
+    [[nodiscard]] bool may_offer_link() const;
+    [[nodiscard]] Actions offer_link(const LinkTerms& own, const RoceGid& target, TimePoint now);
+    // There is none to offer, although it was wanted.
+    [[nodiscard]] Actions no_link(TimePoint now);
+    // The queue pair that the client has accepted is connected, or cannot be.
+    [[nodiscard]] Actions link_connected(std::uint8_t number, TimePoint now);
+    // --- at the client: the answer to LinkOffered. `own`: its queue pair is connected to what was offered.
+    [[nodiscard]] Actions accept_link(const LinkTerms& own, TimePoint now);
+    [[nodiscard]] Actions reject_link(AddLinkReason reason, TimePoint now);
+    // There is another port: the server is to know (section 3.5.5.1.2). `gids`: all that there are, the first one's
+    // link first.
+    [[nodiscard]] bool may_ask_for_link() const;
+    [[nodiscard]] Actions ask_for_link(const std::vector<RoceGid>& gids, const Mac& mac, TimePoint now);
+    // --- both
+    // The link broke, or its queue pair could not be connected.
+    [[nodiscard]] Actions link_down(std::uint8_t number, const std::string& why, TimePoint now);
+    // It works, but shall not be used any more.
+    [[nodiscard]] Actions delete_link(std::uint8_t number, DeleteLinkReason reason, TimePoint now);
+
+    // --- own RMBs. The first one is told by CLC; of the others and of their end the peer is told when that is asked.
+    void rmb_registered(RmbId rmb, std::uint8_t link, const RToken& token) { own_rmbs_.put(rmb, link, token); }
+    // Answered by RkeyConfirmed or RkeyDeleted, or by Over.
+    [[nodiscard]] Actions confirm_rkey(RmbId rmb, TimePoint now);
+    [[nodiscard]] Actions delete_rkey(RmbId rmb, TimePoint now);
+
     // Ends the group: at once at the server, with the server's consent at the client.
     [[nodiscard]] Actions end(DeleteLinkReason reason, TimePoint now);
-    // The last link broke.
+    // Everything broke.
     [[nodiscard]] Actions down(std::string why);
 
-    // RMBs of the peer, also those that CLC tells of. False: it has more than a group may have.
-    bool know(RKey rkey) { return peer_rkeys_.know(rkey); }
-    [[nodiscard]] bool knows(RKey rkey) const { return peer_rkeys_.knows(rkey); }
+    // RMBs of the peer that CLC tells of. nullptr: it has more than a group may have.
+    const RTokenSet* know(std::uint8_t link, const RToken& token) { return peer_rmbs_.know(link, token); }
+    [[nodiscard]] const RTokenSet* find_rmb(std::uint8_t link, RKey rkey) const { return peer_rmbs_.find(link, rkey); }
 
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] const GroupTerms& terms() const { return terms_; }
+    // Links that may carry connections.
+    [[nodiscard]] std::vector<std::uint8_t> up() const;
+    // A link is being added, or is to be: the own RMBs must stay as they are.
+    [[nodiscard]] bool adding_link() const { return add_link_.under_way(); }
     // When to call tick().
     [[nodiscard]] TimePoint next_deadline() const;
 
  private:
     [[nodiscard]] LinkOut out(Actions& actions, const LinkLlc& link) const;
-    [[nodiscard]] LinkLlc& first_link() { return links_.at(kFirstLink); }
-    void over(Actions& actions, Over over);
-    void violated(Actions& actions, std::string how);
+    [[nodiscard]] const LinkLlc* carrier() const;
     [[nodiscard]] bool awaits_confirm_link() const;
-    void activate(Actions& actions, TimePoint now);
+    [[nodiscard]] bool changing() const { return add_link_.under_way() || delete_link_.deleting(); }
+    [[nodiscard]] TimePoint reply_by(TimePoint now) const;
+
+    void over(Actions& actions, Over over);
+    void violated(Actions& actions, std::uint8_t link, std::string how, TimePoint now);
+    void confirmed(Actions& actions, LinkLlc& link, TimePoint now);
+    void activate(Actions& actions);
     void proceed(Actions& actions, TimePoint now);
+    void lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
+    void forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
+    void restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now);
+    void learn(Actions& actions);
+    void adding_failed(Actions& actions, const std::string& why, bool hopeless, TimePoint now);
+    void retire(Actions& actions, LinkLlc& link);
+    void added(Actions& actions, LinkLlc& link);
+    void connect_or_go_on(Actions& actions);
+    [[nodiscard]] bool would_be_parallel(const LinkTerms& terms) const;
 
     void on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now);
+    void on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const RequestAddLink& m, TimePoint now);
-    // For a link that was never agreed on.
-    void on(Actions&, LinkLlc&, const AddLinkContinuation&, TimePoint) {}
     void on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const ConfirmRkeyContinuation& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const DeleteRkey& m, TimePoint now);
     void on(Actions& actions, LinkLlc& link, const TestLink& m, TimePoint now);
+    void on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now);
+    void on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now);
+    bool tick_flows(Actions& actions, TimePoint now);
 
     GroupTerms terms_;
     State state_ = State::kForming;
     std::map<std::uint8_t, LinkLlc> links_;  // by number
     AddLinkFlow add_link_;
     DeleteLinkFlow delete_link_;
-    PeerRkeys peer_rkeys_;
-    RkeyRequests rkey_requests_;
+    PeerRmbs peer_rmbs_;
+    OwnRmbs own_rmbs_;
+    TimePoint asked_ = kNever;  // until when an answer to REQUEST ADD LINK is waited for
 };
 
 }  // namespace smc::llc

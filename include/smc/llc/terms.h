@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "smc/llc/rtokens.h"
 #include "smc/time.h"
 #include "smc/wire/llc.h"
 #include "smc/wire/qp_end.h"
@@ -16,9 +17,10 @@
 
 namespace smc::llc {
 
-// The number of the link that a link group begins with, and of the second one.
+// The number of the link that a link group begins with.
 inline constexpr std::uint8_t kFirstLink = 1;
-inline constexpr std::uint8_t kSecondLink = 2;
+// Links of a group at once: two, and a third that takes the place of an asymmetric one (RFC 7609 section 2.2.1).
+inline constexpr std::size_t kMostLinks = 3;
 
 struct GroupTerms {
     bool server = false;
@@ -27,12 +29,6 @@ struct GroupTerms {
     std::uint8_t max_connections = 255;
     bool negotiated = false;    // both were, by CLC (release 1 on), and CONFIRM LINK repeats them
     bool eye_catchers = false;  // this side's RMBEs have them; they are used unless neither side has
-    // What a server must offer before release 1, although it has no second path (section 3.5.1.6).
-    struct Second {
-        QpEnd end;
-        RTokenPair rmb;  // the first one, over that link; told in version 2
-    };
-    std::optional<Second> second;
     // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has
     // twice the time, because its queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
@@ -55,14 +51,59 @@ struct Send {
 // The link group may carry connections.
 struct Confirmed {
     bool eye_catchers = false;  // both sides' RMBEs begin with one
+};
+// Server, first contact: a second link is to be offered. Answer: offer_link() or no_link().
+struct WantLink {};
+// Client: the server offers a link whose end is this. Answer: accept_link(), with a queue pair that is connected to it,
+// or reject_link().
+struct LinkOffered {
+    std::uint8_t number = 0;
+    std::uint8_t over = 0;  // the link that the offer came over
+    QpEnd peer;
+    RoceGid target;  // which of this node's ports the server would like; may be zero
+};
+// Server: the client has accepted. Answer: link_connected() or link_refused().
+struct LinkAccepted {
+    std::uint8_t number = 0;
+    QpEnd peer;
+};
+// The link may carry connections.
+struct LinkUp {
+    std::uint8_t number = 0;
     LinkId peer_id{};
 };
+// No connection may use it any more; it works still.
+struct LinkRetired {
+    std::uint8_t number = 0;
+};
+// The link is gone, or never came to be.
+struct LinkGone {
+    std::uint8_t number = 0;
+    std::string why;
+};
+// Nobody is adding a link any more. `hopeless`: asking again is in vain until something changes at either end.
+struct AddLinkOver {
+    bool added = false;
+    bool hopeless = false;
+};
+// Server: the client says that it has another port, or which ones it has (version 2).
+struct LinkWanted {
+    std::vector<RoceGid> gids;
+};
+// How an RMB of the peer is reached, with every link that is known.
+struct PeerRmb {
+    RTokenSet tokens;
+};
+// The peer has no connection there any more.
+struct PeerRmbGone {
+    RTokenSet tokens;
+};
 struct RkeyConfirmed {
-    RKey rkey{};
+    RmbId rmb{};
     bool accepted = false;
 };
 struct RkeyDeleted {
-    RKey rkey{};
+    RmbId rmb{};
 };
 // The link group has come to its end; what still has to be sent was sent before.
 struct Over {
@@ -70,7 +111,8 @@ struct Over {
     std::string detail;
     bool may_decline = false;  // first contact: CLC may still fall back (C.2, C.3)
 };
-using Action = std::variant<Send, Confirmed, RkeyConfirmed, RkeyDeleted, Over>;
+using Action = std::variant<Send, Confirmed, WantLink, LinkOffered, LinkAccepted, LinkUp, LinkRetired, LinkGone,
+                            AddLinkOver, LinkWanted, PeerRmb, PeerRmbGone, RkeyConfirmed, RkeyDeleted, Over>;
 using Actions = std::vector<Action>;
 
 }  // namespace smc::llc

@@ -35,8 +35,7 @@ class Server {
     };
 
     // `means`: what could be used for this TCP connection. Both references outlive the session.
-    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, clc::Means means, Peer peer,
-           TimePoint now)
+    Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, clc::Means means, Peer peer, TimePoint now)
         : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(means), now) {}
 
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);

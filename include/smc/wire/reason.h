@@ -71,6 +71,7 @@ enum class Reason : std::uint32_t {
     kStopped = 0x0a0d0000,           // agent is stopping
     kLinkDown = 0x0a0e0000,          // the link group lost its link
     kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
+    kDataLost = 0x0a0e0002,          // failover: the peer sent something that never came (RFC 7609 section 4.6.1)
     kNoLeg = 0x0a100000,             // agent and application could not be joined
     kPeerClosedEarly = 0x0a0f0000,   // the application still wrote when the peer had closed
 };

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/smcr/group_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "datapath/smcr/link_driver.h"
+
+namespace smc::smcr {
+
+namespace {
+
+// The first word of a connection is its last. What aborts later may have said something before.
+bool is_stillborn(const cdc::Message& message) {
+    return message.sequence == 1 && (message.state & cdc::kAbnormalClose) != 0;
+}
+
+// They name the same RMB.
+bool meet(const llc::RTokenSet& one, const llc::RTokenSet& other) {
+    return std::ranges::any_of(one, [&](const auto& entry) {
+        const auto there = other.find(entry.first);
+        return there != other.end() && there->second.rkey == entry.second.rkey;
+    });
+}
+
+}  // namespace
+
+bool GroupDriver::open(AlertToken token) {
+    const std::lock_guard lock(mutex_);
+    // C1: its inbox is there before the peer learns of the token.
+    return receivers_.emplace(token, std::make_unique<Receiver>()).second;
+}
+
+void GroupDriver::await_message(AlertToken token, Spoke spoke) {
+    bool aborts = false;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto it = receivers_.find(token);
+        if (it == receivers_.end()) {
+            return;
+        }
+        if (it->second->inbox.empty()) {
+            it->second->spoke = std::move(spoke);
+            return;
+        }
+        aborts = is_stillborn(it->second->inbox.latest());
+    }
+    spoke(aborts);
+}
+
+void GroupDriver::forget(AlertToken token) {
+    const std::lock_guard lock(mutex_);
+    receivers_.erase(token);
+}
+
+void GroupDriver::linger(AlertToken token, Element rmbe) {
+    const std::lock_guard lock(mutex_);
+    const auto it = receivers_.find(token);
+    if (it == receivers_.end()) {
+        return;
+    }
+    it->second->task = nullptr;
+    it->second->mover = nullptr;
+    if (it->second->inbox.peer_is_done() || it->second->peer_has_left || (had_link_ && links_.empty())) {
+        receivers_.erase(it);
+    } else {
+        it->second->lingering.emplace(std::move(rmbe));
+    }
+}
+
+void GroupDriver::peer_left(AlertToken token) {
+    const std::lock_guard lock(mutex_);
+    left_.push_back(token);
+}
+
+void GroupDriver::use(std::uint8_t number, const std::shared_ptr<LinkDriver>& link) {
+    const std::lock_guard lock(mutex_);
+    if (!closed_ && !link->is_lost()) {
+        links_[number] = link;
+        heard_[number] = link;
+        had_link_ = true;
+    }
+}
+
+void GroupDriver::retire(std::uint8_t number) {
+    const std::lock_guard lock(mutex_);
+    links_.erase(number);
+    retired_.push_back(number);
+}
+
+std::uint8_t GroupDriver::link_of(AlertToken token) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = receivers_.find(token);
+    return it == receivers_.end() ? std::uint8_t{0} : it->second->link.load(std::memory_order_relaxed);
+}
+
+void GroupDriver::close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    links_.clear();
+}
+
+void GroupDriver::know(const llc::RTokenSet& rmb) {
+    const std::lock_guard lock(mutex_);
+    const auto it = std::ranges::find_if(rmbs_, [&](const llc::RTokenSet& known) { return meet(rmb, known); });
+    if (it != rmbs_.end()) {
+        *it = rmb;
+    } else {
+        rmbs_.push_back(rmb);
+    }
+}
+
+void GroupDriver::forget_rmb(const llc::RTokenSet& rmb) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(rmbs_, [&](const llc::RTokenSet& known) { return meet(rmb, known); });
+}
+
+std::optional<llc::RToken> GroupDriver::rtoken(std::uint8_t known, RKey rkey, std::uint8_t wanted) const {
+    const std::lock_guard lock(mutex_);
+    for (const llc::RTokenSet& rmb : rmbs_) {
+        const auto from = rmb.find(known), to = rmb.find(wanted);
+        if (from != rmb.end() && from->second.rkey == rkey && to != rmb.end()) {
+            return to->second;
+        }
+    }
+    return std::nullopt;
+}
+
+GroupDriver::Receiver* GroupDriver::attach(AlertToken token, Task& task, Mover& mover) {
+    const std::lock_guard lock(mutex_);
+    const auto it = receivers_.find(token);
+    if (it == receivers_.end()) {
+        return nullptr;
+    }
+    it->second->task = &task;
+    it->second->mover = &mover;
+    return it->second.get();
+}
+
+void GroupDriver::detach(AlertToken token, Element rmbe) {
+    linger(token, std::move(rmbe));
+}
+
+std::shared_ptr<LinkDriver> GroupDriver::pick(std::uint8_t preferred) const {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = links_.find(preferred); it != links_.end()) {
+        if (auto link = it->second.lock(); link && !link->is_lost()) {
+            return link;
+        }
+    }
+    for (const auto& [number, weak] : links_) {
+        if (auto link = weak.lock(); link && !link->is_lost()) {
+            return link;
+        }
+    }
+    return nullptr;
+}
+
+void GroupDriver::drain_others(const LinkDriver& than) {
+    std::vector<std::shared_ptr<LinkDriver>> others;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [number, weak] : heard_) {
+            if (auto link = weak.lock(); link && link.get() != &than) {
+                others.push_back(std::move(link));
+            }
+        }
+    }
+    for (const auto& link : others) {
+        link->drain();
+    }
+}
+
+GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller) {
+    const bool moved = (message.flags & cdc::kFailoverValidation) != 0;
+    if (moved) {
+        drain_others(from);  // C4
+    }
+    Task* task = nullptr;
+    flow::CdcInbox::Taken taken{};
+    Spoke spoke;
+    std::optional<Element> freed;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto it = receivers_.find(message.token);
+        if (it == receivers_.end()) {
+            return Heard::kUnknown;  // of a connection that is gone, or never was
+        }
+        Receiver& receiver = *it->second;
+        task = receiver.task;
+        taken = receiver.inbox.take(message);
+        receiver.lost |= taken == flow::CdcInbox::Taken::kLost;
+        if (taken == flow::CdcInbox::Taken::kYes) {
+            spoke = std::exchange(receiver.spoke, nullptr);
+        }
+        if (receiver.lingering && receiver.inbox.peer_is_done()) {  // C2
+            freed = std::move(receiver.lingering);
+            receivers_.erase(it);
+        }
+    }
+    if (spoke) {
+        spoke(is_stillborn(message));
+    }
+    if (taken == flow::CdcInbox::Taken::kStale) {
+        return moved ? Heard::kTaken : Heard::kStale;
+    }
+    if (task != nullptr) {
+        if (taken == flow::CdcInbox::Taken::kLost) {
+            task->abort(Reason::kDataLost);
+        }
+        poller.ready(*task);
+    }
+    return Heard::kTaken;
+}
+
+void GroupDriver::settle(Poller& poller) {
+    std::vector<Task*> tasks;
+    std::vector<std::uint8_t> retired;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const AlertToken token : std::exchange(left_, {})) {
+            const auto it = receivers_.find(token);
+            if (it == receivers_.end()) {
+                continue;
+            }
+            it->second->peer_has_left = true;
+            if (it->second->lingering) {  // C2
+                receivers_.erase(it);
+            } else if (it->second->task != nullptr) {
+                tasks.push_back(it->second->task);
+            }
+        }
+        retired = std::exchange(retired_, {});
+    }
+    for (Task* task : tasks) {
+        task->abort(Reason::kRmbeTakenAgain);
+        poller.ready(*task);
+    }
+    for (const std::uint8_t number : retired) {
+        move_from(number, poller);
+    }
+}
+
+// C3. In the order of their tokens, so that a simulated run can be repeated.
+void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
+    struct Here {
+        Mover* mover;
+        Task* task;
+        bool counts;  // the peer has not left
+    };
+    std::map<AlertToken, Here> here;
+    {
+        const std::lock_guard lock(mutex_);
+        for (auto& [token, receiver] : receivers_) {
+            if (receiver->mover != nullptr && receiver->link == number) {
+                here.emplace(token, Here{receiver->mover, receiver->task, !receiver->peer_has_left});
+            }
+        }
+    }
+    for (const auto& [token, who] : here) {
+        const auto [mover, task, counts] = who;
+        if (!mover->move()) {
+            if (counts && pick(number) != nullptr) {
+                stranded_.fetch_add(1, std::memory_order_relaxed);
+            }
+            task->abort(Reason::kLinkDown);
+        }
+        poller.ready(*task);
+    }
+}
+
+void GroupDriver::lost(std::uint8_t number, Poller& poller) {
+    {
+        const std::lock_guard lock(mutex_);
+        links_.erase(number);
+        heard_.erase(number);
+        if (links_.empty()) {
+            for (auto& [token, receiver] : receivers_) {
+                receiver->lingering.reset();
+            }
+        }
+    }
+    move_from(number, poller);
+}
+
+}  // namespace smc::smcr

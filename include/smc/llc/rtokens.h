@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The RMBs of a link group, and how each is reached over each link (RFC 7609 section 3.5.5.2: the RToken set).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "smc/wire/llc.h"
+
+namespace smc::llc {
+
+// How an RMB is reached over one link.
+struct RToken {
+    RKey rkey{};
+    VirtualAddress address{};
+    bool operator==(const RToken&) const = default;
+};
+// By the link's number.
+using RTokenSet = std::map<std::uint8_t, RToken>;
+
+// An own RMB, as its owner calls it.
+enum class RmbId : std::uint32_t {};
+
+// What the peer has told of its RMBs: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.
+class PeerRmbs {
+ public:
+    // nullptr: it has more than a group may have.
+    const RTokenSet* know(std::uint8_t link, const RToken& token);
+    const RTokenSet* know(const RTokenSet& tokens);
+    // The RMB that is known as `pair.reference` on `known`, over the link `added`. nullptr: there is none.
+    const RTokenSet* pair(std::uint8_t known, std::uint8_t added, const RTokenPair& pair);
+    // nullptr: not known.
+    [[nodiscard]] const RTokenSet* find(std::uint8_t link, RKey rkey) const;
+    // What it was; nothing: there was none.
+    std::optional<RTokenSet> forget(std::uint8_t link, RKey rkey);
+    void forget_link(std::uint8_t link);
+
+ private:
+    std::vector<RTokenSet> rmbs_;
+};
+
+}  // namespace smc::llc

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The links of a group: the first one, a second one at another port, and what follows when one goes (RFC 7609 sections
+// 2.2.1, 3.5.1.6 and 3.5.5.1, C.8).
+#include <algorithm>
+
+#include "smc/group/smcr_group.h"
+
+namespace smc::group {
+
+namespace {
+
+// What keeps an attempt from beginning now is over soon.
+constexpr auto kSoon = std::chrono::milliseconds(200);
+
+bool is_parallel(const GroupLinks& links, const LocalPort& port, const RoceGid& peer) {
+    return std::ranges::any_of(links.all(), [&](const auto& entry) {
+        return entry.second.port.is(port) && entry.second.peer.gid.normalised() == peer.normalised();
+    });
+}
+
+}  // namespace
+
+std::optional<Refusal> SmcrGroup::create(Out out) {
+    if (registered_ + terms_.link_bytes + 2 * buffer_bytes() > terms_.memory_limit) {
+        return Refusal::kOutOfMemory;
+    }
+    begin_link(llc::kFirstLink, first_port_, out);
+    add_buffer(BufferKind::kRmb, out);
+    add_buffer(BufferKind::kSend, out);
+    return std::nullopt;
+}
+
+void SmcrGroup::begin_link(std::uint8_t number, const LocalPort& port, Out out) {
+    registered_ += terms_.link_bytes;
+    own_registered_ += terms_.link_bytes;
+    links_.add(number, port);
+    out.actions.push_back(CreateLink{id_, number, port});
+    for (const auto& [id, buffer] : buffers_.all()) {
+        out.actions.push_back(RegisterBuffer{id_, id, buffer.kind, number});
+    }
+}
+
+void SmcrGroup::link_created(std::uint8_t number, const QpEnd& own, LinkId own_id, bool direct, Out out) {
+    GroupLink* link = links_.find(number);
+    if (link == nullptr || link->state != GroupLink::State::kCreating) {
+        return;
+    }
+    link->exists = true;
+    link->own = own;
+    link->own_id = own_id;
+    link->direct = direct;
+    if (state_ == State::kCreating) {
+        created_if_complete();
+    } else {
+        prepared(number, out);
+    }
+}
+
+void SmcrGroup::created_if_complete() {
+    GroupLink* first = links_.find(llc::kFirstLink);
+    if (state_ == State::kCreating && first != nullptr && first->exists &&
+        buffers_.first(BufferKind::kRmb, Buffer::State::kUsable) &&
+        buffers_.first(BufferKind::kSend, Buffer::State::kUsable)) {
+        state_ = State::kOffered;
+        first->state = GroupLink::State::kReady;
+    }
+}
+
+void SmcrGroup::connect(const clc::SmcrPeer& peer, Out out) {
+    if (state_ == State::kOffered) {
+        peer_ = peer;
+        state_ = State::kConnecting;
+        GroupLink& first = *links_.find(llc::kFirstLink);
+        first.peer = peer.link;
+        first.state = GroupLink::State::kConnecting;
+        out.actions.push_back(ConnectLink{id_, llc::kFirstLink, peer.link});
+    }
+}
+
+void SmcrGroup::link_connected(std::uint8_t number, Out out) {
+    GroupLink* link = links_.find(number);
+    if (link == nullptr || link->state != GroupLink::State::kConnecting) {
+        return;
+    }
+    link->state = GroupLink::State::kConfirming;
+    if (state_ != State::kConnecting) {
+        carry_out(key_.server ? llc_->link_connected(number, out.now)
+                              : llc_->accept_link({number, link->own, link->peer, link->own_id, link->direct}, out.now),
+                  out);
+        return;
+    }
+    state_ = State::kForming;
+    llc_.emplace(llc_terms());
+    for (const auto& [id, buffer] : buffers_.all()) {
+        if (buffer.kind == BufferKind::kRmb) {
+            for (const auto& [on, token] : buffer.tokens) {
+                llc_->rmb_registered(llc::RmbId{static_cast<std::uint32_t>(id)}, on, token);
+            }
+        }
+    }
+    know(llc::kFirstLink, peer_.rmbe, out);
+    const bool direct = key_.version < clc::kVersion2 || peer_.link_type == clc::LinkType::kDirect;
+    carry_out(llc_->start({llc::kFirstLink, link->own, link->peer, link->own_id, direct}, out.now), out);
+}
+
+void SmcrGroup::link_refused(std::uint8_t number, Refusal refusal, const std::string& detail, Out out) {
+    if (state_ == State::kCreating || state_ == State::kOffered || state_ == State::kConnecting) {
+        finish({Reason::kNone, detail}, out);
+        refused_ = refusal;
+    } else if (adding_ == number) {
+        give_up(number, out);
+    }
+}
+
+// --- a further link -------------------------------------------------------------------------------------------------
+
+bool SmcrGroup::could_be_better() const {
+    return active() && peer_.max_links > 1 && links_.type() != GroupType::kSymmetric;
+}
+
+// What of the peer's ports no link uses (SMC v2.1, Client RoCEv2 GID list, note 6).
+RoceGid SmcrGroup::target() const {
+    const auto free = std::ranges::find_if(peer_.gids, [&](const RoceGid& gid) { return !links_.has_peer(gid); });
+    return free == peer_.gids.end() ? RoceGid{} : *free;
+}
+
+// The server's attempt. With one port it is an asymmetric link, in case that the client has two.
+void SmcrGroup::add_link_if_wanted(Out out) {
+    if (!key_.server || adding_ || !llc_ || hopeless_ || !llc_->may_offer_link() || growing() ||
+        links_.all().size() >= llc::kMostLinks) {
+        return;
+    }
+    const auto candidates = links_.candidates(ports_);
+    const GroupType type = links_.type();
+    const bool asymmetric = type == GroupType::kAsymmetricLocal || type == GroupType::kAsymmetricPeer;
+    if ((candidates.empty() && asymmetric) || registered_ + terms_.link_bytes > terms_.memory_limit) {
+        hopeless_ = true;
+        carry_out(llc_->no_link(out.now), out);
+        return;
+    }
+    retry_at_ = kNever;
+    adding_ = links_.next_number();
+    begin_link(*adding_, candidates.empty() ? links_.all().begin()->second.port : candidates.front(), out);
+}
+
+// The client's: it may only say that it has another port.
+void SmcrGroup::ask_for_link(Out out) {
+    const auto candidates = links_.candidates(ports_);
+    std::vector<RoceGid> gids{links_.all().begin()->second.own.gid};
+    Mac mac;
+    for (const LocalPort& port : candidates) {
+        if (!links_.uses(port) && gids.size() < clc::kMaxGids) {
+            gids.push_back(port.gid);
+            mac = port.mac;
+        }
+    }
+    if (gids.size() > 1 && llc_->may_ask_for_link()) {
+        carry_out(llc_->ask_for_link(gids, mac, out.now), out);
+    }
+}
+
+// The server's queue pair, or the client's, and all memory for it is there.
+void SmcrGroup::prepared(std::uint8_t number, Out out) {
+    GroupLink* link = links_.find(number);
+    if (adding_ != number || link == nullptr || link->state != GroupLink::State::kCreating || !link->exists ||
+        !buffers_.all_registered_for(number)) {
+        return;
+    }
+    link->state = GroupLink::State::kReady;
+    if (key_.server) {
+        carry_out(llc_->offer_link({number, link->own, {}, link->own_id, link->direct}, target(), out.now), out);
+        return;
+    }
+    link->peer = *offered_;
+    link->state = GroupLink::State::kConnecting;
+    out.actions.push_back(ConnectLink{id_, number, link->peer});
+}
+
+void SmcrGroup::offered(const llc::LinkOffered& offer, Out out) {
+    auto candidates = links_.candidates(ports_);
+    std::erase_if(candidates, [&](const LocalPort& port) { return is_parallel(links_, port, offer.peer.gid); });
+    const auto target = std::ranges::find_if(
+        candidates, [&](const LocalPort& port) { return port.gid.normalised() == offer.target.normalised(); });
+    std::optional<LocalPort> port;
+    if (target != candidates.end()) {
+        port = *target;
+    } else if (!candidates.empty()) {
+        port = candidates.front();
+    } else if (links_.type() != GroupType::kAsymmetricLocal && links_.type() != GroupType::kAsymmetricPeer &&
+               !links_.has_peer(offer.peer.gid)) {
+        port = links_.find(offer.over)->port;  // an asymmetric link
+    }
+    if (!port || adding_ || links_.find(offer.number) != nullptr || links_.all().size() >= llc::kMostLinks ||
+        registered_ + terms_.link_bytes > terms_.memory_limit) {
+        return carry_out(llc_->reject_link(llc::AddLinkReason::kNoAlternatePath, out.now), out);
+    }
+    adding_ = offer.number;
+    offered_ = offer.peer;
+    begin_link(offer.number, *port, out);
+}
+
+// It cannot be had.
+void SmcrGroup::give_up(std::uint8_t number, Out out) {
+    drop_link(number, "it is not to be had", out);
+    if (!key_.server) {
+        carry_out(llc_->reject_link(llc::AddLinkReason::kNoAlternatePath, out.now), out);
+        if (adding_) {
+            added({}, out);
+        }
+        return;
+    }
+    carry_out(llc_->link_down(number, "it is not to be had", out.now), out);
+    carry_out(llc_->no_link(out.now), out);
+    added({}, out);
+}
+
+void SmcrGroup::added(const llc::AddLinkOver& how, Out out) {
+    if (adding_ && !how.added) {
+        drop_link(*adding_, "it was not added", out);
+    }
+    adding_.reset();
+    offered_.reset();
+    hopeless_ = how.hopeless;
+    retry_at_ = out.now + terms_.link_retry;
+}
+
+void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
+    GroupLink* link = links_.find(up.number);
+    if (link == nullptr) {
+        return;
+    }
+    link->state = GroupLink::State::kUp;
+    link->peer_id = up.peer_id;
+    out.actions.push_back(UseLink{id_, up.number});
+    if (up.number != llc::kFirstLink || state_ == State::kActive) {
+        out.actions.push_back(LinkChanged{id_, up.number, true, {}});
+    }
+    // Symmetric now: the asymmetric one has served (section 2.2.1).
+    if (const auto surplus = links_.surplus(); surplus && key_.server) {
+        carry_out(llc_->delete_link(*surplus, llc::DeleteLinkReason::kAsymmetricNotNeeded, out.now), out);
+    }
+}
+
+// Nothing is left of it.
+void SmcrGroup::drop_link(std::uint8_t number, const std::string& why, Out out) {
+    const GroupLink* link = links_.find(number);
+    if (link == nullptr) {
+        return;
+    }
+    const bool was_used = link->state == GroupLink::State::kUp || link->state == GroupLink::State::kRetired;
+    registered_ -= terms_.link_bytes;
+    own_registered_ -= terms_.link_bytes;
+    out.actions.push_back(EndLink{id_, number, why, link->state != GroupLink::State::kRetired});
+    links_.erase(number);
+    buffers_.forget_link(number);
+    if (was_used) {
+        out.actions.push_back(LinkChanged{id_, number, false, why});
+        hopeless_ = false;
+        retry_at_ = std::min(retry_at_, out.now + kSoon);
+    }
+    // What only waited for this link is complete without it.
+    for (const auto& [id, buffer] : std::map(buffers_.all())) {
+        if (Buffer* waiting = buffers_.find(id); waiting != nullptr && waiting->state == Buffer::State::kRegistering) {
+            registered_everywhere(id, *waiting, out);
+        }
+    }
+}
+
+void SmcrGroup::link_down(std::uint8_t number, const std::string& why, Out out) {
+    if (state_ == State::kOver || links_.find(number) == nullptr) {
+        return;
+    }
+    if (!llc_) {
+        finish({Reason::kLinkDown, why}, out);
+    } else if (adding_ == number && links_.find(number)->state < GroupLink::State::kConfirming) {
+        give_up(number, out);
+    } else {
+        carry_out(llc_->link_down(number, why, out.now), out);
+    }
+}
+
+void SmcrGroup::device_gone(const std::string& device, Out out) {
+    for (const auto& [number, link] : std::map(links_.all())) {
+        if (link.port.device == device) {
+            link_down(number, "device " + device + " is gone", out);
+        }
+    }
+}
+
+void SmcrGroup::ports_changed(Out out) {
+    hopeless_ = false;
+    if (could_be_better()) {
+        retry_at_ = out.now;
+    }
+}
+
+// Those of an asymmetric link are for a failure of the other one.
+std::uint8_t SmcrGroup::least_used_link() const {
+    const auto numbers = links_.up();
+    if (numbers.empty()) {
+        return llc::kFirstLink;
+    }
+    if (links_.type() != GroupType::kSymmetric) {
+        return numbers.front();
+    }
+    const auto used = [&](std::uint8_t number) {
+        return std::ranges::count_if(members_, [&](const auto& entry) { return entry.second == number; });
+    };
+    return *std::ranges::min_element(numbers, {}, used);
+}
+
+}  // namespace smc::group

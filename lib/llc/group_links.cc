@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How the links of a group come and go.
+#include <algorithm>
+
+#include "smc/llc/group_llc.h"
+
+namespace smc::llc {
+
+using Adding = AddLinkFlow::State;
+
+// --- CONFIRM LINK ---------------------------------------------------------------------------------------------------
+
+void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now) {
+    const bool first = awaits_confirm_link();
+    if (!first && link.state != LinkLlc::State::kConfirming) {
+        return violated(actions, link.terms.number, "CONFIRM LINK out of place", now);
+    }
+    if (std::string wrong = link.confirm.on(m, terms_, link.terms, out(actions, link)); !wrong.empty()) {
+        return first ? violated(actions, link.terms.number, std::move(wrong), now)
+                     : adding_failed(actions, wrong, false, now);
+    }
+    link.state = LinkLlc::State::kUp;
+    actions.push_back(LinkUp{link.terms.number, link.confirm.peer_id()});
+    if (!first) {
+        return added(actions, link);
+    }
+    if (terms_.max_links <= 1) {
+        return;
+    }
+    if (terms_.server) {
+        add_link_.want(now + terms_.reply_timeout);
+        actions.push_back(WantLink{});
+    } else {
+        add_link_.await(now + terms_.reply_timeout);
+    }
+}
+
+void GroupLlc::added(Actions& actions, LinkLlc& link) {
+    link.test = {};
+    add_link_.done();
+    actions.push_back(AddLinkOver{true, false});
+}
+
+// --- ADD LINK -------------------------------------------------------------------------------------------------------
+
+bool GroupLlc::may_offer_link() const {
+    if (!terms_.server || terms_.max_links <= 1 || carrier() == nullptr) {
+        return false;
+    }
+    const bool wanted = add_link_.state() == Adding::kWanted;
+    return (state_ == State::kForming && wanted) ||
+           (state_ == State::kActive && !changing() && !delete_link_.wants() && !own_rmbs_.under_way());
+}
+
+Actions GroupLlc::offer_link(const LinkTerms& own, const RoceGid& target, TimePoint now) {
+    Actions actions;
+    const LinkLlc* over = carrier();
+    if (!may_offer_link()) {
+        actions.push_back(LinkGone{own.number, "it is not the time to offer it"});
+        actions.push_back(AddLinkOver{});
+        return actions;
+    }
+    peer_rmbs_.forget_link(own.number);  // of an earlier link with this number
+    add_link_.offer(own, target, own_rmbs_.pairs(over->terms.number, own.number), out(actions, *over), reply_by(now));
+    return actions;
+}
+
+Actions GroupLlc::no_link(TimePoint now) {
+    Actions actions;
+    if (add_link_.state() == Adding::kWanted) {
+        add_link_.done();
+        actions.push_back(AddLinkOver{false, true});
+    }
+    proceed(actions, now);
+    return actions;
+}
+
+void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint now) {
+    if (m.reply) {
+        return on_add_link_reply(actions, link, m, now);
+    }
+    if (terms_.server) {
+        // Version 1: the client has another port. While links change already that is news to nobody.
+        if (!changing() && state_ == State::kActive) {
+            actions.push_back(LinkWanted{{m.gid.normalised()}});
+        }
+        return;
+    }
+    asked_ = kNever;  // SMC v2.1, REQUEST ADD LINK, note 7
+    const bool first = state_ == State::kForming;
+    const bool idle = add_link_.state() == Adding::kIdle || add_link_.state() == Adding::kAwaited;
+    if (!idle || state_ == State::kEnding || terms_.max_links <= 1 || links_.contains(m.link_number)) {
+        AddLinkFlow answer;
+        answer.choose(m, link.terms.number, kNever);
+        return answer.reject(AddLinkReason::kNoAlternatePath, out(actions, link));
+    }
+    peer_rmbs_.forget_link(m.link_number);
+    add_link_.choose(m, link.terms.number, first ? now + terms_.reply_timeout : reply_by(now));
+    actions.push_back(LinkOffered{m.link_number, link.terms.number, add_link_.terms().peer,
+                                  m.large ? m.large->target_gid.normalised() : RoceGid{}});
+}
+
+void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now) {
+    if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.over()) {
+        // To nothing. Linux takes back by a rejection what it could not carry out: then CONFIRM LINK fails.
+        return;
+    }
+    if (m.rejected) {
+        return adding_failed(actions, "the client rejects it: " + text(m.reason),
+                             m.reason == AddLinkReason::kNoAlternatePath, now);
+    }
+    if (!add_link_.on_reply(m, out(actions, link), reply_by(now))) {
+        return adding_failed(actions, "the client's reply does not fit", false, now);
+    }
+    connect_or_go_on(actions);
+}
+
+void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m, TimePoint now) {
+    const bool expected =
+        add_link_.state() == Adding::kExchanging && link.terms.number == add_link_.over() && m.reply == terms_.server;
+    if (!expected) {
+        return;
+    }
+    if (!add_link_.on(m, out(actions, link), reply_by(now))) {
+        const std::uint8_t over_link = add_link_.over();
+        adding_failed(actions, "the numbers of RKeys do not fit", false, now);  // C.7.1: as an outage
+        return lose(actions, over_link, "ADD LINK CONTINUATION does not fit", now);
+    }
+    learn(actions);
+    connect_or_go_on(actions);
+}
+
+// Both have told everything: the server connects its queue pair.
+void GroupLlc::connect_or_go_on(Actions& actions) {
+    if (add_link_.state() != Adding::kConnecting) {
+        return;
+    }
+    learn(actions);
+    actions.push_back(LinkAccepted{add_link_.number(), add_link_.terms().peer});
+}
+
+// What the peer has told of its RMBs over the new link. Linux names some that it never told before.
+void GroupLlc::learn(Actions& actions) {
+    for (const RTokenPair& pair : add_link_.take_pairs()) {
+        if (const RTokenSet* rmb = peer_rmbs_.pair(add_link_.over(), add_link_.number(), pair)) {
+            actions.push_back(PeerRmb{*rmb});
+        }
+    }
+}
+
+// C.7.1: two links between the same two ports.
+bool GroupLlc::would_be_parallel(const LinkTerms& terms) const {
+    return std::ranges::any_of(links_, [&](const auto& entry) {
+        const LinkLlc& other = entry.second;
+        return other.terms.number != terms.number && other.state != LinkLlc::State::kDown &&
+               other.terms.own.gid.normalised() == terms.own.gid.normalised() &&
+               other.terms.peer.gid.normalised() == terms.peer.gid.normalised();
+    });
+}
+
+Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
+    Actions actions;
+    if (add_link_.state() != Adding::kConnecting || add_link_.number() != number) {
+        return actions;
+    }
+    if (would_be_parallel(add_link_.terms())) {
+        adding_failed(actions, "it would be parallel to another one", true, now);
+        proceed(actions, now);
+        return actions;
+    }
+    LinkLlc& link = links_[number];
+    link.terms = add_link_.terms();
+    link.little_endian = links_.at(add_link_.over()).little_endian;
+    add_link_.confirming(now + 2 * terms_.reply_timeout);
+    link.confirm.start(terms_, link.terms, out(actions, link), now);
+    return actions;
+}
+
+Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
+    Actions actions;
+    const auto over = links_.find(add_link_.over());
+    if (add_link_.state() != Adding::kChoosing || add_link_.number() != own.number || over == links_.end()) {
+        actions.push_back(LinkGone{own.number, "the server does not wait for it any more"});
+        return actions;
+    }
+    add_link_.accept(own, own_rmbs_.pairs(add_link_.over(), own.number), out(actions, over->second),
+                     now + 3 * terms_.reply_timeout);
+    learn(actions);
+    LinkLlc& link = links_[own.number];
+    link.terms = add_link_.terms();
+    link.little_endian = over->second.little_endian;
+    // The server's CONFIRM LINK may be there before the last of its tokens.
+    GroupTerms awaiting = terms_;
+    awaiting.server = false;
+    link.confirm.start(awaiting, link.terms, out(actions, link), now);
+    return actions;
+}
+
+Actions GroupLlc::reject_link(AddLinkReason reason, TimePoint now) {
+    Actions actions;
+    const auto over = links_.find(add_link_.over());
+    if (add_link_.state() == Adding::kChoosing && over != links_.end()) {
+        add_link_.reject(reason, out(actions, over->second));
+        actions.push_back(AddLinkOver{false, reason == AddLinkReason::kNoAlternatePath});
+    }
+    proceed(actions, now);
+    return actions;
+}
+
+// Nobody adds a link any more. A peer that counts on it is told (C.7.1); at first contact that must be acknowledged
+// before data flows (section 3.5.1.6.2).
+void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool hopeless, TimePoint) {
+    const Adding state = add_link_.state();
+    const std::uint8_t number = add_link_.number();
+    const bool told = add_link_.peer_counts_on_it();
+    add_link_.done();
+    if (state == Adding::kOffered || state == Adding::kChoosing || told) {
+        links_.erase(number);
+        own_rmbs_.forget_link(number);
+        peer_rmbs_.forget_link(number);
+        if (told) {
+            delete_link_.want({number, DeleteLinkReason::kLostPath, false});
+        }
+        actions.push_back(LinkGone{number, why});
+    }
+    actions.push_back(AddLinkOver{false, hopeless});
+}
+
+bool GroupLlc::may_ask_for_link() const {
+    return !terms_.server && terms_.max_links > 1 && state_ == State::kActive && !changing() && asked_ == kNever;
+}
+
+Actions GroupLlc::ask_for_link(const std::vector<RoceGid>& gids, const Mac& mac, TimePoint now) {
+    Actions actions;
+    const LinkLlc* link = carrier();
+    if (!may_ask_for_link() || link == nullptr || gids.empty()) {
+        return actions;
+    }
+    if (terms_.version < 2) {
+        auto ask = out(actions, *link).request<AddLink>();  // it needs no answer
+        ask.padded = true;
+        ask.gid = gids.back();
+        ask.mac = mac;
+        out(actions, *link).send(ask);
+        return actions;
+    }
+    auto ask = out(actions, *link).request<RequestAddLink>();
+    for (const RoceGid& gid : gids) {
+        ask.gid_list.push_back(gid);
+    }
+    asked_ = reply_by(now);
+    out(actions, *link).send(ask);
+    return actions;
+}
+
+// SMC v2.1, REQUEST ADD LINK, notes 5 and 6: a server acknowledges, whether it can add a link or not.
+void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, TimePoint) {
+    if (m.reply) {
+        asked_ = kNever;
+        return;
+    }
+    if (!terms_.server) {
+        return;
+    }
+    RequestAddLink answer = LinkOut::reply(m);
+    answer.gid_list.resize(0);
+    out(actions, link).send(answer);
+    std::vector<RoceGid> gids(m.gid_list.begin(), m.gid_list.end());
+    actions.push_back(LinkWanted{std::move(gids)});
+}
+
+// --- DELETE LINK ----------------------------------------------------------------------------------------------------
+
+// A link that works shall not be used any more.
+void GroupLlc::retire(Actions& actions, LinkLlc& link) {
+    if (link.state == LinkLlc::State::kUp) {
+        link.state = LinkLlc::State::kRetired;
+        actions.push_back(LinkRetired{link.terms.number});
+    }
+}
+
+Actions GroupLlc::delete_link(std::uint8_t number, DeleteLinkReason reason, TimePoint now) {
+    Actions actions;
+    const auto it = links_.find(number);
+    if (state_ != State::kActive || it == links_.end() || it->second.state != LinkLlc::State::kUp || up().size() <= 1) {
+        return actions;
+    }
+    retire(actions, it->second);
+    delete_link_.want({number, reason, true});
+    proceed(actions, now);
+    return actions;
+}
+
+// Nothing is known of it any more.
+void GroupLlc::forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
+    delete_link_.done(number);
+    const auto it = links_.find(number);
+    if (it == links_.end()) {
+        return;
+    }
+    const bool told = it->second.state == LinkLlc::State::kDown;  // M5
+    links_.erase(it);
+    restart_elsewhere(actions, number, now);
+    own_rmbs_.forget_link(number);  // of the peer's RMBs it is still known which is which
+    if (!told) {
+        actions.push_back(LinkGone{number, why});
+    }
+}
+
+// What is under way over this link will not be answered.
+void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now) {
+    if (own_rmbs_.under_way() && own_rmbs_.over() == number) {
+        own_rmbs_.restart();
+    }
+    if (delete_link_.deleting() && delete_link_.over() == number) {
+        delete_link_.restart();
+    }
+    const bool agreeing =
+        add_link_.under_way() && add_link_.state() != Adding::kWanted && add_link_.state() != Adding::kAwaited;
+    if (agreeing && add_link_.over() == number) {
+        adding_failed(actions, "the link that it was agreed on over is gone", false, now);
+    }
+}
+
+// It does not work any more: the peer is told over another one, and what went over it goes over another one (C.7.1).
+void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
+    const auto it = links_.find(number);
+    if (state_ == State::kOver || it == links_.end() || it->second.state == LinkLlc::State::kDown) {
+        return;
+    }
+    if (add_link_.under_way() && number == add_link_.number() && it->second.state == LinkLlc::State::kConfirming) {
+        return adding_failed(actions, why, false, now);
+    }
+    const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
+    it->second.state = LinkLlc::State::kDown;
+    if (carrier() == nullptr) {
+        return over(actions, {Reason::kLinkDown, why, may_decline});
+    }
+    actions.push_back(LinkGone{number, why});
+    restart_elsewhere(actions, number, now);
+    if (state_ == State::kOver) {
+        return;
+    }
+    delete_link_.want({number, DeleteLinkReason::kLostPath, false});
+}
+
+Actions GroupLlc::link_down(std::uint8_t number, const std::string& why, TimePoint now) {
+    Actions actions;
+    const bool adding = add_link_.under_way() && add_link_.number() == number && add_link_.state() != Adding::kWanted &&
+                        add_link_.state() != Adding::kAwaited;
+    const auto it = links_.find(number);
+    const bool only_asked_for = adding && (it == links_.end() || it->second.state == LinkLlc::State::kConfirming);
+    if (state_ == State::kEnding && it != links_.end()) {
+        links_.erase(it);
+        restart_elsewhere(actions, number, now);
+        if (carrier() == nullptr) {
+            over(actions, {Reason::kNone, why});
+        }
+        return actions;
+    }
+    if (only_asked_for && add_link_.state() == Adding::kChoosing) {
+        return reject_link(AddLinkReason::kNoAlternatePath, now);
+    }
+    if (only_asked_for) {
+        adding_failed(actions, why, false, now);
+    } else {
+        lose(actions, number, why, now);
+    }
+    proceed(actions, now);
+    return actions;
+}
+
+void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
+    const auto others = up();
+    const bool last = others.empty() || (others.size() == 1 && others.front() == m.link_number);
+    const bool all = m.all || (!m.reply && last && links_.contains(m.link_number));
+    if (all && !(m.reply && !delete_link_.ending())) {
+        return over(actions, delete_link_.ended(m, terms_, out(actions, link)));
+    }
+    if (m.reply) {
+        // The client's to a server's request; or a server's that knows no such link.
+        if (delete_link_.deleting() && delete_link_.deleting()->number == m.link_number) {
+            forget(actions, m.link_number, "DELETE LINK: " + text(delete_link_.deleting()->reason), now);
+        }
+        return;
+    }
+    on_delete_request(actions, link, m, now);
+}
+
+void GroupLlc::on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now) {
+    const std::uint8_t number = m.link_number;
+    const auto it = links_.find(number);
+    const bool being_added = add_link_.under_way() && add_link_.number() == number && add_link_.peer_counts_on_it();
+    if (!terms_.server) {
+        DeleteLink reply = LinkOut::reply(m);
+        const bool known = it != links_.end() || being_added || delete_link_.concerns(number);
+        reply.reason = known ? m.reason : DeleteLinkReason::kUnknownLink;
+        if (it != links_.end()) {
+            retire(actions, it->second);
+        }
+        out(actions, link).send(reply);
+        if (being_added) {
+            adding_failed(actions, "DELETE LINK: " + text(m.reason), false, now);
+        }
+        return forget(actions, number, "DELETE LINK: " + text(m.reason), now);
+    }
+    if (delete_link_.concerns(number)) {
+        return;  // it is being deleted
+    }
+    if (being_added) {
+        return adding_failed(actions, "DELETE LINK: " + text(m.reason), false, now);
+    }
+    if (it == links_.end()) {
+        DeleteLink reply = LinkOut::reply(m);
+        reply.reason = DeleteLinkReason::kUnknownLink;
+        return out(actions, link).send(reply);
+    }
+    // The server's own request is the answer. Linux calls a lost path orderly, too.
+    if (m.orderly && m.reason != DeleteLinkReason::kLostPath) {
+        retire(actions, it->second);
+        return delete_link_.want({number, m.reason, true});
+    }
+    lose(actions, number, "DELETE LINK: " + text(m.reason), now);
+}
+
+}  // namespace smc::llc
