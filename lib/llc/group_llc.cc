@@ -240,10 +240,9 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
         return true;
     }
     if (now >= add_link_.deadline()) {
-        using Adding = AddLinkFlow::State;
-        const Adding state = add_link_.state();
+        const AddLinkFlow::State state = add_link_.state();
         const std::uint8_t over_link = add_link_.over();
-        const bool unanswered = state == Adding::kOffered || state == Adding::kExchanging;
+        const bool unanswered = state == AddLinkFlow::State::kOffered || state == AddLinkFlow::State::kExchanging;
         if (unanswered && state_ == State::kForming) {
             over(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
             return true;

@@ -69,8 +69,12 @@ class Machine:
         self.job = os.path.join(lab.dir, name)
         os.mkdir(self.job)
         self.capture = os.path.join(self.job, "wire.pcap")
+        self.mac = self.mac_on(0)
         self._replies, self._next, self._changed = {}, 1, threading.Condition()
         self._dead = self._channel = self.qemu = None
+
+    def mac_on(self, wire):
+        return f"52:54:00:00:{99 - wire}:{self.index:02x}"
 
     def boot(self, netdevs):
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
@@ -115,8 +119,7 @@ class Machine:
         ]
         for wire, netdev in enumerate(netdevs):
             capture = self.capture if wire == 0 else f"{self.job}/wire{wire}.pcap"
-            mac = f"52:54:00:00:{99 - wire}:{self.index:02x}"
-            command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={mac}"]
+            command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={self.mac_on(wire)}"]
             command += ["-object", f"filter-dump,id=dump{wire},netdev=n{wire},file={capture}"]
         with open(os.path.join(self.job, "qemu.log"), "w") as log:
             self.qemu = subprocess.Popen(
@@ -232,9 +235,9 @@ class Machine:
         """eth0 has self.ip4 and self.ip6; eth1, eth2 .. have 10.98.0.x, 10.97.0.x and so on."""
         self.sh("ip link set lo up")
         for wire in range(wires):
-            net, mac = 99 - wire, f"52:54:00:00:{99 - wire}:{self.index:02x}"
+            net = 99 - wire
             self.sh(
-                f"""found=$(grep -il {mac} /sys/class/net/*/address | cut -d/ -f5)
+                f"""found=$(grep -il {self.mac_on(wire)} /sys/class/net/*/address | cut -d/ -f5)
                     [ "$found" = eth{wire} ] || ip link set dev "$found" name eth{wire}
                     ip addr add 10.{net}.0.{self.index}/24 dev eth{wire}
                     ip addr add fd{net}::{self.index}/64 dev eth{wire} nodad
