@@ -457,6 +457,45 @@ TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
     CHECK(d.server.delete_link(2, DeleteLinkReason::kOperator, kStart).empty());  // the last one is the group's
 }
 
+// M3: a group is over with its last link, whichever way that goes.
+TEST_CASE("group_llc__a_peer_that_deletes_one_link_after_the_other_ends_the_group") {
+    Doubled d;
+    d.double_up();
+    auto ask = message<DeleteLink>();
+    ask.orderly = true;
+    ask.reason = DeleteLinkReason::kOperator;
+    ask.link_number = 2;
+    auto told = sent<DeleteLink>(d.server.message(encode(ask).view(), kStart));
+    CHECK((told.link_number == 2 && !told.all && d.server.up() == std::vector<std::uint8_t>{1}));
+    ask.link_number = 1;
+    const auto end = d.server.message(encode(ask).view(), kStart, 2);
+    CHECK((find<Over>(end) != nullptr && sent<DeleteLink>(end).all));
+
+    Doubled broken;  // the one that is being deleted works still, and is none to go on with
+    broken.double_up();
+    (void)broken.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    CHECK(over(broken.server.link_down(2, "port down", kStart)) == Reason::kLinkDown);
+
+    Doubled asked;  // the client, which the server leaves without one
+    asked.double_up();
+    auto gone = message<DeleteLink>();
+    gone.link_number = 1;
+    (void)asked.client.message(encode(gone).view(), kStart, 2);
+    gone.link_number = 2;
+    CHECK(find<Over>(asked.client.message(encode(gone).view(), kStart, 2)) != nullptr);
+    CHECK(asked.client.next_deadline() == kNever);
+}
+
+TEST_CASE("group_llc__what_was_under_way_when_the_group_was_ended_is_waited_for_no_more") {
+    Doubled d;
+    d.double_up();
+    Doubled::own_rmb(d.client, 30);
+    (void)d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    (void)d.client.end(DeleteLinkReason::kOperator, kStart);
+    CHECK(d.client.link_down(1, "port down", kStart).empty());
+    CHECK(over(d.client.tick(kStart + 10s, 0)) == Reason::kNone);  // the server's DELETE LINK has not come
+}
+
 // C.7.1: what was asked over a link that does not answer is asked again over the other one.
 TEST_CASE("group_llc__a_request_without_an_answer_costs_the_link_that_carried_it") {
     Doubled d;
@@ -523,6 +562,7 @@ TEST_CASE("group_llc__a_link_between_the_same_two_ports_is_not_added") {
     (void)same.server.message(bytes(same.client.accept_link(parallel, kStart)), kStart);
     const auto refused = same.server.link_connected(2, kStart);
     CHECK((find<LinkGone>(refused)->number == 2 && find<AddLinkOver>(refused)->hopeless));
+    CHECK(sent<DeleteLink>(refused).link_number == 2);  // the client counts on it
 }
 
 TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {

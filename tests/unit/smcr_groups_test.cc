@@ -41,7 +41,7 @@ struct Node {
     bool devices_answer = true;
     bool neighbours_answer = true;  // to who asks for their address, to connect a queue pair
     Actions log{};
-    std::map<GroupId, QpEnd> peers{};
+    std::map<std::pair<GroupId, std::uint8_t>, QpEnd> peers{};  // by group and link
     std::vector<SendMessage> sent{};
     std::uint32_t number = 0;  // of queue pairs and memory
 
@@ -54,13 +54,14 @@ struct Node {
     }
     Actions answer(const Action& asked) {
         if (const auto* create = std::get_if<CreateLink>(&asked)) {
-            return groups.link_created(create->group, create->link, {gid, {}, Qpn{++number}}, {}, false, now);
+            return groups.link_created(create->group, create->link, {create->port.gid, {}, Qpn{++number}}, {}, false,
+                                       now);
         }
         if (const auto* buffer = std::get_if<RegisterBuffer>(&asked)) {
             return groups.buffer_registered(buffer->group, buffer->buffer, buffer->link, RKey{++number}, {}, now);
         }
         if (const auto* connect = std::get_if<ConnectLink>(&asked)) {
-            peers[connect->group] = connect->peer;
+            peers[{connect->group, connect->link}] = connect->peer;
             return neighbours_answer ? groups.link_connected(connect->group, connect->link, now) : Actions{};
         }
         if (const auto* send = std::get_if<SendMessage>(&asked)) {
@@ -85,12 +86,14 @@ struct Node {
 
 struct Pair {
     Node server{.server = true}, client{.server = false};
-    std::uint8_t limit = 255;  // connections of a link group
+    std::uint8_t limit = 255;    // connections of a link group
+    std::uint8_t max_links = 1;  // likewise
 
     [[nodiscard]] clc::SmcrPeer proposal(const char* gid = "10.0.0.2") const {
         clc::SmcrPeer peer;
         peer.link.gid = *RoceGid::parse(gid);
         peer.max_connections = limit;
+        peer.max_links = max_links;
         return peer;
     }
     [[nodiscard]] clc::SmcrPeer end_of(const Joined& joined) const {
@@ -107,8 +110,10 @@ struct Pair {
             Node& to = server.sent.empty() ? server : client;
             for (const SendMessage& message : std::exchange(from.sent, {})) {
                 for (const SmcrGroup* group : to.groups.all()) {
-                    if (group->links().all().begin()->second.own.is(from.peers.at(message.group))) {
-                        to.on(to.groups.message(group->id(), message.link, message.bytes, to.now));
+                    for (const auto& [number, link] : std::map(group->links().all())) {
+                        if (link.own.is(from.peers[{message.group, message.link}])) {
+                            to.on(to.groups.message(group->id(), number, message.bytes, to.now));
+                        }
                     }
                 }
             }
@@ -466,4 +471,91 @@ TEST_CASE("smcr_groups__memory_for_half_a_seat_is_not_taken") {
     p.connect(2);
     p.server.join(3, p.proposal());
     CHECK(p.server.groups.registered() == kLink + 2 * kBuffer);
+}
+
+// --- two links ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+LocalPort port(const char* device, const char* gid) {
+    return {device, 1, *RoceGid::parse(gid), 2, {}};
+}
+
+// A server and a client with two ports each, or with one.
+struct Ports : Pair {
+    explicit Ports(bool server_has_two = true, bool client_has_two = true) {
+        max_links = 2;
+        tell(server, server_has_two, "10.0.0.1", "10.0.1.1");
+        tell(client, client_has_two, "10.0.0.2", "10.0.1.2");
+    }
+    static void tell(Node& node, bool two, const char* first, const char* second) {
+        std::vector<LocalPort> ports{port("device", first)};
+        if (two) {
+            ports.push_back(port("other", second));
+        }
+        node.on(node.groups.set_ports(std::move(ports), node.now));
+    }
+    [[nodiscard]] std::pair<GroupType, GroupType> types(std::uint64_t member = 1) const {
+        return {server.group(member).links().type(), client.group(member).links().type()};
+    }
+};
+
+}  // namespace
+
+// RFC 7609 section 2.2.1.
+TEST_CASE("smcr_groups__a_first_contact_makes_the_best_group_that_the_ports_allow") {
+    using enum GroupType;
+    for (const auto& [server_two, client_two, expected] :
+         {std::tuple(true, true, std::pair(kSymmetric, kSymmetric)),
+          std::tuple(true, false, std::pair(kAsymmetricPeer, kAsymmetricLocal)),
+          std::tuple(false, true, std::pair(kAsymmetricLocal, kAsymmetricPeer)),
+          std::tuple(false, false, std::pair(kSingle, kSingle))}) {
+        Ports p(server_two, client_two);
+        p.connect(1);
+        CHECK(p.types() == expected);
+        CHECK(p.server.groups.registered() == p.client.groups.registered());
+    }
+}
+
+TEST_CASE("smcr_groups__a_port_that_comes_makes_an_asymmetric_group_symmetric_and_its_link_goes") {
+    const bool at_server = GENERATE(true, false);
+    Ports p(!at_server, at_server);
+    p.connect(1);
+    REQUIRE(p.types().first != GroupType::kSymmetric);
+    Ports::tell(at_server ? p.server : p.client, true, at_server ? "10.0.0.1" : "10.0.0.2",
+                at_server ? "10.0.1.1" : "10.0.1.2");
+    p.talk();
+    for (int i = 0; i < 4 && p.types().first != GroupType::kSymmetric; i++) {  // what was under way is over soon
+        p.server.tick(p.server.groups.next_deadline());
+        p.client.now = p.server.now;
+        p.talk();
+    }
+    CHECK(p.types() == std::pair(GroupType::kSymmetric, GroupType::kSymmetric));
+    for (const Node* node : {&p.server, &p.client}) {
+        CHECK(node->group(1).links().all().size() == 2);
+        CHECK(node->groups.registered() == 2 * kLink + 2 * kBuffer);
+    }
+}
+
+TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_join_what_is_left") {
+    Ports p;
+    p.connect(1);
+    p.connect(2);
+    CHECK(p.server.groups.seat_of(MemberId{1})->link != p.server.groups.seat_of(MemberId{2})->link);
+    const GroupId id = p.server.group(1).id();
+    p.server.log.clear();
+    p.client.log.clear();
+    p.server.on(p.server.groups.link_down(id, 1, "port down", kStart));
+    p.talk();
+    for (const Node* node : {&p.server, &p.client}) {
+        CHECK((count<EndLink>(node->log) == 1 && count<GroupOver>(node->log) == 0));
+        CHECK(node->group(1).links().up() == std::vector<std::uint8_t>{2});
+        CHECK(node->groups.registered() == kLink + 2 * kBuffer);
+    }
+    p.server.leave(2);
+    p.client.leave(2);
+    CHECK_FALSE(p.connect(3).local.first_contact);
+    CHECK(&p.server.group(3) == &p.server.group(1));
+    p.server.on(p.server.groups.link_down(id, 2, "port down", kStart));
+    CHECK(count<GroupOver>(p.server.log) == 1);
 }
