@@ -207,9 +207,10 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     // G1: it has one since before CLC named it.
     const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
     const std::uint8_t number = p_.session.smcr_groups.groups().peer_link_of(group::MemberId{c.id});
+    const group::GroupLink none;
     const group::GroupLink* link = group.links().find(number);
-    if (link == nullptr) {
-        link = &group.links().all().begin()->second;  // it has broken just now: it begins on another one
+    if (link == nullptr) {  // it has broken just now: it begins on another one, if there is one
+        link = group.links().all().empty() ? &none : &group.links().all().begin()->second;
     }
     const auto* live = p_.session.smcr_groups.find(group.id(), number);
     c.path = Path::kSmcR;

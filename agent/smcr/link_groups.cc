@@ -495,7 +495,7 @@ void LinkGroups::on(const group::LinkFailed& action) {
 
 void LinkGroups::on(const group::GroupUp& action) {
     const group::SmcrGroup* group = groups_.find(action.group);
-    if (group == nullptr) {
+    if (group == nullptr || group->links().all().empty()) {
         return;
     }
     const clc::SmcrPeer& peer = group->peer();

@@ -126,7 +126,7 @@ RoceGid SmcrGroup::target() const {
 
 // The server's attempt. With one port it is an asymmetric link, in case that the client has two.
 void SmcrGroup::add_link_if_wanted(Out out) {
-    if (!key_.server || adding_ || !llc_ || hopeless_ || !llc_->may_offer_link() || growing() ||
+    if (!key_.server || adding_ || !llc_ || hopeless_ || !llc_->may_offer_link() || growing() || links_.all().empty() ||
         links_.all().size() >= llc::kMostLinks) {
         return;
     }
@@ -145,6 +145,9 @@ void SmcrGroup::add_link_if_wanted(Out out) {
 
 // The client's: it may only say that it has another port.
 void SmcrGroup::ask_for_link(Out out) {
+    if (links_.all().empty()) {
+        return;
+    }
     const auto candidates = links_.candidates(ports_);
     std::vector<RoceGid> gids{links_.all().begin()->second.own.gid};
     Mac mac;
