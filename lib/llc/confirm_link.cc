@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/llc/confirm_link.h"
 
+#include <algorithm>
+
 namespace smc::llc {
 
 namespace {
@@ -54,6 +56,7 @@ std::string ConfirmLinkFlow::on(const ConfirmLink& m, const GroupTerms& group, c
     deadline_ = kNever;
     if (!group.server) {
         ConfirmLink answer = LinkOut::reply(m);
+        answer.max_links = std::min(m.max_links, group.max_links);  // before release 1 a client may lower it (A.3.1)
         fill_in(answer, group, link);
         out.send(answer);
     }

@@ -232,6 +232,15 @@ TEST_CASE("group_llc__what_is_being_ended_does_not_begin") {
     CHECK(p.client.next_deadline() > retry);  // nothing is sent then, so nobody need come back
 }
 
+TEST_CASE("group_llc__before_release_1_the_client_lowers_the_number_of_links") {
+    Terms s = terms(true, 1, 8);
+    Side server(s), client(terms(false, 1, 2));
+    (void)client.start(kStart);
+    const auto request = server.start(kStart);
+    CHECK(sent<ConfirmLink>(request).max_links == 8);
+    CHECK(sent<ConfirmLink>(client.message(bytes(request), kStart)).max_links == 2);
+}
+
 // SMC v2.1, CONFIRM LINK, notes 3 and 4; RFC 7609 A.3.1.
 TEST_CASE("group_llc__confirm_link_must_repeat_what_clc_agreed_on") {
     Terms s = terms(true), c = terms(false);
