@@ -6,9 +6,8 @@
 // Invariants:
 //   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
-//   C2  An RMBE is given back only when its peer said that it is done with it, or with every link, or shows it: by
-//   using
-//       its own for another connection (section 4.4.2).
+//   C2  An RMBE is given back only when its peer said that it is done with it, or shows it by using its own for
+//       another connection (section 4.4.2), or when the last link has gone.
 //   C3  When a link breaks every connection on it moves to another one; when that was the last one, it ends with
 //       kLinkDown.
 //   C4  What the peer moved with (failover validation, section 4.6.1) is judged only when everything that came over the

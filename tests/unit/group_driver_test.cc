@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What a link group does with its connections when it has several links: who moves, who ends, and when an RMBE is given
+// back. Two links in memory; the test runs their drivers itself, so it says which one is looked at first.
+#include "datapath/smcr/group_driver.h"
+
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "datapath/smcr/link_driver.h"
+#include "memory_link.h"
+
+using namespace smc;
+using namespace smc::smcr;
+using namespace std::chrono_literals;
+using test::MemoryLink;
+
+namespace {
+
+constexpr AlertToken kToken{7};
+
+class NoPoller final : public Poller {
+ public:
+    bool watch(int, std::uint32_t, Source&) override { return true; }
+    void unwatch(int) override {}
+    void ready(Task&) override {}
+};
+
+// A connection as far as the group knows it.
+class Connection final : public Task, private Mover {
+ public:
+    Connection(GroupDriver& group, AlertToken token, std::uint8_t link) : group_(group), link_(link) {
+        REQUIRE(group.open(token));
+        receiver = group.attach(token, *this, *this);
+        REQUIRE(receiver != nullptr);
+        receiver->link = link;
+    }
+    bool start(Poller&) override { return true; }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override { return false; }
+    void abort(Reason why) override { reason = why; }
+    [[nodiscard]] bool ended() const override { return reason.has_value(); }
+
+    GroupDriver::Receiver* receiver = nullptr;
+    std::optional<Reason> reason;
+    bool may_move = true;
+    int moves = 0;
+
+ private:
+    bool move() override {
+        moves++;
+        const auto other = group_.pick(link_);
+        if (!may_move || !other) {
+            return false;
+        }
+        link_ = other->number();
+        receiver->link = link_;
+        return true;
+    }
+
+    GroupDriver& group_;
+    std::uint8_t link_;
+};
+
+class Counted final : public ElementOwner {
+ public:
+    void returned(std::size_t) override { free++; }
+    [[nodiscard]] std::uint32_t lkey(std::uint8_t) const override { return 0; }
+    int free = 0;
+};
+
+// A group with links 1 and 2, and the peer's ends of both.
+struct Group {
+    NoPoller poller;
+    std::shared_ptr<GroupDriver> driver = std::make_shared<GroupDriver>();
+    std::array<std::unique_ptr<MemoryLink>, 3> peer;
+    std::array<std::shared_ptr<LinkDriver>, 3> links;
+
+    Group() {
+        for (const std::uint8_t number : {std::uint8_t{1}, std::uint8_t{2}}) {
+            auto [own, other] = MemoryLink::pair();
+            peer.at(number) = std::move(other);
+            links.at(number) = std::make_shared<LinkDriver>(
+                std::move(own), driver, number, LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}}, 0us);
+            REQUIRE(links.at(number)->start(poller));
+            driver->use(number, links.at(number));
+        }
+    }
+    void peer_says(std::uint8_t link, std::uint16_t sequence, std::uint8_t flags = 0) {
+        cdc::Message message;
+        message.token = kToken;
+        message.sequence = sequence;
+        message.flags = flags;
+        REQUIRE(peer.at(link)->send(cdc::encode(message).view()) == Link::Posted::kYes);
+    }
+    // As an engine that finds it readable.
+    void run(std::uint8_t link) {
+        links.at(link)->on_event(0, 0);
+        links.at(link)->run(std::chrono::steady_clock::now());
+    }
+    void break_link(std::uint8_t link) {
+        peer.at(link)->shut("gone");
+        run(link);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("group_driver__a_move_is_judged_behind_all_that_came_over_the_other_links_C4") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    constexpr std::uint16_t kSaid = 40;  // more than are looked at in one go
+    for (std::uint16_t sequence = 1; sequence <= kSaid; sequence++) {
+        group.peer_says(1, sequence);
+    }
+    group.peer_says(2, kSaid, cdc::kFailoverValidation);
+    group.run(2);  // before link 1
+    CHECK_FALSE(connection.ended());
+    CHECK_FALSE(connection.receiver->lost);
+    CHECK(connection.receiver->inbox.latest().sequence == kSaid);
+    group.peer_says(2, kSaid + 1);
+    group.run(2);
+    CHECK(connection.receiver->inbox.latest().sequence == kSaid + 1);
+}
+
+TEST_CASE("group_driver__a_connection_ends_when_something_was_lost_on_the_link_that_its_peer_left") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.peer_says(1, 1);
+    group.peer_says(2, 2, cdc::kFailoverValidation);
+    group.run(2);
+    CHECK(connection.reason == Reason::kDataLost);
+}
+
+TEST_CASE("group_driver__connections_leave_a_link_that_is_retired_and_no_other_one") {
+    Group group;
+    Connection one(*group.driver, AlertToken{1}, 1), two(*group.driver, AlertToken{2}, 2);
+    group.driver->retire(1);
+    group.run(2);
+    CHECK(group.driver->link_of(AlertToken{1}) == 2);
+    CHECK(group.driver->link_of(AlertToken{2}) == 2);
+    CHECK_FALSE((one.ended() || two.ended()));
+    CHECK((one.moves == 1 && two.moves == 0));
+    CHECK(group.driver->link_of(AlertToken{3}) == 0);
+
+    // What is retired still brings what was sent over it.
+    group.driver->forget(AlertToken{1});
+    Connection late(*group.driver, kToken, 2);
+    group.peer_says(1, 1);
+    group.run(1);
+    CHECK(late.receiver->inbox.latest().sequence == 1);
+}
+
+TEST_CASE("group_driver__a_connection_ends_with_its_last_link_and_not_before_C3") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    group.break_link(1);
+    CHECK_FALSE(connection.ended());
+    CHECK(group.driver->link_of(kToken) == 2);
+    group.break_link(2);
+    CHECK(connection.reason == Reason::kLinkDown);
+    CHECK(group.driver->stranded() == 0);
+}
+
+TEST_CASE("group_driver__a_connection_that_cannot_move_although_there_is_a_link_is_counted") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    connection.may_move = false;
+    group.break_link(1);
+    CHECK(connection.reason == Reason::kLinkDown);
+    CHECK(group.driver->stranded() == 1);
+}
+
+TEST_CASE("group_driver__an_rmbe_whose_peer_said_nothing_stays_until_the_last_link_has_gone_C2") {
+    Group group;
+    const auto owner = std::make_shared<Counted>();
+    REQUIRE(group.driver->open(kToken));
+    group.driver->linger(kToken, Element(owner, 0, {}));
+    group.break_link(1);
+    CHECK(owner->free == 0);
+    group.break_link(2);
+    CHECK(owner->free == 1);
+}
+
+TEST_CASE("group_driver__an_rmbe_is_given_back_when_its_peer_is_done_with_it_over_any_link_C2") {
+    Group group;
+    const auto owner = std::make_shared<Counted>();
+    REQUIRE(group.driver->open(kToken));
+    group.driver->linger(kToken, Element(owner, 0, {}));
+    cdc::Message message;
+    message.token = kToken;
+    message.sequence = 1;
+    message.state = cdc::kConnectionClosed;
+    REQUIRE(group.peer.at(2)->send(cdc::encode(message).view()) == Link::Posted::kYes);
+    group.run(2);
+    CHECK(owner->free == 1);
+    CHECK(group.driver->open(kToken));
+}
+
+TEST_CASE("group_driver__an_rmb_of_the_peer_is_found_over_every_link_that_it_was_told_for") {
+    GroupDriver group;
+    const llc::RToken one{RKey{11}, VirtualAddress{0x1000}}, two{RKey{22}, VirtualAddress{0x2000}};
+    group.know({{1, one}});
+    CHECK(group.rtoken(1, one.rkey, 1) == one);
+    CHECK_FALSE(group.rtoken(1, one.rkey, 2));
+    group.know({{1, one}, {2, two}});
+    CHECK(group.rtoken(1, one.rkey, 2) == two);
+    CHECK(group.rtoken(2, two.rkey, 1) == one);
+    CHECK_FALSE(group.rtoken(2, one.rkey, 1));  // a key means something on its own link only
+    group.forget_rmb({{2, two}});
+    CHECK_FALSE(group.rtoken(1, one.rkey, 1));
+}
