@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <ranges>
 
 #include "actions.h"
 
@@ -521,6 +522,124 @@ TEST_CASE("group_llc__a_request_without_an_answer_costs_the_link_that_carried_it
     CHECK(std::get<ConfirmRkey>(std::get<AnyMessage>(decode(request.message.view()))).rkey == RKey{130});
 }
 
+// Section 4.5.3.
+TEST_CASE("group_llc__a_link_that_test_link_finds_dead_goes_and_the_other_one_stays") {
+    Doubled d;
+    d.double_up();
+    const auto tests = d.client.tick(kStart + 10s, 0);
+    REQUIRE(std::ranges::count_if(tests, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    for (const Action& action : tests) {
+        const auto& test = std::get<Send>(action);
+        if (test.link == 2) {
+            const auto answer = d.server.message(test.message.view(), kStart + 10s, 2);
+            CHECK(d.client.message(bytes(answer), kStart + 10s, 2).empty());
+        }
+    }
+    const auto late = d.client.tick(kStart + 12s, 0);
+    CHECK((find<LinkGone>(late)->number == 1 && find<Over>(late) == nullptr));
+    CHECK((sent<DeleteLink>(late).link_number == 1 && find<Send>(late)->link == 2));
+    CHECK(d.client.up() == std::vector<std::uint8_t>{2});
+}
+
+// C.7.1: whoever asks for the end of a link over another one, and hears nothing, has lost that one, too.
+TEST_CASE("group_llc__the_end_of_one_link_that_is_asked_for_in_vain_costs_the_other_one") {
+    const bool at_server = GENERATE(true, false);
+    const bool works = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    Side& side = at_server ? d.server : d.client;
+    if (works && at_server) {
+        (void)side.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    } else {
+        (void)side.link_down(1, "port down", kStart);
+    }
+    CHECK(side.tick(kStart + 999ms, 0).empty());
+    CHECK(over(side.tick(kStart + 2s, 0)) == Reason::kLinkDown);
+}
+
+// C.7.1: an ADD LINK that is not answered has lost the link that carried it.
+TEST_CASE("group_llc__a_later_add_link_that_is_not_answered_costs_the_link_that_carried_it") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.server.offer_link(second(true), {}, kStart);
+    CHECK(d.server.tick(kStart + 999ms, 0).empty());
+    const auto late = d.server.tick(d.server.next_deadline(), 0);
+    CHECK((find<LinkGone>(late)->number == 2 && over(late) == Reason::kLinkDown));
+}
+
+TEST_CASE("group_llc__a_later_confirm_link_that_is_not_answered_costs_the_new_link_only") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.state() == GroupLlc::State::kActive);
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto late = d.server.tick(d.server.next_deadline(), 1);
+    CHECK((find<LinkGone>(late)->number == 2 && find<Over>(late) == nullptr));
+    CHECK((sent<DeleteLink>(late).link_number == 2 && find<Send>(late)->link == 1));
+    CHECK_FALSE(find<AddLinkOver>(late)->hopeless);
+    CHECK(d.server.up() == std::vector<std::uint8_t>{1});
+}
+
+// C.7.1: who does not tell how an RMB is reached over a link does not count on that link.
+TEST_CASE("group_llc__a_link_that_a_new_rmb_is_not_told_for_has_failed") {
+    Doubled d;
+    d.double_up();
+    auto m = message<ConfirmRkey>();
+    m.rkey = RKey{50};
+    const auto answer = d.server.message(encode(m).view(), kStart);
+    CHECK((find<LinkGone>(answer)->number == 2 && find<Over>(answer) == nullptr));
+    CHECK(d.server.up() == std::vector<std::uint8_t>{1});
+}
+
+// Section 3.5.5.3.2.
+TEST_CASE("group_llc__while_a_link_is_deleted_rkeys_wait_and_the_end_of_all_links_does_not") {
+    Doubled d;
+    d.double_up();
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    Doubled::own_rmb(d.client, 30);
+    const auto crossed = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto refused = d.server.message(bytes(crossed), kStart);
+    CHECK((sent<ConfirmRkey>(refused).negative && sent<ConfirmRkey>(refused).retry));
+    CHECK(d.server.find_rmb(1, RKey{30}) == nullptr);
+
+    // Section 3.5.5.3.3: the client answers at once, and asks again over the link that is left.
+    const auto reply = d.client.message(bytes(ask), kStart, 2);
+    CHECK((sent<DeleteLink>(reply).reply && find<LinkGone>(reply)->number == 1));
+    REQUIRE(find<LinkGone>(d.server.message(bytes(reply), kStart, 2)) != nullptr);
+    // What it asked over the link that is gone is not waited for.
+    REQUIRE(std::ranges::count_if(reply, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    const auto& again = std::get<Send>(*std::ranges::find_if(
+        std::views::reverse(reply), [](const Action& a) { return std::holds_alternative<Send>(a); }));
+    CHECK(again.link == 2);
+    const auto taken = d.server.message(again.message.view(), kStart, 2);
+    CHECK_FALSE(sent<ConfirmRkey>(taken).negative);
+    CHECK(d.server.find_rmb(2, RKey{130}) != nullptr);
+
+    Doubled ended;
+    ended.double_up();
+    (void)ended.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    const auto all = ended.client.end(DeleteLinkReason::kOperator, kStart);
+    const auto over_at_once = ended.server.message(bytes(all), kStart);
+    CHECK(sent<DeleteLink>(over_at_once).all);
+    CHECK(over(over_at_once) == Reason::kNone);
+}
+
+// Section 3.5.5.3.1.
+TEST_CASE("group_llc__while_a_link_is_added_test_link_is_answered_and_the_end_of_that_link_is_obeyed") {
+    Doubled d;
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto answer = d.server.message(encode(message<TestLink>()).view(), kStart);
+    CHECK(sent<TestLink>(answer).reply);
+    auto ask = message<DeleteLink>();
+    ask.link_number = 2;
+    ask.reason = DeleteLinkReason::kLostPath;
+    const auto gone = d.server.message(encode(ask).view(), kStart);
+    CHECK(find<LinkGone>(gone)->number == 2);
+    CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).reply && !sent<DeleteLink>(gone).all));
+}
+
 // Section 3.5.5.3.1.
 TEST_CASE("group_llc__a_clients_rkeys_wait_while_a_link_is_added") {
     Doubled d;
@@ -713,6 +832,8 @@ TEST_CASE("group_llc__delete_link_of_a_link_that_does_not_exist_is_answered") {
     m.link_number = 2;
     const auto answer = sent<DeleteLink>(p.client.message(encode(m).view(), kStart));
     CHECK((answer.reply && answer.reason == DeleteLinkReason::kUnknownLink));
+    const auto of_server = sent<DeleteLink>(p.server.message(encode(m).view(), kStart));
+    CHECK((of_server.reply && of_server.reason == DeleteLinkReason::kUnknownLink));
     CHECK(p.client.state() == GroupLlc::State::kActive);
     m.link_number = 1;  // the only one
     const auto gone = p.client.message(encode(m).view(), kStart);
