@@ -6,6 +6,15 @@
 
 namespace smc::llc {
 
+namespace {
+
+bool ends_all(const AnyMessage& message) {
+    const auto* end = std::get_if<DeleteLink>(&message);
+    return end != nullptr && end->all;
+}
+
+}  // namespace
+
 LinkOut GroupLlc::out(Actions& actions, const LinkLlc& link) const {
     return {actions, link.terms.number, terms_.version, link.little_endian};
 }
@@ -125,6 +134,9 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
         return actions;
     }
     const auto& message = std::get<AnyMessage>(decoded);
+    if (!terms_.server && link.state == LinkLlc::State::kDown && !ends_all(message)) {
+        return actions;  // C.7.1: the server is being told that this link has failed
+    }
     link.little_endian = header_of(message).little_endian;
     std::visit([&](const auto& m) { on(actions, link, m, now); }, message);
     proceed(actions, now);

@@ -640,6 +640,22 @@ TEST_CASE("group_llc__while_a_link_is_added_test_link_is_answered_and_the_end_of
     CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).reply && !sent<DeleteLink>(gone).all));
 }
 
+// C.7.1.
+TEST_CASE("group_llc__a_client_ignores_what_comes_over_a_link_that_it_gave_up") {
+    Doubled d;
+    d.double_up();
+    auto rkey = message<ConfirmRkey>();
+    rkey.rkey = RKey{50};
+    rkey.others = {{2, RKey{150}, {}}};
+    rkey.other_tokens = 1;
+    REQUIRE(find<LinkGone>(d.client.link_down(1, "port down", kStart)) != nullptr);
+    CHECK(d.client.message(encode(rkey).view(), kStart).empty());
+    CHECK_FALSE(d.client.knows(RKey{50}));
+    auto all = message<DeleteLink>();
+    all.all = true;
+    CHECK(find<Over>(d.client.message(encode(all).view(), kStart)) != nullptr);
+}
+
 // Section 3.5.5.3.1.
 TEST_CASE("group_llc__a_clients_rkeys_wait_while_a_link_is_added") {
     Doubled d;
