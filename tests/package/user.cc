@@ -34,8 +34,8 @@ const Action* find(const clc::Actions& actions) {
 int main() {
     const auto us = node(1), them = node(2);
     const TimePoint now{};
-    clc::ClientHandshake client(us, std::nullopt);
-    clc::ServerHandshake server(them, std::nullopt, now);
+    clc::ClientHandshake client(us, clc::Means{.smcd = true});
+    clc::ServerHandshake server(them, clc::Means{.smcd = true}, now);
     const auto proposal = client.start(now);
     const auto wanted = server.message(find<clc::Send>(proposal)->message.view(), now);
     if (!find<clc::CreateDmb>(wanted)) {

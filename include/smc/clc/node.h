@@ -36,7 +36,6 @@ struct RoceOffer {
     std::uint8_t prefix_bits = 0;
 };
 
-// Links of a group before release 1, which cannot agree on fewer (RFC 7609 section 2.2.2).
 // What this node may use for one TCP connection.
 struct Means {
     bool smcd = true;
@@ -45,6 +44,7 @@ struct Means {
     [[nodiscard]] bool any() const { return smcd || roce; }
 };
 
+// Links of a group before release 1, which cannot agree on fewer (RFC 7609 section 2.2.2).
 inline constexpr std::uint8_t kUnnegotiatedLinks = 2;
 
 // An RMBE as CLC tells it (RFC 7609 A.2.3).
