@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <ranges>
 
 #include "actions.h"
 
@@ -609,8 +608,8 @@ TEST_CASE("group_llc__while_a_link_is_deleted_rkeys_wait_and_the_end_of_all_link
     REQUIRE(find<LinkGone>(d.server.message(bytes(reply), kStart, 2)) != nullptr);
     // What it asked over the link that is gone is not waited for.
     REQUIRE(std::ranges::count_if(reply, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
-    const auto& again = std::get<Send>(*std::ranges::find_if(
-        std::views::reverse(reply), [](const Action& a) { return std::holds_alternative<Send>(a); }));
+    const auto& again = std::get<Send>(
+        *std::find_if(reply.rbegin(), reply.rend(), [](const Action& a) { return std::holds_alternative<Send>(a); }));
     CHECK(again.link == 2);
     const auto taken = d.server.message(again.message.view(), kStart, 2);
     CHECK_FALSE(sent<ConfirmRkey>(taken).negative);
