@@ -2,6 +2,7 @@
 #include "agent/agent.h"
 
 #include "agent/afford.h"
+#include "agent/metrics/metrics.h"
 #include "os/random.h"
 
 #include <fcntl.h>
@@ -177,6 +178,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_->settle();
     programs_->replace_predecessor();
     beat();  // questions begin here
+    if (!config_.http_listen.empty()) {
+        web_ = std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
+                                           [this](const std::string& path) { return page(path); });
+    }
     return {};
 }
 
@@ -252,6 +257,22 @@ nlohmann::json Agent::answer(const nlohmann::json& request) {
     return {{"revoked", members}};
 }
 
+// Who is told of no obstacle may count on programs that are attached and a data path that moves.
+std::optional<WebServer::Answer> Agent::page(const std::string& path) {
+    if (path == "/healthz") {
+        return WebServer::Answer{.body = "alive\n"};
+    }
+    if (path == "/readyz") {
+        const bool stands = stood_still_ > kStandsStill;
+        return WebServer::Answer{.status = stands ? 503U : 200U,
+                                 .body = stands ? "the data path stands still\n" : "programs are attached\n"};
+    }
+    if (path == "/metrics") {
+        return WebServer::Answer{.type = kMetricsType, .body = metrics(introspection_->status())};
+    }
+    return std::nullopt;
+}
+
 void Agent::lose_peer(const Gid& peer) {
     smcd_groups_.drop_peer(peer);
     smcd_pool_->forget(peer);
@@ -313,6 +334,7 @@ void Agent::run() {
 // In this order: nobody asks any more; whoever waits is let go; what runs is reset while its hairpins still stand; and
 // a question that is under way is heard out, because only here would its answer be recognized.
 void Agent::stop() {
+    web_.reset();
     programs_->beat(false, false);
     heartbeat_.cancel();
     gateway_->let_all_go();

@@ -15,6 +15,7 @@
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
+#include "agent/web/web_server.h"
 #include "datapath/ism/local_fabric.h"
 
 namespace smc {
@@ -34,6 +35,7 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request);
+    [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
     void beat();
     void lose_peer(const Gid& peer);
     void tell_programs() const;
@@ -70,6 +72,7 @@ class Agent {
     std::unique_ptr<Gateway> gateway_;
     std::unique_ptr<Introspection> introspection_;
     std::optional<loop::FdWatch> program_events_;
+    std::unique_ptr<WebServer> web_;
 };
 
 }  // namespace smc

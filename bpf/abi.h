@@ -411,6 +411,11 @@ struct smc_event {
 /* What program smc_sweep is told, and answers. */
 struct smc_clock {
 	__u64 ktime_ns; /* a leg that smc_legs has not seen since then has ended; 0: it was not run. Answer: now */
+	/* Answer: how many entries there were. */
+	__u32 questions;
+	__u32 hairpins;
+	__u32 inbound;
+	__u32 pad;
 };
 
 /* What program smc_explain is asked, and answers. */

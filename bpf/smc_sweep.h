@@ -54,10 +54,10 @@ int smc_sweep(struct smc_clock *clock)
 	__u64 now = bpf_ktime_get_ns();
 	struct smc_census census = {.since = clock->ktime_ns, .now = now};
 
-	bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
+	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
 	if (census.since)
-		bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &census, 0);
-	bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
+		clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &census, 0);
+	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
 	clock->ktime_ns = now; /* the agent's own clock may be another's, in a time namespace */
 	return 0;
 }

@@ -53,6 +53,10 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
                                                   " pairs of a remote and a port range, allowed: at most " +
                                                   std::to_string(SMC_MAX_RULES)};
     }
+    const auto listen = value_at(document, "http", "listen", "").get<std::string>();
+    if (!listen.empty() && !Endpoint::parse(listen)) {
+        return ConfigProblem{"/http/listen", "found \"" + listen + "\", allowed: ADDR:PORT or [ADDR]:PORT"};
+    }
     const json ueids = value_at(document, "smc", "ueids", json::array({"x"}));
     for (std::size_t i = 0; i < ueids.size(); i++) {
         if (ueids[i] != "x" && !Eid::parse(ueids[i].get<std::string>())) {

@@ -43,6 +43,8 @@ struct Config {
     std::string pin_path = "/sys/fs/bpf/smc-agent";
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
+    std::string http_listen = "127.0.0.1:7609";  // empty: nowhere
+    bool http_page = true;
 
     bool default_allow = false;
     std::vector<Rule> rules{{"private-networks",

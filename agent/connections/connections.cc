@@ -40,11 +40,24 @@ void Connections::end(std::uint64_t id, Reason reason) {
     if (reason != Reason::kNone) {
         it->second->reason = reason;
     }
+    Traffic& traffic = ended_traffic_[it->second->path];
+    traffic.sent += it->second->stats->bytes_sent;
+    traffic.received += it->second->stats->bytes_received;
     ended_.push_back(it->second);
     if (ended_.size() > kRemembered) {
         ended_.pop_front();
     }
     live_.erase(it);
+}
+
+std::map<Path, Connections::Traffic> Connections::traffic() const {
+    std::map<Path, Traffic> sums = ended_traffic_;
+    for (const auto& [id, c] : live_) {
+        Traffic& sum = sums[c->path];
+        sum.sent += c->stats->bytes_sent;
+        sum.received += c->stats->bytes_received;
+    }
+    return sums;
 }
 
 }  // namespace smc

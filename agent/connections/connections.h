@@ -2,6 +2,8 @@
 // Every connection the agent has to do with: which path, and why. The last ended ones are remembered.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -61,6 +63,24 @@ struct Connection {
     std::optional<SmcrView> smcr;
 };
 
+// A histogram with bounds that never change, in seconds.
+class Durations {
+ public:
+    static constexpr std::array<double, 12> kBounds{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2};
+
+    void observe(double seconds) {
+        counts_[static_cast<std::size_t>(std::ranges::lower_bound(kBounds, seconds) - kBounds.begin())]++;
+        sum_ += seconds;
+    }
+    // Of each bound those above the one before it; the last: above all bounds.
+    [[nodiscard]] const std::array<std::uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
+    [[nodiscard]] double sum() const { return sum_; }
+
+ private:
+    std::array<std::uint64_t, kBounds.size() + 1> counts_{};
+    double sum_ = 0;
+};
+
 class Connections {
  public:
     using Handle = std::shared_ptr<Connection>;
@@ -74,6 +94,16 @@ class Connections {
     [[nodiscard]] const std::map<std::uint64_t, Handle>& all() const { return live_; }
     [[nodiscard]] const std::deque<Handle>& ended() const { return ended_; }
 
+    // How long the way to a path took, over all connections.
+    void took(Path path, std::chrono::duration<double> time) { durations_[path].observe(time.count()); }
+    [[nodiscard]] const std::map<Path, Durations>& durations() const { return durations_; }
+
+    // What the applications of all connections, ended ones included, have sent and been given on a path.
+    struct Traffic {
+        std::uint64_t sent = 0, received = 0;
+    };
+    [[nodiscard]] std::map<Path, Traffic> traffic() const;
+
     // How often a connection ended on or was kept to a path, by reason. Never reset.
     void count(Path path, Reason reason) { totals_[{path, reason}]++; }
     [[nodiscard]] const std::map<std::pair<Path, Reason>, std::uint64_t>& totals() const { return totals_; }
@@ -84,6 +114,8 @@ class Connections {
     std::map<std::uint64_t, Handle> live_;
     std::deque<Handle> ended_;
     std::map<std::pair<Path, Reason>, std::uint64_t> totals_;
+    std::map<Path, Durations> durations_;
+    std::map<Path, Traffic> ended_traffic_;
 };
 
 }  // namespace smc

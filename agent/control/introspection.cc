@@ -33,7 +33,9 @@ std::string pci_id(const std::string& device) {
 json Introspection::answer(const json& request) const {
     const std::string command = request.value("command", "");
     if (command == "status") {
-        return status();
+        json all = status();
+        all["connections"] = own_connections();
+        return all;
     }
     if (command == "connections") {
         return connections(request.value("ended", false));
@@ -71,6 +73,22 @@ json Introspection::status() const {
     for (int i = 0; i < SMC_DECISIONS; i++) {
         const auto decision = static_cast<smc_decision>(i);
         counters[bpf::Programs::decision_name(decision)] = p_.programs.counter(decision);
+    }
+    json traffic = json::array();
+    for (const auto& [path, sum] : p_.connections.traffic()) {
+        traffic.push_back({{"path", name(path)}, {"sent", sum.sent}, {"received", sum.received}});
+    }
+    json durations = json::array();
+    for (const auto& [path, histogram] : p_.connections.durations()) {
+        durations.push_back({{"path", name(path)},
+                             {"bounds_s", Durations::kBounds},
+                             {"counts", histogram.counts()},
+                             {"sum_s", histogram.sum()}});
+    }
+    json maps = json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
+                             {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
+    for (const auto& one : p_.programs.fill()) {
+        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.room}});
     }
     json totals = json::array();
     for (const auto& [key, count] : p_.connections.totals()) {
@@ -120,13 +138,29 @@ json Introspection::status() const {
               {"memory_bytes", std::uint64_t{p_.config.roce.memory_mib} << 20}}},
             {"groups", link_groups()},
             {"totals", totals},
+            {"traffic", traffic},
+            {"handshakes", durations},
+            {"maps", maps},
+            {"live", live_by_path()},
+            {"probe", describe(p_.verdict)},
             {"decisions", counters},
-            {"connections", own_connections()},
             {"limits",
              {{"connections", p_.config.max_connections},
               {"handshakes", p_.config.max_handshakes},
               {"namespace_percent", p_.config.namespace_share},
               {"cgroup_percent", p_.config.cgroup_share}}}};
+}
+
+// The agent's own; those that were tuned or are bypassed are the kernel's.
+json Introspection::live_by_path() const {
+    json counts = json::object();
+    for (const Path path : {Path::kHandshake, Path::kSmcD, Path::kSmcR, Path::kFallback}) {
+        counts[name(path)] = 0;
+    }
+    for (const auto& [id, c] : p_.connections.all()) {
+        counts[name(c->path)] = counts[name(c->path)].get<int>() + 1;
+    }
+    return counts;
 }
 
 json Introspection::links_of(const group::SmcrGroup& group) const {

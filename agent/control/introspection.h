@@ -50,8 +50,11 @@ class Introspection {
     // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices" | "probe" | "bypass", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
- private:
+    // As the command has it, without the connections, of which there may be many.
     [[nodiscard]] nlohmann::json status() const;
+
+ private:
+    [[nodiscard]] nlohmann::json live_by_path() const;
     // The agent's, and those within this node that were tuned or are bypassed.
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;

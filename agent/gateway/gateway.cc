@@ -146,18 +146,23 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
 
 template <class Runner>
 void Gateway::session_ended(Runner& runner, SessionEnd end) {
-    const Handle& c = runner.connection();
+    const Handle c = runner.connection();
     give_back(handshakes_room_, *c);
     switch (end.kind) {
         case SessionEnd::Kind::kSmc:
-            return run_smc(runner, std::move(end));
+            run_smc(runner, std::move(end));
+            break;
         case SessionEnd::Kind::kTcp:
-            return run_tcp(runner, std::move(end));
+            run_tcp(runner, std::move(end));
+            break;
         case SessionEnd::Kind::kPlain:
-            return left_alone(runner.connection(), end);
+            left_alone(c, end);
+            break;
         case SessionEnd::Kind::kRefused:
-            return refuse(runner.connection(), end.outcome.reason, end.outcome.detail);
+            refuse(c, end.outcome.reason, end.outcome.detail);
+            break;
     }
+    p_.connections.took(c->path, std::chrono::system_clock::now() - c->since);
 }
 
 template <class Runner>

@@ -86,6 +86,12 @@ class Programs {
     // Entries of tables that nobody needs any more. Found on the way: applications' sockets that wait for a leg which
     // is gone.
     std::vector<smc_stranded_socket> sweep();
+    // How full the tables were that the last sweep() went through.
+    struct Fill {
+        const char* map;
+        std::size_t entries, room;
+    };
+    [[nodiscard]] const std::vector<Fill>& fill() const { return fill_; }
 
     // `ttl`: of its SYN-ACK; 0: not known.
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
@@ -143,6 +149,7 @@ class Programs {
     SocketRecords tuned_;         // smc_tuned
     SocketRecords legs_;          // smc_legs
     std::uint64_t swept_ns_ = 0;  // when, last; the programs' clock
+    std::vector<Fill> fill_;
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

@@ -104,11 +104,14 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
 
 std::vector<smc_stranded_socket> Programs::sweep() {
     auto stranded = legs_.read<smc_stranded_socket>(std::numeric_limits<std::size_t>::max());
-    smc_clock clock{stranded ? swept_ns_ : 0};
+    smc_clock clock{.ktime_ns = stranded ? swept_ns_ : 0, .questions = 0, .hairpins = 0, .inbound = 0, .pad = 0};
     if (const auto done = run_program(skeleton_->progs.smc_sweep, clock); !done) {
         log()->warn("{}", done.error().text());
     } else {
         swept_ns_ = clock.ktime_ns;
+        fill_ = {{"smc_questions", clock.questions, SMC_MAX_QUESTIONS},
+                 {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
+                 {"smc_inbound", clock.inbound, SMC_MAX_INBOUND}};
         constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
         const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
         clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;

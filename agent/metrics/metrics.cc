@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/metrics/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "agent/metrics/process.h"
+
+namespace smc {
+
+namespace {
+
+using nlohmann::json;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+class Families {
+ public:
+    void gauge(const char* name, const char* help, double value, const Labels& labels = {}) {
+        add(name, help, MetricType::Gauge, labels).gauge.value = value;
+    }
+    void counter(const char* name, const char* help, double value, const Labels& labels = {}) {
+        add(name, help, MetricType::Counter, labels).counter.value = value;
+    }
+    ClientMetric::Histogram& histogram(const char* name, const char* help, const Labels& labels) {
+        return add(name, help, MetricType::Histogram, labels).histogram;
+    }
+    [[nodiscard]] std::string text() const {
+        std::ostringstream out;
+        prometheus::TextSerializer().Serialize(out, all_);
+        return out.str();
+    }
+
+ private:
+    // Those of one name come together.
+    ClientMetric& add(const char* name, const char* help, MetricType type, const Labels& labels) {
+        if (all_.empty() || all_.back().name != name) {
+            all_.push_back({name, help, type, {}});
+        }
+        ClientMetric metric;
+        metric.label = labels;
+        all_.back().metric.push_back(std::move(metric));
+        return all_.back().metric.back();
+    }
+
+    std::vector<MetricFamily> all_;
+};
+
+double number(const json& value) {
+    return value.is_boolean() ? (value.get<bool>() ? 1 : 0) : value.get<double>();
+}
+
+std::string text(const json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// What is one number of the status.
+struct Plain {
+    const char* name;
+    const char* help;
+    MetricType type;
+    const char* pointer;
+};
+constexpr auto kGauge = MetricType::Gauge;
+constexpr auto kCounter = MetricType::Counter;
+constexpr Plain kPlain[] = {
+    {"smc_agent_serving", "1: new connections may be accelerated.", kGauge, "/agent/serving"},
+    {"smc_agent_connections_limit", "limits.connections, as the system allows it.", kGauge, "/limits/connections"},
+    {"smc_agent_dmbs", "DMBs that this agent has registered.", kGauge, "/ism/dmbs"},
+    {"smc_agent_dmbs_pooled", "Of these, kept for the next connections.", kGauge, "/ism/pooled"},
+    {"smc_agent_dmb_bytes", "Memory of DMBs, own and attached.", kGauge, "/ism/taken_bytes"},
+    {"smc_agent_dmb_limit_bytes", "ism.memory_mib.", kGauge, "/ism/memory_bytes"},
+    {"smc_agent_rmb_bytes", "Memory registered with RDMA devices.", kGauge, "/roce/registered_bytes"},
+    {"smc_agent_rmb_limit_bytes", "roce.memory_mib.", kGauge, "/roce/memory_bytes"},
+    {"smc_agent_roce_ports", "Ports of RoCE devices that can be used.", kGauge, "/roce/ports"},
+    {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
+    {"smc_agent_cgroups_enrolled", "Of these, those that a rule matches.", kGauge, "/cgroups/enrolled"},
+    {"smc_agent_cgroups_left_out", "Those for which there was no room.", kGauge, "/cgroups/left_out"},
+    {"smc_agent_engine_threads", "Threads of the data path.", kGauge, "/engine/threads"},
+    {"smc_agent_engine_cpu_seconds_total", "Processor time of the data path.", kCounter, "/engine/processor_s"},
+};
+
+void add_connections(Families& to, const json& status) {
+    for (const auto& [path, count] : status["live"].items()) {
+        to.gauge("smc_agent_connections", "Connections in the agent now.", number(count), {{"path", path}});
+    }
+    // Every path, from the start: a series that begins with its first connection has lost that one for rate().
+    for (const char* path : {"smcd", "smcr"}) {
+        double count = 0;
+        for (const auto& total : status["totals"]) {
+            count += total["path"] == path ? number(total["count"]) : 0;
+        }
+        to.counter("smc_agent_connections_total", "Connections that came to run on SMC.", count, {{"path", path}});
+    }
+    const auto by_reason = [&](const char* path, const char* name, const char* help) {
+        for (const auto& total : status["totals"]) {
+            if (total["path"] == path) {
+                to.counter(name, help, number(total["count"]),
+                           {{"code", text(total["reason"]["code"])}, {"reason", text(total["reason"]["name"])}});
+            }
+        }
+    };
+    by_reason("fallback", "smc_agent_fallbacks_total", "Connections that went back to TCP, by reason.");
+    by_reason("refused", "smc_agent_refused_total", "Connections that could not be kept, by reason.");
+    for (const auto& [direction, name, help] :
+         {std::tuple{"sent", "smc_agent_sent_bytes_total", "Bytes that applications sent, by path."},
+          std::tuple{"received", "smc_agent_received_bytes_total", "Bytes that applications were given, by path."}}) {
+        for (const auto& traffic : status["traffic"]) {
+            to.counter(name, help, number(traffic[direction]), {{"path", text(traffic["path"])}});
+        }
+    }
+    for (const auto& one : status["handshakes"]) {
+        auto& histogram = to.histogram("smc_agent_handshake_seconds",
+                                       "From the server's answer to the decision for a path.",
+                                       {{"path", text(one["path"])}});
+        for (std::size_t i = 0; i < one["counts"].size(); i++) {
+            histogram.sample_count += one["counts"][i].get<std::uint64_t>();
+            if (i < one["bounds_s"].size()) {
+                histogram.bucket.push_back({histogram.sample_count, one["bounds_s"][i].get<double>()});
+            }
+        }
+        histogram.bucket.push_back({histogram.sample_count, std::numeric_limits<double>::infinity()});
+        histogram.sample_sum = number(one["sum_s"]);
+    }
+    for (const auto& [decision, count] : status["decisions"].items()) {
+        to.counter("smc_agent_decisions_total", "Decisions of the BPF programs.", number(count),
+                   {{"decision", decision}});
+    }
+}
+
+void add_groups(Families& to, const json& groups) {
+    for (const char* kind : {"smcd", "smcr"}) {
+        to.gauge("smc_agent_link_groups", "Link groups.", static_cast<double>(groups[kind].size()), {{"mode", kind}});
+    }
+    for (const auto& group : groups["smcr"]) {
+        for (const auto& link : group["links"]) {
+            to.gauge("smc_agent_link_state", "1: the link is active.", link["state"] == "LINK_ACTIVE" ? 1 : 0,
+                     {{"lgr", text(group["id"])},
+                      {"link", text(link["number"])},
+                      {"ibdev", text(link["device"])},
+                      {"port", text(link["port"])}});
+        }
+    }
+}
+
+void add_bypass(Families& to, const json& status) {
+    const json& bypass = status["bypass"];
+    if (bypass.value("there", false)) {
+        for (const auto& [state, count] : bypass["sockets"].items()) {
+            to.gauge("smc_agent_bypass_sockets", "Sockets within this node, by what the bypass does with them.",
+                     number(count), {{"state", state}});
+        }
+        to.gauge("smc_agent_bypass_redirected_bytes", "Bytes that went past TCP, of the sockets that live.",
+                 number(bypass["redirected_bytes"]));
+    }
+    const json& probe = status["probe"];
+    to.gauge("smc_agent_bypass_automatic", "1: local.bypass auto is on on this kernel.",
+             number(probe.value("automatic", false)));
+    for (const auto& finding : probe.value("findings", json::array())) {
+        to.gauge("smc_agent_kernel_probe", "1: as TCP does; 0: another way, which no application sees; -1: it might.",
+                 finding["difference"] == "" ? 1 : finding["excluded"] == "" ? -1 : 0,
+                 {{"probe", text(finding["what"])}});
+    }
+}
+
+void add_places(Families& to, const json& status) {
+    for (const char* family : {"ipv4", "ipv6"}) {
+        double served = 0, other = 0;
+        for (const auto& space : status["namespaces"]) {
+            (space[family].get<bool>() ? served : other) += 1;
+        }
+        to.gauge("smc_agent_namespaces", "Network namespaces, by whether they are served.", served,
+                 {{"family", family}, {"served", "yes"}});
+        to.gauge("smc_agent_namespaces", "", other, {{"family", family}, {"served", "no"}});
+    }
+    for (const auto& [key, name, help] :
+         {std::tuple{"entries", "smc_agent_map_entries", "Entries of the BPF maps that can fill up."},
+          std::tuple{"room", "smc_agent_map_max_entries", "What these have room for."}}) {
+        for (const auto& map : status["maps"]) {
+            to.gauge(name, help, number(map[key]), {{"map", text(map["map"])}});
+        }
+    }
+}
+
+}  // namespace
+
+std::string metrics(const json& status) {
+    Families all;
+    all.gauge("smc_agent_build_info", "1.", 1, {{"version", text(status["agent"]["version"])}});
+    for (const Plain& one : kPlain) {
+        const double value = number(status.at(json::json_pointer(one.pointer)));
+        one.type == kCounter ? all.counter(one.name, one.help, value) : all.gauge(one.name, one.help, value);
+    }
+    add_connections(all, status);
+    add_groups(all, status["groups"]);
+    add_bypass(all, status);
+    add_places(all, status);
+    const ProcessUsage usage = process_usage();
+    all.counter("process_cpu_seconds_total", "Processor time of the agent, all threads.", usage.processor_s);
+    all.gauge("process_resident_memory_bytes", "Resident memory of the agent.", usage.resident_bytes);
+    all.gauge("process_open_fds", "Descriptors that the agent has.", usage.descriptors);
+    all.gauge("process_max_fds", "Descriptors that it may have.", usage.most_descriptors);
+    all.gauge("process_start_time_seconds", "When the agent began, since 1970.", usage.start_s);
+    return all.text();
+}
+
+}  // namespace smc

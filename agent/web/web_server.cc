@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/web/web_server.h"
+
+#include <fcntl.h>
+#include <microhttpd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "agent/log/log.h"
+#include "os/result.h"
+
+namespace smc {
+
+namespace {
+
+constexpr unsigned kMostConnections = 64, kMostOfOneAddress = 16;
+constexpr unsigned kIdleSeconds = 5;
+constexpr auto kLongestLife = std::chrono::seconds(10);  // of a connection: who dribbles has no place for ever
+constexpr auto kTryAgain = std::chrono::seconds(5);
+constexpr int kBacklog = 16;
+
+// The page needs nothing from anywhere else, and nobody has to show it in a frame.
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "frame-ancestors 'none'";
+
+}  // namespace
+
+struct MhdCallbacks {
+    static MHD_Result handle(void* self, MHD_Connection* connection, const char* url, const char* method, const char*,
+                             const char*, std::size_t* uploaded, void** state) {
+        static char seen;
+        if (*state == nullptr) {  // the header only; a body would come now
+            *state = &seen;
+            return MHD_YES;
+        }
+        if (*uploaded != 0) {
+            return MHD_NO;  // whoever sends a body has the wrong address
+        }
+        return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
+    }
+    static void notify(void* self, MHD_Connection* connection, void**, MHD_ConnectionNotificationCode what) {
+        auto& since = static_cast<WebServer*>(self)->since_;
+        const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info == nullptr) {
+            return;
+        }
+        if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+            since[info->connect_fd] = loop::now();
+        } else {
+            since.erase(info->connect_fd);
+        }
+    }
+};
+
+WebServer::WebServer(asio::io_context& io, const Endpoint& listen, Handler handler)
+    : address_(listen),
+      handler_(std::move(handler)),
+      io_(io),
+      daemon_(nullptr, [](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); }),
+      again_(io, [this] { daemon_ ? turn() : open(); }) {
+    open();
+}
+
+WebServer::~WebServer() = default;
+
+UniqueFd WebServer::bound() const {
+    sockaddr_storage address{};
+    const socklen_t length = address_.to_sockaddr(address, address_.family());
+    UniqueFd fd(::socket(address_.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (fd && (::bind(fd.get(), reinterpret_cast<const ::sockaddr*>(&address), length) != 0 ||
+               ::listen(fd.get(), kBacklog) != 0)) {
+        return {};
+    }
+    return fd;
+}
+
+// What cannot be had now may be another agent's that is about to go.
+void WebServer::open() {
+    UniqueFd fd = bound();
+    if (!fd) {
+        if (!std::exchange(said_, true)) {
+            log()->warn("no metrics and no page: {} cannot be listened on: {}; it is tried again", address_.text(),
+                        std::strerror(errno));
+        }
+        return again_.set_in(kTryAgain);
+    }
+    daemon_.reset(MHD_start_daemon(
+        MHD_USE_EPOLL, 0, nullptr, nullptr, &MhdCallbacks::handle, this,
+        MHD_OPTION_LISTEN_SOCKET, fd.get(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMostOfOneAddress, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
+        MHD_OPTION_NOTIFY_CONNECTION, &MhdCallbacks::notify, this, MHD_OPTION_END));
+    if (!daemon_) {
+        log()->warn("no metrics and no page: libmicrohttpd does not start");
+        return again_.set_in(kTryAgain);
+    }
+    (void)fd.release();  // its own now
+    const auto* info = MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_EPOLL_FD);
+    events_.emplace(io_, UniqueFd(::fcntl(info->epoll_fd, F_DUPFD_CLOEXEC, 0)));
+    log()->info("metrics at http://{}/metrics", address_.text());
+    listen();
+    turn();
+}
+
+void WebServer::listen() {
+    events_->when_readable([this] {
+        turn();
+        listen();
+    });
+}
+
+void WebServer::turn() {
+    end_old_ones();
+    MHD_run(daemon_.get());
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    const bool waits = MHD_get_timeout(daemon_.get(), &ms) == MHD_YES;
+    if (waits || !since_.empty()) {
+        // A timeout of 0 means that it has work left: behind whoever waits meanwhile.
+        constexpr long kLook = 1000;
+        again_.set_in(std::chrono::milliseconds(waits ? std::clamp<long>(static_cast<long>(ms), 1, kLook) : kLook));
+    }
+}
+
+void WebServer::end_old_ones() {
+    const TimePoint now = loop::now();
+    for (const auto& [fd, since] : since_) {
+        if (now - since > kLongestLife) {
+            ::shutdown(fd, SHUT_RDWR);
+        }
+    }
+}
+
+int WebServer::answer(MHD_Connection* connection, const char* path, const char* method) const {
+    Answer answer;
+    if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 && std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
+        answer = {MHD_HTTP_METHOD_NOT_ALLOWED, answer.type, "GET only\n"};
+    } else if (auto found = handler_(path)) {
+        answer = std::move(*found);
+    } else {
+        answer = {MHD_HTTP_NOT_FOUND, answer.type, "there is nothing here\n"};
+    }
+    auto* response = MHD_create_response_from_buffer(answer.body.size(), answer.body.data(), MHD_RESPMEM_MUST_COPY);
+    if (response == nullptr) {
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, "Content-Type", answer.type.c_str());
+    MHD_add_response_header(response, "Content-Security-Policy", kPolicy);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    if (answer.status == MHD_HTTP_METHOD_NOT_ALLOWED) {
+        MHD_add_response_header(response, "Allow", "GET, HEAD");
+    }
+    const int queued = MHD_queue_response(connection, answer.status, response);
+    MHD_destroy_response(response);
+    return queued;
+}
+
+}  // namespace smc

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// HTTP for who only looks: metrics, probes, the page. GET and HEAD, one answer for each path, nothing that changes
+// anything. libmicrohttpd speaks it, on the control thread: who gets no answer knows that the control thread stands.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "agent/loop/deadline.h"
+#include "agent/loop/fd_watch.h"
+#include "os/endpoint.h"
+
+struct MHD_Daemon;
+struct MHD_Connection;
+
+namespace smc {
+
+class WebServer {
+ public:
+    struct Answer {
+        unsigned status = 200;
+        std::string type = "text/plain; charset=utf-8";
+        std::string body;
+    };
+    // Nothing: there is no such path.
+    using Handler = std::function<std::optional<Answer>(const std::string& path)>;
+
+    // Has the address as soon as it can be had: an agent without metrics serves all the same.
+    WebServer(asio::io_context& io, const Endpoint& listen, Handler handler);
+    ~WebServer();
+    WebServer(const WebServer&) = delete;
+    WebServer& operator=(const WebServer&) = delete;
+
+ private:
+    friend struct MhdCallbacks;
+
+    void open();
+    [[nodiscard]] UniqueFd bound() const;
+    void listen();
+    void turn();
+    void end_old_ones();
+    [[nodiscard]] int answer(MHD_Connection* connection, const char* path, const char* method) const;
+
+    Endpoint address_;
+    Handler handler_;
+    asio::io_context& io_;
+    bool said_ = false;  // that the address cannot be had
+    std::unordered_map<int, TimePoint> since_;  // of each connection, by its descriptor
+    std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_;
+    std::optional<loop::FdWatch> events_;
+    loop::Deadline again_;
+};
+
+}  // namespace smc
