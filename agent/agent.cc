@@ -81,9 +81,10 @@ Result<void> Agent::start() {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
     lower_to_what_the_system_allows(config_);
-    control_ = std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request) {
-        return introspection_ ? answer(request) : nlohmann::json{{"error", "starting"}};
-    });
+    control_ =
+        std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request, bool owner) {
+            return admin_ ? answer(request, owner) : nlohmann::json{{"error", "starting"}};
+        });
     if (auto started = control_->start(); !started) {
         return started;
     }
@@ -158,7 +159,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_,
-                           bypass_.get(), verdict_, [this] { return obstacle(); }});
+                           bypass_.get(), verdict_, drain_, [this] { return obstacle(); }});
+    admin_ = std::make_unique<Admin>(
+        Admin::Parts{io_, node_, connections_, bypass_.get(), drain_, [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -244,17 +247,17 @@ void Agent::handle(const smc_event& event) {
     }
 }
 
-nlohmann::json Agent::answer(const nlohmann::json& request) {
-    if (request.value("command", "") != "bypass-revoke") {
-        return introspection_->answer(request);
+// Whoever is neither root nor the agent's user learns how the agent is, and nothing of others' connections.
+nlohmann::json Agent::answer(const nlohmann::json& request, bool owner) {
+    if (!owner) {
+        return request.value("command", "") == "status"
+                   ? introspection_->status()
+                   : nlohmann::json{{"error", "only root and the agent's user may ask for more than status"}};
     }
-    if (!bypass_) {
-        return {{"error", "there is no bypass: `smcctl probe` says why"}};
+    if (auto done = admin_->answer(request)) {
+        return std::move(*done);
     }
-    const auto members = bypass_->state().members;
-    bypass_->revoke();
-    log()->info("the bypass of {} sockets is revoked", members);
-    return {{"revoked", members}};
+    return introspection_->answer(request);
 }
 
 // Who is told of no obstacle may count on programs that are attached and a data path that moves.
@@ -286,6 +289,9 @@ void Agent::tell_programs() const {
 std::string Agent::obstacle() const {
     if (stood_still_ > kStandsStill) {
         return "the data path stands still";
+    }
+    if (drain_.on) {
+        return "it is drained";
     }
     return gateway_->obstacle();
 }

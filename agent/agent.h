@@ -12,6 +12,7 @@
 
 #include "agent/bypass/probe.h"
 #include "agent/bypass/rounds.h"
+#include "agent/control/admin.h"
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
@@ -34,7 +35,7 @@ class Agent {
     [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
     void handle(const smc_event& event);
-    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request);
+    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, bool owner);
     [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
     void beat();
     void lose_peer(const Gid& peer);
@@ -52,6 +53,7 @@ class Agent {
     unsigned stood_still_ = 0;  // beats for which the data path has not moved
     clc::LocalNode node_;
     Connections connections_;
+    Drain drain_;
     group::SmcdGroups smcd_groups_;
 
     // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
@@ -71,6 +73,7 @@ class Agent {
     std::unique_ptr<smcr::LinkGroups> smcr_groups_;
     std::unique_ptr<Gateway> gateway_;
     std::unique_ptr<Introspection> introspection_;
+    std::unique_ptr<Admin> admin_;
     std::optional<loop::FdWatch> program_events_;
     std::unique_ptr<WebServer> web_;
 };

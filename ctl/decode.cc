@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "ctl/decode.h"
 
+#include "ctl/commands.h"
+
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -215,6 +217,20 @@ int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& er
 
 int decode(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
     return options.hex ? decode_hex(options, out, error) : decode_capture(options, out, error);
+}
+
+void add_decode(CLI::App& app, Context& context) {
+    auto* command = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
+    const auto options = std::make_shared<DecodeOptions>();
+    command->add_option("FILE", options->file, "pcap or pcapng, also compressed by gzip; - is standard input")
+        ->capture_default_str();
+    auto* hex = command->add_flag("--hex", options->hex, "FILE has messages in hexadecimal, one per line");
+    command->add_flag("--summary", options->summary, "The history of each connection instead of its messages")
+        ->excludes(hex);
+    command->callback([&context, options] {
+        options->json = context.json;
+        context.exit = decode(*options, std::cout, std::cerr);
+    });
 }
 
 }  // namespace smc::ctl

@@ -9,16 +9,7 @@
 
 namespace smc::ctl {
 
-namespace {
-
 using nlohmann::json;
-std::string join(const json& list) {
-    std::string text;
-    for (const auto& item : list) {
-        text += (text.empty() ? "" : " ") + word(item);
-    }
-    return text.empty() ? "-" : text;
-}
 
 std::string bytes(const json& value) {
     const double n = value.get<double>();
@@ -32,6 +23,16 @@ std::string bytes(const json& value) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, unit == 0 ? "%.0f %s" : "%.1f %s", scaled, units[unit]);
     return buffer;
+}
+
+namespace {
+
+std::string join(const json& list) {
+    std::string text;
+    for (const auto& item : list) {
+        text += (text.empty() ? "" : " ") + word(item);
+    }
+    return text.empty() ? "-" : text;
 }
 
 std::string fixed(const json& value) {
@@ -126,9 +127,13 @@ void print_status(std::ostream& out, const json& s) {
         }
     }
     print_table(out, rows);
-    out << "\nConnections now (" << s["connections"].size() << ", at most " << word(s["limits"]["connections"])
+    out << "\nConnections now (" << word(s["agent"]["live"]) << ", at most " << word(s["limits"]["connections"])
         << ")\n";
-    print_connections(out, s["connections"]);
+    if (s.contains("connections")) {
+        print_connections(out, s["connections"]);
+    } else {
+        out << "Only root and the agent's user may see them\n";
+    }
 }
 
 void print_explanation(std::ostream& out, const json& e) {

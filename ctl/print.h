@@ -4,6 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
+#include <string>
 
 namespace smc::ctl {
 
@@ -28,6 +29,15 @@ void print_sockets(std::ostream& out, const nlohmann::json& connections, const S
 void print_probe(std::ostream& out, const nlohmann::json& verdict);
 void print_bypass(std::ostream& out, const nlohmann::json& bypass);
 void print_revoked(std::ostream& out, const nlohmann::json& answer);
+void print_info(std::ostream& out, const nlohmann::json& status);
+void print_stats(std::ostream& out, const nlohmann::json& sums);
+void print_pnet(std::ostream& out, const nlohmann::json& devices);
+void print_dry_run(std::ostream& out, const nlohmann::json& answer);
+void print_drain(std::ostream& out, const nlohmann::json& answer);
+void print_ueids(std::ostream& out, const nlohmann::json& answer);
+void print_seid(std::ostream& out, const nlohmann::json& answer);
+// 1536: "1.5 KiB".
+[[nodiscard]] std::string bytes(const nlohmann::json& value);
 void print_explanation(std::ostream& out, const nlohmann::json& explanation);
 
 }  // namespace smc::ctl

@@ -189,10 +189,11 @@ void SmcConnection::load() {
 }
 
 void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
-    const auto written = parts_.leg->write(
-        pieces(parts_.transport->receive_ring(), piece.at.count, std::min(piece.bytes, bytes_per_run_)), piece.urgent);
+    const Pieces from = pieces(parts_.transport->receive_ring(), piece.at.count, std::min(piece.bytes, bytes_per_run_));
+    const auto written = parts_.leg->write(from, piece.urgent);
     switch (written.outcome) {
         case Leg::Outcome::kBytes:
+            stats->tap.add(false, from, written.bytes);
             add(stats->bytes_received, written.bytes);
             moved_ += written.bytes;
             next_pause_ = kOfApplication;
@@ -208,9 +209,11 @@ void SmcConnection::deliver(const flow::Receiving::Piece& piece) {
 }
 
 void SmcConnection::take(const flow::Take& take) {
-    const auto read = parts_.leg->read(parts_.transport->space(take.at, std::min(take.bytes, bytes_per_run_)));
+    const Pieces to = parts_.transport->space(take.at, std::min(take.bytes, bytes_per_run_));
+    const auto read = parts_.leg->read(to);
     switch (read.outcome) {
         case Leg::Outcome::kBytes:
+            stats->tap.add(true, to, read.bytes);
             flow_.took(read.bytes, read.urgent, read.drained);
             moved_ += read.bytes;
             next_pause_ = kOfPeer;

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "datapath/keepalive_wish.h"
+#include "datapath/tap.h"
 #include "smc/time.h"
 #include "smc/wire/reason.h"
 
@@ -84,6 +85,8 @@ struct ConnectionStats {
     // Cursors, flags and connection state as cdc::pack() has them: what the peer wrote here and what was delivered of
     // it, what was sent and what the peer took of it.
     std::atomic<std::uint64_t> rx_producer{0}, rx_consumer{0}, tx_producer{0}, tx_consumer{0};
+
+    TapPoint tap;  // of what SMC moves
 };
 
 // How a connection ended in the data path. kNone: in order, everything delivered both ways.

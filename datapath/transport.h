@@ -4,27 +4,15 @@
 // nothing; what sends says so.
 #pragma once
 
-#include <sys/uio.h>
-
-#include <algorithm>
 #include <cstdint>
 #include <span>
 
+#include "datapath/pieces.h"
 #include "datapath/task.h"
 #include "smc/flow/receiving.h"
 #include "smc/wire/cdc.h"
 
 namespace smc {
-
-// `bytes` from `at` on in a ring, as one or two pieces.
-struct Pieces {
-    iovec part[2];
-    int count;
-};
-inline Pieces pieces(std::span<std::uint8_t> ring, std::size_t at, std::size_t bytes) {
-    const auto first = std::min(bytes, ring.size() - at);
-    return {{{ring.data() + at, first}, {ring.data(), bytes - first}}, bytes > first ? 2 : 1};
-}
 
 class Transport {
  public:

@@ -5,7 +5,9 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -20,20 +22,27 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLongestRequest = 65536;
-constexpr std::size_t kMostConversations = 64;
+constexpr std::size_t kMostConversations = 64, kMostOfOthers = 16;
 constexpr int kBacklog = 16;
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
+
+bool is_owner(int fd) {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == 0 || peer.uid == ::geteuid());
+}
 
 }  // namespace
 
 // One client, from its first byte to its answer.
 class ControlServer::Conversation {
  public:
-    Conversation(ControlServer& server, UniqueFd fd)
-        : server_(server), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
+    Conversation(ControlServer& server, UniqueFd fd, bool owner)
+        : server_(server), owner_(owner), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
         deadline_.set_in(kPatience);
     }
+    [[nodiscard]] bool owner() const { return owner_; }
 
     // All of these may end the conversation, and with it this object.
     void read() {
@@ -61,7 +70,7 @@ class ControlServer::Conversation {
     }
     json answer_to(const json& request) {
         try {
-            return server_.handler_(request);
+            return server_.handler_(request, owner_);
         } catch (const json::exception& error) {  // a value of another type than its key's
             return {{"error", error.what()}};
         }
@@ -82,6 +91,7 @@ class ControlServer::Conversation {
     void end() { server_.conversations_.erase(this); }
 
     ControlServer& server_;
+    bool owner_;
     loop::FdWatch socket_;
     loop::Deadline deadline_;
     std::string request_, answer_;
@@ -115,7 +125,7 @@ Result<void> ControlServer::start() {
         return Error{EEXIST, "control.socket " + path_ + " is something else than a socket"};
     }
     ::unlink(path_.c_str());  // ours by the lock
-    auto listener = listen_unix(path_, SOCK_STREAM | SOCK_NONBLOCK, 0600, kBacklog);
+    auto listener = listen_unix(path_, SOCK_STREAM | SOCK_NONBLOCK, 0666, kBacklog);
     if (!listener) {
         return listener.error();
     }
@@ -128,10 +138,7 @@ void ControlServer::accept_all() {
     while (conversations_.size() < kMostConversations) {
         UniqueFd fd(::accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd) {
-            auto conversation = std::make_unique<Conversation>(*this, std::move(fd));
-            Conversation& begun = *conversation;
-            conversations_.emplace(&begun, std::move(conversation));
-            begun.read();
+            admit(std::move(fd));
         } else if (errno == EAGAIN) {
             return listener_->when_readable([this] { accept_all(); });
         } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -140,6 +147,18 @@ void ControlServer::accept_all() {
     }
     // Out of descriptors or of patience: the listener stays readable, so do not come back at once.
     retry_.set_in(kOutOfDescriptors);
+}
+
+void ControlServer::admit(UniqueFd fd) {
+    const bool owner = is_owner(fd.get());
+    const auto others = std::ranges::count_if(conversations_, [](const auto& one) { return !one.second->owner(); });
+    if (!owner && others >= static_cast<std::ptrdiff_t>(kMostOfOthers)) {
+        return;  // closed
+    }
+    auto conversation = std::make_unique<Conversation>(*this, std::move(fd), owner);
+    Conversation& begun = *conversation;
+    conversations_.emplace(&begun, std::move(conversation));
+    begun.read();
 }
 
 }  // namespace smc

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The socket that smcctl talks to: one JSON request, one JSON answer, each a line.
+// The socket that smcctl talks to: one JSON request, one JSON answer, each a line. Everybody may connect; the kernel
+// says who it is, and the handler what he may ask. Who is neither root nor the agent's user has a share of the places
+// only.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -18,7 +20,8 @@ namespace smc {
 
 class ControlServer {
  public:
-    using Handler = std::function<nlohmann::json(const nlohmann::json& request)>;
+    // `owner`: root, or the agent's own user.
+    using Handler = std::function<nlohmann::json(const nlohmann::json& request, bool owner)>;
 
     ControlServer(asio::io_context& io, std::string path, Handler handler);
     ~ControlServer();
@@ -32,6 +35,7 @@ class ControlServer {
     class Conversation;
 
     void accept_all();
+    void admit(UniqueFd fd);
 
     asio::io_context& io_;
     std::string path_;

@@ -9,7 +9,9 @@
 
 #include "agent/control/bypass_view.h"
 #include "agent/control/describe.h"
+#include "agent/control/dry_run.h"
 #include "agent/control/explain.h"
+#include "agent/log/log.h"
 #include "smc_version.h"  // generated: kVersion
 
 namespace smc {
@@ -17,6 +19,23 @@ namespace smc {
 namespace {
 
 using nlohmann::json;
+
+json texts(const std::vector<Eid>& eids) {
+    json list = json::array();
+    for (const Eid& eid : eids) {
+        list.push_back(eid.text());
+    }
+    return list;
+}
+
+json events(std::uint64_t after) {
+    json lines = json::array();
+    for (const LogLine& line : log_lines(after)) {
+        const auto us = std::chrono::duration_cast<std::chrono::microseconds>(line.when.time_since_epoch()).count();
+        lines.push_back({{"number", line.number}, {"us", us}, {"level", line.level}, {"text", line.text}});
+    }
+    return {{"events", lines}};
+}
 
 // What an answer has room for, beside the agent's own.
 constexpr std::size_t kMostTuned = 10000;
@@ -55,6 +74,12 @@ json Introspection::answer(const json& request) const {
     if (command == "bypass") {
         return describe(p_.bypass);
     }
+    if (command == "events") {
+        return events(request.value("after", std::uint64_t{0}));
+    }
+    if (command == "dry-run") {
+        return dry_run(p_);
+    }
     return {{"error", "unknown command \"" + command + "\""}};
 }
 
@@ -85,8 +110,9 @@ json Introspection::status() const {
                              {"counts", histogram.counts()},
                              {"sum_s", histogram.sum()}});
     }
-    json maps = json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
-                             {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
+    json maps =
+        json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
+                     {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
     for (const auto& one : p_.programs.fill()) {
         maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.room}});
     }
@@ -106,6 +132,8 @@ json Introspection::status() const {
               {"uptime_s", std::chrono::duration<double>(uptime).count()},
               {"serving", obstacle.empty()},
               {"obstacle", obstacle},
+              {"draining", p_.drain.on},
+              {"live", p_.connections.live()},
               {"host_name", p_.node.host_name}}},
             {"ism",
              {{"provider", p_.fabric.provider()},
@@ -122,7 +150,8 @@ json Introspection::status() const {
               {"threads", p_.engines.count()},
               {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
             {"bypass", describe(p_.bypass)},
-            {"eids", p_.config.ueids},
+            {"eids", texts(p_.node.ueids)},
+            {"seid", p_.node.seid ? p_.node.seid->text() : ""},
             {"cgroups",
              {{"root", p_.cgroups.root()},
               {"known", p_.cgroups.groups().size()},

@@ -10,6 +10,7 @@
 #include "agent/bypass/probe.h"
 #include "agent/config/config.h"
 #include "agent/connections/connections.h"
+#include "agent/control/admin.h"
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespaces.h"
 #include "agent/policy/policy.h"
@@ -40,6 +41,7 @@ struct IntrospectionParts {
     Engines& engines;
     const bypass::Bypass* bypass;  // null: there is none
     const std::optional<bypass::Verdict>& verdict;
+    const Drain& drain;
     std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
 };
 
@@ -47,7 +49,8 @@ class Introspection {
  public:
     explicit Introspection(const IntrospectionParts& parts) : p_(parts) {}
 
-    // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices" | "probe" | "bypass", ...}
+    // {"command": "status" | "connections" | "explain" | "linkgroups" | "devices" | "probe" | "bypass" | "events" |
+    // "dry-run", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
     // As the command has it, without the connections, of which there may be many.

@@ -4,6 +4,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <mutex>
+
 namespace smc {
 
 namespace {
@@ -22,12 +27,73 @@ spdlog::level::level_enum level_of(LogLevel level) {
     return spdlog::level::err;
 }
 
+const char* name(LogLevel level) {
+    switch (level) {
+        case LogLevel::kDebug:
+            return "debug";
+        case LogLevel::kInfo:
+            return "info";
+        case LogLevel::kWarn:
+            return "warn";
+        case LogLevel::kError:
+            return "error";
+    }
+    return "error";
+}
+
+// Whoever writes may be any thread.
+class LastLines {
+ public:
+    [[nodiscard]] bool wants(LogLevel level) const {
+        return level != LogLevel::kDebug || std::chrono::steady_clock::now().time_since_epoch().count() <
+                                                listened_until_.load(std::memory_order_relaxed);
+    }
+    void add(LogLevel level, std::string text) {
+        const std::lock_guard lock(mutex_);
+        lines_.push_back({++last_, std::chrono::system_clock::now(), name(level), std::move(text)});
+        if (lines_.size() > kKept) {
+            lines_.pop_front();
+        }
+    }
+    std::vector<LogLine> behind(std::uint64_t after) {
+        listened_until_ = (std::chrono::steady_clock::now() + kListens).time_since_epoch().count();
+        const std::lock_guard lock(mutex_);
+        const auto first = std::ranges::upper_bound(lines_, after, {}, &LogLine::number);
+        return {first, lines_.end()};
+    }
+
+ private:
+    static constexpr std::size_t kKept = 2048;
+    static constexpr auto kListens = std::chrono::seconds(5);
+    std::mutex mutex_;
+    std::deque<LogLine> lines_;
+    std::uint64_t last_ = 0;
+    std::atomic<std::chrono::steady_clock::rep> listened_until_{std::chrono::steady_clock::duration::min().count()};
+};
+
+LastLines& last_lines() {
+    static LastLines lines;
+    return lines;
+}
+
 }  // namespace
+
+std::vector<LogLine> log_lines(std::uint64_t after) {
+    return last_lines().behind(after);
+}
 
 void Log::write(LogLevel level, fmt::string_view format, fmt::format_args args) const {
     auto* const logger = spdlog::default_logger_raw();
-    if (logger->should_log(level_of(level))) {
-        logger->log(level_of(level), fmt::vformat(format, args));
+    const bool written = logger->should_log(level_of(level)), kept = last_lines().wants(level);
+    if (!written && !kept) {
+        return;
+    }
+    std::string text = fmt::vformat(format, args);
+    if (written) {
+        logger->log(level_of(level), text);
+    }
+    if (kept) {
+        last_lines().add(level, std::move(text));
     }
 }
 

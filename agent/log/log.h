@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace smc {
 
@@ -46,6 +47,17 @@ class Log {
 
 // `level`: a value of the key log.level. Before it is called, lines from info on are written.
 void start_log(const std::string& level);
+
+// The last lines, also for who comes late: `smcctl events`. Below the level of start_log() only lines are kept that are
+// written while somebody listens.
+struct LogLine {
+    std::uint64_t number = 0;  // from 1, one more with each line
+    std::chrono::system_clock::time_point when;
+    const char* level = "";
+    std::string text;
+};
+// Those behind number `after`. Who asks listens for some seconds from now on.
+[[nodiscard]] std::vector<LogLine> log_lines(std::uint64_t after);
 
 inline const Log* log() {
     static constexpr Log kLog;

@@ -116,9 +116,9 @@ void add_connections(Families& to, const json& status) {
         }
     }
     for (const auto& one : status["handshakes"]) {
-        auto& histogram = to.histogram("smc_agent_handshake_seconds",
-                                       "From the server's answer to the decision for a path.",
-                                       {{"path", text(one["path"])}});
+        auto& histogram =
+            to.histogram("smc_agent_handshake_seconds", "From the server's answer to the decision for a path.",
+                         {{"path", text(one["path"])}});
         for (std::size_t i = 0; i < one["counts"].size(); i++) {
             histogram.sample_count += one["counts"][i].get<std::uint64_t>();
             if (i < one["bounds_s"].size()) {
@@ -164,7 +164,9 @@ void add_bypass(Families& to, const json& status) {
              number(probe.value("automatic", false)));
     for (const auto& finding : probe.value("findings", json::array())) {
         to.gauge("smc_agent_kernel_probe", "1: as TCP does; 0: another way, which no application sees; -1: it might.",
-                 finding["difference"] == "" ? 1 : finding["excluded"] == "" ? -1 : 0,
+                 finding["difference"] == "" ? 1
+                 : finding["excluded"] == "" ? -1
+                                             : 0,
                  {{"probe", text(finding["what"])}});
     }
 }

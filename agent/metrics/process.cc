@@ -31,7 +31,8 @@ double start_ticks() {
     std::ifstream file("/proc/self/stat");
     std::string all((std::istreambuf_iterator<char>(file)), {});
     std::istringstream rest(all.substr(all.rfind(')') + 1));
-    const std::vector<std::string> fields(std::istream_iterator<std::string>{rest}, std::istream_iterator<std::string>{});
+    const std::vector<std::string> fields(std::istream_iterator<std::string>{rest},
+                                          std::istream_iterator<std::string>{});
     return fields.size() > 19 ? std::stod(fields[19]) : 0;
 }
 
@@ -41,7 +42,9 @@ ProcessUsage process_usage() {
     ProcessUsage usage;
     rusage used{};
     ::getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
     usage.processor_s = seconds(used.ru_utime) + seconds(used.ru_stime);
     double total = 0, resident = 0;
     std::ifstream("/proc/self/statm") >> total >> resident;

@@ -37,8 +37,9 @@ struct MhdCallbacks {
             *state = &seen;
             return MHD_YES;
         }
-        if (*uploaded != 0) {
-            return MHD_NO;  // whoever sends a body has the wrong address
+        if (*uploaded != 0) {  // nobody wants it; the answer comes behind it
+            *uploaded = 0;
+            return MHD_YES;
         }
         return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
     }
@@ -90,11 +91,11 @@ void WebServer::open() {
         }
         return again_.set_in(kTryAgain);
     }
-    daemon_.reset(MHD_start_daemon(
-        MHD_USE_EPOLL, 0, nullptr, nullptr, &MhdCallbacks::handle, this,
-        MHD_OPTION_LISTEN_SOCKET, fd.get(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMostOfOneAddress, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
-        MHD_OPTION_NOTIFY_CONNECTION, &MhdCallbacks::notify, this, MHD_OPTION_END));
+    daemon_.reset(MHD_start_daemon(MHD_USE_EPOLL, 0, nullptr, nullptr, &MhdCallbacks::handle, this,
+                                   MHD_OPTION_LISTEN_SOCKET, fd.get(), MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
+                                   MHD_OPTION_PER_IP_CONNECTION_LIMIT, kMostOfOneAddress, MHD_OPTION_CONNECTION_TIMEOUT,
+                                   kIdleSeconds, MHD_OPTION_NOTIFY_CONNECTION, &MhdCallbacks::notify, this,
+                                   MHD_OPTION_END));
     if (!daemon_) {
         log()->warn("no metrics and no page: libmicrohttpd does not start");
         return again_.set_in(kTryAgain);

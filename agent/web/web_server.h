@@ -49,7 +49,7 @@ class WebServer {
     Endpoint address_;
     Handler handler_;
     asio::io_context& io_;
-    bool said_ = false;  // that the address cannot be had
+    bool said_ = false;                         // that the address cannot be had
     std::unordered_map<int, TimePoint> since_;  // of each connection, by its descriptor
     std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_;
     std::optional<loop::FdWatch> events_;

@@ -60,12 +60,41 @@ class ControlSocket(TwoNodes):
         """Those of them that the agent has closed, or said something to."""
         return select.select(clients, [], [], 0)[0]
 
-    def test_only_its_own_user_may_use_it(self):
-        mode = os.stat(self.b.control).st_mode
-        self.assertTrue(stat.S_ISSOCK(mode))
-        self.assertEqual(stat.S_IMODE(mode), 0o600)
-        with self.assertRaises(PermissionError):
-            rogue.as_nobody(self.client)
+    def test_others_may_ask_for_status_and_learn_nothing_of_connections(self):
+        self.a.start_agent()
+        self.serve()
+        holder = self.program(self.a, HOLD, self.b.ip4, says="up")
+        self.assertTrue(stat.S_ISSOCK(os.stat(self.b.control).st_mode))
+        self.assertIn("connections", self.ask(b'{"command": "status"}\n'))
+
+        def ask_as_nobody(request):
+            client = rogue.as_nobody(self.client)
+            client.sendall(json.dumps(request).encode() + b"\n")
+            return json.loads(self.answer(client))
+
+        seen = ask_as_nobody({"command": "status"})
+        self.assertTrue(seen["agent"]["serving"])
+        self.assertNotIn("connections", seen)
+        self.assertNotIn(self.a.ip4, json.dumps(seen))
+        for command in (
+            *("connections", "explain", "linkgroups", "devices", "probe", "bypass", "events", "dry-run"),
+            *("bypass-revoke", "drain", "ueid", "seid", "capture", "nonsense", None),
+        ):
+            with self.subTest(command):
+                refused = ask_as_nobody({"command": command, "what": "flush", "address": "10.0.0.1:80", "id": 1})
+                self.assertEqual(list(refused), ["error"])
+        self.assertEqual(self.ask(b'{"command": "ueid"}\n'), {"ueids": ["SMC-AGENT.DEFAULT"]})
+        self.assertFalse(self.b.agent.status()["agent"]["draining"])
+        self.end_program(holder)
+        self.before["fds"] += 2  # one fabric connection each way
+
+    def test_others_cannot_take_all_places(self):
+        others = [rogue.as_nobody(self.client) for _ in range(64)]
+        self.assertTrue(self.b.agent.status()["agent"]["serving"])
+        closed = self.closed(others)
+        self.assertEqual(len(closed), 64 - 16)
+        for client in others:
+            client.close()
 
     def test_silent_clients_are_thrown_out(self):
         self.a.start_agent()
@@ -146,6 +175,13 @@ class ControlSocket(TwoNodes):
             b'{"command": "explain", "address": "10.0.0.1:80", "pid": "x"}',
             b'{"command": "explain", "address": "10.0.0.1:80", "pid": -1}',
             b'{"command": "explain", "address": 1}',
+            b'{"command": "events", "after": "x"}',
+            b'{"command": "drain", "on": 1}',
+            b'{"command": "ueid", "what": "add", "eid": "a lower one"}',
+            b'{"command": "ueid", "what": "del", "eid": "NOT.THERE"}',
+            b'{"command": "seid", "what": "enable"}',
+            b'{"command": "capture", "id": 99}',
+            b'{"command": "capture", "id": "x"}',
             b'{"command": "explain", "address": "\xff"}',
             b'{"command": ' + b"[" * 20000 + b"]" * 20000 + b"}",
             b"[" * 30000,

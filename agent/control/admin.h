@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The commands of smcctl that change something, for root and the agent's user only. None opens a file, names a process
+// or outlives the agent.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "agent/bypass/bypass.h"
+#include "agent/connections/connections.h"
+#include "agent/loop/deadline.h"
+#include "smc/clc/node.h"
+
+namespace smc {
+
+// New connections stay plain TCP, so that those which are there can end and the agent can go.
+struct Drain {
+    bool on = false;
+    TimePoint since{};
+};
+
+class Admin {
+ public:
+    struct Parts {
+        asio::io_context& io;
+        clc::LocalNode& node;
+        const Connections& connections;
+        bypass::Bypass* bypass;  // null: there is none
+        Drain& drain;
+        std::function<void()> drain_changed;
+    };
+    explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}
+
+    // Nothing: the command is none of these.
+    [[nodiscard]] std::optional<nlohmann::json> answer(const nlohmann::json& request);
+
+ private:
+    [[nodiscard]] nlohmann::json revoke() const;
+    [[nodiscard]] nlohmann::json drain(bool on);
+    [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
+    [[nodiscard]] nlohmann::json seid(const std::string& what);
+    [[nodiscard]] nlohmann::json capture(std::uint64_t id, bool end);
+    void close_idle_taps();
+
+    struct OpenTap {
+        std::weak_ptr<Connection> connection;
+        std::shared_ptr<Tap> tap;
+        TimePoint asked{};
+    };
+
+    Parts p_;
+    std::optional<Eid> seid_;                // while it is disabled
+    std::map<std::uint64_t, OpenTap> taps_;  // by connection
+    loop::Deadline look_;
+};
+
+}  // namespace smc

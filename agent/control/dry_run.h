@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// `smcctl dry-run`: the connections that the applications have now, and what would become of each if it were made
+// again. Reads the kernel's tables and asks the programs; touches no connection.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "agent/control/introspection.h"
+
+namespace smc {
+
+[[nodiscard]] nlohmann::json dry_run(const IntrospectionParts& parts);
+
+}  // namespace smc

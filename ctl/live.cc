@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What goes on until Ctrl-C, or so often as was asked for: events, top, capture.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "ctl/commands.h"
+#include "ctl/print.h"
+#include "ctl/table.h"
+#include "ctl/tap_file.h"
+
+namespace smc::ctl {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+void stop_at_interrupt() {
+    std::signal(SIGINT, [](int) { interrupted = true; });
+    std::signal(SIGTERM, [](int) { interrupted = true; });
+}
+
+void wait_for(std::chrono::milliseconds time) {
+    for (; time > 0ms && !interrupted; time -= 50ms) {
+        std::this_thread::sleep_for(std::min(time, 50ms));
+    }
+}
+
+std::string time_of(std::int64_t us) {
+    const std::time_t seconds = us / 1'000'000;
+    std::tm utc{};
+    ::gmtime_r(&seconds, &utc);
+    char day[32], text[48];
+    std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    std::snprintf(text, sizeof text, "%s.%03dZ", day, static_cast<int>(us / 1000 % 1000));
+    return text;
+}
+
+void print_event(const json& event, bool as_json) {
+    if (as_json) {
+        std::cout << event.dump() << "\n";
+    } else {
+        std::cout << time_of(event["us"].get<std::int64_t>()) << " " << word(event["level"]) << " "
+                  << word(event["text"]) << "\n";
+    }
+}
+
+void follow_events(Context& context, bool only_those_that_are_there) {
+    std::uint64_t last = 0;
+    for (bool first = true; !interrupted && std::cout; first = false) {
+        const auto answer = answer_of(context, {{"command", "events"}, {"after", last}});
+        if (!answer) {
+            return;
+        }
+        for (const auto& event : (*answer)["events"]) {
+            const auto number = event["number"].get<std::uint64_t>();
+            if (!first && number > last + 1) {
+                std::cerr << "Error: " << number - last - 1 << " events were lost: they came too fast\n";
+            }
+            last = number;
+            print_event(event, context.json);
+        }
+        std::cout << std::flush;
+        if (only_those_that_are_there) {
+            return;
+        }
+        wait_for(250ms);
+    }
+}
+
+// What a connection moved since the last look.
+struct Moved {
+    double sent = 0, received = 0;
+};
+
+std::string rate(double bytes_per_second) {
+    return bytes(json(bytes_per_second)) + "/s";
+}
+
+void print_top(const json& now, const std::map<std::string, json>& before, double seconds, std::size_t lines) {
+    std::map<std::string, std::pair<std::size_t, Moved>> paths;
+    std::vector<std::pair<Moved, const json*>> rows;
+    for (const auto& c : now) {
+        const auto it = before.find(word(c["path"]) + word(c["id"]));
+        const auto delta = [&](const char* key) {
+            const double then = it == before.end() ? 0 : it->second[key].get<double>();
+            return seconds > 0 ? std::max(0.0, c[key].get<double>() - then) / seconds : 0;
+        };
+        const Moved moved{delta("bytes_sent"), delta("bytes_received")};
+        auto& [count, sum] = paths[word(c["path"])];
+        count++;
+        sum.sent += moved.sent;
+        sum.received += moved.received;
+        rows.emplace_back(moved, &c);
+    }
+    std::vector<Row> table{{"Path", "#Conns", "Sent", "Received"}};
+    for (const auto& [path, entry] : paths) {
+        table.push_back({path, std::to_string(entry.first), rate(entry.second.sent), rate(entry.second.received)});
+    }
+    print_table(std::cout, table);
+    std::cout << "\n";
+    std::ranges::stable_sort(rows, std::ranges::greater(),
+                             [](const auto& row) { return row.first.sent + row.first.received; });
+    table = {{"Id", "Path", "Role", "Client", "Server", "Sent", "Received"}};
+    for (std::size_t i = 0; i < std::min(lines, rows.size()); i++) {
+        const auto& [moved, c] = rows[i];
+        table.push_back({word((*c)["id"]), word((*c)["path"]), word((*c)["role"]), word((*c)["client"]),
+                         word((*c)["server"]), rate(moved.sent), rate(moved.received)});
+    }
+    print_table(std::cout, table);
+    std::cout << std::flush;
+}
+
+void top(Context& context, unsigned times, std::size_t lines) {
+    std::map<std::string, json> before;
+    auto then = std::chrono::steady_clock::now();
+    const auto every = std::chrono::seconds(std::max(1U, context.watch_s));
+    for (unsigned i = 0; (times == 0 || i <= times) && !interrupted && std::cout; i++) {
+        const auto answer = answer_of(context, {{"command", "connections"}});
+        if (!answer) {
+            return;
+        }
+        const auto now = std::chrono::steady_clock::now();
+        const json& list = (*answer)["connections"];
+        if (i != 0) {  // the first look is what the second is compared with
+            if (::isatty(STDOUT_FILENO) != 0) {
+                std::cout << "\033[H\033[2J";
+            }
+            print_top(list, before, std::chrono::duration<double>(now - then).count(), lines);
+        }
+        before.clear();
+        for (const auto& c : list) {
+            before.emplace(word(c["path"]) + word(c["id"]), c);
+        }
+        then = now;
+        if (times == 0 || i < times) {
+            wait_for(every);
+        }
+    }
+}
+
+void capture(Context& context, std::uint64_t id, const std::string& path, std::uint64_t most, unsigned seconds) {
+    TapFile file;
+    if (const std::string failed = file.open(path); !failed.empty()) {
+        std::cerr << "Error: " << failed << "\n";
+        context.exit = kRefused;
+        return;
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    std::uint64_t lost = 0;
+    for (bool over = false; !over;) {
+        over = interrupted || file.bytes() >= most || (seconds != 0 && std::chrono::steady_clock::now() >= until);
+        const auto answer = answer_of(context, {{"command", "capture"}, {"id", id}, {"end", over}});
+        if (!answer) {
+            return;
+        }
+        lost = (*answer)["lost"].get<std::uint64_t>();
+        over = over || (*answer)["over"].get<bool>();
+        if (const std::string failed = file.write(*answer, most); !failed.empty()) {
+            std::cerr << "Error: " << failed << "\n";
+            context.exit = kRefused;
+            return;
+        }
+        if (!over) {
+            wait_for(100ms);
+        }
+    }
+    std::cerr << "connection " << id << ": " << file.bytes() << " bytes in " << file.packets() << " packets, " << lost
+              << " bytes lost\n";
+}
+
+}  // namespace
+
+void add_live(CLI::App& app, Context& context) {
+    auto* events = app.add_subcommand("events", "What happens: connections, link groups, namespaces, as it happens");
+    const auto once = std::make_shared<bool>(false);
+    events->add_flag("--once", *once, "Those that are remembered, and no more");
+    events->callback([&context, once] {
+        stop_at_interrupt();
+        follow_events(context, *once);
+    });
+    auto* tops = app.add_subcommand("top", "Who moves how much, every second or every --watch seconds");
+    const auto times = std::make_shared<unsigned>(0);
+    const auto lines = std::make_shared<std::size_t>(20);
+    tops->add_option("-n,--times", *times, "So often, and not until Ctrl-C");
+    tops->add_option("-l,--lines", *lines, "So many connections")->capture_default_str();
+    tops->callback([&context, times, lines] {
+        stop_at_interrupt();
+        top(context, *times, *lines);
+    });
+    auto* captures =
+        app.add_subcommand("capture", "What an accelerated connection moves, as pcapng with made-up headers");
+    const auto id = std::make_shared<std::uint64_t>(0);
+    const auto file = std::make_shared<std::string>();
+    const auto most = std::make_shared<std::uint64_t>(64U << 20);
+    const auto seconds = std::make_shared<unsigned>(0);
+    captures->add_option("ID", *id, "Of the connection, as in `smcctl connections`")->required();
+    captures->add_option("FILE", *file, "Where to; - is standard output")->required();
+    captures->add_option("-s,--size", *most, "Bytes of payload at most")->capture_default_str();
+    captures->add_option("-t,--seconds", *seconds, "So long at most; without it until Ctrl-C or its end");
+    captures->callback([&context, id, file, most, seconds] {
+        stop_at_interrupt();
+        capture(context, *id, *file, *most, *seconds);
+    });
+}
+
+}  // namespace smc::ctl

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What is about the node as a whole.
+#include <nlohmann/json.hpp>
+
+#include "ctl/print.h"
+#include "ctl/table.h"
+
+namespace smc::ctl {
+
+using nlohmann::json;
+
+namespace {
+
+std::string words(const json& list) {
+    std::string text;
+    for (const auto& one : list) {
+        text += (text.empty() ? "" : ", ") + word(one);
+    }
+    return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+// The blocks of smcr info and smcd info.
+void print_info(std::ostream& out, const json& s) {
+    const bool roce = s["roce"]["enabled"].get<bool>() && s["roce"]["ports"] != 0;
+    out << "Agent Capabilities\n";
+    print_table(out, {{"SMC Version:", "2.1"},
+                      {"SMC Hostname:", word(s["agent"]["host_name"])},
+                      {"SMC-D Features:", "v2, v2.1"},
+                      {"SMC-R Features:", s["roce"]["enabled"].get<bool>() ? "v1, v2, v2.1" : "-"},
+                      {"Bypass:", s["bypass"].value("there", false) ? "on" : "off (smcctl probe says why)"}});
+    out << "\nHardware Capabilities\n";
+    print_table(out, {{"UEIDs:", words(s["eids"])},
+                      {"SEID:", word(s["seid"]).empty() ? "n/a" : word(s["seid"])},
+                      {"ISM:", word(s["ism"]["provider"]) + ", CHID " + word(s["ism"]["chid"])},
+                      {"RoCE:", roce ? word(s["roce"]["ports"]) + " ports" : "n/a"}});
+}
+
+void print_stats(std::ostream& out, const json& sums) {
+    for (const auto& [key, title] : {std::pair{"smcd", "SMC-D"}, std::pair{"smcr", "SMC-R"}}) {
+        const json& s = sums[key];
+        out << title << " Connections Summary\n";
+        print_table(out,
+                    {{"  SMC connections", word(s["connections"])},
+                     {"  Data received (Bytes)", word(s["received_bytes"]) + " (" + bytes(s["received_bytes"]) + ")"},
+                     {"  Data transmitted (Bytes)", word(s["sent_bytes"]) + " (" + bytes(s["sent_bytes"]) + ")"}});
+        out << "\n";
+    }
+    for (const auto& [key, title] : {std::pair{"fallbacks", "TCP fallback"}, std::pair{"refused", "Refused"}}) {
+        out << title << "\n";
+        std::vector<Row> rows;
+        for (const auto& [reason, count] : sums[key].items()) {
+            if (count != 0) {
+                rows.push_back({"  " + reason, word(count)});
+            }
+        }
+        if (rows.empty()) {
+            rows.push_back({"  none"});
+        }
+        print_table(out, rows);
+    }
+}
+
+// The agent finds the device by its GIDs; a table of PNET IDs is for fabrics that it cannot ask.
+void print_pnet(std::ostream& out, const json& devices) {
+    std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P"}};
+    for (const auto& d : devices["smcr"]) {
+        const std::string net = word(d["net_device"]);
+        rows.push_back({"-", net.empty() ? "n/a" : net, word(d["device"]), word(d["port"])});
+    }
+    print_table(out, rows);
+}
+
+void print_dry_run(std::ostream& out, const json& answer) {
+    for (const auto& space : answer["namespaces"]) {
+        out << "Namespace " << word(space["netns"]) << ": of " << word(space["outbound"]) << " connections made here "
+            << word(space["offered"]) << " would be offered SMC; " << word(space["inbound"])
+            << " were accepted: their clients' nodes decide\n";
+        std::vector<Row> rows{{"Server", "#Conns", "New ones would be"}};
+        for (const auto& server : space["servers"]) {
+            rows.push_back({word(server["server"]), word(server["connections"]),
+                            server["offered"].get<bool>() ? "offered SMC" : "plain TCP: " + word(server["obstacle"])});
+        }
+        print_table(out, rows);
+        if (space["left_out"] != 0) {
+            out << "and " << word(space["left_out"]) << " more connections\n";
+        }
+        out << "\n";
+    }
+    if (answer["namespaces"].empty()) {
+        out << "No network namespace is served\n";
+    }
+}
+
+void print_drain(std::ostream& out, const json& answer) {
+    out << (answer["draining"].get<bool>() ? "Draining: new connections are plain TCP" : "Serving") << "; "
+        << word(answer["connections"]) << " connections are in the agent\n";
+}
+
+void print_ueids(std::ostream& out, const json& answer) {
+    for (const auto& eid : answer["ueids"]) {
+        out << word(eid) << "\n";
+    }
+}
+
+void print_seid(std::ostream& out, const json& answer) {
+    const std::string seid = word(answer["seid"]);
+    out << (seid.empty() ? "n/a" : seid) << (answer["enabled"].get<bool>() ? " [enabled]" : " [disabled]") << "\n";
+}
+
+}  // namespace smc::ctl

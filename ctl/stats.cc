@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "ctl/stats.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace smc::ctl {
+
+using nlohmann::json;
+
+namespace {
+
+// Below the user's own directory, where nobody else can put a link.
+std::filesystem::path memory() {
+    const char* state = std::getenv("XDG_STATE_HOME");
+    const char* home = std::getenv("HOME");
+    const std::filesystem::path base = state != nullptr && *state != '\0' ? std::filesystem::path(state)
+                                       : home != nullptr                  ? std::filesystem::path(home) / ".local/state"
+                                                                          : std::filesystem::path();
+    return base.empty() ? base : base / "smcctl/stats.json";
+}
+
+// The agent that counted: its sums begin anew with another one.
+std::string whose(const json& status) {
+    return status["agent"]["pid"].dump() + " " + status["ism"]["gid"].get<std::string>();
+}
+
+json minus(json sums, const json& before) {
+    for (auto& [key, value] : sums.items()) {
+        if (value.is_object()) {
+            value = minus(value, before.value(key, json::object()));
+        } else if (value.is_number_unsigned()) {
+            value = value.get<std::uint64_t>() - before.value(key, std::uint64_t{0});
+        }
+    }
+    return sums;
+}
+
+}  // namespace
+
+json sums_of(const json& status) {
+    json sums = {{"smcd", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
+                 {"smcr", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
+                 {"fallbacks", json::object()},
+                 {"refused", json::object()}};
+    for (const auto& total : status["totals"]) {
+        const auto path = total["path"].get<std::string>();
+        const auto count = total["count"].get<std::uint64_t>();
+        const auto reason = total["reason"]["name"].get<std::string>();
+        if (path == "smcd" || path == "smcr") {
+            sums[path]["connections"] = sums[path]["connections"].get<std::uint64_t>() + count;
+        } else if (path == "fallback" || path == "refused") {
+            sums[path == "fallback" ? "fallbacks" : "refused"][reason] = count;
+        }
+    }
+    for (const auto& traffic : status["traffic"]) {
+        const auto path = traffic["path"].get<std::string>();
+        if (sums.contains(path)) {
+            sums[path]["sent_bytes"] = traffic["sent"];
+            sums[path]["received_bytes"] = traffic["received"];
+        }
+    }
+    return sums;
+}
+
+json since_reset(const json& status) {
+    json sums = sums_of(status);
+    std::ifstream file(memory());
+    const json remembered = file ? json::parse(file, nullptr, false) : json();
+    if (remembered.is_object() && remembered.value("agent", "") == whose(status)) {
+        sums = minus(std::move(sums), remembered.value("sums", json::object()));
+    }
+    return sums;
+}
+
+bool reset_stats(const json& status) {
+    const auto path = memory();
+    if (path.empty()) {
+        std::cerr << "Error: there is no HOME to remember a reset in\n";
+        return false;
+    }
+    std::error_code failure;
+    std::filesystem::create_directories(path.parent_path(), failure);
+    std::ofstream file(path);
+    file << json{{"agent", whose(status)}, {"sums", sums_of(status)}}.dump() << "\n" << std::flush;
+    if (!file) {
+        std::cerr << "Error: writing " << path.string() << ": " << std::strerror(errno) << "\n";
+    }
+    return static_cast<bool>(file);
+}
+
+}  // namespace smc::ctl

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What one accelerated connection moves, copied for who wants to look: no packet of it is on any device. The engine
+// fills it, the control thread empties it; what nobody fetches in time is counted and gone.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "datapath/pieces.h"
+
+namespace smc {
+
+class Tap {
+ public:
+    struct Piece {
+        std::chrono::system_clock::time_point when;
+        bool sent = false;         // by the application here; else it was given to it
+        std::uint64_t offset = 0;  // of its first byte, in that direction, since the tap began
+        std::string bytes;
+    };
+
+    void add(bool sent, const Pieces& from, std::uint32_t bytes) {
+        Piece piece{std::chrono::system_clock::now(), sent, 0, {}};
+        for (int i = 0; i < from.count && piece.bytes.size() < bytes; i++) {
+            const auto part = std::min<std::size_t>(from.part[i].iov_len, bytes - piece.bytes.size());
+            piece.bytes.append(static_cast<const char*>(from.part[i].iov_base), part);
+        }
+        const std::lock_guard lock(mutex_);
+        piece.offset = seen_[sent ? 1 : 0];
+        seen_[sent ? 1 : 0] += bytes;
+        if (held_ + bytes > kMost) {
+            lost_ += bytes;
+            return;
+        }
+        held_ += bytes;
+        pieces_.push_back(std::move(piece));
+    }
+    struct Taken {
+        std::deque<Piece> pieces;
+        std::uint64_t lost = 0;  // bytes, so far
+    };
+    [[nodiscard]] Taken take() {
+        const std::lock_guard lock(mutex_);
+        held_ = 0;
+        return {std::exchange(pieces_, {}), lost_};
+    }
+
+ private:
+    static constexpr std::size_t kMost = 8U << 20;
+    std::mutex mutex_;
+    std::deque<Piece> pieces_;
+    std::size_t held_ = 0;
+    std::uint64_t seen_[2] = {}, lost_ = 0;
+};
+
+// Where a connection has its tap, if it has one. Costs a look at one flag while it has none.
+class TapPoint {
+ public:
+    void set(std::shared_ptr<Tap> tap) {
+        const std::lock_guard lock(mutex_);
+        tap_ = std::move(tap);
+        open_.store(tap_ != nullptr, std::memory_order_release);
+    }
+    void add(bool sent, const Pieces& from, std::uint32_t bytes) {
+        if (open_.load(std::memory_order_acquire)) {
+            const std::lock_guard lock(mutex_);
+            if (tap_) {
+                tap_->add(sent, from, bytes);
+            }
+        }
+    }
+
+ private:
+    std::atomic<bool> open_{false};
+    std::mutex mutex_;
+    std::shared_ptr<Tap> tap_;
+};
+
+}  // namespace smc

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What an operator does with a running agent: looks at its metrics, follows events, captures, drains, tries it dry."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from base import TwoNodes
+from lab.basics import CTL, wait_for
+from rogue import within
+
+PORT = 7609
+
+# A connection that says when it is up, and then sends and is answered a line whenever it is told one.
+TALK = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
+for line in sys.stdin:
+    data = line.strip().encode(); c.sendall(data); got = b''
+    while len(got) < len(data): got += c.recv(65536)
+    print(got.decode(), flush=True)
+"""
+
+
+class Operator(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.start_agents()
+        self.serve()
+
+    def get(self, path, node=None, method="GET", body=None):
+        """Status and text, from the node's own agent."""
+
+        def ask():
+            connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
+            try:
+                connection.request(method, path, body=body)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
+            finally:
+                connection.close()
+
+        return within(node or self.a, ask)
+
+    def metrics(self, node=None):
+        status, text = self.get("/metrics", node)
+        self.assertEqual(status, 200)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+        self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
+        return {name: float(value) for name, value in re.findall(r"^([a-z].*) (\S+)$", text, re.M)}
+
+    def ctl(self, *arguments, node=None):
+        done = (node or self.a).agent.ctl(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def talk(self):
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        (connection,) = self.a.agent.connections()
+        return talker, connection
+
+    def test_metrics_count_what_happens(self):
+        before = self.metrics()
+        self.assertEqual(before['smc_agent_connections_total{path="smcd"}'], 0)
+        self.assertEqual(before["smc_agent_serving"], 1)
+        talker, _ = self.talk()
+        self.tell(talker, "y" * 999)
+        self.assertEqual(self.hear(talker), "y" * 999)
+        during = self.metrics()
+        self.assertEqual(during['smc_agent_connections{path="smcd"}'], 1)
+        self.assertEqual(during['smc_agent_connections_total{path="smcd"}'], 1)
+        self.assertEqual(during['smc_agent_sent_bytes_total{path="smcd"}'], 1000)
+        self.assertEqual(during['smc_agent_received_bytes_total{path="smcd"}'], 1000)
+        self.assertEqual(during['smc_agent_handshake_seconds_count{path="smcd"}'], 1)
+        self.assertEqual(during['smc_agent_handshake_seconds_bucket{path="smcd",le="+Inf"}'], 1)
+        self.assertEqual(during['smc_agent_link_groups{mode="smcd"}'], 1)
+        self.assertGreater(during["smc_agent_dmb_bytes"], 0)
+        self.assertGreater(during["process_resident_memory_bytes"], 1e6)
+        self.end_program(talker)
+        self.a.agent.ended(5000)
+        after = self.metrics()
+        self.assertEqual(after['smc_agent_connections{path="smcd"}'], 0)
+        self.assertEqual(after['smc_agent_sent_bytes_total{path="smcd"}'], 1000)  # an end takes nothing away
+        self.assertEqual(self.metrics(self.b)['smc_agent_sent_bytes_total{path="smcd"}'], 1000)
+
+    def test_a_fallback_has_its_reason(self):
+        self.b.agent.stop()
+        self.b.start_agent(smc={"ueids": ["ANOTHER.EID"]})
+        self.assertTrue(self.connect()["ok"])
+        (name,) = [key for key in self.metrics() if key.startswith("smc_agent_fallbacks_total")]
+        (seen,) = [t for t in self.a.agent.status()["totals"] if t["path"] == "fallback"]
+        reason = seen["reason"]
+        expected = f'smc_agent_fallbacks_total{{code="{reason["code"]}",reason="{reason["name"]}"}}'
+        self.assertEqual(name, expected)
+
+    def test_probes_and_what_is_not_there(self):
+        self.assertEqual(self.get("/healthz")[0], 200)
+        self.assertEqual(self.get("/readyz")[0], 200)
+        self.assertEqual(self.get("/nothing")[0], 404)
+        self.assertEqual(self.get("/../../etc/passwd")[0], 404)
+        self.assertEqual(self.get("/metrics", method="POST", body="x" * 100)[0], 405)
+        self.assertEqual(self.get("/metrics", method="DELETE")[0], 405)
+
+    def test_slow_readers_of_metrics_keep_nobody_out_for_long(self):
+        def dribble():
+            clients = [socket.create_connection(("127.0.0.1", PORT)) for _ in range(40)]
+            for client in clients:
+                client.sendall(b"GET /healthz HT")
+            return clients
+
+        clients = within(self.a, dribble)
+        began = time.monotonic()
+
+        def answered():
+            try:
+                return self.get("/healthz")[0] == 200
+            except OSError:
+                return False
+
+        wait_for("a place for an honest one", answered, timeout=30)
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertTrue(self.connect()["ok"])
+        for client in clients:
+            client.close()
+
+    def test_an_address_that_is_taken(self):
+        self.a.agent.stop()
+        taken = within(self.a, lambda: socket.create_server(("127.0.0.1", PORT)))
+        self.a.start_agent()
+        self.assertIn("cannot be listened on", self.a.agent.log())
+        self.assertTrue(self.connect()["ok"])
+        taken.close()
+
+        def there():
+            try:
+                return self.get("/healthz")[0] == 200
+            except OSError:
+                return False
+
+        wait_for("the agent to have the address", there, timeout=20)
+
+    def test_drain(self):
+        talker, _ = self.talk()
+        self.assertIn("1 connections", self.ctl("drain"))
+        self.assertFalse(self.a.agent.status()["agent"]["serving"])
+        self.assertEqual(self.metrics()["smc_agent_serving"], 0)
+        self.assertEqual(self.get("/readyz")[0], 200)  # its programs still serve what there is
+        self.assertTrue(self.connect()["ok"])  # plain
+        self.assertEqual(len(self.a.agent.connections()), 1)
+        self.tell(talker, "still here")
+        self.assertEqual(self.hear(talker), "still here")
+        late = self.a.agent.ctl("drain", "--wait", "1")
+        self.assertEqual(late.returncode, 1)  # it has not ended
+        self.end_program(talker)
+        self.assertIn("0 connections", self.ctl("drain", "--wait", "10"))
+        self.ctl("drain", "--end")
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+
+    def test_events(self):
+        self.a.agent.stop()
+        self.a.start_agent(log={"level": "info"})
+        follower = subprocess.Popen([CTL, "--socket", self.a.control, "events"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.kill)
+        self.assertIn(" info ", follower.stdout.readline())  # what it says at its start, also to who comes late
+        for _ in range(3):  # it listens now, or after the next line at most
+            self.assertTrue(self.connect()["ok"])
+        seen = []
+        while not seen or f"server {self.b.ip4}:5000" not in seen[-1]:
+            seen.append(follower.stdout.readline())
+            self.assertNotEqual(seen[-1], "", seen)
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(10), 0)
+        self.assertNotIn("connection 1 ", self.a.agent.log())  # the log has what its level says
+
+    def test_capture(self):
+        talker, connection = self.talk()
+        path = os.path.join(self.a.dir, "tap.pcapng")
+        command = [CTL, "--socket", self.a.control, "capture", str(connection["id"]), path]
+        tap = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(tap.stderr.close)
+        self.addCleanup(tap.kill)
+        wait_for("the tap", lambda: f"connection {connection['id']} is captured" in self.a.agent.log())
+        for line in ("the first line", "z" * 50000):
+            self.tell(talker, line)
+            self.assertEqual(self.hear(talker), line)
+        self.end_program(talker)
+        self.assertEqual(tap.wait(10), 0)
+        self.assertRegex(tap.stderr.read(), r"100028 bytes in \d+ packets, 0 bytes lost")
+        fields = ["-e", "ip.src", "-e", "tcp.len", "-e", "tcp.payload", "-e", "_ws.malformed"]
+        checks = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
+        shown = subprocess.run(
+            ["tshark", "-r", path, *checks, "-T", "fields", *fields], capture_output=True, text=True, check=True
+        ).stdout
+        rows = [line.split("\t") for line in shown.splitlines()]
+        sent = b"".join(bytes.fromhex(row[2]) for row in rows if row[0] == self.a.ip4)
+        received = b"".join(bytes.fromhex(row[2]) for row in rows if row[0] == self.b.ip4)
+        self.assertEqual(sent, b"the first line" + b"z" * 50000)
+        self.assertEqual(received, sent)
+        wrong = subprocess.run(
+            ["tshark", "-r", path, *checks, "-Y", "tcp.analysis.flags or tcp.checksum.status != 1"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        self.assertEqual(wrong, "")
+
+    def test_what_cannot_be_captured(self):
+        done = self.a.agent.ctl("capture", "77", os.path.join(self.a.dir, "none"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no connection 77", done.stderr)
+        _, connection = self.talk()
+        done = self.a.agent.ctl("capture", str(connection["id"]), "/nowhere/file")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere/file", done.stderr)
+        self.assertIn("smcd", self.ctl("connections"))
+
+    def test_dry_run(self):
+        self.talk()
+        text = self.ctl("dry-run")
+        self.assertIn("of 1 connections made here 1 would be offered SMC", text)
+        self.assertIn(f"{self.b.ip4}:5000", text)
+        (space,) = json.loads(self.ctl("dry-run", "--json", node=self.b))["namespaces"]
+        self.assertEqual((space["outbound"], space["inbound"]), (0, 1))
+
+    def test_eids_may_change_while_it_runs(self):
+        self.assertEqual(self.ctl("ueid"), "SMC-AGENT.DEFAULT\n")
+        self.assertEqual(self.ctl("ueid", "add", "SECOND.EID"), "SMC-AGENT.DEFAULT\nSECOND.EID\n")
+        self.assertEqual(self.ctl("ueid", "del", "SMC-AGENT.DEFAULT"), "SECOND.EID\n")
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "fallback", "peer_declined")  # none in common now
+        self.ctl("ueid", "add", "SECOND.EID", node=self.b)
+        self.assertEqual(self.ctl("seid"), "n/a [disabled]\n")
+        for wrong in (["add"], ["show", "X"], ["add", "lower"], ["del", "NONE"]):
+            self.assertIn(self.a.agent.ctl("ueid", *wrong).returncode, (1, 2))
+
+    def test_stats_and_a_reset_of_ones_own(self):
+        home = os.path.join(self.a.dir, "home")
+        os.makedirs(home)
+
+        def stats(*arguments):
+            done = subprocess.run(
+                [CTL, "--socket", self.a.control, "stats", *arguments, "--json"],
+                env={**os.environ, "HOME": home, "XDG_STATE_HOME": ""},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            return json.loads(done.stdout)["smcd"]["connections"] if "reset" not in arguments else None
+
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(stats(), 1)
+        stats("reset")
+        self.assertEqual((stats(), stats("-a")), (0, 1))
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual((stats(), stats("-a")), (1, 2))
+        self.assertIn("SMC-D Connections Summary", self.ctl("stats"))
+
+    def test_top_and_the_rest_are_shown(self):
+        talker, connection = self.talk()
+        self.tell(talker, "w" * 1000)
+        self.assertIn(f"{self.b.ip4}:5000", self.ctl("top", "-n", "1"))
+        self.assertIn("SMC Hostname:", self.ctl("info"))
+        self.assertIn("IB-Dev", self.ctl("pnet"))
+        script = self.ctl("completion", "bash")
+        ask = script + 'COMP_WORDS=(smcctl ueid a); COMP_CWORD=2; _smcctl; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "add\n")
+        watch = subprocess.Popen(
+            [CTL, "--socket", self.a.control, "-w", "1", "--json", "connections"], stdout=subprocess.PIPE, text=True
+        )
+        self.addCleanup(watch.stdout.close)
+        self.addCleanup(watch.kill)
+        for _ in range(2):
+            (seen,) = json.loads(watch.stdout.readline())
+            self.assertEqual(seen["id"], connection["id"])
+        watch.kill()
+        watch.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()
