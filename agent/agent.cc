@@ -3,6 +3,7 @@
 
 #include "agent/afford.h"
 #include "agent/metrics/metrics.h"
+#include "agent/web/page.h"
 #include "os/random.h"
 
 #include <fcntl.h>
@@ -88,6 +89,7 @@ Result<void> Agent::start() {
     if (auto started = control_->start(); !started) {
         return started;
     }
+    leave_own_cgroup_namespace();
     const auto mount = find_cgroup_mount();
     if (!mount) {
         return mount.error();
@@ -145,8 +147,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return programs.error();
     }
     programs_ = std::move(*programs);
-    cgroups_ =
-        std::make_unique<Cgroups>(io_, root, own, policy_, programs_->cgroups, [this] { namespaces_->rescan_soon(); });
+    cgroups_ = std::make_unique<Cgroups>(
+        io_, root, own, policy_, programs_->cgroups,
+        [this](const std::string& path) { return pods_ ? pods_->pods().of_cgroup(path) : nullptr; },
+        [this] { namespaces_->rescan_soon(); });
     namespaces_ =
         std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
@@ -159,7 +163,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_,
-                           bypass_.get(), verdict_, drain_, [this] { return obstacle(); }});
+                           bypass_.get(), verdict_, drain_, pods_, [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(
         Admin::Parts{io_, node_, connections_, bypass_.get(), drain_, [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
@@ -181,6 +185,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_->settle();
     programs_->replace_predecessor();
     beat();  // questions begin here
+    if (!config_.kubernetes.api.empty()) {
+        pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
+    }
     if (!config_.http_listen.empty()) {
         web_ = std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
                                            [this](const std::string& path) { return page(path); });
@@ -273,12 +280,23 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
     if (path == "/metrics") {
         return WebServer::Answer{.type = kMetricsType, .body = metrics(introspection_->status())};
     }
-    return std::nullopt;
+    if (config_.http_page && path == "/api/overview") {
+        const auto all = introspection_->overview().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        return WebServer::Answer{.type = "application/json", .body = all};
+    }
+    return config_.http_page ? page_file(path) : std::nullopt;
 }
 
 void Agent::lose_peer(const Gid& peer) {
     smcd_groups_.drop_peer(peer);
     smcd_pool_->forget(peer);
+}
+
+// What may no longer be bypassed goes on by TCP. Connections of the agent run on, as with any change of rules.
+void Agent::pods_changed() {
+    if (cgroups_->reconsider() && bypass_) {
+        bypass_->revoke();
+    }
 }
 
 // Whether they may ask and answer.
@@ -341,6 +359,7 @@ void Agent::run() {
 // a question that is under way is heard out, because only here would its answer be recognized.
 void Agent::stop() {
     web_.reset();
+    pods_.reset();
     programs_->beat(false, false);
     heartbeat_.cancel();
     gateway_->let_all_go();

@@ -16,6 +16,7 @@
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
+#include "agent/kubernetes/node_pods.h"
 #include "agent/web/web_server.h"
 #include "datapath/ism/local_fabric.h"
 
@@ -39,6 +40,7 @@ class Agent {
     [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
     void beat();
     void lose_peer(const Gid& peer);
+    void pods_changed();
     void tell_programs() const;
     // Why new connections are plain TCP; empty: they are not.
     [[nodiscard]] std::string obstacle() const;
@@ -65,6 +67,7 @@ class Agent {
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::optional<bypass::Verdict> verdict_;  // of the kernel
     std::unique_ptr<bpf::Programs> programs_;
+    std::unique_ptr<kubernetes::NodePods> pods_;  // nothing: no API server tells of them
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;
     std::unique_ptr<bypass::Rounds> rounds_;

@@ -46,6 +46,10 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
             return problem;
         }
         const Rule rule = rule_from(rules[i]);
+        if (!rule.pods.empty() && value_at(document, "kubernetes", "api", "") == "") {
+            return ConfigProblem{pointer + "/pods",
+                                 "found pods, allowed: only with kubernetes.api, which tells of them"};
+        }
         flattened += rule.remotes.size() * rule.ports.size();
     }
     if (flattened > SMC_MAX_RULES) {

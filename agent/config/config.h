@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -25,11 +26,19 @@ struct PortRange {
     std::uint16_t last = 65535;
 };
 
+// Pods that a rule is about. Every condition must hold; * in a value stands for anything.
+struct PodSelector {
+    using Words = std::map<std::string, std::string>;
+    std::vector<std::string> namespaces{"*"};
+    Words labels{}, annotations{}, namespace_labels{};
+};
+
 struct Rule {
     std::string name;
     bool allow = false;
     smc_direction directions = SMC_BOTH;
-    std::vector<std::string> cgroups{"*"};
+    std::vector<std::string> cgroups{"*"};  // none: `pods` alone say whom it is about
+    std::vector<PodSelector> pods{};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
     bool tune = true;               // what stays within the node
@@ -46,11 +55,18 @@ struct Config {
     std::string http_listen = "127.0.0.1:7609";  // empty: nowhere
     bool http_page = true;
 
+    struct Kubernetes {
+        std::string api;                  // empty: none; "in-cluster", or a URL
+        std::string node;                 // empty: NODE_NAME of the environment
+        std::string token_file, ca_file;  // empty: in a cluster those that every pod has
+    } kubernetes;
+
     bool default_allow = false;
     std::vector<Rule> rules{{"private-networks",
                              true,
                              SMC_BOTH,
                              {"*"},
+                             {},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
                              {"0-65535"}}};
     bool tune = true;

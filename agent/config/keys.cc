@@ -94,6 +94,29 @@ constexpr const char* kAbsolutePath = "^/.+";
 
 // --- rules
 
+ordered_json pods_schema() {
+    const ordered_json words = {{"type", "object"}, {"additionalProperties", {{"type", "string"}, {"maxLength", 256}}}};
+    return {{"type", "object"},
+            {"additionalProperties", false},
+            {"minProperties", 1},
+            {"properties",
+             {{"namespaces", list({{"type", "string"}, {"minLength", 1}, {"maxLength", 63}}, 1, 64)},
+              {"labels", words},
+              {"annotations", words},
+              {"namespace_labels", words}}}};
+}
+
+ordered_json pods_of(const Rule& rule) {
+    ordered_json out = ordered_json::array();
+    for (const PodSelector& pods : rule.pods) {
+        out.push_back({{"namespaces", pods.namespaces},
+                       {"labels", pods.labels},
+                       {"annotations", pods.annotations},
+                       {"namespace_labels", pods.namespace_labels}});
+    }
+    return out;
+}
+
 ordered_json rules_schema() {
     const auto described = [](ordered_json schema, const char* meaning) {
         schema["description"] = meaning;
@@ -110,6 +133,8 @@ ordered_json rules_schema() {
                                    "outbound: connect(); inbound: connections to a listener.")},
            {"cgroups", described(list(string("^[/*]", 256), 1, 64),
                                  "Globs over the path below cgroup.root, as in /apps/web*; * also matches slashes.")},
+           {"pods", described(list(pods_schema(), 1, 64),
+                              "Pods by namespace, labels and annotations; with `cgroups` both, else these alone.")},
            {"remotes", described(list(string("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"), 1, 64),
                                  "IPv4 or IPv6 addresses or CIDRs of the other end.")},
            {"ports",
@@ -129,10 +154,15 @@ ordered_json rules_of(const Config& c) {
                             {"direction", rule.directions == SMC_OUTBOUND  ? "outbound"
                                           : rule.directions == SMC_INBOUND ? "inbound"
                                                                            : "both"},
-                            {"cgroups", rule.cgroups},
                             {"remotes", rule.remotes},
                             {"ports", rule.ports},
                             {"tune", rule.tune}};
+        if (!rule.cgroups.empty()) {
+            row["cgroups"] = rule.cgroups;
+        }
+        if (!rule.pods.empty()) {
+            row["pods"] = pods_of(rule);
+        }
         if (!rule.bypass.empty()) {
             row["bypass"] = rule.bypass;
         }
@@ -162,6 +192,15 @@ std::vector<ConfigKey> make_keys() {
             "How the programs attach to devices. auto: tcx where the kernel has it (6.6), else clsact."),
         key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 100),
             "UNIX socket of smcctl; its .lock file keeps a second agent out."),
+        key("kubernetes", "api", SMC_MEMBER(kubernetes.api),
+            string(R"(^(in-cluster|https://.+|http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?)?$)", 200),
+            "API server that tells of pods, for rules with `pods`: in-cluster, or its URL. Empty: none."),
+        key("kubernetes", "node", SMC_MEMBER(kubernetes.node), string("^[a-z0-9.-]*$", 253),
+            "Name of this node there. Empty: NODE_NAME of the environment."),
+        key("kubernetes", "token_file", SMC_MEMBER(kubernetes.token_file), string("^(/.+)?$"),
+            "File with the bearer token. Empty: in-cluster the pod's own, else none."),
+        key("kubernetes", "ca_file", SMC_MEMBER(kubernetes.ca_file), string("^(/.+)?$"),
+            "Certificates that the server's must come from. Empty: in-cluster the pod's, else the system's."),
         key("http", "listen", SMC_MEMBER(http_listen), string("^(.+:[0-9]{1,5})?$", 64),
             "Where /metrics, /healthz, /readyz and the page are. Empty: nowhere."),
         key("http", "page", SMC_MEMBER(http_page), boolean(),
@@ -289,6 +328,13 @@ Rule rule_from(const json& from) {
     rule.allow = from.at("action") == "allow";
     const std::string direction = from.value("direction", "both");
     rule.directions = direction == "outbound" ? SMC_OUTBOUND : direction == "inbound" ? SMC_INBOUND : SMC_BOTH;
+    for (const json& pods : from.value("pods", json::array())) {
+        const PodSelector all;
+        rule.pods.push_back({pods.value("namespaces", all.namespaces), pods.value("labels", all.labels),
+                             pods.value("annotations", all.annotations),
+                             pods.value("namespace_labels", all.namespace_labels)});
+        rule.cgroups.clear();  // unless it names some
+    }
     rule.cgroups = from.value("cgroups", rule.cgroups);
     rule.remotes = from.value("remotes", rule.remotes);
     rule.ports = from.value("ports", rule.ports);

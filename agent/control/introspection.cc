@@ -157,6 +157,13 @@ json Introspection::status() const {
               {"known", p_.cgroups.groups().size()},
               {"enrolled", enrolled},
               {"left_out", p_.cgroups.left_out()}}},
+            {"kubernetes",
+             {{"enabled", p_.pods != nullptr},
+              {"problem", p_.pods ? p_.pods->problem() : ""},
+              {"pods", p_.pods ? p_.pods->pods().size() : 0},
+              {"namespaces", p_.pods ? p_.pods->pods().namespaces() : 0},
+              {"lists", p_.pods ? p_.pods->lists() : 0},
+              {"changes", p_.pods ? p_.pods->changes() : 0}}},
             {"programs", p_.programs.attached()},
             {"pin_path", p_.config.pin_path},
             {"namespaces", spaces},
@@ -178,6 +185,34 @@ json Introspection::status() const {
               {"handshakes", p_.config.max_handshakes},
               {"namespace_percent", p_.config.namespace_share},
               {"cgroup_percent", p_.config.cgroup_share}}}};
+}
+
+json Introspection::overview() const {
+    struct Sum {
+        std::map<Path, std::size_t> counts;
+        std::uint64_t sent = 0, received = 0;
+    };
+    std::map<std::string, Sum> sums;
+    for (const auto& [id, c] : p_.connections.all()) {
+        const auto group = p_.cgroups.groups().find(c->cgroup);
+        const bool known = group != p_.cgroups.groups().end();
+        Sum& sum = sums[!known ? "unknown" : group->second.pod.empty() ? group->second.path : group->second.pod];
+        sum.counts[c->path]++;
+        sum.sent += c->stats->bytes_sent;
+        sum.received += c->stats->bytes_received;
+    }
+    json applications = json::array();
+    for (auto& [who, sum] : sums) {
+        applications.push_back({{"name", who},
+                                {"smcd", sum.counts[Path::kSmcD]},
+                                {"smcr", sum.counts[Path::kSmcR]},
+                                {"fallback", sum.counts[Path::kFallback]},
+                                {"sent", sum.sent},
+                                {"received", sum.received}});
+    }
+    json all = status();
+    all["applications"] = std::move(applications);
+    return all;
 }
 
 // The agent's own; those that were tuned or are bypassed are the kernel's.
@@ -317,6 +352,12 @@ json Introspection::own_connections() const {
     json list = json::array();
     for (const auto& [id, c] : p_.connections.all()) {
         list.push_back(describe(*c));
+        if (const auto group = p_.cgroups.groups().find(c->cgroup); group != p_.cgroups.groups().end()) {
+            list.back()["cgroup"] = group->second.path;
+            if (!group->second.pod.empty()) {
+                list.back()["pod"] = group->second.pod;
+            }
+        }
         if (c->smcr) {
             update_link(list.back().at("smcr"), *c->smcr);
         }

@@ -11,6 +11,7 @@
 #include "agent/config/config.h"
 #include "agent/connections/connections.h"
 #include "agent/control/admin.h"
+#include "agent/kubernetes/node_pods.h"
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespaces.h"
 #include "agent/policy/policy.h"
@@ -42,7 +43,8 @@ struct IntrospectionParts {
     const bypass::Bypass* bypass;  // null: there is none
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
-    std::function<std::string()> obstacle;  // why new connections are plain TCP; empty: they are not
+    const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server tells of them
+    std::function<std::string()> obstacle;              // why new connections are plain TCP; empty: they are not
 };
 
 class Introspection {
@@ -55,6 +57,9 @@ class Introspection {
 
     // As the command has it, without the connections, of which there may be many.
     [[nodiscard]] nlohmann::json status() const;
+
+    // The same, and what each pod or control group has now: what the page shows. No addresses.
+    [[nodiscard]] nlohmann::json overview() const;
 
  private:
     [[nodiscard]] nlohmann::json live_by_path() const;

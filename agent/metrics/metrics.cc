@@ -82,6 +82,8 @@ constexpr Plain kPlain[] = {
     {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
     {"smc_agent_cgroups_enrolled", "Of these, those that a rule matches.", kGauge, "/cgroups/enrolled"},
     {"smc_agent_cgroups_left_out", "Those for which there was no room.", kGauge, "/cgroups/left_out"},
+    {"smc_agent_kubernetes_pods", "Pods of this node that the API server has told of.", kGauge, "/kubernetes/pods"},
+    {"smc_agent_kubernetes_lists_total", "Lists that the API server has given.", kCounter, "/kubernetes/lists"},
     {"smc_agent_engine_threads", "Threads of the data path.", kGauge, "/engine/threads"},
     {"smc_agent_engine_cpu_seconds_total", "Processor time of the data path.", kCounter, "/engine/processor_s"},
 };
@@ -199,6 +201,10 @@ std::string metrics(const json& status) {
         const double value = number(status.at(json::json_pointer(one.pointer)));
         one.type == kCounter ? all.counter(one.name, one.help, value) : all.gauge(one.name, one.help, value);
     }
+    all.gauge("smc_agent_kubernetes_up", "0: the API server is to tell of pods, and does not.",
+              status["kubernetes"]["problem"] == "" ? 1 : 0);
+    all.gauge("smc_agent_draining", "1: new connections are plain TCP until smcctl drain --end.",
+              number(status["agent"]["draining"]));
     add_connections(all, status);
     add_groups(all, status["groups"]);
     add_bypass(all, status);

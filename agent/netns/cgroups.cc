@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/netns/cgroups.h"
 
+#include <fcntl.h>
+#include <sched.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -14,6 +16,7 @@
 
 #include "agent/log/log.h"
 #include "agent/loop/deadline.h"
+#include "os/unique_fd.h"
 
 namespace smc {
 
@@ -39,16 +42,25 @@ std::string own_path() {
 }  // namespace
 
 Result<std::string> find_cgroup_mount() {
-    std::ifstream mounts("/proc/self/mounts");
+    // proc(5): ID, parent, device, what of the file system is mounted, where, options, fields up to "-", type. In a
+    // container there may be two: a part of the tree, and the node's.
+    std::ifstream mounts("/proc/self/mountinfo");
+    std::string some;
     for (std::string line; std::getline(mounts, line);) {
         std::istringstream words(line);
-        std::string device, place, type;
-        words >> device >> place >> type;
-        if (type == "cgroup2") {
+        std::string id, parent, device, part, place, word;
+        words >> id >> parent >> device >> part >> place;
+        while (words >> word && word != "-") {
+        }
+        words >> word;
+        if (word == "cgroup2" && part == "/") {
             return place;
         }
+        if (word == "cgroup2" && some.empty()) {
+            some = place;
+        }
     }
-    return Error{ENOENT, "finding the cgroup v2 mount"};
+    return some.empty() ? Result<std::string>(Error{ENOENT, "finding the cgroup v2 mount"}) : some;
 }
 
 Result<void> check_cgroup(const std::string& path) {
@@ -62,11 +74,12 @@ Result<void> check_cgroup(const std::string& path) {
 }
 
 Cgroups::Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
-                 bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change)
+                 bpf::Map<std::uint64_t, smc_cgroup> map, PodOf pod_of, std::function<void()> on_change)
     : root_(std::move(root)),
       own_(std::move(own)),
       policy_(policy),
       map_(map),
+      pod_of_(std::move(pod_of)),
       on_change_(std::move(on_change)),
       inotify_(io),
       soon_(io),
@@ -204,14 +217,49 @@ void Cgroups::add_some() {
 
 void Cgroups::add(const CgroupFound& one) {
     const std::string below = one.path.size() > root_.size() ? one.path.substr(root_.size()) : "/";
-    const std::uint64_t rules = policy_.rules_for_cgroup(below);
-    const bool enrolled = one.path != own_ && (rules != 0 || policy_.default_allow());
-    if (auto put = map_.put(one.id, {rules, enrolled ? 1U : 0U, 0}); !put) {
+    const Group group = judged(below);
+    if (auto put = publish(one.id, group); !put) {
         log()->warn("cgroup {} is not served: {}", below, put.error().text());
         return;  // a later walk tries it again
     }
     watch(one.path);
-    groups_.emplace(one.id, Group{below, rules, enrolled});
+    groups_.emplace(one.id, group);
+}
+
+Cgroups::Group Cgroups::judged(const std::string& below) const {
+    const Pod* pod = pod_of_(below);
+    const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
+    const bool is_own = root_ + (below == "/" ? "" : below) == own_;
+    return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : ""};
+}
+
+Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
+    smc_cgroup entry = map_.get(id).value_or(smc_cgroup{});  // whether it is full stays
+    entry.rules = group.rules;
+    entry.enrolled = group.enrolled ? 1 : 0;
+    return map_.put(id, entry);
+}
+
+bool Cgroups::reconsider() {
+    bool less = false, changed = false;
+    for (auto& [id, group] : groups_) {
+        Group now = judged(group.path);
+        if (now.rules != group.rules || now.enrolled != group.enrolled) {
+            const std::uint64_t allowed = policy_.allowing() & group.rules & ~now.rules;
+            const std::uint64_t denied = ~policy_.allowing() & now.rules & ~group.rules;
+            less = less || allowed != 0 || denied != 0;
+            changed = true;
+            if (auto put = publish(id, now); !put) {
+                log()->warn("cgroup {}: {}", group.path, put.error().text());
+                continue;
+            }
+        }
+        group = std::move(now);
+    }
+    if (changed) {
+        on_change_();
+    }
+    return less;
 }
 
 std::vector<std::string> Cgroups::enrolled() const {
@@ -222,6 +270,20 @@ std::vector<std::string> Cgroups::enrolled() const {
         }
     }
     return paths;
+}
+
+void leave_own_cgroup_namespace() {
+    struct stat own {
+    }, initial{};
+    if (::stat("/proc/self/ns/cgroup", &own) != 0 || ::stat("/proc/1/ns/cgroup", &initial) != 0 ||
+        own.st_ino == initial.st_ino) {
+        return;
+    }
+    const UniqueFd space(::open("/proc/1/ns/cgroup", O_RDONLY | O_CLOEXEC));
+    if (!space || ::setns(space.get(), CLONE_NEWCGROUP) != 0) {
+        log()->warn("{}: paths of control groups may be wrong",
+                    last_error("entering the node's cgroup namespace").text());
+    }
 }
 
 Result<OwnCgroup> OwnCgroup::enter(const std::string& mount, const std::string& root) {

@@ -24,15 +24,20 @@ namespace smc {
 
 // Where cgroup v2 is mounted; an Error if it is not.
 Result<std::string> find_cgroup_mount();
+// In a container with the node's processes (hostPID) paths in /proc are the node's from here on. Before any thread.
+void leave_own_cgroup_namespace();
 // An Error if it is no directory of a cgroup v2.
 Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
+    // Whose pod a cgroup is, by its path; nullptr: nobody's who is known.
+    using PodOf = std::function<const Pod*(const std::string& path)>;
+
     // on_change: a cgroup appeared, vanished, or became populated or empty.
     // `own` is the agent's: it is never enrolled.
     Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
-            bpf::Map<std::uint64_t, smc_cgroup> map, std::function<void()> on_change);
+            bpf::Map<std::uint64_t, smc_cgroup> map, PodOf pod_of, std::function<void()> on_change);
 
     Result<void> start();
     // Walks the tree soon, on another thread, and the rarer the more that costs: the map then holds the cgroups that
@@ -40,11 +45,15 @@ class Cgroups {
     // changes nothing, and is tried again.
     void rescan_soon();
 
+    // Pods are others now. True: somebody may do less than before.
+    bool reconsider();
+
     [[nodiscard]] const std::string& root() const { return root_; }
     struct Group {
         std::string path;  // below root; "/" is root itself
         std::uint64_t rules = 0;
         bool enrolled = false;
+        std::string pod{};  // "namespace/name"; empty: none
     };
     // By cgroup id.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
@@ -66,10 +75,13 @@ class Cgroups {
     void take(Walked walked);
     void add_some();
     void add(const CgroupFound& one);
+    [[nodiscard]] Group judged(const std::string& below) const;
+    Result<void> publish(std::uint64_t id, const Group& group) const;
 
     std::string root_, own_;
     const Policy& policy_;
     bpf::Map<std::uint64_t, smc_cgroup> map_;
+    PodOf pod_of_;
     std::function<void()> on_change_;
     asio::posix::stream_descriptor inotify_;
     std::map<std::uint64_t, Group> groups_;

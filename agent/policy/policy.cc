@@ -32,6 +32,23 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
     return out;
 }
 
+bool matches_any(const std::vector<std::string>& globs, const std::string& text) {
+    return std::ranges::any_of(globs,
+                               [&](const std::string& glob) { return ::fnmatch(glob.c_str(), text.c_str(), 0) == 0; });
+}
+
+bool has_all(const Pod::Words& has, const Pod::Words& wanted) {
+    return std::ranges::all_of(wanted, [&](const auto& word) {
+        const auto it = has.find(word.first);
+        return it != has.end() && ::fnmatch(word.second.c_str(), it->second.c_str(), 0) == 0;
+    });
+}
+
+bool selects(const PodSelector& selector, const Pod& pod) {
+    return matches_any(selector.namespaces, pod.space) && has_all(pod.labels, selector.labels) &&
+           has_all(pod.annotations, selector.annotations) && has_all(pod.namespace_labels, selector.namespace_labels);
+}
+
 }  // namespace
 
 std::uint32_t bypass_of(const std::string& word) {
@@ -48,16 +65,24 @@ Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(conf
     }
 }
 
-std::uint64_t Policy::rules_for_cgroup(const std::string& path) const {
+std::uint64_t Policy::rules_for_cgroup(const std::string& path, const Pod* pod) const {
     std::uint64_t matched = 0;
     for (std::size_t group = 0; group < rules_.size(); group++) {
-        const auto& globs = rules_[group].cgroups;
-        if (std::any_of(globs.begin(), globs.end(),
-                        [&](const std::string& glob) { return ::fnmatch(glob.c_str(), path.c_str(), 0) == 0; })) {
+        if (matches_any(rules_[group].cgroups, path) ||
+            (pod != nullptr &&
+             std::ranges::any_of(rules_[group].pods, [&](const PodSelector& one) { return selects(one, *pod); }))) {
             matched |= 1ULL << group;
         }
     }
     return matched;
+}
+
+std::uint64_t Policy::allowing() const {
+    std::uint64_t bits = 0;
+    for (std::size_t group = 0; group < rules_.size(); group++) {
+        bits |= rules_[group].allow ? 1ULL << group : 0;
+    }
+    return bits;
 }
 
 std::string Policy::rule_name(int row) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "agent/config/config.h"
+#include "agent/policy/pod.h"
 
 namespace smc {
 
@@ -18,8 +19,11 @@ class Policy {
     // The configuration is valid: its remotes and ports parse, and they fit.
     explicit Policy(const Config& config);
 
-    // Bit n: rule n's globs match this path below cgroup.root ("/apps/web", "/" for the root itself).
-    [[nodiscard]] std::uint64_t rules_for_cgroup(const std::string& path) const;
+    // Bit n: rule n's globs match this path below cgroup.root ("/apps/web", "/" for the root itself), or its selectors
+    // the pod whose cgroup it is. nullptr: it is no pod's, or nobody has told of that yet.
+    [[nodiscard]] std::uint64_t rules_for_cgroup(const std::string& path, const Pod* pod = nullptr) const;
+    // Those of the bits that allow something.
+    [[nodiscard]] std::uint64_t allowing() const;
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
     // Of the rule that a row of the table comes from; "default" for -1.

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/kubernetes/api_watch.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "agent/log/log.h"
+
+namespace smc::kubernetes {
+
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;
+constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);
+constexpr auto kListTakes = 30s;
+constexpr int kWatchSeconds = 290;
+constexpr const char* kMetadataOnly =
+    "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+constexpr long kOk = 200, kGoneStatus = 410;
+
+std::string first_line(const std::string& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+}  // namespace
+
+// What comes of one request.
+struct ApiWatch::Transfer {
+    ApiWatch* watch = nullptr;  // takes each line as it comes; null: the body is kept
+    std::string body;           // or the line that is not complete
+    Ended ended = Ended::kInOrder;
+
+    static std::size_t write(const char* data, std::size_t, std::size_t bytes, void* self) {
+        return static_cast<Transfer*>(self)->take(data, bytes) ? bytes : 0;
+    }
+    bool take(const char* data, std::size_t bytes) {
+        body.append(data, bytes);
+        if (watch == nullptr) {
+            return body.size() <= kLongestList;
+        }
+        for (auto end = body.find('\n'); end != std::string::npos; end = body.find('\n')) {
+            ended = watch->line(body.substr(0, end));  // throws nothing: libcurl is in between
+            body.erase(0, end + 1);
+            if (ended != Ended::kInOrder) {
+                return false;
+            }
+        }
+        return body.size() <= kLongestLine;
+    }
+};
+
+ApiWatch::ApiWatch(asio::io_context& io, Access access, std::string path, std::string selector, Hooks hooks)
+    : io_(io),
+      access_(std::move(access)),
+      path_(std::move(path)),
+      selector_(std::move(selector)),
+      hooks_(std::move(hooks)),
+      thread_([this] { follow(); }) {}
+
+ApiWatch::~ApiWatch() {
+    {
+        const std::lock_guard lock(mutex_);
+        stops_ = true;
+    }
+    stopped_.notify_all();
+    alive_.reset();
+    thread_.join();
+}
+
+template <class Then>
+void ApiWatch::tell(Then then) {
+    asio::post(io_, [alive = told_, then = std::move(then)] {
+        if (!alive.expired()) {
+            then();
+        }
+    });
+}
+
+void ApiWatch::say(const std::string& problem) {
+    if (problem != std::exchange(problem_, problem)) {
+        tell([this, problem] { hooks_.state(problem); });
+    }
+}
+
+void ApiWatch::pause(std::chrono::milliseconds time) {
+    std::unique_lock lock(mutex_);
+    stopped_.wait_for(lock, time, [this] { return stops_.load(); });
+}
+
+void ApiWatch::follow() {
+    auto next_pause = kShortestPause;
+    while (!stops_) {
+        bool failed = false;
+        if (version_.empty()) {
+            failed = !list();
+        } else {
+            const Ended ended = watch();
+            failed = ended == Ended::kFailed;
+            if (ended == Ended::kGone) {
+                version_.clear();
+            }
+        }
+        if (!failed) {
+            next_pause = kShortestPause;
+        }
+        // Also behind what went well: a server that ends each watch at once is not to be asked in a circle.
+        pause(next_pause);
+        next_pause = failed ? std::min(next_pause * 2, kLongestPause) : kShortestPause;
+    }
+}
+
+Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::chrono::seconds longest) {
+    const std::unique_ptr<CURL, void (*)(CURL*)> curl(::curl_easy_init(), ::curl_easy_cleanup);
+    const std::string url = access_.url + path_ + "?" + query + (selector_.empty() ? "" : "&" + selector_);
+    ::curl_slist* headers = ::curl_slist_append(nullptr, kMetadataOnly);
+    if (const std::string token = access_.token_file.empty() ? "" : first_line(access_.token_file); !token.empty()) {
+        headers = ::curl_slist_append(headers, ("Authorization: Bearer " + token).c_str());
+    }
+    const std::unique_ptr<::curl_slist, void (*)(::curl_slist*)> owned(headers, ::curl_slist_free_all);
+    char problem[CURL_ERROR_SIZE] = "";
+    CURL* c = curl.get();
+    ::curl_easy_setopt(c, CURLOPT_URL, url.c_str());
+    ::curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
+    ::curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    ::curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    ::curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    ::curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, 10L);
+    ::curl_easy_setopt(c, CURLOPT_TIMEOUT, static_cast<long>(longest.count()));
+    ::curl_easy_setopt(c, CURLOPT_TCP_KEEPALIVE, 1L);
+    ::curl_easy_setopt(c, CURLOPT_ERRORBUFFER, problem);
+    ::curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
+    ::curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, &Transfer::write);
+    ::curl_easy_setopt(c, CURLOPT_WRITEDATA, &transfer);
+    ::curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+    ::curl_easy_setopt(c, CURLOPT_XFERINFODATA, this);
+    ::curl_easy_setopt(
+        c, CURLOPT_XFERINFOFUNCTION, +[](void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
+            return static_cast<ApiWatch*>(self)->stops_ ? 1 : 0;
+        });
+    if (!access_.ca_file.empty()) {
+        ::curl_easy_setopt(c, CURLOPT_CAINFO, access_.ca_file.c_str());
+    }
+    const CURLcode done = ::curl_easy_perform(c);
+    long status = 0;
+    ::curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+    if (done == CURLE_HTTP_RETURNED_ERROR) {
+        return status;
+    }
+    // A watch that has had its time, or was told that it is over.
+    if (done == CURLE_OK || (transfer.watch != nullptr && status == kOk &&
+                             (done == CURLE_OPERATION_TIMEDOUT || transfer.ended != Ended::kInOrder))) {
+        return status;
+    }
+    return Error{EIO,
+                 "asking " + access_.url + path_ + ": " + (*problem != '\0' ? problem : ::curl_easy_strerror(done))};
+}
+
+// In pages. False: it could not be had, and nothing has changed.
+bool ApiWatch::list() try {
+    json items = json::array();
+    std::string more;
+    do {
+        Transfer transfer;
+        const auto status = get("limit=500" + (more.empty() ? "" : "&continue=" + more), transfer, kListTakes);
+        if (!status || *status != kOk) {
+            say(status ? "the API server answers " + std::to_string(*status) + " to a list of " + path_
+                       : status.error().text());
+            return false;
+        }
+        json page = json::parse(transfer.body, nullptr, false);
+        if (!page.is_object() || !page.contains("items") || !page["items"].is_array() ||
+            !page.value("metadata", json()).is_object()) {
+            say("the API server answers no list of " + path_);
+            return false;
+        }
+        std::ranges::move(page["items"], std::back_inserter(items));
+        version_ = page["metadata"].value("resourceVersion", "");
+        more = page["metadata"].value("continue", "");
+        if (const std::unique_ptr<char, void (*)(void*)> escaped(
+                ::curl_easy_escape(nullptr, more.c_str(), static_cast<int>(more.size())), ::curl_free);
+            escaped && !more.empty()) {
+            more = escaped.get();
+        }
+    } while (!more.empty() && !stops_);
+    say("");
+    tell([this, items = std::move(items)] { hooks_.listed(items); });
+    return !version_.empty();
+} catch (const json::exception& error) {
+    say("the API server's list of " + path_ + ": " + error.what());
+    version_.clear();
+    return false;
+}
+
+ApiWatch::Ended ApiWatch::watch() {
+    Transfer transfer;
+    transfer.watch = this;
+    const auto status = get("watch=1&allowWatchBookmarks=true&timeoutSeconds=" + std::to_string(kWatchSeconds) +
+                                "&resourceVersion=" + version_,
+                            transfer, std::chrono::seconds(kWatchSeconds + 30));
+    if (!status) {
+        say(status.error().text());
+        return Ended::kFailed;
+    }
+    if (*status == kGoneStatus) {
+        return Ended::kGone;
+    }
+    if (*status != kOk) {
+        say("the API server answers " + std::to_string(*status) + " to a watch of " + path_);
+        return Ended::kFailed;
+    }
+    say("");
+    return transfer.ended;
+}
+
+ApiWatch::Ended ApiWatch::line(const std::string& text) try {
+    json event = json::parse(text, nullptr, false);
+    if (!event.is_object() || !event.contains("object") || !event["object"].is_object()) {
+        return Ended::kFailed;
+    }
+    const std::string type = event.value("type", "");
+    json& object = event["object"];
+    if (type == "ERROR") {
+        return object.value("code", 0) == kGoneStatus ? Ended::kGone : Ended::kFailed;
+    }
+    const json metadata = object.value("metadata", json::object());
+    if (const std::string version = metadata.value("resourceVersion", ""); !version.empty()) {
+        version_ = version;
+    }
+    say("");
+    if (type != "BOOKMARK") {
+        tell([this, type, object = std::move(object)] { hooks_.changed(type, object); });
+    }
+    return Ended::kInOrder;
+} catch (const json::exception&) {
+    return Ended::kFailed;
+}
+
+}  // namespace smc::kubernetes

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/kubernetes/node_pods.h"
+
+#include <cstdlib>
+
+#include "agent/log/log.h"
+
+namespace smc::kubernetes {
+
+namespace {
+
+constexpr auto kSoon = std::chrono::milliseconds(20);
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr ? value : "";
+}
+
+// Where a pod finds the server: its environment (Kubernetes: "Accessing the API from a Pod").
+std::string url_of(const Config::Kubernetes& config) {
+    if (config.api != "in-cluster") {
+        return config.api;
+    }
+    const std::string host = environment("KUBERNETES_SERVICE_HOST"), port = environment("KUBERNETES_SERVICE_PORT");
+    return "https://" + (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" +
+           (port.empty() ? "443" : port);
+}
+
+// What kubelet mounts into every pod (Kubernetes: "Service accounts").
+std::string file_of(const Config::Kubernetes& config, const std::string& chosen, const char* name) {
+    return chosen.empty() && config.api == "in-cluster"
+               ? std::string("/var/run/secrets/kubernetes.io/serviceaccount/") + name
+               : chosen;
+}
+
+}  // namespace
+
+NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change)
+    : soon_(io, [this, changed = std::move(on_change)] {
+          pending_ = false;
+          changed();
+      }) {
+    const Access access{url_of(config), file_of(config, config.token_file, "token"),
+                        file_of(config, config.ca_file, "ca.crt")};
+    const std::string node = config.node.empty() ? environment("NODE_NAME") : config.node;
+    log()->info("pods of {} from {}", node.empty() ? "every node" : "node " + node, access.url);
+    watches_[0] = std::make_unique<ApiWatch>(io, access, "/api/v1/pods",
+                                             node.empty() ? "" : "fieldSelector=spec.nodeName%3D" + node,
+                                             hooks(Pods::Kind::kPods));
+    watches_[1] = std::make_unique<ApiWatch>(io, access, "/api/v1/namespaces", "", hooks(Pods::Kind::kNamespaces));
+}
+
+ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
+    const auto soon = [this] {
+        if (!std::exchange(pending_, true)) {
+            soon_.set_in(kSoon);
+        }
+    };
+    return {[this, kind, soon](const nlohmann::json& items) {
+                lists_++;
+                pods_.replace(kind, items);
+                soon();
+            },
+            [this, kind, soon](const std::string& type, const nlohmann::json& object) {
+                changes_++;
+                pods_.change(kind, type, object);
+                soon();
+            },
+            [this, kind](const std::string& problem) {
+                std::string& kept = problems_[kind == Pods::Kind::kPods ? 0 : 1];
+                if (!problem.empty()) {
+                    log()->warn("{}; what is known of pods stays as it is", problem);
+                } else if (!kept.empty()) {
+                    log()->info("the API server tells of {}", kind == Pods::Kind::kPods ? "pods" : "namespaces");
+                }
+                kept = problem;
+            }};
+}
+
+std::string NodePods::problem() const {
+    return problems_[0].empty() ? problems_[1] : problems_[0];
+}
+
+}  // namespace smc::kubernetes

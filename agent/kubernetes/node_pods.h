@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The pods of this node, kept up to date by the API server.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/config/config.h"
+#include "agent/kubernetes/api_watch.h"
+#include "agent/kubernetes/pods.h"
+#include "agent/loop/deadline.h"
+
+namespace smc::kubernetes {
+
+class NodePods {
+ public:
+    // `on_change`: pods or labels are others now; a little later, once for many.
+    NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change);
+
+    [[nodiscard]] const Pods& pods() const { return pods_; }
+    // Why what is known may be old; empty: it is not.
+    [[nodiscard]] std::string problem() const;
+    [[nodiscard]] std::uint64_t lists() const { return lists_; }
+    [[nodiscard]] std::uint64_t changes() const { return changes_; }
+
+ private:
+    [[nodiscard]] ApiWatch::Hooks hooks(Pods::Kind kind);
+
+    Pods pods_;
+    std::string problems_[2] = {"not asked yet", "not asked yet"};  // by kind
+    std::uint64_t lists_ = 0, changes_ = 0;
+    loop::Deadline soon_;
+    bool pending_ = false;
+    std::unique_ptr<ApiWatch> watches_[2];
+};
+
+}  // namespace smc::kubernetes

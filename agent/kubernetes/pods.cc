@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/kubernetes/pods.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace smc::kubernetes {
+
+namespace {
+
+using nlohmann::json;
+
+// kubelet's name for a static pod, whose control groups have it, too.
+constexpr const char* kConfigHash = "kubernetes.io/config.hash";
+constexpr std::size_t kUidLength = 36, kHashLength = 32;
+
+Pod::Words words(const json& metadata, const char* key) {
+    Pod::Words out;
+    if (const auto it = metadata.find(key); it != metadata.end() && it->is_object()) {
+        for (const auto& [name, value] : it->items()) {
+            if (value.is_string()) {
+                out.emplace(name, value.get<std::string>());
+            }
+        }
+    }
+    return out;
+}
+
+std::string text(const json& metadata, const char* key) {
+    const auto it = metadata.find(key);
+    return it != metadata.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+const json& metadata_of(const json& object) {
+    static const json none = json::object();
+    const auto it = object.is_object() ? object.find("metadata") : object.end();
+    return it != object.end() && it->is_object() ? *it : none;
+}
+
+bool is_uid(const std::string& word) {
+    const auto hexadecimal = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+    if (word.size() == kHashLength) {
+        return std::ranges::all_of(word, hexadecimal);
+    }
+    return word.size() == kUidLength && std::ranges::all_of(word, [&](char c) { return hexadecimal(c) || c == '-'; });
+}
+
+}  // namespace
+
+std::string pod_uid(const std::string& cgroup) {
+    for (auto at = cgroup.find("pod"); at != std::string::npos; at = cgroup.find("pod", at + 1)) {
+        const auto end = cgroup.find_first_of("./", at);
+        std::string word = cgroup.substr(at + 3, end == std::string::npos ? end : end - at - 3);
+        std::ranges::replace(word, '_', '-');
+        if (is_uid(word)) {
+            return word;
+        }
+    }
+    return "";
+}
+
+void Pods::replace(Kind kind, const json& items) {
+    if (kind == Kind::kPods) {
+        pods_.clear();
+        mirrors_.clear();
+    } else {
+        namespaces_.clear();
+    }
+    for (const json& item : items) {
+        put(kind, item);
+    }
+    if (kind == Kind::kNamespaces) {
+        for (auto& [uid, pod] : pods_) {
+            label(pod);
+        }
+    }
+}
+
+void Pods::change(Kind kind, const std::string& type, const json& object) {
+    if (type == "ADDED" || type == "MODIFIED") {
+        put(kind, object);
+    } else if (type == "DELETED" && kind == Kind::kPods) {
+        const std::string uid = text(metadata_of(object), "uid");
+        pods_.erase(uid);
+        std::erase_if(mirrors_, [&](const auto& entry) { return entry.second == uid; });
+    } else if (type == "DELETED") {
+        namespaces_.erase(text(metadata_of(object), "name"));
+    }
+    if (kind == Kind::kNamespaces) {
+        for (auto& [uid, pod] : pods_) {
+            label(pod);
+        }
+    }
+}
+
+void Pods::put(Kind kind, const json& object) {
+    const json& metadata = metadata_of(object);
+    if (kind == Kind::kNamespaces) {
+        namespaces_[text(metadata, "name")] = words(metadata, "labels");
+        return;
+    }
+    const std::string uid = text(metadata, "uid");
+    if (uid.empty()) {
+        return;
+    }
+    Pod pod{text(metadata, "namespace"),
+            text(metadata, "name"),
+            words(metadata, "labels"),
+            words(metadata, "annotations"),
+            {}};
+    label(pod);
+    if (const auto hash = pod.annotations.find(kConfigHash); hash != pod.annotations.end()) {
+        mirrors_[hash->second] = uid;
+    }
+    pods_[uid] = std::move(pod);
+}
+
+void Pods::label(Pod& pod) const {
+    const auto it = namespaces_.find(pod.space);
+    pod.namespace_labels = it == namespaces_.end() ? Pod::Words() : it->second;
+}
+
+const Pod* Pods::of_cgroup(const std::string& path) const {
+    const std::string uid = pod_uid(path);
+    if (uid.empty()) {
+        return nullptr;
+    }
+    const auto mirror = mirrors_.find(uid);
+    const auto it = pods_.find(mirror == mirrors_.end() ? uid : mirror->second);
+    return it == pods_.end() ? nullptr : &it->second;
+}
+
+}  // namespace smc::kubernetes

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A pod, as far as rules may ask for it.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace smc {
+
+struct Pod {
+    using Words = std::map<std::string, std::string>;
+    std::string space, name;  // its Kubernetes namespace, and its name there
+    Words labels, annotations, namespace_labels;
+
+    [[nodiscard]] std::string text() const { return space + "/" + name; }
+};
+
+}  // namespace smc

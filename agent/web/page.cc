@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/web/page.h"
+
+// The assembler reads the files; the definitions are the build's, and name them.
+// NOLINTNEXTLINE(bugprone-macro-parentheses)
+#define SMC_EMBED(name, path)                                                                    \
+    asm(".pushsection .rodata\n.global smc_page_" #name "\nsmc_page_" #name ":\n.incbin \"" path \
+        "\"\n.global smc_page_" #name "_end\nsmc_page_" #name "_end:\n.byte 0\n.popsection\n");  \
+    extern "C" const char smc_page_##name[], smc_page_##name##_end[]
+
+SMC_EMBED(html, SMC_PAGE "/index.html");
+SMC_EMBED(css, SMC_PAGE "/page.css");
+SMC_EMBED(js, SMC_PAGE "/page.js");
+SMC_EMBED(chart, SMC_PAGE_CHART);
+
+namespace smc {
+
+std::optional<WebServer::Answer> page_file(const std::string& path) {
+    struct File {
+        const char *path, *type, *begin, *end;
+    };
+    static constexpr const char* kScript = "text/javascript; charset=utf-8";
+    static const File files[] = {{"/", "text/html; charset=utf-8", smc_page_html, smc_page_html_end},
+                                 {"/page.css", "text/css; charset=utf-8", smc_page_css, smc_page_css_end},
+                                 {"/page.js", kScript, smc_page_js, smc_page_js_end},
+                                 {"/chart.js", kScript, smc_page_chart, smc_page_chart_end}};
+    for (const File& file : files) {
+        if (path == file.path) {
+            return WebServer::Answer{.type = file.type, .body = std::string(file.begin, file.end)};
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace smc

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Rules that name pods: which control groups those are is told by the API server, and may change at any time."""
+import json
+import os
+import socket
+import unittest
+
+from apiserver import ApiServer
+from base import TwoNodes
+from lab.basics import wait_for
+from rogue import within
+
+UIDS = [f"0a1b2c3d-0000-4000-8000-00000000000{i}" for i in range(3)]
+
+
+def systemd(uid):
+    """Where kubelet's systemd driver puts a container."""
+    return f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid.replace('-', '_')}.slice/cri-x.scope"
+
+
+def cgroupfs(uid):
+    return f"kubepods/burstable/pod{uid}/container"
+
+
+class Pods(TwoNodes):
+    RULES = [
+        {"name": "not these", "action": "deny", "pods": [{"labels": {"smc": "off"}}]},
+        {
+            "name": "these",
+            "action": "allow",
+            "pods": [{"labels": {"smc": "on"}}, {"annotations": {"smc.io/use": "y*"}}],
+        },
+        {"name": "all of a team", "action": "allow", "pods": [{"namespace_labels": {"team": "fast"}}]},
+        {"name": "and what is no pod", "action": "allow", "cgroups": ["/host*"]},
+    ]
+
+    def setUp(self):
+        super().setUp()
+        self.b.start_agent()
+        self.serve()
+        self.api = within(self.a, lambda: ApiServer(self.a.dir))
+        self.addCleanup(self.api.close)
+        self.api.put("namespaces", "web")
+        self.api.put("namespaces", "batch", labels={"team": "slow"})
+
+    def start(self, **kubernetes):
+        where = {"api": self.api.url, "node": "node-a", "token_file": self.api.token, "ca_file": self.api.ca}
+        self.a.start_agent(
+            policy={"default": "deny", "rules": self.RULES}, kubernetes={**where, **kubernetes}, log={"level": "debug"}
+        )
+
+    def known(self):
+        return self.a.agent.status()["kubernetes"]
+
+    def path_of(self, cgroup):
+        """The path of a connection that is made from there."""
+        self.a.apps = os.path.join(self.a.cgroup, cgroup)
+        os.makedirs(self.a.apps, exist_ok=True)
+        groups = self.a.agent.totals()
+        self.assertTrue(self.connect()["ok"])
+        return "smcd" if self.a.agent.totals().get(("smcd", "none"), 0) > groups.get(("smcd", "none"), 0) else "tcp"
+
+    def becomes(self, path, cgroup):
+        wait_for(f"{cgroup} to use {path}", lambda: self.path_of(cgroup) == path, timeout=20)
+
+    def use_host(self):
+        """The namespace is served because of a process there."""
+        self.a.apps = os.path.join(self.a.cgroup, "host")
+        os.makedirs(self.a.apps, exist_ok=True)
+
+    def test_labels_and_annotations_choose_and_may_change(self):
+        self.use_host()
+        self.start()
+        self.becomes("smcd", "host")
+        on, other = systemd(UIDS[0]), cgroupfs(UIDS[1])
+        self.assertEqual((self.path_of(on), self.path_of(other)), ("tcp", "tcp"))  # of which nobody has told
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.api.put("pods", "two", "web", uid=UIDS[1])
+        self.becomes("smcd", on)
+        (seen, *_) = [c for c in self.a.agent.connections(ended=True) if c["path"] == "smcd"][-1:]
+        self.assertEqual(seen["server"], f"{self.b.ip4}:5000")
+        self.assertEqual(self.path_of(other), "tcp")
+        self.api.put("pods", "two", "web", uid=UIDS[1], annotations={"smc.io/use": "yes"})
+        self.becomes("smcd", other)
+        self.api.put("pods", "two", "web", uid=UIDS[1], annotations={"smc.io/use": "yes"}, labels={"smc": "off"})
+        self.becomes("tcp", other)  # what denies comes first
+        self.api.delete("pods", "one", "web")
+        self.becomes("tcp", on)
+        self.assertEqual(self.path_of("host"), "smcd")
+
+    def test_labels_of_the_namespace(self):
+        self.use_host()
+        self.start()
+        self.api.put("pods", "job", "batch", uid=UIDS[0])
+        wait_for("the pod", lambda: self.known()["pods"] == 1)
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "tcp")
+        self.api.put("namespaces", "batch", labels={"team": "fast"})
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.api.put("namespaces", "batch", labels={})
+        self.becomes("tcp", systemd(UIDS[0]))
+
+    def test_pods_of_other_nodes_are_not_asked_for(self):
+        self.use_host()
+        self.api.put("pods", "here", "web", uid=UIDS[0])
+        self.api.put("pods", "elsewhere", "web", uid=UIDS[1], node="node-b")
+        self.start()
+        wait_for("the list", lambda: self.known()["pods"] == 1)
+        queries = [query for path, query in self.api.requests if path.endswith("pods")]
+        self.assertEqual({query["fieldSelector"] for query in queries}, {"spec.nodeName=node-a"})
+
+    def test_what_expires_is_listed_again(self):
+        self.use_host()
+        self.start()
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.becomes("smcd", systemd(UIDS[0]))
+        before = self.known()["lists"]
+        with self.api.lock:  # what happens while nobody can tell: an event that is forgotten before it was sent
+            self.api.objects["pods"].clear()
+        self.api.forget()
+        self.becomes("tcp", systemd(UIDS[0]))
+        self.assertGreater(self.known()["lists"], before)
+
+    def test_a_server_that_goes_and_comes_back(self):
+        self.use_host()
+        self.start()
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.api.refuse = 503
+        self.api.cut()
+        wait_for("the agent to notice", lambda: "503" in self.known()["problem"])
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "smcd")  # as it was
+        self.api.put("pods", "two", "web", uid=UIDS[1], labels={"smc": "on"})
+        self.assertEqual(self.path_of(systemd(UIDS[1])), "tcp")
+        lists = self.known()["lists"]
+        self.api.refuse = None
+        self.becomes("smcd", systemd(UIDS[1]))
+        wait_for("the problem to be over", lambda: self.known()["problem"] == "")
+        self.assertEqual(self.known()["lists"], lists)  # the watch went on where it was
+
+    def test_watches_that_are_cut_off(self):
+        self.use_host()
+        self.start()
+        for i in range(3):
+            self.api.cut()
+            self.api.put("pods", "one", "web", uid=UIDS[i], labels={"smc": "on"})
+            self.becomes("smcd", systemd(UIDS[i]))
+        self.assertLess(len(self.api.requests), 60)  # it does not ask in a circle
+
+    def test_thousands_of_pods(self):
+        self.use_host()
+        for i in range(5000):
+            self.api.put("pods", f"pod-{i}", "web", uid=f"{i:08x}-0000-4000-8000-000000000000")
+        self.api.put("pods", "last", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.start()
+        wait_for("all pods", lambda: self.known()["pods"] == 5001, timeout=30)
+        pages = [query for path, query in self.api.requests if path.endswith("pods") and "limit" in query]
+        self.assertEqual(len(pages), 11)
+        self.becomes("smcd", systemd(UIDS[0]))
+        for i in range(2000):
+            self.api.put("pods", f"pod-{i}", "web", uid=f"{i:08x}-0000-4000-8000-000000000000", labels={"a": str(i)})
+        wait_for("all changes", lambda: self.known()["changes"] >= 2000, timeout=30)
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+        self.becomes("smcd", systemd(UIDS[0]))
+
+    def test_a_server_that_is_somebody_else(self):
+        self.use_host()
+        stranger = os.path.join(self.a.dir, "stranger")
+        os.makedirs(stranger)
+        other = within(self.a, lambda: ApiServer(stranger))
+        self.addCleanup(other.close)
+        self.start(ca_file=other.ca)
+        wait_for("the refusal", lambda: "certificate" in self.known()["problem"])
+        self.assertEqual(self.api.requests, [])  # it has not seen the token
+        self.assertEqual(self.path_of("host"), "smcd")
+
+    def test_a_server_that_talks_nonsense(self):
+        self.use_host()
+
+        def answer():
+            for body in (b"no json", b"[]", b'{"items": 5, "metadata": {}}', b'{"items": [1, null, {"metadata": 3}]}'):
+                client, _ = listener.accept()
+                with client:
+                    client.recv(65536)
+                    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+        listener = within(self.a, lambda: socket.create_server(("127.0.0.1", 0)))
+        self.addCleanup(listener.close)
+        self.start(api=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        answer()
+        self.assertEqual(self.path_of("host"), "smcd")
+        self.assertNotEqual(self.known()["problem"], "")
+
+    def test_rules_that_name_pods_want_a_server(self):
+        config = self.a.config(policy={"rules": self.RULES})
+        path = self.a.write("wrong.json", json.dumps(config))
+        from lab.basics import AGENT
+
+        done = self.a.run([AGENT, "--config", path], check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/policy/rules/0/pods: found pods, allowed: only with kubernetes.api", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
