@@ -5,6 +5,7 @@
 #include <sys/time.h>
 
 #include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "os/unix_socket.h"
@@ -20,13 +21,22 @@ Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& requ
     const timeval patience{10, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const std::string line = request.dump() + "\n";
-    if (::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+    // Ctrl-C ends what is done over and over, and not a question that is under way.
+    const auto again = [](const auto& call) {
+        ssize_t n = 0;
+        do {
+            n = call();
+        } while (n < 0 && errno == EINTR);
+        return n;
+    };
+    if (again([&] { return ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL); }) !=
+        static_cast<ssize_t>(line.size())) {
         return last_error("asking the agent");
     }
     std::string answer;
     std::array<char, 65536> chunk;
     ssize_t n = 0;
-    while ((n = ::recv(fd.get(), chunk.data(), chunk.size(), 0)) > 0) {
+    while ((n = again([&] { return ::recv(fd.get(), chunk.data(), chunk.size(), 0); })) > 0) {
         answer.append(chunk.data(), static_cast<std::size_t>(n));
     }
     if (n < 0) {

@@ -152,29 +152,34 @@ void top(Context& context, unsigned times, std::size_t lines) {
 
 void capture(Context& context, std::uint64_t id, const std::string& path, std::uint64_t most, unsigned seconds) {
     TapFile file;
-    if (const std::string failed = file.open(path); !failed.empty()) {
-        std::cerr << "Error: " << failed << "\n";
-        context.exit = kRefused;
-        return;
-    }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-    std::uint64_t lost = 0;
+    std::uint64_t lost = 0, tap = 0;
+    std::string failed;
     for (bool over = false; !over;) {
-        over = interrupted || file.bytes() >= most || (seconds != 0 && std::chrono::steady_clock::now() >= until);
-        const auto answer = answer_of(context, {{"command", "capture"}, {"id", id}, {"end", over}});
+        const bool enough = interrupted || file.bytes() >= most || !failed.empty() ||
+                            (seconds != 0 && std::chrono::steady_clock::now() >= until);
+        const auto answer =
+            answer_of(context, {{"command", "capture"}, {"id", id}, {"tap", tap}, {"end", tap != 0 && enough}});
         if (!answer) {
             return;
         }
-        lost = (*answer)["lost"].get<std::uint64_t>();
-        over = over || (*answer)["over"].get<bool>();
-        if (const std::string failed = file.write(*answer, most); !failed.empty()) {
-            std::cerr << "Error: " << failed << "\n";
-            context.exit = kRefused;
-            return;
+        if (tap == 0) {  // only now: what cannot be captured costs no file
+            failed = file.open(path);
         }
-        if (!over) {
+        tap = (*answer)["tap"].get<std::uint64_t>();
+        lost = (*answer)["lost"].get<std::uint64_t>();
+        over = (*answer)["over"].get<bool>();
+        if (failed.empty()) {
+            failed = file.write(*answer, most);
+        }
+        if (!over && !(*answer)["more"].get<bool>() && failed.empty() && !enough) {
             wait_for(100ms);
         }
+    }
+    if (!failed.empty()) {
+        std::cerr << "Error: " << failed << "\n";
+        context.exit = kRefused;
+        return;
     }
     std::cerr << "connection " << id << ": " << file.bytes() << " bytes in " << file.packets() << " packets, " << lost
               << " bytes lost\n";

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "datapath/counter.h"
+
 namespace smc {
 
 namespace {
@@ -22,12 +24,15 @@ LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::ch
     }
 }
 
-LastWords::Written LastWords::write_all(Leg& leg) {
+LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
     while (left_.available() != 0) {
         const auto piece = left_.next();
         const auto at = cdc::distance(first_, piece.at, ring_bytes_);
-        const auto written = leg.write(pieces(bytes_, at, piece.bytes), piece.urgent);
+        const Pieces from = pieces(bytes_, at, piece.bytes);
+        const auto written = leg.write(from, piece.urgent);
         if (written.outcome == Leg::Outcome::kBytes) {
+            stats.tap.add(false, from, written.bytes);
+            add(stats.bytes_received, written.bytes);
             left_.delivered(written.bytes);
         } else if (written.outcome != Leg::Outcome::kInterrupted) {
             return written.outcome == Leg::Outcome::kNothing ? Written::kPart : Written::kNoMore;
@@ -36,8 +41,8 @@ LastWords::Written LastWords::write_all(Leg& leg) {
     return Written::kAll;
 }
 
-bool LastWords::run(Leg& leg, TimePoint now) {
-    const Written written = write_all(leg);
+bool LastWords::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
+    const Written written = write_all(leg, stats);
     if (written == Written::kNoMore || (written == Written::kAll && leg.delivered())) {
         return true;
     }

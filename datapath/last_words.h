@@ -21,13 +21,13 @@ class LastWords {
     LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds patience);
 
     // Gives the leg what it takes. True: there is nothing more to do, or no time.
-    bool run(Leg& leg, TimePoint now);
+    bool run(Leg& leg, ConnectionStats& stats, TimePoint now);
     // When to run although nothing happens.
     [[nodiscard]] TimePoint deadline() const { return next_look_; }
 
  private:
     enum class Written : std::uint8_t { kAll, kPart, kNoMore };
-    [[nodiscard]] Written write_all(Leg& leg);
+    [[nodiscard]] Written write_all(Leg& leg, ConnectionStats& stats);
 
     flow::Receiving left_;
     cdc::Cursor first_;

@@ -295,7 +295,7 @@ void SmcConnection::reset(Reason reason) {
 }
 
 void SmcConnection::speak_last_words(TimePoint now) {
-    if (last_words_->run(*parts_.leg, now)) {
+    if (last_words_->run(*parts_.leg, *stats, now)) {
         reset(end_reason_);
     }
 }

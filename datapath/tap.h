@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "datapath/pieces.h"
 
@@ -27,33 +28,44 @@ class Tap {
     };
 
     void add(bool sent, const Pieces& from, std::uint32_t bytes) {
-        Piece piece{std::chrono::system_clock::now(), sent, 0, {}};
+        const std::lock_guard lock(mutex_);
+        const std::uint64_t offset = seen_[sent ? 1 : 0];
+        seen_[sent ? 1 : 0] += bytes;
+        if (held_ + bytes + kEach > kMost) {
+            lost_ += bytes;
+            return;
+        }
+        held_ += bytes + kEach;
+        Piece piece{std::chrono::system_clock::now(), sent, offset, {}};
         for (int i = 0; i < from.count && piece.bytes.size() < bytes; i++) {
             const auto part = std::min<std::size_t>(from.part[i].iov_len, bytes - piece.bytes.size());
             piece.bytes.append(static_cast<const char*>(from.part[i].iov_base), part);
         }
-        const std::lock_guard lock(mutex_);
-        piece.offset = seen_[sent ? 1 : 0];
-        seen_[sent ? 1 : 0] += bytes;
-        if (held_ + bytes > kMost) {
-            lost_ += bytes;
-            return;
-        }
-        held_ += bytes;
         pieces_.push_back(std::move(piece));
     }
     struct Taken {
-        std::deque<Piece> pieces;
+        std::vector<Piece> pieces;
         std::uint64_t lost = 0;  // bytes, so far
+        bool more = false;       // to be taken at once
     };
+    // As much as one answer should have: who takes it shares his thread with others.
     [[nodiscard]] Taken take() {
         const std::lock_guard lock(mutex_);
-        held_ = 0;
-        return {std::exchange(pieces_, {}), lost_};
+        Taken taken;
+        for (std::size_t bytes = 0; !pieces_.empty() && bytes < kAtOnce; pieces_.pop_front()) {
+            const std::size_t weight = pieces_.front().bytes.size() + kEach;
+            bytes += weight;
+            held_ -= weight;
+            taken.pieces.push_back(std::move(pieces_.front()));
+        }
+        taken.lost = lost_;
+        taken.more = !pieces_.empty();
+        return taken;
     }
 
  private:
-    static constexpr std::size_t kMost = 8U << 20;
+    static constexpr std::size_t kMost = 8U << 20, kAtOnce = 512U << 10;
+    static constexpr std::size_t kEach = 512;  // what a piece takes beside its bytes, here and as JSON
     std::mutex mutex_;
     std::deque<Piece> pieces_;
     std::size_t held_ = 0;

@@ -56,6 +56,7 @@ struct Connection {
     std::uint32_t pid = 0;             // of the client application; 0 on the server's side
     std::optional<std::uint32_t> uid;  // likewise
     std::chrono::system_clock::time_point since = std::chrono::system_clock::now();
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
     std::shared_ptr<ConnectionStats> stats = std::make_shared<ConnectionStats>();
 
     Eid eid{};

@@ -47,7 +47,8 @@ std::optional<json> Admin::answer(const json& request) {
         return seid(request.value("what", "show"));
     }
     if (command == "capture") {
-        return capture(request.value("id", std::uint64_t{0}), request.value("end", false));
+        return capture(request.value("id", std::uint64_t{0}), request.value("tap", std::uint64_t{0}),
+                       request.value("end", false));
     }
     return std::nullopt;
 }
@@ -118,48 +119,66 @@ json Admin::seid(const std::string& what) {
     return {{"seid", shown ? shown->text() : ""}, {"enabled", p_.node.seid.has_value()}};
 }
 
-// The first request opens the tap; it is closed when it is asked to, or nobody asks any more.
-json Admin::capture(std::uint64_t id, bool end) {
-    auto it = taps_.find(id);
+// What is in the way; empty: it is open.
+std::string Admin::open_tap(std::uint64_t id) {
     const auto connection = p_.connections.find(id);
-    if (it == taps_.end()) {
-        if (!connection) {
-            return error("there is no connection " + std::to_string(id) + ": `smcctl connections` has their numbers");
+    const std::string which = "connection " + std::to_string(id);
+    if (!connection) {
+        return "there is no " + which + ": `smcctl connections` has their numbers";
+    }
+    if (connection->path != Path::kSmcD && connection->path != Path::kSmcR) {
+        return which + " is on TCP (" + name(connection->path) + "): a capture of its device shows it";
+    }
+    if (taps_.contains(id)) {
+        return which + " is captured already";
+    }
+    if (taps_.size() >= kMostTaps) {
+        return "4 connections are captured already";
+    }
+    const auto tap = std::make_shared<Tap>();
+    taps_.emplace(id, OpenTap{connection, tap, ++last_tap_, loop::now()});
+    connection->stats->tap.set(tap);
+    log()->info("connection {} is captured", id);
+    look_.set_in(kTapPatience);
+    return "";
+}
+
+// It is closed when it is asked to, or nobody asks any more.
+json Admin::capture(std::uint64_t id, std::uint64_t tap, bool end) {
+    if (tap == 0) {
+        if (std::string problem = open_tap(id); !problem.empty()) {
+            return error(std::move(problem));
         }
-        if (connection->path != Path::kSmcD && connection->path != Path::kSmcR) {
-            return error("connection " + std::to_string(id) + " is on TCP (" + name(connection->path) +
-                         "): a capture of its device shows it");
-        }
-        if (taps_.size() >= kMostTaps) {
-            return error("4 connections are captured already");
-        }
-        it = taps_.emplace(id, OpenTap{connection, std::make_shared<Tap>(), {}}).first;
-        connection->stats->tap.set(it->second.tap);
-        log()->info("connection {} is captured", id);
-        look_.set_in(kTapPatience);
+        tap = taps_.at(id).number;
+    }
+    const auto it = taps_.find(id);
+    if (it == taps_.end() || it->second.number != tap) {
+        return error("the capture of connection " + std::to_string(id) + " was given up: nobody had asked for a while");
     }
     OpenTap& open = it->second;
     open.asked = loop::now();
+    const bool ended = p_.connections.find(id) == nullptr;
     const Tap::Taken taken = open.tap->take();
     json pieces = json::array();
     for (const Tap::Piece& piece : taken.pieces) {
-        pieces.push_back(
-            {{"us", std::chrono::duration_cast<std::chrono::microseconds>(piece.when.time_since_epoch()).count()},
-             {"sent", piece.sent},
-             {"offset", piece.offset},
-             {"hex", hex(piece.bytes)}});
+        const auto us = std::chrono::duration_cast<std::chrono::microseconds>(piece.when.time_since_epoch()).count();
+        pieces.push_back({{"us", us}, {"sent", piece.sent}, {"offset", piece.offset}, {"hex", hex(piece.bytes)}});
     }
+    json answer = {{"tap", tap},
+                   {"pieces", std::move(pieces)},
+                   {"lost", taken.lost},
+                   {"more", taken.more},
+                   {"over", (ended || end) && !taken.more}};
     const auto captured = open.connection.lock();
-    json answer = {{"pieces", pieces}, {"lost", taken.lost}, {"over", connection == nullptr}};
     if (captured) {
         answer.update({{"client", captured->client.text()},
                        {"server", captured->server.text()},
                        {"role", captured->role == Role::kClient ? "client" : "server"}});
     }
-    if (end || !connection) {
-        if (captured) {
-            captured->stats->tap.set(nullptr);
-        }
+    if ((end || ended) && captured) {
+        captured->stats->tap.set(nullptr);
+    }
+    if (answer["over"].get<bool>()) {
         taps_.erase(it);
     }
     return answer;

@@ -41,18 +41,22 @@ class Admin {
     [[nodiscard]] nlohmann::json drain(bool on);
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
     [[nodiscard]] nlohmann::json seid(const std::string& what);
-    [[nodiscard]] nlohmann::json capture(std::uint64_t id, bool end);
+    // `tap`: the number that the first answer had; 0: open one.
+    [[nodiscard]] nlohmann::json capture(std::uint64_t id, std::uint64_t tap, bool end);
+    [[nodiscard]] std::string open_tap(std::uint64_t id);
     void close_idle_taps();
 
     struct OpenTap {
         std::weak_ptr<Connection> connection;
         std::shared_ptr<Tap> tap;
+        std::uint64_t number = 0;
         TimePoint asked{};
     };
 
     Parts p_;
     std::optional<Eid> seid_;                // while it is disabled
     std::map<std::uint64_t, OpenTap> taps_;  // by connection
+    std::uint64_t last_tap_ = 0;
     loop::Deadline look_;
 };
 

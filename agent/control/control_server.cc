@@ -25,6 +25,7 @@ constexpr std::size_t kLongestRequest = 65536;
 constexpr std::size_t kMostConversations = 64, kMostOfOthers = 16;
 constexpr int kBacklog = 16;
 constexpr auto kPatience = std::chrono::seconds(5);
+constexpr int kAtOnce = 8;  // who connects over and over keeps nobody from his turn
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 
 bool is_owner(int fd) {
@@ -44,6 +45,10 @@ class ControlServer::Conversation {
     }
     [[nodiscard]] bool owner() const { return owner_; }
 
+    // In a turn of its own, so that it has taken a place first.
+    void begin() {
+        socket_.when_readable([this] { read(); });
+    }
     // All of these may end the conversation, and with it this object.
     void read() {
         std::array<char, 4096> chunk;
@@ -71,15 +76,16 @@ class ControlServer::Conversation {
     json answer_to(const json& request) {
         try {
             return server_.handler_(request, owner_);
-        } catch (const json::exception& error) {  // a value of another type than its key's
+        } catch (const std::exception& error) {  // mostly json's: a value of another type than its key's
             return {{"error", error.what()}};
         }
     }
     void write() {
-        while (!answer_.empty()) {
-            const ssize_t n = ::send(socket_.fd(), answer_.data(), answer_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (sent_ < answer_.size()) {
+            const ssize_t n =
+                ::send(socket_.fd(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n > 0) {
-                answer_.erase(0, static_cast<std::size_t>(n));
+                sent_ += static_cast<std::size_t>(n);
             } else if (errno == EAGAIN || errno == EINTR) {
                 return socket_.when_writable([this] { write(); });
             } else {
@@ -95,6 +101,7 @@ class ControlServer::Conversation {
     loop::FdWatch socket_;
     loop::Deadline deadline_;
     std::string request_, answer_;
+    std::size_t sent_ = 0;  // of the answer
 };
 
 ControlServer::ControlServer(asio::io_context& io, std::string path, Handler handler)
@@ -135,30 +142,34 @@ Result<void> ControlServer::start() {
 }
 
 void ControlServer::accept_all() {
-    while (conversations_.size() < kMostConversations) {
+    for (int i = 0; i < kAtOnce && conversations_.size() < kMostConversations; i++) {
         UniqueFd fd(::accept4(listener_->fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd) {
             admit(std::move(fd));
         } else if (errno == EAGAIN) {
             return listener_->when_readable([this] { accept_all(); });
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            break;
+            return retry_.set_in(kOutOfDescriptors);  // the listener stays readable: not at once
         }
     }
-    // Out of descriptors or of patience: the listener stays readable, so do not come back at once.
-    retry_.set_in(kOutOfDescriptors);
+    if (conversations_.size() >= kMostConversations) {
+        return retry_.set_in(kOutOfDescriptors);  // who has his answer makes room
+    }
+    listener_->when_readable([this] { accept_all(); });  // behind whoever waits meanwhile
 }
 
 void ControlServer::admit(UniqueFd fd) {
     const bool owner = is_owner(fd.get());
     const auto others = std::ranges::count_if(conversations_, [](const auto& one) { return !one.second->owner(); });
     if (!owner && others >= static_cast<std::ptrdiff_t>(kMostOfOthers)) {
-        return;  // closed
+        constexpr std::string_view kLater = "{\"error\": \"too many ask at once\"}\n";
+        ::send(fd.get(), kLater.data(), kLater.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        return;
     }
     auto conversation = std::make_unique<Conversation>(*this, std::move(fd), owner);
     Conversation& begun = *conversation;
     conversations_.emplace(&begun, std::move(conversation));
-    begun.read();
+    begun.begin();
 }
 
 }  // namespace smc

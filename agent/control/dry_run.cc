@@ -22,7 +22,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostSockets = 20000;
+constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // the control thread waits for it
 constexpr unsigned kEstablished = 1, kListen = 10;
 
 // "0100007F:1F90", words of 32 bits in the machine's order; of IPv6 four of them.
@@ -52,8 +52,10 @@ struct Sockets {
 std::set<std::uint64_t> own_sockets() {
     std::set<std::uint64_t> inodes;
     std::error_code failure;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", failure)) {
-        const std::string target = std::filesystem::read_symlink(entry.path(), failure).string();
+    using Entries = std::filesystem::directory_iterator;
+    for (Entries it("/proc/self/fd", failure), end; !failure && it != end; it.increment(failure)) {
+        std::error_code closed;
+        const std::string target = std::filesystem::read_symlink(it->path(), closed).string();
         constexpr std::string_view kSocket = "socket:[";
         if (std::uint64_t inode = 0; target.starts_with(kSocket)) {
             std::from_chars(target.data() + kSocket.size(), target.data() + target.size(), inode);
@@ -68,7 +70,7 @@ void read_table(const std::string& path, const std::set<std::uint64_t>& own, std
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);  // heading
-    while (std::getline(file, line)) {
+    for (std::size_t lines = 0; lines < kMostLines && std::getline(file, line); lines++) {
         std::istringstream words(line);
         std::string number, local, remote, state, queues, timer, retransmitted, user, timeout;
         std::uint64_t inode = 0;

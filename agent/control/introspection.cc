@@ -34,7 +34,7 @@ json events(std::uint64_t after) {
         const auto us = std::chrono::duration_cast<std::chrono::microseconds>(line.when.time_since_epoch()).count();
         lines.push_back({{"number", line.number}, {"us", us}, {"level", line.level}, {"text", line.text}});
     }
-    return {{"events", lines}};
+    return {{"events", std::move(lines)}};
 }
 
 // What an answer has room for, beside the agent's own.
@@ -227,13 +227,23 @@ json Introspection::live_by_path() const {
     return counts;
 }
 
-json Introspection::links_of(const group::SmcrGroup& group) const {
-    std::map<std::uint8_t, unsigned> connections;
+Introspection::Spread Introspection::spread() const {
+    Spread counts;
     for (const auto& [id, c] : p_.connections.all()) {
-        if (c->smcr && c->smcr->group_id == static_cast<std::uint32_t>(group.id())) {
-            connections[p_.smcr_groups.link_of(group.id(), c->smcr->token)]++;
+        if (c->smcr) {
+            counts[c->smcr->group_id][p_.smcr_groups.link_of(group::GroupId{c->smcr->group_id}, c->smcr->token)]++;
         }
     }
+    return counts;
+}
+
+json Introspection::links_of(const group::SmcrGroup& group, const Spread& spread) const {
+    const auto of_group = spread.find(static_cast<std::uint32_t>(group.id()));
+    const auto count = [&](std::uint8_t number) {
+        const auto it = of_group == spread.end() ? std::map<std::uint8_t, unsigned>::const_iterator()
+                                                 : of_group->second.find(number);
+        return of_group == spread.end() || it == of_group->second.end() ? 0U : it->second;
+    };
     json links = json::array();
     for (const auto& [number, link] : group.links().all()) {
         const auto* live = p_.smcr_groups.find(group.id(), number);
@@ -247,7 +257,7 @@ json Introspection::links_of(const group::SmcrGroup& group) const {
         links.push_back({{"number", number},
                          {"net_device", live->device.gid.net_device},
                          {"state", state},
-                         {"connections", connections[number]},
+                         {"connections", count(number)},
                          {"link_uid", text(link.own_id)},
                          {"peer_uid", text(link.peer_id)},
                          {"device", link.port.device},
@@ -276,6 +286,7 @@ json Introspection::link_groups() const {
                         {"host_name", group.host_name},
                         {"connections", group.connections}});
     }
+    const Spread counts = spread();
     json smcr = json::array();
     for (const group::SmcrGroup* group : p_.smcr_groups.groups().all()) {
         const clc::SmcrPeer& peer = group->peer();
@@ -295,7 +306,7 @@ json Introspection::link_groups() const {
                         {"rmbs", group->rmbs()},
                         {"rmbe_bytes", p_.config.roce.rmbe_kib * 1024},
                         {"eye_catchers", group->eye_catchers()},
-                        {"links", links_of(*group)}});
+                        {"links", links_of(*group, counts)}});
     }
     return {{"smcr", smcr}, {"smcd", smcd}};
 }
@@ -386,7 +397,7 @@ json Introspection::connections(bool ended) const {
             }
         }
     }
-    return {{"connections", list}};
+    return {{"connections", std::move(list)}};
 }
 
 }  // namespace smc

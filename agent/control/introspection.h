@@ -67,7 +67,10 @@ class Introspection {
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;
     [[nodiscard]] nlohmann::json link_groups() const;
-    [[nodiscard]] nlohmann::json links_of(const group::SmcrGroup& group) const;
+    // Connections by link group and link.
+    using Spread = std::map<std::uint32_t, std::map<std::uint8_t, unsigned>>;
+    [[nodiscard]] Spread spread() const;
+    [[nodiscard]] nlohmann::json links_of(const group::SmcrGroup& group, const Spread& spread) const;
     void update_link(nlohmann::json& connection, const SmcrView& view) const;
     [[nodiscard]] nlohmann::json devices() const;
 

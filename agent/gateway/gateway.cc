@@ -162,7 +162,7 @@ void Gateway::session_ended(Runner& runner, SessionEnd end) {
             refuse(c, end.outcome.reason, end.outcome.detail);
             break;
     }
-    p_.connections.took(c->path, std::chrono::system_clock::now() - c->since);
+    p_.connections.took(c->path, std::chrono::steady_clock::now() - c->began);
 }
 
 template <class Runner>

@@ -50,8 +50,8 @@ ProcessUsage process_usage() {
     std::ifstream("/proc/self/statm") >> total >> resident;
     usage.resident_bytes = resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
     std::error_code error;
-    for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-        (void)one;
+    for (std::filesystem::directory_iterator it("/proc/self/fd", error), end; !error && it != end;
+         it.increment(error)) {
         usage.descriptors++;
     }
     rlimit limit{};

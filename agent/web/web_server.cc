@@ -21,6 +21,7 @@ constexpr unsigned kIdleSeconds = 5;
 constexpr auto kLongestLife = std::chrono::seconds(10);  // of a connection: who dribbles has no place for ever
 constexpr auto kTryAgain = std::chrono::seconds(5);
 constexpr int kBacklog = 16;
+constexpr auto kRest = std::chrono::milliseconds(20);
 
 // The page needs nothing from anywhere else, and nobody has to show it in a frame.
 constexpr const char* kPolicy =
@@ -41,7 +42,12 @@ struct MhdCallbacks {
             *uploaded = 0;
             return MHD_YES;
         }
-        return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
+        try {
+            return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
+        } catch (const std::exception& error) {  // there is C in between
+            log()->warn("{}: {}", url, error.what());
+            return MHD_NO;
+        }
     }
     static void notify(void* self, MHD_Connection* connection, void**, MHD_ConnectionNotificationCode what) {
         auto& since = static_cast<WebServer*>(self)->since_;
@@ -62,7 +68,8 @@ WebServer::WebServer(asio::io_context& io, const Endpoint& listen, Handler handl
       handler_(std::move(handler)),
       io_(io),
       daemon_(nullptr, [](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); }),
-      again_(io, [this] { daemon_ ? turn() : open(); }) {
+      again_(io, [this] { daemon_ ? turn() : open(); }),
+      rest_(io, [this] { this->listen(); }) {
     open();
 }
 
@@ -111,6 +118,10 @@ void WebServer::open() {
 void WebServer::listen() {
     events_->when_readable([this] {
         turn();
+        // Nobody could be let in, for want of descriptors: the listener stays readable, so do not come back at once.
+        if (since_.empty()) {
+            return rest_.set_in(kRest);
+        }
         listen();
     });
 }
@@ -120,11 +131,10 @@ void WebServer::turn() {
     MHD_run(daemon_.get());
     MHD_UNSIGNED_LONG_LONG ms = 0;
     const bool waits = MHD_get_timeout(daemon_.get(), &ms) == MHD_YES;
-    if (waits || !since_.empty()) {
-        // A timeout of 0 means that it has work left: behind whoever waits meanwhile.
-        constexpr long kLook = 1000;
-        again_.set_in(std::chrono::milliseconds(waits ? std::clamp<long>(static_cast<long>(ms), 1, kLook) : kLook));
-    }
+    // A timeout of 0 means that it has work left: behind whoever waits meanwhile. Without any it is looked at all the
+    // same: where it was full it listens again only in a later turn, and nothing else would bring that about.
+    constexpr long kLook = 1000;
+    again_.set_in(std::chrono::milliseconds(waits ? std::clamp<long>(static_cast<long>(ms), 1, kLook) : kLook));
 }
 
 void WebServer::end_old_ones() {

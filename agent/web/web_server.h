@@ -53,7 +53,7 @@ class WebServer {
     std::unordered_map<int, TimePoint> since_;  // of each connection, by its descriptor
     std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_;
     std::optional<loop::FdWatch> events_;
-    loop::Deadline again_;
+    loop::Deadline again_, rest_;
 };
 
 }  // namespace smc

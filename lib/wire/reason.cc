@@ -74,6 +74,7 @@ constexpr std::array kEntries{
     Entry{Reason::kStopped, "stopped", "agent stopped"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
     Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},
+    Entry{Reason::kDataLost, "data_lost", "what the peer had sent before the failover never came"},
     Entry{Reason::kNoLeg, "no_leg", "agent and application could not be joined"},
     Entry{Reason::kPeerClosedEarly, "peer_closed_early", "the application wrote when the peer had closed"},
 };

@@ -7,6 +7,7 @@ import re
 import select
 import socket
 import stat
+import subprocess
 import threading
 import unittest
 
@@ -86,6 +87,30 @@ class ControlSocket(TwoNodes):
         self.assertEqual(self.ask(b'{"command": "ueid"}\n'), {"ueids": ["SMC-AGENT.DEFAULT"]})
         self.assertFalse(self.b.agent.status()["agent"]["draining"])
         self.end_program(holder)
+        self.before["fds"] += 2  # one fabric connection each way
+
+    def test_others_who_ask_all_the_time_keep_nobody_waiting(self):
+        self.a.start_agent()
+        self.serve()
+        ask = (
+            "import os, socket, sys\n"
+            "os.setuid(65534)\n"
+            "while True:\n"
+            "    s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+            "    try:\n"
+            '        s.sendall(b\'{"command": "status"}\\n\')\n'
+            "        while s.recv(65536): pass\n"
+            "    except OSError: pass\n"
+        )
+        askers = [subprocess.Popen(["/usr/bin/python3", "-c", ask, self.b.control]) for _ in range(4)]
+        try:
+            for _ in range(20):  # by SMC: an agent that is late answers no question
+                self.assertTrue(self.connect()["ok"])
+        finally:
+            for asker in askers:
+                asker.kill()
+                asker.wait()
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 20})
         self.before["fds"] += 2  # one fabric connection each way
 
     def test_others_cannot_take_all_places(self):

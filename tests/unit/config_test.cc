@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "agent/config/schema.h"
+#include "smc/wire/reason.h"
 
 using namespace smc;
 
@@ -86,4 +87,25 @@ TEST_CASE("published__schema_and_documentation_are_what_the_keys_say") {
     const std::string reference = print_config_reference();
     const std::string page = file("/docs/configuration.md");
     CHECK(page.find("\n\n" + reference + "\n") != std::string::npos);
+}
+
+// docs/troubleshooting.md is what an operator looks a code up in.
+TEST_CASE("reasons__each_has_a_name_and_is_in_the_documents") {
+    const auto text = [](const std::string& name) {
+        std::ifstream in(std::string(SMC_SOURCE_DIR) + name);
+        std::stringstream all;
+        all << in.rdbuf();
+        return all.str();
+    };
+    const std::string header = text("/include/smc/wire/reason.h"), page = text("/docs/troubleshooting.md");
+    std::size_t found = 0;
+    for (auto at = header.find("= 0x"); at != std::string::npos; at = header.find("= 0x", at + 1)) {
+        const std::string code = header.substr(at + 2, 10);
+        const std::string name = reason_name(static_cast<Reason>(std::stoul(code, nullptr, 16)));
+        INFO(code);
+        CHECK_FALSE(name.starts_with("0x"));
+        CHECK(page.find("| " + code + " | " + name + " |") != std::string::npos);
+        found++;
+    }
+    CHECK(found > 50);
 }

@@ -1,0 +1,12 @@
+{{- define "smc-agent.labels" -}}
+app.kubernetes.io/name: smc-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+{{- define "smc-agent.selector" -}}
+app.kubernetes.io/name: smc-agent
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "smc-agent.listen" -}}
+{{- with .Values.config.http }}{{ .listen | default "127.0.0.1:7609" }}{{ else }}127.0.0.1:7609{{ end -}}
+{{- end }}

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The chart and the plain manifest: the same, as Kubernetes has it, and with no more rights than are documented."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import kubernetes.client
+import yaml
+from lab import helm
+from lab.basics import AGENT, ROOT
+
+MANIFEST = os.path.join(ROOT, "deploy/kubernetes/smc-agent.yaml")
+CHART = os.path.join(ROOT, "deploy/chart")
+
+
+class NoDuplicates(yaml.SafeLoader):
+    """A key that comes twice is a mistake."""
+
+
+def mapping(loader, node):
+    keys = [loader.construct_object(key) for key, _ in node.value]
+    if len(set(keys)) != len(keys):
+        raise yaml.YAMLError(f"a key comes twice: {keys}")
+    return loader.construct_mapping(node, deep=True)
+
+
+NoDuplicates.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+
+
+def documents(text):
+    return [one for one in yaml.load_all(text, Loader=NoDuplicates) if one]
+
+
+def the(kind, found):
+    (one,) = [document for document in found if document["kind"] == kind]
+    return one
+
+
+# Of the custom resource, whose types the client library does not have.
+POD_MONITOR = {
+    "apiVersion": "monitoring.coreos.com/v1",
+    "metadata": {"name", "namespace", "labels"},
+    "spec": {"selector", "podMetricsEndpoints"},
+    "endpoint": {"port", "path", "interval"},
+}
+
+
+class Chart(unittest.TestCase):
+    # Each adds something to what is in the manifest.
+    VALUES = (
+        [],
+        ["--set", "rdma.privileged=true"],
+        ["--set", "rdma.resource=rdma/hca,podMonitor.enabled=true,podMonitor.labels.release=main"],
+        ["--set", "nodeSelector.kind=fast,podLabels.team=net,podAnnotations.note=yes,imagePullSecrets[0].name=pull"],
+        ["--set", "tolerations=null,config.http.listen=[::]:9000", "--set", "resources.limits=null"],
+    )
+
+    def typed(self, document):
+        """As the API's own types have it: what they do not know is lost on the way there and back."""
+        api = kubernetes.client.ApiClient()
+        version = document["apiVersion"].rpartition("/")[2].capitalize()
+
+        class Answer:
+            data = json.dumps(document)
+
+        read = api.deserialize(Answer, version + document["kind"])
+        self.assertEqual(api.sanitize_for_serialization(read), document)
+        self.assertEqual(document["apiVersion"].rpartition("/")[2], "v1")
+
+    def test_every_object_is_as_kubernetes_has_it(self):
+        for values in self.VALUES:
+            with self.subTest(values):
+                found = documents(helm.template(*values))
+                self.assertEqual(len({(one["kind"], one["metadata"]["name"]) for one in found}), len(found))
+                for one in found:
+                    if one["kind"] != "PodMonitor":
+                        self.typed(one)
+
+    def test_a_mistake_would_be_seen(self):
+        pod = the("DaemonSet", documents(helm.template()))
+        for spoil in (
+            lambda spec: spec["template"]["spec"].update(hostPid=True),
+            lambda spec: spec["template"]["spec"]["containers"][0].pop("name"),
+            lambda spec: spec.pop("selector"),
+            lambda spec: spec["template"]["spec"]["containers"][0]["volumeMounts"][0].update(mountpath="/x"),
+        ):
+            spoiled = json.loads(json.dumps(pod))
+            spoil(spoiled["spec"])
+            with self.assertRaises((ValueError, AssertionError)):
+                self.typed(spoiled)
+
+    def test_the_plain_manifest_is_what_the_chart_makes(self):
+        with open(MANIFEST) as file:
+            self.assertEqual(file.read(), helm.template(), "scripts/generate --manifest makes it anew")
+
+    def test_helm_finds_nothing_wrong(self):
+        done = helm.run("lint", "--strict", CHART)
+        self.assertIn("0 chart(s) failed", done.stdout)
+
+    def test_pod_monitor(self):
+        monitor = the("PodMonitor", documents(helm.template("--set", "podMonitor.enabled=true")))
+        self.assertEqual(monitor["apiVersion"], POD_MONITOR["apiVersion"])
+        self.assertEqual(set(monitor["metadata"]), POD_MONITOR["metadata"])
+        self.assertEqual(set(monitor["spec"]), POD_MONITOR["spec"])
+        (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+        self.assertEqual(set(endpoint), POD_MONITOR["endpoint"])
+        pod = the("DaemonSet", documents(helm.template()))["spec"]["template"]
+        self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
+        self.assertIn(endpoint["port"], [port["name"] for port in pod["spec"]["containers"][0]["ports"]])
+
+    def test_wrong_values_are_refused(self):
+        for wrong in (
+            "image.pullPolicy=Sometimes",
+            "drainSeconds=-1",
+            "drainseconds=5",
+            "rdma.resource=no slash",
+            "podMonitor.interval=often",
+            "config=5",
+        ):
+            with self.subTest(wrong):
+                done = helm.run("template", "x", CHART, "--set", wrong, check=False)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(wrong.split("=")[0].split(".")[-1], done.stderr)
+
+    def test_the_agent_takes_the_configuration(self):
+        for values in self.VALUES:
+            config = the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"]
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                file.write(config)
+                file.flush()
+                done = subprocess.run([AGENT, "--check-config", "--config", file.name], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_what_belongs_together_fits(self):
+        for values in self.VALUES:
+            daemon = the("DaemonSet", documents(helm.template(*values)))["spec"]
+            pod, (container,) = daemon["template"]["spec"], daemon["template"]["spec"]["containers"]
+            self.assertLessEqual(
+                daemon["selector"]["matchLabels"].items(), daemon["template"]["metadata"]["labels"].items()
+            )
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            self.assertEqual(mounted, {volume["name"] for volume in pod["volumes"]})
+            config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
+            port = int(config["http"]["listen"].rpartition(":")[2])
+            self.assertEqual(container["ports"][0]["containerPort"], port)
+            self.assertEqual(container["readinessProbe"]["httpGet"]["port"], port)
+            waits = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
+            self.assertGreater(pod["terminationGracePeriodSeconds"], waits)
+
+    def test_rights_are_the_least(self):
+        found = documents(helm.template())
+        (rule,) = the("ClusterRole", found)["rules"]
+        self.assertEqual((set(rule["resources"]), set(rule["verbs"])), ({"pods", "namespaces"}, {"list", "watch"}))
+        (container,) = the("DaemonSet", found)["spec"]["template"]["spec"]["containers"]
+        security = container["securityContext"]
+        self.assertTrue(security["readOnlyRootFilesystem"])
+        self.assertFalse(security["allowPrivilegeEscalation"])
+        self.assertNotIn("privileged", security)
+        self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+        with open(os.path.join(ROOT, "docs/security.md")) as file:
+            documented = file.read()
+        for capability in security["capabilities"]["add"]:
+            self.assertIn(f"`{capability}`", documented)
+
+
+if __name__ == "__main__":
+    unittest.main()
