@@ -14,8 +14,8 @@
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
 #define SMC_ABI_VERSION 7u
 
-#define SMC_MAX_RULES 128      /* flattened: one CIDR and one port range each */
-#define SMC_MAX_RULE_GROUPS 64 /* rules as written in the configuration: bits of smc_cgroup.rules */
+#define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
+#define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
 #define SMC_MAX_CGROUPS 16384
 #define SMC_MAX_NETNS 1024
 #define SMC_MAX_DEVICES 16384

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "agent/config/keys.h"
 #include "agent/config/schema.h"
@@ -40,6 +41,7 @@ std::optional<ConfigProblem> check_rule(const json& rule, const std::string& poi
 std::optional<ConfigProblem> check_meaning(const json& document) {
     const json rules = value_at(document, "policy", "rules", json::array());
     std::size_t flattened = 0;
+    std::set<std::string> groups;  // whom rules are about
     for (std::size_t i = 0; i < rules.size(); i++) {
         const std::string pointer = "/policy/rules/" + std::to_string(i);
         if (auto problem = check_rule(rules[i], pointer)) {
@@ -51,11 +53,17 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
                                  "found pods, allowed: only with kubernetes.api, which tells of them"};
         }
         flattened += rule.remotes.size() * rule.ports.size();
+        groups.insert(json(rule.cgroups).dump() + rules[i].value("pods", json()).dump());
     }
     if (flattened > SMC_MAX_RULES) {
         return ConfigProblem{"/policy/rules", "found " + std::to_string(flattened) +
                                                   " pairs of a remote and a port range, allowed: at most " +
                                                   std::to_string(SMC_MAX_RULES)};
+    }
+    if (groups.size() > SMC_MAX_RULE_GROUPS) {
+        return ConfigProblem{"/policy/rules", "found " + std::to_string(groups.size()) +
+                                                  " different sets of cgroups and pods, allowed: at most " +
+                                                  std::to_string(SMC_MAX_RULE_GROUPS)};
     }
     const auto listen = value_at(document, "http", "listen", "").get<std::string>();
     if (!listen.empty() && !Endpoint::parse(listen)) {

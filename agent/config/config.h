@@ -31,7 +31,11 @@ struct PodSelector {
     using Words = std::map<std::string, std::string>;
     std::vector<std::string> namespaces{"*"};
     Words labels{}, annotations{}, namespace_labels{};
+
+    bool operator==(const PodSelector&) const = default;
 };
+
+inline constexpr int kMostRules = 1024;
 
 struct Rule {
     std::string name;

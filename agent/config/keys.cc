@@ -143,7 +143,7 @@ ordered_json rules_schema() {
            {"bypass",
             described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")},
            {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")}}}},
-        0, SMC_MAX_RULE_GROUPS);
+        0, kMostRules);
 }
 
 ordered_json rules_of(const Config& c) {

@@ -246,7 +246,7 @@ bool Cgroups::reconsider() {
         Group now = judged(group.path);
         if (now.rules != group.rules || now.enrolled != group.enrolled) {
             const std::uint64_t allowed = policy_.allowing() & group.rules & ~now.rules;
-            const std::uint64_t denied = ~policy_.allowing() & now.rules & ~group.rules;
+            const std::uint64_t denied = policy_.denying() & now.rules & ~group.rules;
             less = less || allowed != 0 || denied != 0;
             changed = true;
             if (auto put = publish(id, now); !put) {

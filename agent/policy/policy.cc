@@ -55,11 +55,19 @@ std::uint32_t bypass_of(const std::string& word) {
     return word == "force" ? SMC_LOCAL_FORCE : word == "auto" ? SMC_LOCAL_BYPASS : 0;
 }
 
-Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(config.default_allow) {
-    for (std::size_t group = 0; group < rules_.size(); group++) {
-        for (const auto& remote : rules_[group].remotes) {
-            for (const auto& ports : rules_[group].ports) {
-                table_.push_back(flatten(rules_[group], group, *parse_cidr(remote), *parse_ports(ports), config));
+Policy::Policy(const Config& config) : default_allow_(config.default_allow) {
+    for (const Rule& rule : config.rules) {
+        const Group whom{rule.cgroups, rule.pods};
+        const auto it = std::ranges::find(groups_, whom);
+        const auto group = static_cast<std::size_t>(it - groups_.begin());
+        if (it == groups_.end()) {
+            groups_.push_back(whom);
+        }
+        (rule.allow ? allowing_ : denying_) |= 1ULL << group;
+        for (const auto& remote : rule.remotes) {
+            for (const auto& ports : rule.ports) {
+                table_.push_back(flatten(rule, group, *parse_cidr(remote), *parse_ports(ports), config));
+                names_.push_back(rule.name);
             }
         }
     }
@@ -67,26 +75,18 @@ Policy::Policy(const Config& config) : rules_(config.rules), default_allow_(conf
 
 std::uint64_t Policy::rules_for_cgroup(const std::string& path, const Pod* pod) const {
     std::uint64_t matched = 0;
-    for (std::size_t group = 0; group < rules_.size(); group++) {
-        if (matches_any(rules_[group].cgroups, path) ||
+    for (std::size_t group = 0; group < groups_.size(); group++) {
+        if (matches_any(groups_[group].cgroups, path) ||
             (pod != nullptr &&
-             std::ranges::any_of(rules_[group].pods, [&](const PodSelector& one) { return selects(one, *pod); }))) {
+             std::ranges::any_of(groups_[group].pods, [&](const PodSelector& one) { return selects(one, *pod); }))) {
             matched |= 1ULL << group;
         }
     }
     return matched;
 }
 
-std::uint64_t Policy::allowing() const {
-    std::uint64_t bits = 0;
-    for (std::size_t group = 0; group < rules_.size(); group++) {
-        bits |= rules_[group].allow ? 1ULL << group : 0;
-    }
-    return bits;
-}
-
 std::string Policy::rule_name(int row) const {
-    return row < 0 ? "default" : rules_[table_[static_cast<std::size_t>(row)].group].name;
+    return row < 0 ? "default" : names_[static_cast<std::size_t>(row)];
 }
 
 }  // namespace smc

@@ -19,11 +19,13 @@ class Policy {
     // The configuration is valid: its remotes and ports parse, and they fit.
     explicit Policy(const Config& config);
 
-    // Bit n: rule n's globs match this path below cgroup.root ("/apps/web", "/" for the root itself), or its selectors
-    // the pod whose cgroup it is. nullptr: it is no pod's, or nobody has told of that yet.
+    // Bit n: the globs of group n match this path below cgroup.root ("/apps/web", "/" for the root itself), or its
+    // selectors the pod whose cgroup it is. A group is all rules about the same applications. nullptr: it is no pod's,
+    // or nobody has told of that yet.
     [[nodiscard]] std::uint64_t rules_for_cgroup(const std::string& path, const Pod* pod = nullptr) const;
-    // Those of the bits that allow something.
-    [[nodiscard]] std::uint64_t allowing() const;
+    // The groups that have rules which allow something, or deny something.
+    [[nodiscard]] std::uint64_t allowing() const { return allowing_; }
+    [[nodiscard]] std::uint64_t denying() const { return denying_; }
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
     // Of the rule that a row of the table comes from; "default" for -1.
@@ -31,8 +33,17 @@ class Policy {
     [[nodiscard]] bool default_allow() const { return default_allow_; }
 
  private:
-    std::vector<Rule> rules_;
+    // Whom rules are about.
+    struct Group {
+        std::vector<std::string> cgroups;
+        std::vector<PodSelector> pods;
+
+        bool operator==(const Group&) const = default;
+    };
+    std::vector<Group> groups_;
     std::vector<smc_rule> table_;
+    std::vector<std::string> names_;  // of the rule, by the row
+    std::uint64_t allowing_ = 0, denying_ = 0;
     bool default_allow_;
 };
 

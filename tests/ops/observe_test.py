@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What is there to look at: Prometheus scrapes the agent, alerts and dashboard ask for what it has, a browser shows it."""
+"""What there is to look at: Prometheus scrapes it, alerts and dashboard ask for what there is, a browser shows it."""
 import json
 import os
 import re

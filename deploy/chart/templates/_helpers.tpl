@@ -7,6 +7,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/name: smc-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
-{{- define "smc-agent.listen" -}}
-{{- with .Values.config.http }}{{ .listen | default "127.0.0.1:7609" }}{{ else }}127.0.0.1:7609{{ end -}}
+{{- define "smc-agent.port" -}}
+{{- $http := .Values.config.http | default dict -}}
+{{- $http.listen | default "127.0.0.1:7609" | splitList ":" | last | int -}}
 {{- end }}
