@@ -3,11 +3,11 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace smc::ctl {
 
@@ -17,8 +17,8 @@ namespace {
 
 // Below the user's own directory, where nobody else can put a link.
 std::filesystem::path memory() {
-    const char* state = std::getenv("XDG_STATE_HOME");
-    const char* home = std::getenv("HOME");
+    const char* state = std::getenv("XDG_STATE_HOME");  // NOLINT(concurrency-mt-unsafe): nobody changes it
+    const char* home = std::getenv("HOME");             // NOLINT(concurrency-mt-unsafe): likewise
     const std::filesystem::path base = state != nullptr && *state != '\0' ? std::filesystem::path(state)
                                        : home != nullptr                  ? std::filesystem::path(home) / ".local/state"
                                                                           : std::filesystem::path();
@@ -89,7 +89,7 @@ bool reset_stats(const json& status) {
     std::ofstream file(path);
     file << json{{"agent", whose(status)}, {"sums", sums_of(status)}}.dump() << "\n" << std::flush;
     if (!file) {
-        std::cerr << "Error: writing " << path.string() << ": " << std::strerror(errno) << "\n";
+        std::cerr << "Error: writing " << path.string() << ": " << std::generic_category().message(errno) << "\n";
     }
     return static_cast<bool>(file);
 }

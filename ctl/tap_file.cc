@@ -2,9 +2,9 @@
 #include "ctl/tap_file.h"
 
 #include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace smc::ctl {
 
@@ -101,7 +101,7 @@ std::string TapFile::open(const std::string& path) {
     }
     file_.open(path, std::ios::binary | std::ios::trunc);
     out_ = &file_;
-    return file_ ? "" : "writing " + path + ": " + std::strerror(errno);
+    return file_ ? "" : "writing " + path + ": " + std::generic_category().message(errno);
 }
 
 void TapFile::block(std::uint32_t type, const std::string& body) {
@@ -167,7 +167,7 @@ std::string TapFile::write(const json& answer, std::uint64_t most) {
         }
     }
     *out_ << std::flush;
-    return *out_ ? "" : "writing " + path_ + ": " + std::strerror(errno);
+    return *out_ ? "" : "writing " + path_ + ": " + std::generic_category().message(errno);
 }
 
 }  // namespace smc::ctl

@@ -48,7 +48,7 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
             return problem;
         }
         const Rule rule = rule_from(rules[i]);
-        if (!rule.pods.empty() && value_at(document, "kubernetes", "api", "") == "") {
+        if (!rule.pods.empty() && value_at(document, "kubernetes", "api", "").get<std::string>().empty()) {
             return ConfigProblem{pointer + "/pods",
                                  "found pods, allowed: only with kubernetes.api, which tells of them"};
         }

@@ -62,6 +62,8 @@ class Introspection {
     [[nodiscard]] nlohmann::json overview() const;
 
  private:
+    [[nodiscard]] nlohmann::json sums() const;
+    [[nodiscard]] nlohmann::json places() const;
     [[nodiscard]] nlohmann::json live_by_path() const;
     // The agent's, and those within this node that were tuned or are bypassed.
     [[nodiscard]] nlohmann::json connections(bool ended) const;

@@ -12,7 +12,7 @@ namespace {
 constexpr auto kSoon = std::chrono::milliseconds(20);
 
 std::string environment(const char* name) {
-    const char* value = std::getenv(name);
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody changes it
     return value != nullptr ? value : "";
 }
 

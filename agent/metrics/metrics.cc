@@ -166,9 +166,9 @@ void add_bypass(Families& to, const json& status) {
              number(probe.value("automatic", false)));
     for (const auto& finding : probe.value("findings", json::array())) {
         to.gauge("smc_agent_kernel_probe", "1: as TCP does; 0: another way, which no application sees; -1: it might.",
-                 finding["difference"] == "" ? 1
-                 : finding["excluded"] == "" ? -1
-                                             : 0,
+                 text(finding["difference"]).empty() ? 1
+                 : text(finding["excluded"]).empty() ? -1
+                                                     : 0,
                  {{"probe", text(finding["what"])}});
     }
 }
@@ -202,7 +202,7 @@ std::string metrics(const json& status) {
         one.type == kCounter ? all.counter(one.name, one.help, value) : all.gauge(one.name, one.help, value);
     }
     all.gauge("smc_agent_kubernetes_up", "0: the API server is to tell of pods, and does not.",
-              status["kubernetes"]["problem"] == "" ? 1 : 0);
+              text(status["kubernetes"]["problem"]).empty() ? 1 : 0);
     all.gauge("smc_agent_draining", "1: new connections are plain TCP until smcctl drain --end.",
               number(status["agent"]["draining"]));
     add_connections(all, status);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/web/page.h"
 
+#ifndef SMC_PAGE  // by a tool that only looks at this
+#define SMC_PAGE "agent/web/page"
+#define SMC_PAGE_CHART SMC_PAGE "/page.js"
+#endif
+
 // The assembler reads the files; the definitions are the build's, and name them.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define SMC_EMBED(name, path)                                                                    \

@@ -93,8 +93,8 @@ void WebServer::open() {
     UniqueFd fd = bound();
     if (!fd) {
         if (!std::exchange(said_, true)) {
-            log()->warn("no metrics and no page: {} cannot be listened on: {}; it is tried again", address_.text(),
-                        std::strerror(errno));
+            log()->warn("no metrics and no page: {} cannot be listened on; it is tried again: {}", address_.text(),
+                        last_error("binding").text());
         }
         return again_.set_in(kTryAgain);
     }

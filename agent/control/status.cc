@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What `smcctl status`, the metrics and the page show.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "agent/control/bypass_view.h"
+#include "agent/control/describe.h"
+#include "agent/control/introspection.h"
+#include "smc_version.h"  // generated: kVersion
+
+namespace smc {
+
+using nlohmann::json;
+
+namespace {
+
+json texts(const std::vector<Eid>& eids) {
+    json list = json::array();
+    for (const Eid& eid : eids) {
+        list.push_back(eid.text());
+    }
+    return list;
+}
+
+}  // namespace
+
+// How often what happened, since the start.
+json Introspection::sums() const {
+    json counters = json::object();
+    for (int i = 0; i < SMC_DECISIONS; i++) {
+        const auto decision = static_cast<smc_decision>(i);
+        counters[bpf::Programs::decision_name(decision)] = p_.programs.counter(decision);
+    }
+    json traffic = json::array();
+    for (const auto& [path, sum] : p_.connections.traffic()) {
+        traffic.push_back({{"path", name(path)}, {"sent", sum.sent}, {"received", sum.received}});
+    }
+    json durations = json::array();
+    for (const auto& [path, histogram] : p_.connections.durations()) {
+        durations.push_back({{"path", name(path)},
+                             {"bounds_s", Durations::kBounds},
+                             {"counts", histogram.counts()},
+                             {"sum_s", histogram.sum()}});
+    }
+    json totals = json::array();
+    for (const auto& [key, count] : p_.connections.totals()) {
+        totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
+    }
+    return {{"totals", std::move(totals)},
+            {"traffic", std::move(traffic)},
+            {"handshakes", std::move(durations)},
+            {"decisions", std::move(counters)},
+            {"live", live_by_path()}};
+}
+
+// Whom it serves, and where.
+json Introspection::places() const {
+    json spaces = json::array();
+    for (const auto& space : p_.namespaces.all()) {
+        spaces.push_back({{"inode", space->inode()},
+                          {"slot", space->slot()},
+                          {"devices", space->devices()},
+                          {"ipv4", space->obstacle(bpf::Hooks::kIpv4).empty()},
+                          {"ipv6", space->obstacle(bpf::Hooks::kIpv6).empty()},
+                          {"ipv4_obstacle", space->obstacle(bpf::Hooks::kIpv4)},
+                          {"ipv6_obstacle", space->obstacle(bpf::Hooks::kIpv6)}});
+    }
+    json maps =
+        json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
+                     {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
+    for (const auto& one : p_.programs.fill()) {
+        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.room}});
+    }
+    std::size_t enrolled = 0;
+    for (const auto& [id, group] : p_.cgroups.groups()) {
+        enrolled += group.enrolled ? 1 : 0;
+    }
+    return {{"namespaces", std::move(spaces)},
+            {"maps", std::move(maps)},
+            {"cgroups",
+             {{"root", p_.cgroups.root()},
+              {"known", p_.cgroups.groups().size()},
+              {"enrolled", enrolled},
+              {"left_out", p_.cgroups.left_out()}}},
+            {"kubernetes",
+             {{"enabled", p_.pods != nullptr},
+              {"problem", p_.pods ? p_.pods->problem() : ""},
+              {"pods", p_.pods ? p_.pods->pods().size() : 0},
+              {"namespaces", p_.pods ? p_.pods->pods().namespaces() : 0},
+              {"lists", p_.pods ? p_.pods->lists() : 0},
+              {"changes", p_.pods ? p_.pods->changes() : 0}}}};
+}
+
+json Introspection::status() const {
+    const std::string obstacle = p_.obstacle();
+    const auto uptime = std::chrono::steady_clock::now() - started_;
+    json all = {{"agent",
+                 {{"version", kVersion},
+                  {"pid", ::getpid()},
+                  {"uptime_s", std::chrono::duration<double>(uptime).count()},
+                  {"serving", obstacle.empty()},
+                  {"obstacle", obstacle},
+                  {"draining", p_.drain.on},
+                  {"live", p_.connections.live()},
+                  {"host_name", p_.node.host_name}}},
+                {"ism",
+                 {{"provider", p_.fabric.provider()},
+                  {"directory", p_.config.ism_directory},
+                  {"gid", p_.node.gid.text()},
+                  {"chid", text(p_.node.chid)},
+                  {"dmbs", p_.fabric.registered()},
+                  {"dmb_bytes", p_.config.dmb_kib * 1024},
+                  {"pooled", p_.smcd_pool.kept()},
+                  {"taken_bytes", p_.smcd_memory.taken()},
+                  {"memory_bytes", p_.smcd_memory.limit()}}},
+                {"engine",
+                 {{"spin_us", p_.engines.longest_spin().count()},
+                  {"threads", p_.engines.count()},
+                  {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
+                {"bypass", describe(p_.bypass)},
+                {"eids", texts(p_.node.ueids)},
+                {"seid", p_.node.seid ? p_.node.seid->text() : ""},
+                {"programs", p_.programs.attached()},
+                {"pin_path", p_.config.pin_path},
+                {"roce",
+                 {{"enabled", p_.config.roce.enabled},
+                  {"ports", devices()["smcr"].size()},
+                  {"registered_bytes", p_.smcr_groups.registered()},
+                  {"memory_bytes", std::uint64_t{p_.config.roce.memory_mib} << 20}}},
+                {"groups", link_groups()},
+                {"probe", describe(p_.verdict)},
+                {"limits",
+                 {{"connections", p_.config.max_connections},
+                  {"handshakes", p_.config.max_handshakes},
+                  {"namespace_percent", p_.config.namespace_share},
+                  {"cgroup_percent", p_.config.cgroup_share}}}};
+    all.update(sums());
+    all.update(places());
+    return all;
+}
+
+json Introspection::overview() const {
+    struct Sum {
+        std::map<Path, std::size_t> counts;
+        std::uint64_t sent = 0, received = 0;
+    };
+    std::map<std::string, Sum> sums;
+    for (const auto& [id, c] : p_.connections.all()) {
+        const auto group = p_.cgroups.groups().find(c->cgroup);
+        const bool known = group != p_.cgroups.groups().end();
+        Sum& sum = sums[!known ? "unknown" : group->second.pod.empty() ? group->second.path : group->second.pod];
+        sum.counts[c->path]++;
+        sum.sent += c->stats->bytes_sent;
+        sum.received += c->stats->bytes_received;
+    }
+    json applications = json::array();
+    for (auto& [who, sum] : sums) {
+        applications.push_back({{"name", who},
+                                {"smcd", sum.counts[Path::kSmcD]},
+                                {"smcr", sum.counts[Path::kSmcR]},
+                                {"fallback", sum.counts[Path::kFallback]},
+                                {"sent", sum.sent},
+                                {"received", sum.received}});
+    }
+    json all = status();
+    all["applications"] = std::move(applications);
+    return all;
+}
+
+// The agent's own; those that were tuned or are bypassed are the kernel's.
+json Introspection::live_by_path() const {
+    json counts = json::object();
+    for (const Path path : {Path::kHandshake, Path::kSmcD, Path::kSmcR, Path::kFallback}) {
+        counts[name(path)] = 0;
+    }
+    for (const auto& [id, c] : p_.connections.all()) {
+        counts[name(c->path)] = counts[name(c->path)].get<int>() + 1;
+    }
+    return counts;
+}
+
+}  // namespace smc
