@@ -92,6 +92,11 @@ void print_status(std::ostream& out, const json& s) {
               {"EIDs", join(s["eids"])},
               {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) + " below " +
                               word(s["cgroups"]["root"])},
+              {"Pods",
+               !s["kubernetes"]["enabled"].get<bool>() ? std::string("no API server tells of them")
+               : word(s["kubernetes"]["problem"]).empty()
+                   ? word(s["kubernetes"]["pods"]) + " on this node"
+                   : word(s["kubernetes"]["pods"]) + " on this node, as it was: " + word(s["kubernetes"]["problem"])},
               {"Programs", join(s["programs"])},
               {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
               {"Maps", word(s["pin_path"])}});
