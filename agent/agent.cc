@@ -4,6 +4,9 @@
 #include "agent/afford.h"
 #include "agent/metrics/metrics.h"
 #include "agent/web/page.h"
+#include "datapath/ism/local_fabric.h"
+#include "datapath/ivshmem/device.h"
+#include "datapath/ivshmem/ivshmem_fabric.h"
 #include "os/random.h"
 
 #include <fcntl.h>
@@ -104,12 +107,8 @@ Result<void> Agent::start() {
     }
     own_cgroup_.emplace(std::move(*own));
 
-    smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
-    fabric_ = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid,
-                                                 [this](const Gid& peer) { lose_peer(peer); });
-    smcd_pool_ = std::make_unique<smcd::Pool>(*fabric_, *smcd_memory_);
-    if (auto started = fabric_->start(); !started) {
-        return started;
+    if (auto opened = open_fabric(); !opened) {
+        return opened;
     }
     auto engines = Engines::start(
         config_.engine_threads != 0 ? config_.engine_threads : usual_threads(),
@@ -134,6 +133,31 @@ Result<void> Agent::start() {
         }
     }
     return start_bpf(root, own_cgroup_->path());
+}
+
+Result<void> Agent::open_fabric() {
+    smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
+    const auto lost = [this](const Gid& peer) { lose_peer(peer); };
+    if (config_.ism_provider == "ivshmem") {
+        auto path = config_.ism_device.empty() ? ivshmem::find_device() : Result<std::string>(config_.ism_device);
+        if (!path) {
+            return path.error();
+        }
+        auto opened = ivshmem::IvshmemFabric::open(io_, *path, node_.gid, node_.chid, lost);
+        if (!opened) {
+            return opened.error();
+        }
+        log()->info("ism: {} is shared with other machines", *path);
+        fabric_ = std::move(*opened);
+    } else {
+        auto local = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid, lost);
+        if (auto started = local->start(); !started) {
+            return started;
+        }
+        fabric_ = std::move(local);
+    }
+    smcd_pool_ = std::make_unique<smcd::Pool>(*fabric_, *smcd_memory_);
+    return {};
 }
 
 Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
@@ -289,7 +313,9 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
 
 void Agent::lose_peer(const Gid& peer) {
     smcd_groups_.drop_peer(peer);
-    smcd_pool_->forget(peer);
+    if (smcd_pool_) {
+        smcd_pool_->forget(peer);
+    }
 }
 
 // What may no longer be bypassed goes on by TCP. Connections of the agent run on, as with any change of rules.

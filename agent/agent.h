@@ -18,7 +18,7 @@
 #include "agent/gateway/gateway.h"
 #include "agent/kubernetes/node_pods.h"
 #include "agent/web/web_server.h"
-#include "datapath/ism/local_fabric.h"
+#include "datapath/smcd/fabric.h"
 
 namespace smc {
 
@@ -32,6 +32,7 @@ class Agent {
     void run();
 
  private:
+    Result<void> open_fabric();
     Result<void> start_bpf(const std::string& root, const std::string& own);
     [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
@@ -61,7 +62,7 @@ class Agent {
     // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
-    std::unique_ptr<ism::LocalFabric> fabric_;
+    std::unique_ptr<smcd::Fabric> fabric_;
     std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot

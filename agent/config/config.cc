@@ -107,6 +107,10 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
             key.set(config, document[key.section][key.name]);
         }
     }
+    // What shares no kernel has nothing faster.
+    if (config.ism_provider == "ivshmem" && value_at(document, "local", "smcd", json()).is_null()) {
+        config.smcd = true;
+    }
     return config;
 }
 

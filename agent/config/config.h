@@ -85,6 +85,8 @@ struct Config {
     std::chrono::milliseconds close_timeout{10000};
     std::chrono::seconds keepalive{60};
 
+    std::string ism_provider = "local";
+    std::string ism_device;  // of ivshmem; empty: the first that there is
     std::string ism_directory = "/run/smc-agent/ism";
     std::string chid = "0xff00";
     unsigned dmb_kib = 1024;

@@ -117,6 +117,14 @@ class Machine:
             "-device",
             "virtserialport,chardev=control,name=smc.control",
         ]
+        if self.lab.area_mib:
+            area = f"size={self.lab.area_mib}M,mem-path={self.lab.area}"
+            command += [
+                "-object",
+                f"memory-backend-file,id=area,share=on,{area}",
+                "-device",
+                "ivshmem-plain,memdev=area",
+            ]
         for wire, netdev in enumerate(netdevs):
             capture = self.capture if wire == 0 else f"{self.job}/wire{wire}.pcap"
             command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={self.mac_on(wire)}"]
@@ -296,9 +304,11 @@ class Machine:
 
 
 class VmLab:
-    def __init__(self, name, roce_wires=0):
-        """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first."""
+    def __init__(self, name, roce_wires=0, area_mib=0):
+        """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first.
+        `area_mib`: memory that all machines share, an ivshmem device of each; 0: none."""
         self.name, self.roce_wires, self.machines, self.failed = name, roce_wires, [], False
+        self.area_mib = area_mib
         self._remove_stale()
         self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{os.getpid()}-{name}-")
         atexit.register(self.clean)
@@ -315,6 +325,11 @@ class VmLab:
             pid = os.path.basename(path).split("-")[2]
             if pid.isdigit() and not os.path.exists(f"/proc/{pid}") and not os.environ.get("SMC_KEEP"):
                 shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def area(self):
+        """The file behind the memory that they share."""
+        return os.path.join(self.dir, "area")
 
     def machine(self, name, series):
         self.machines.append(Machine(self, name, series, len(self.machines) + 1))

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ivshmem/area.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "os/random.h"
+#include "os/unique_fd.h"
+
+namespace smc::ivshmem {
+
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(2);  // with who lays the area out
+constexpr std::uint32_t kFewestBlocks = 4;
+
+std::uint64_t new_number() {
+    std::uint64_t number = 0;
+    while ((number & 0xffffffffffff) <= kReady) {
+        number = random_number<std::uint64_t>();
+    }
+    return number;
+}
+
+template <class Number>
+std::atomic_ref<Number> shared(Number& number) {
+    return std::atomic_ref<Number>(number);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Area>> Area::open(const std::string& path, const Gid& gid) {
+    const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0) {
+        return last_error("opening ism.device " + path);
+    }
+    auto mapping = Mapping::shared(fd.get(), static_cast<std::size_t>(status.st_size));
+    if (!mapping) {
+        return mapping.error();
+    }
+    return open(std::move(*mapping), gid);
+}
+
+Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid) {
+    const Geometry geometry = geometry_of(mapping.bytes().size());
+    if (geometry.blocks < kFewestBlocks) {
+        return Error{ENOSPC, "the shared area has " + std::to_string(mapping.bytes().size()) + " bytes: too few"};
+    }
+    std::unique_ptr<Area> area(new Area(std::make_shared<Mapping>(std::move(mapping)), geometry));
+    if (auto done = area->lay_out(); !done) {
+        return done.error();
+    }
+    if (auto done = area->take_place(gid); !done) {
+        return done.error();
+    }
+    return area;
+}
+
+// One of those that come at once does it; who dies at it is followed by another.
+Result<void> Area::lay_out() {
+    auto& super = *reinterpret_cast<Superblock*>(mapping_->bytes().data());
+    const auto state = shared(super.state);
+    const std::uint64_t number = new_number();
+    std::uint64_t seen = state.load();
+    auto until = std::chrono::steady_clock::now() + kPatience;
+    while (seen != kReady) {
+        const bool may = seen == 0 || std::chrono::steady_clock::now() >= until;
+        if (may && state.compare_exchange_strong(seen, number)) {
+            auto* bytes = mapping_->bytes().data();
+            std::memset(bytes + kPage, 0, geometry_.data_offset - kPage);
+            shared(super.magic).store(kMagic);
+            shared(super.version).store(kVersion);
+            shared(super.block_bytes).store(kBlock);
+            shared(super.peers).store(kPeers);
+            shared(super.blocks).store(geometry_.blocks);
+            shared(super.data_offset).store(geometry_.data_offset);
+            std::uint64_t mine = number;
+            if (state.compare_exchange_strong(mine, kReady)) {
+                break;
+            }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (const std::uint64_t now = state.load(); now != seen) {
+            seen = now;
+            until = std::chrono::steady_clock::now() + kPatience;
+        }
+    }
+    if (shared(super.magic).load() != kMagic) {
+        return Error{EPROTO, "the shared area holds something else"};
+    }
+    if (const std::uint32_t version = shared(super.version).load(); version != kVersion) {
+        return Error{EPROTO, "the shared area is laid out in version " + std::to_string(version) +
+                                 ", this is version " + std::to_string(kVersion)};
+    }
+    if (shared(super.blocks).load() != geometry_.blocks || shared(super.block_bytes).load() != kBlock ||
+        shared(super.peers).load() != kPeers || shared(super.data_offset).load() != geometry_.data_offset) {
+        return Error{EPROTO, "the shared area is laid out for another size"};
+    }
+    return {};
+}
+
+Result<void> Area::take_place(const Gid& gid) {
+    const std::uint64_t number = new_number();
+    for (std::uint32_t slot = 0; slot < kPeers; slot++) {
+        std::uint64_t nobody = 0;
+        if (shared(peer(slot).owner).compare_exchange_strong(nobody, number)) {
+            slot_ = slot;
+            owner_ = number;
+            std::memcpy(peer(slot).gid, gid.bytes.data(), gid.bytes.size());
+            return {};
+        }
+    }
+    return Error{EBUSY, "all " + std::to_string(kPeers) + " places of the shared area are taken"};
+}
+
+Area::~Area() {
+    if (slot_ < kPeers && shared(peer(slot_).owner).load() == owner_) {
+        empty(slot_, owner_);
+    }
+}
+
+PeerSlot& Area::peer(std::uint32_t slot) const {
+    return reinterpret_cast<PeerSlot*>(mapping_->bytes().data() + kPage)[slot];
+}
+
+std::atomic_ref<std::uint64_t> Area::word(std::uint32_t block) const {
+    return shared(reinterpret_cast<std::uint64_t*>(mapping_->bytes().data() + geometry_.words_offset)[block]);
+}
+
+std::optional<std::uint32_t> Area::allocate(std::uint32_t count) {
+    const std::uint64_t mine = owner_word(slot_, owner_);
+    if (count == 0 || count > geometry_.blocks) {
+        return std::nullopt;
+    }
+    for (std::uint32_t tried = 0, first = next_; tried < geometry_.blocks; tried++, first++) {
+        if (first + count > geometry_.blocks) {
+            tried += geometry_.blocks - std::min(first, geometry_.blocks);
+            first = 0;
+        }
+        std::uint32_t got = 0;
+        for (; got < count; got++) {
+            std::uint64_t nobody = 0;
+            if (!word(first + got).compare_exchange_strong(nobody, mine)) {
+                break;
+            }
+        }
+        if (got == count) {
+            next_ = first + count;
+            return first;
+        }
+        release(first, got);
+        tried += got;
+        first += got;
+    }
+    return std::nullopt;
+}
+
+void Area::release(std::uint32_t first, std::uint32_t count) {
+    for (std::uint32_t block = first; block < first + count && block < geometry_.blocks; block++) {
+        std::uint64_t mine = owner_word(slot_, owner_);
+        word(block).compare_exchange_strong(mine, 0);
+    }
+}
+
+std::uint32_t Area::used() const {
+    std::uint32_t count = 0;
+    for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
+        count += word(block).load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    }
+    return count;
+}
+
+std::span<std::uint8_t> Area::run(std::uint32_t first, std::uint32_t count) const {
+    if (first >= geometry_.blocks || count > geometry_.blocks - first) {
+        return {};
+    }
+    return mapping_->bytes().subspan(geometry_.data_offset + std::size_t{first} * kBlock, std::size_t{count} * kBlock);
+}
+
+DmbHeader* Area::header(std::uint32_t block) const {
+    const auto bytes = run(block, 1);
+    return bytes.empty() ? nullptr : reinterpret_cast<DmbHeader*>(bytes.data());
+}
+
+Gid Area::gid_of(std::uint32_t slot) const {
+    Gid gid;
+    std::memcpy(gid.bytes.data(), peer(slot).gid, gid.bytes.size());
+    return gid;
+}
+
+std::optional<std::uint32_t> Area::find(const Gid& gid) const {
+    for (std::uint32_t slot = 0; slot < kPeers; slot++) {
+        const std::uint64_t owner = shared(peer(slot).owner).load();
+        const bool dead = seen_[slot].dead && seen_[slot].owner == owner;
+        if (slot != slot_ && owner != 0 && !dead && gid_of(slot) == gid) {
+            return slot;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::uint32_t> Area::owner_of(std::uint32_t block) const {
+    if (block >= geometry_.blocks) {
+        return std::nullopt;
+    }
+    const std::uint64_t who = word(block).load();
+    const auto slot = static_cast<std::uint32_t>(who >> 48) - 1;
+    if (who == 0 || slot >= kPeers || owner_word(slot, shared(peer(slot).owner).load()) != who) {
+        return std::nullopt;
+    }
+    return slot;
+}
+
+// What carries the name of that life, and then the place itself. Who dies at it has done a part, which stays done.
+void Area::empty(std::uint32_t slot, std::uint64_t owner) {
+    for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
+        std::uint64_t theirs = owner_word(slot, owner);
+        word(block).compare_exchange_strong(theirs, 0);
+    }
+    std::uint64_t theirs = owner;
+    shared(peer(slot).owner).compare_exchange_strong(theirs, 0);
+}
+
+bool Area::beat(TimePoint now) {
+    if (shared(peer(slot_).owner).load() != owner_) {
+        return false;
+    }
+    shared(peer(slot_).beat).store(++beats_);
+    for (std::uint32_t slot = 0; slot < kPeers; slot++) {
+        if (slot == slot_) {
+            continue;
+        }
+        const std::uint64_t owner = shared(peer(slot).owner).load(), beat = shared(peer(slot).beat).load();
+        Seen& seen = seen_[slot];
+        if (owner != seen.owner || beat != seen.beat) {
+            seen = {owner, beat, now, false};
+        } else if (owner != 0 && now - seen.since >= kDead) {
+            seen.dead = true;
+            empty(slot, owner);
+        }
+    }
+    return true;
+}
+
+void Area::ring(std::uint32_t slot) const {
+    if (slot < kPeers) {
+        shared(peer(slot).rung).fetch_add(1);
+    }
+}
+
+std::uint32_t Area::rung() const {
+    return shared(peer(slot_).rung).load();
+}
+
+}  // namespace smc::ivshmem

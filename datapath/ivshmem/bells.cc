@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ivshmem/bells.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+namespace smc::ivshmem {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Behind the last ring it looks again and again for so long, and then after pauses that grow: what a wake-up costs at
+// most, and what an idle fabric costs.
+constexpr auto kLooksAgain = 50us;
+constexpr auto kShortestPause = std::chrono::microseconds(20us), kLongestPause = std::chrono::microseconds(1ms);
+
+}  // namespace
+
+Bells::~Bells() {
+    {
+        const std::lock_guard lock(mutex_);
+        stops_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+void Bells::add(DmbHeader* header, int eventfd) {
+    const std::lock_guard lock(mutex_);
+    bells_[header] = eventfd;
+    changed_.notify_all();
+}
+
+void Bells::remove(DmbHeader* header) {
+    const std::lock_guard lock(mutex_);
+    bells_.erase(header);
+}
+
+void Bells::listen() {
+    auto pause = kShortestPause;
+    auto until = std::chrono::steady_clock::now();
+    std::unique_lock lock(mutex_);
+    while (!stops_) {
+        if (bells_.empty()) {
+            changed_.wait(lock);
+            continue;
+        }
+        const bool rang = look();
+        const auto now = std::chrono::steady_clock::now();
+        if (rang) {
+            until = now + kLooksAgain;
+            pause = kShortestPause;
+        }
+        lock.unlock();
+        if (now < until) {
+            ::sched_yield();
+            lock.lock();
+        } else {
+            lock.lock();
+            changed_.wait_for(lock, pause);
+            pause = std::min(pause * 2, kLongestPause);
+        }
+    }
+}
+
+bool Bells::look() {
+    const std::uint32_t rung = area_->rung();
+    if (rung == std::exchange(heard_, rung)) {
+        return false;
+    }
+    for (const auto& [header, eventfd] : bells_) {
+        if (std::atomic_ref(header->rang).exchange(0) != 0) {
+            const std::uint64_t one = 1;
+            [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
+        }
+    }
+    return true;
+}
+
+OwnBell::OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd)
+    : bells_(std::move(bells)), header_(header), eventfd_(std::move(eventfd)) {
+    bells_->add(header_, eventfd_.get());
+}
+
+OwnBell::~OwnBell() {
+    bells_->remove(header_);
+}
+
+void OwnBell::heard() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(eventfd_.get(), &count, sizeof count);
+}
+
+}  // namespace smc::ivshmem

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ivshmem/device.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+namespace smc::ivshmem {
+
+namespace {
+
+constexpr const char* kVendor = "0x1af4";
+constexpr const char* kDevice = "0x1110";
+
+std::string word_of(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    std::string word;
+    in >> word;
+    return word;
+}
+
+}  // namespace
+
+// BAR 2 is the memory; a device that no driver has is not enabled yet.
+Result<std::string> find_device(const std::string& devices) {
+    std::vector<std::filesystem::path> found;
+    std::error_code failure;
+    using Entries = std::filesystem::directory_iterator;
+    for (Entries it(devices, failure), end; !failure && it != end; it.increment(failure)) {
+        if (word_of(it->path() / "vendor") == kVendor && word_of(it->path() / "device") == kDevice) {
+            found.push_back(it->path());
+        }
+    }
+    if (found.empty()) {
+        return Error{ENODEV, "looking for an ivshmem device in " + devices};
+    }
+    const std::filesystem::path first = *std::ranges::min_element(found);
+    if (word_of(first / "enable") == "0" && !(std::ofstream(first / "enable") << "1" << std::flush)) {
+        return last_error("enabling " + first.string());
+    }
+    return (first / "resource2").string();
+}
+
+}  // namespace smc::ivshmem

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "datapath/ivshmem/ivshmem_fabric.h"
+
+#include <sys/eventfd.h>
+
+#include <cstring>
+
+#include "datapath/ivshmem/bells.h"
+#include "os/random.h"
+
+namespace smc::ivshmem {
+
+namespace {
+
+// The number of its first block in the low 16 bits, so that a peer finds it; the rest nobody can guess.
+DmbToken new_token(std::uint32_t block) {
+    std::uint64_t token = 0;
+    while (token >> 16 == 0) {
+        token = (random_number<std::uint64_t>() & ~std::uint64_t{0xffff}) | block;
+    }
+    return DmbToken{token};
+}
+
+std::uint32_t blocks_for(std::uint32_t bytes) {
+    return round_up(std::uint64_t{kPage} + bytes, kBlock);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<IvshmemFabric>> IvshmemFabric::open(asio::io_context& io, const std::string& path,
+                                                           const Gid& gid, Chid chid, OnPeerLost on_peer_lost) {
+    auto area = Area::open(path, gid);
+    if (!area) {
+        return area.error();
+    }
+    std::unique_ptr<IvshmemFabric> fabric(new IvshmemFabric(io, std::move(*area), gid, chid, std::move(on_peer_lost)));
+    fabric->beat();
+    return fabric;
+}
+
+IvshmemFabric::IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, const Gid& gid, Chid chid,
+                             OnPeerLost on_peer_lost)
+    : area_(std::move(area)),
+      gid_(gid),
+      chid_(chid),
+      on_peer_lost_(std::move(on_peer_lost)),
+      timer_(io),
+      bells_(std::make_shared<Bells>(area_)) {}
+
+IvshmemFabric::~IvshmemFabric() = default;
+
+Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, std::uint32_t bytes) {
+    if (lost_) {
+        return Error{ENODEV, "registering a DMB: the place in the shared area is lost"};
+    }
+    const std::uint32_t count = blocks_for(bytes);
+    const auto first = area_->allocate(count);
+    if (!first) {
+        return Error{ENOSPC, "registering a DMB: the shared area is full"};
+    }
+    UniqueFd eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!eventfd) {
+        area_->release(*first, count);
+        return last_error("creating a doorbell");
+    }
+    DmbHeader* header = area_->header(*first);
+    std::uint8_t* start = area_->run(*first, count).data();
+    std::memset(start, 0, kPage + cdc::kSmcdBytes);
+    std::memcpy(header->peer_gid, peer.bytes.data(), peer.bytes.size());
+    header->bytes = bytes;
+    const DmbToken token = new_token(*first);
+    auto bell = std::make_unique<OwnBell>(bells_, header, std::move(eventfd));
+    // One of its own, so that it shows when the data path is done with it.
+    const std::shared_ptr<const void> memory = std::make_shared<std::shared_ptr<const void>>(area_->memory());
+    auto dmb = std::make_shared<smcd::Dmb>(memory, start + kPage, bytes, std::move(bell), smcd::Lease(&header->lease));
+    own_.emplace(token, Own{*first, count, peer, memory});
+    std::atomic_ref(header->token).store(static_cast<std::uint64_t>(token));  // from here on it can be attached
+    return Registered{token, std::move(dmb)};
+}
+
+// Its blocks go when nobody here uses them and the peer has said that it writes no more, or is dead (beat()).
+void IvshmemFabric::deregister(DmbToken token) {
+    const auto it = own_.find(token);
+    if (it == own_.end()) {
+        return;
+    }
+    std::atomic_ref(area_->header(it->second.first)->token).store(0);
+    limbo_.push_back(it->second);
+    own_.erase(it);
+}
+
+Result<void> IvshmemFabric::reach(const Gid& peer) {
+    if (!lost_ && area_->find(peer)) {
+        peers_.insert(peer);
+        return {};
+    }
+    return Error{EHOSTUNREACH, "reaching " + peer.text() + " by the shared area"};
+}
+
+void IvshmemFabric::attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds,
+                           OnAttached on_attached) {
+    on_attached(attached(peer, token, bytes));
+}
+
+// Everything is copied once, and fits what was computed here (A3).
+Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::uint32_t bytes) {
+    const auto refuse = [&](const char* why) {
+        return Error{EPROTO, "attaching a DMB of " + peer.text() + ": " + why};
+    };
+    const auto value = static_cast<std::uint64_t>(token);
+    const auto first = static_cast<std::uint32_t>(value & 0xffff);
+    const std::uint32_t count = blocks_for(bytes);
+    const auto run = area_->run(first, count);
+    if (lost_ || run.empty()) {
+        return refuse("it is not in the area");
+    }
+    const auto slot = area_->owner_of(first);
+    if (!slot || area_->gid_of(*slot) != peer) {
+        return refuse("it is not that peer's");
+    }
+    for (std::uint32_t block = first + 1; block < first + count; block++) {
+        if (area_->owner_of(block) != slot) {
+            return refuse("it is shorter than announced");
+        }
+    }
+    DmbHeader* header = area_->header(first);
+    Gid wanted;
+    std::memcpy(wanted.bytes.data(), header->peer_gid, wanted.bytes.size());
+    if (std::atomic_ref(header->token).load() != value || wanted != gid_ ||
+        std::atomic_ref(header->bytes).load() != bytes) {
+        return refuse("there is none with that token for this node");
+    }
+    std::uint32_t nobody = kNobody;
+    if (!std::atomic_ref(header->attached).compare_exchange_strong(nobody, kAttached)) {
+        return refuse("it is attached already");
+    }
+    peers_.insert(peer);
+    // Says to its owner that nothing is written any more.
+    const std::shared_ptr<const void> memory(static_cast<const void*>(header), [area = area_](const void* gone) {
+        auto* at = const_cast<DmbHeader*>(static_cast<const DmbHeader*>(gone));
+        std::atomic_ref(at->attached).store(kLetGo);
+    });
+    return smcd::Dmb(memory, run.data() + kPage, bytes, std::make_unique<PeersBell>(area_, header, *slot),
+                     smcd::Lease(&header->lease));
+}
+
+void IvshmemFabric::beat() {
+    const auto lose = [this](const Gid& gid) {
+        peers_.erase(gid);
+        on_peer_lost_(gid);
+    };
+    if (!lost_ && !area_->beat(std::chrono::steady_clock::now())) {
+        lost_ = true;
+        for (const Gid& gid : std::set(peers_)) {
+            lose(gid);
+        }
+    }
+    for (const Gid& gid : std::set(peers_)) {
+        if (!area_->find(gid)) {
+            lose(gid);
+        }
+    }
+    limbo_.remove_if([this](const Own& own) {
+        const bool written = std::atomic_ref(area_->header(own.first)->attached).load() == kAttached;
+        if (!own.held.expired() || (written && area_->find(own.peer))) {
+            return false;
+        }
+        area_->release(own.first, own.count);
+        return true;
+    });
+    timer_.expires_after(Area::kBeat);
+    timer_.async_wait([this](std::error_code error) {
+        if (!error) {
+            beat();
+        }
+    });
+}
+
+}  // namespace smc::ivshmem

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain.
+//
+// There is no interrupt. Who publishes rings a word of the owner's place; a thread of the owner's looks at that word,
+// often while there is news and ever more rarely when there is none, and tells the engine by an eventfd.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <asio/steady_timer.hpp>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "datapath/ivshmem/area.h"
+#include "datapath/smcd/fabric.h"
+
+namespace smc::ivshmem {
+
+class Bells;
+
+class IvshmemFabric final : public smcd::Fabric {
+ public:
+    using OnPeerLost = std::function<void(const Gid&)>;
+
+    // `path`: the BAR, or a file.
+    static Result<std::unique_ptr<IvshmemFabric>> open(asio::io_context& io, const std::string& path, const Gid& gid,
+                                                       Chid chid, OnPeerLost on_peer_lost);
+    ~IvshmemFabric() override;
+    IvshmemFabric(const IvshmemFabric&) = delete;
+    IvshmemFabric& operator=(const IvshmemFabric&) = delete;
+
+    [[nodiscard]] const char* provider() const override { return "ivshmem"; }
+    [[nodiscard]] const Gid& gid() const override { return gid_; }
+    [[nodiscard]] Chid chid() const override { return chid_; }
+    Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
+    void deregister(DmbToken token) override;
+    [[nodiscard]] std::size_t registered() const override { return own_.size(); }
+    [[nodiscard]] Result<void> reach(const Gid& peer) override;
+    void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
+                OnAttached on_attached) override;
+
+ private:
+    struct Own {
+        std::uint32_t first = 0, count = 0;
+        Gid peer;
+        std::weak_ptr<const void> held;  // by the data path
+    };
+
+    IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, const Gid& gid, Chid chid, OnPeerLost on_peer_lost);
+    void beat();
+    [[nodiscard]] Result<smcd::Dmb> attached(const Gid& peer, DmbToken token, std::uint32_t bytes);
+
+    std::shared_ptr<Area> area_;
+    Gid gid_;
+    Chid chid_;
+    OnPeerLost on_peer_lost_;
+    asio::steady_timer timer_;
+    std::map<DmbToken, Own> own_;
+    std::list<Own> limbo_;  // that somebody may still write
+    std::set<Gid> peers_;   // that were met
+    bool lost_ = false;     // its own place
+    std::shared_ptr<Bells> bells_;
+};
+
+}  // namespace smc::ivshmem
