@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """SMC-D over memory that nobody hands over: a file stands for the BAR, two agents of one kernel for two machines."""
+import json
 import os
 import signal
 import unittest
 
 from base import TwoNodes
-from lab.basics import wait_for
+from lab.basics import AGENT, wait_for
 
 MIB = 1024 * 1024
 
@@ -42,9 +43,6 @@ class Ivshmem(TwoNodes):
     def transfer(self, mib=8):
         done = self.a.python(TRANSFER, self.b.ip4, mib, timeout=120)
         self.assertEqual(done.stdout.strip(), "same", done.stderr)
-
-    def used(self, node):
-        return node.agent.status()["ism"]
 
     def test_bytes_go_through_the_area(self):
         self.start()
@@ -91,10 +89,6 @@ class Ivshmem(TwoNodes):
 
     def refused(self, config):
         """Why an agent with it does not start."""
-        import json
-
-        from lab.basics import AGENT
-
         done = self.a.run([AGENT, "--config", self.a.write("refused.json", json.dumps(config))], check=False)
         self.assertEqual(done.returncode, 1)
         return done.stderr

@@ -7,7 +7,7 @@ import unittest
 
 from apiserver import ApiServer
 from base import TwoNodes
-from lab.basics import wait_for
+from lab.basics import AGENT, wait_for
 from rogue import within
 
 UIDS = [f"0a1b2c3d-0000-4000-8000-00000000000{i}" for i in range(3)]
@@ -193,8 +193,6 @@ class Pods(TwoNodes):
     def test_rules_that_name_pods_want_a_server(self):
         config = self.a.config(policy={"rules": self.RULES})
         path = self.a.write("wrong.json", json.dumps(config))
-        from lab.basics import AGENT
-
         done = self.a.run([AGENT, "--config", path], check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("/policy/rules/0/pods: found pods, allowed: only with kubernetes.api", done.stderr)
