@@ -312,7 +312,11 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
 }
 
 void Agent::lose_peer(const Gid& peer) {
+    log()->info("ism: peer {} is gone", peer.text());
     smcd_groups_.drop_peer(peer);
+    if (gateway_ && config_.ism_provider == "ivshmem") {  // elsewhere TCP tells them
+        gateway_->peer_gone(peer);
+    }
     if (smcd_pool_) {
         smcd_pool_->forget(peer);
     }

@@ -71,6 +71,9 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
 
 bool SmcConnection::run(TimePoint now) {
     bool more = false;
+    if (!ended() && peer_is_gone.load(std::memory_order_relaxed)) {
+        abort(Reason::kPeerReset);
+    }
     if (!ended() && !last_words_) {
         wake_up(now);
         more = turn(now);

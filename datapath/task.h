@@ -106,6 +106,8 @@ class ConnectionTask : public Task {
 
     const std::shared_ptr<ConnectionStats> stats;
     KeepaliveWish keepalive;  // of the application
+    // Whether its peer is known to be gone. From any thread; then kick() the task.
+    std::atomic<bool> peer_is_gone{false};
 
  protected:
     // False: it had already ended.

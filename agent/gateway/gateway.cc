@@ -258,6 +258,7 @@ void Gateway::run_tcp(Runner& runner, SessionEnd end) {
 template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
     keepalives_.add(runner.connection()->id, runner.front(), engine, connection);
+    running_[runner.connection()->id] = {&engine, connection};
     engine.add(std::move(connection));
 }
 
@@ -294,6 +295,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
         return;
     }
     keepalives_.remove(end.id);  // the last who has the connection itself
+    running_.erase(end.id);
     if (c->path == Path::kSmcD) {
         exchanges_.erase(end.id);
         p_.session.smcd_groups.connection_ended(c->smcd->group_id);
@@ -307,6 +309,17 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset && end.reason != Reason::kPeerAborted &&
         end.reason != Reason::kLinkDown) {
         note(*c, "broken");
+    }
+}
+
+void Gateway::peer_gone(const Gid& peer) {
+    for (const auto& [id, running] : running_) {
+        const auto c = p_.connections.find(id);
+        const auto task = running.task.lock();
+        if (c && task && c->smcd && c->smcd->peer_gid == peer) {
+            task->peer_is_gone = true;
+            running.engine->kick(task);
+        }
     }
 }
 

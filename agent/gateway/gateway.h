@@ -45,6 +45,8 @@ class Gateway {
     void pass_keepalive_on() { keepalives_.pass_on(); }
     // A leg's reset may be lost on its way to its application.
     void end_stranded(const std::vector<smc_stranded_socket>& sockets) { stranded_.end(sockets); }
+    // A peer of SMC-D is gone, and no reset will tell its connections.
+    void peer_gone(const Gid& peer);
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
@@ -92,6 +94,11 @@ class Gateway {
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;
     std::unordered_map<std::uint64_t, std::shared_ptr<smcd::Exchange>> exchanges_;
+    struct Running {
+        Engine* engine = nullptr;
+        std::weak_ptr<ConnectionTask> task;
+    };
+    std::unordered_map<std::uint64_t, Running> running_;
 };
 
 }  // namespace smc

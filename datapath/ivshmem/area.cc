@@ -16,6 +16,7 @@ namespace smc::ivshmem {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(2);  // with who lays the area out
+constexpr auto kLongest = std::chrono::seconds(10);  // for all of it
 constexpr std::uint32_t kFewestBlocks = 4;
 
 std::uint64_t new_number() {
@@ -61,18 +62,27 @@ Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid) {
     return area;
 }
 
-// One of those that come at once does it; who dies at it is followed by another.
+// One of those that come at once does it; who dies at it is followed by another. What is not empty and not ours is left
+// as it is.
 Result<void> Area::lay_out() {
     auto& super = *reinterpret_cast<Superblock*>(mapping_->bytes().data());
     const auto state = shared(super.state);
     const std::uint64_t number = new_number();
     std::uint64_t seen = state.load();
-    auto until = std::chrono::steady_clock::now() + kPatience;
+    const auto begun = std::chrono::steady_clock::now();
+    auto until = begun + kPatience;
     while (seen != kReady) {
-        const bool may = seen == 0 || std::chrono::steady_clock::now() >= until;
-        if (may && state.compare_exchange_strong(seen, number)) {
-            auto* bytes = mapping_->bytes().data();
-            std::memset(bytes + kPage, 0, geometry_.data_offset - kPage);
+        const std::uint64_t magic = shared(super.magic).load();
+        const std::uint32_t version = shared(super.version).load();
+        const auto now = std::chrono::steady_clock::now();
+        if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || (seen == 0 && magic != 0)) {
+            return Error{EPROTO, "the shared area holds something else"};
+        }
+        if (now - begun >= kLongest) {
+            return Error{ETIMEDOUT, "waiting for who lays out the shared area"};
+        }
+        if ((seen == 0 || now >= until) && state.compare_exchange_strong(seen, number)) {
+            std::memset(mapping_->bytes().data() + kPage, 0, geometry_.data_offset - kPage);
             shared(super.magic).store(kMagic);
             shared(super.version).store(kVersion);
             shared(super.block_bytes).store(kBlock);
@@ -85,8 +95,8 @@ Result<void> Area::lay_out() {
             }
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        if (const std::uint64_t now = state.load(); now != seen) {
-            seen = now;
+        if (const std::uint64_t changed = state.load(); changed != seen) {
+            seen = changed;
             until = std::chrono::steady_clock::now() + kPatience;
         }
     }
@@ -119,8 +129,17 @@ Result<void> Area::take_place(const Gid& gid) {
 }
 
 Area::~Area() {
-    if (slot_ < kPeers && shared(peer(slot_).owner).load() == owner_) {
-        empty(slot_, owner_);
+    if (slot_ < kPeers) {
+        leave(slot_, owner_);
+    }
+}
+
+// The GID first: who has the place next is not to be taken for this one.
+void Area::leave(std::uint32_t slot, std::uint64_t owner) {
+    if (shared(peer(slot).owner).load() == owner) {
+        std::memset(peer(slot).gid, 0, sizeof peer(slot).gid);
+        std::uint64_t theirs = owner;
+        shared(peer(slot).owner).compare_exchange_strong(theirs, 0);
     }
 }
 
@@ -160,9 +179,9 @@ std::optional<std::uint32_t> Area::allocate(std::uint32_t count) {
     return std::nullopt;
 }
 
-void Area::release(std::uint32_t first, std::uint32_t count) {
+void Area::release(std::uint32_t first, std::uint32_t count, std::uint64_t owner) {
     for (std::uint32_t block = first; block < first + count && block < geometry_.blocks; block++) {
-        std::uint64_t mine = owner_word(slot_, owner_);
+        std::uint64_t mine = owner;
         word(block).compare_exchange_strong(mine, 0);
     }
 }
@@ -196,7 +215,7 @@ Gid Area::gid_of(std::uint32_t slot) const {
 std::optional<std::uint32_t> Area::find(const Gid& gid) const {
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
         const std::uint64_t owner = shared(peer(slot).owner).load();
-        const bool dead = seen_[slot].dead && seen_[slot].owner == owner;
+        const bool dead = seen_[slot].dead() && seen_[slot].owner == owner;
         if (slot != slot_ && owner != 0 && !dead && gid_of(slot) == gid) {
             return slot;
         }
@@ -210,41 +229,67 @@ std::optional<std::uint32_t> Area::owner_of(std::uint32_t block) const {
     }
     const std::uint64_t who = word(block).load();
     const auto slot = static_cast<std::uint32_t>(who >> 48) - 1;
-    if (who == 0 || slot >= kPeers || owner_word(slot, shared(peer(slot).owner).load()) != who) {
+    if (who == 0 || slot >= kPeers) {
         return std::nullopt;
     }
-    return slot;
+    const std::uint64_t owner = shared(peer(slot).owner).load();
+    return owner != 0 && owner_word(slot, owner) == who ? std::optional(slot) : std::nullopt;
 }
 
-// What carries the name of that life, and then the place itself. Who dies at it has done a part, which stays done.
-void Area::empty(std::uint32_t slot, std::uint64_t owner) {
-    for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
-        std::uint64_t theirs = owner_word(slot, owner);
-        word(block).compare_exchange_strong(theirs, 0);
+void Area::hold(std::uint32_t first, std::uint32_t count) {
+    const std::lock_guard lock(mutex_);
+    held_[first] = count;
+}
+
+void Area::drop(std::uint32_t first) {
+    const std::lock_guard lock(mutex_);
+    held_.erase(first);
+}
+
+bool Area::is_held(std::uint32_t block) {
+    const std::lock_guard lock(mutex_);
+    const auto it = held_.upper_bound(block);
+    return it != held_.begin() && block < std::prev(it)->first + std::prev(it)->second;
+}
+
+void Area::say_alive() {
+    if (shared(peer(slot_).owner).load() == owner_) {
+        shared(peer(slot_).beat).store(++beats_);
     }
-    std::uint64_t theirs = owner;
-    shared(peer(slot).owner).compare_exchange_strong(theirs, 0);
 }
 
-bool Area::beat(TimePoint now) {
+// Who is dead keeps his place for as long again: others are to notice, too.
+bool Area::look(TimePoint now) {
     if (shared(peer(slot_).owner).load() != owner_) {
         return false;
     }
-    shared(peer(slot_).beat).store(++beats_);
+    const auto passed = std::min<std::chrono::steady_clock::duration>(now - looked_.value_or(now), 2 * kBeat);
+    looked_ = now;
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
-        if (slot == slot_) {
-            continue;
-        }
         const std::uint64_t owner = shared(peer(slot).owner).load(), beat = shared(peer(slot).beat).load();
         Seen& seen = seen_[slot];
-        if (owner != seen.owner || beat != seen.beat) {
-            seen = {owner, beat, now, false};
-        } else if (owner != 0 && now - seen.since >= kDead) {
-            seen.dead = true;
-            empty(slot, owner);
+        if (slot == slot_ || owner != seen.owner || beat != seen.beat) {
+            seen = {owner, beat, {}};
+        } else if (owner != 0 && (seen.silent += passed) >= 2 * kDead) {
+            leave(slot, owner);
         }
     }
+    give_back_orphans(passed);
     return true;
+}
+
+void Area::give_back_orphans(std::chrono::steady_clock::duration passed) {
+    for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
+        Orphan& orphan = orphans_[block];
+        std::uint64_t who = word(block).load(std::memory_order_relaxed);
+        if (who == 0 || owner_of(block)) {
+            orphan = {};
+        } else if (who != orphan.word) {
+            orphan = {who, {}};
+        } else if ((orphan.since += passed) >= kDead && !is_held(block)) {
+            word(block).compare_exchange_strong(who, 0);
+        }
+    }
 }
 
 void Area::ring(std::uint32_t slot) const {

@@ -4,8 +4,9 @@
 // Invariants:
 //   A1  A block's word is the only truth about it, and changes by compare-and-swap: whoever dies between two stores
 //       leaves blocks that carry his name, and no other trace.
-//   A2  Blocks are given back by their owner, or by anybody once that owner's place is another's or dead.
-//   A3  Nothing is read twice: what decides is copied, and checked against the geometry that was computed here.
+//   A2  Blocks are given back by their owner, or, later, by anybody once that owner's place is free or another's: who
+//       still writes them has heard of the death long before.
+//   A3  What decides is copied, and checked against the geometry that was computed here.
 //   A4  No store goes outside the mapping, whatever the area holds.
 #pragma once
 
@@ -13,7 +14,9 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,15 +36,18 @@ class Area {
     // place; an Error if there is none.
     static Result<std::unique_ptr<Area>> open(const std::string& path, const Gid& gid);
     static Result<std::unique_ptr<Area>> open(Mapping mapping, const Gid& gid);
-    // Leaves its place, and gives back what it has.
+    // Leaves its place. What it still has is given back by the others, when nobody can write it any more.
     ~Area();
     Area(const Area&) = delete;
     Area& operator=(const Area&) = delete;
 
     // `count` blocks in a row; the number of the first. Nothing: there is no such run.
     std::optional<std::uint32_t> allocate(std::uint32_t count);
-    // Those of these blocks that are its own.
-    void release(std::uint32_t first, std::uint32_t count);
+    // Those of these blocks that are its own, in the life that `owner` is the word of.
+    void release(std::uint32_t first, std::uint32_t count, std::uint64_t owner);
+    void release(std::uint32_t first, std::uint32_t count) { release(first, count, own_word()); }
+    [[nodiscard]] std::uint64_t own_word() const { return owner_word(slot_, owner_); }
+    [[nodiscard]] std::uint64_t word_of(std::uint32_t block) const { return word(block).load(); }
     [[nodiscard]] std::uint32_t blocks() const { return geometry_.blocks; }
     [[nodiscard]] std::uint32_t used() const;
 
@@ -58,11 +64,18 @@ class Area {
     [[nodiscard]] Gid gid_of(std::uint32_t slot) const;
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
 
-    // Says that it lives, and finds out who does not: to be called every kBeat. Places of the dead are emptied. False:
-    // its own place was taken from it, because it was away for too long: nothing of it is its own any more.
-    bool beat(TimePoint now);
+    // Says that it lives: every kBeat, from one thread.
+    void say_alive();
+    // Finds out who does not, by time that was spent looking: who stood still himself takes nobody for dead. False: its
+    // own place was taken from it, because it was silent for too long: nothing of it is its own any more.
+    bool look(TimePoint now);
+    // Another place, for another life. What the one before had is nobody's.
+    Result<void> take_place(const Gid& gid);
     static constexpr std::chrono::milliseconds kBeat{250};
     static constexpr std::chrono::milliseconds kDead{5000};  // without a beat
+    // These are written from here, whoever dies: not to be given back.
+    void hold(std::uint32_t first, std::uint32_t count);
+    void drop(std::uint32_t first);
 
     // Wakes who has that place, and how often this one was woken.
     void ring(std::uint32_t slot) const;
@@ -71,25 +84,35 @@ class Area {
  private:
     struct Seen {
         std::uint64_t owner = 0, beat = 0;
-        TimePoint since{};
-        bool dead = false;
+        std::chrono::steady_clock::duration silent{};
+        [[nodiscard]] bool dead() const { return owner != 0 && silent >= kDead; }
+    };
+    // A block that carries nobody's name who lives.
+    struct Orphan {
+        std::uint64_t word = 0;
+        std::chrono::steady_clock::duration since{};
     };
 
     Area(std::shared_ptr<Mapping> mapping, const Geometry& geometry)
-        : mapping_(std::move(mapping)), geometry_(geometry), seen_(kPeers) {}
+        : mapping_(std::move(mapping)), geometry_(geometry), seen_(kPeers), orphans_(geometry.blocks) {}
     Result<void> lay_out();
-    Result<void> take_place(const Gid& gid);
-    void empty(std::uint32_t slot, std::uint64_t owner);
+    void leave(std::uint32_t slot, std::uint64_t owner);
+    void give_back_orphans(std::chrono::steady_clock::duration passed);
+    [[nodiscard]] bool is_held(std::uint32_t block);
     [[nodiscard]] PeerSlot& peer(std::uint32_t slot) const;
     [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t block) const;
 
     std::shared_ptr<Mapping> mapping_;
     Geometry geometry_;
     std::uint32_t slot_ = kPeers;  // kPeers: it has none
-    std::uint64_t owner_ = 0;
-    std::uint64_t beats_ = 0;
-    std::uint32_t next_ = 0;  // where to look for blocks
+    std::atomic<std::uint64_t> owner_{0};
+    std::uint64_t beats_ = 0;  // of who says that it lives
+    std::uint32_t next_ = 0;   // where to look for blocks
     std::vector<Seen> seen_;
+    std::vector<Orphan> orphans_;  // by block
+    std::optional<TimePoint> looked_;
+    std::mutex mutex_;
+    std::map<std::uint32_t, std::uint32_t> held_;  // first -> count
 };
 
 }  // namespace smc::ivshmem

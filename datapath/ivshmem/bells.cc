@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 // Behind the last ring it looks again and again for so long, and then after pauses that grow: what a wake-up costs at
 // most, and what an idle fabric costs.
 constexpr auto kLooksAgain = 50us;
+constexpr auto kMostWithoutRest = 5ms;  // somebody may ring without end
+constexpr auto kBeat = Area::kBeat / 2;
 constexpr auto kShortestPause = std::chrono::microseconds(20us), kLongestPause = std::chrono::microseconds(1ms);
 
 }  // namespace
@@ -39,17 +41,19 @@ void Bells::remove(DmbHeader* header) {
 
 void Bells::listen() {
     auto pause = kShortestPause;
-    auto until = std::chrono::steady_clock::now();
+    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now;
     std::unique_lock lock(mutex_);
-    while (!stops_) {
+    for (; !stops_; now = std::chrono::steady_clock::now()) {
+        if (now >= beat) {
+            area_->say_alive();
+            beat = now + kBeat;
+        }
         if (bells_.empty()) {
-            changed_.wait(lock);
+            changed_.wait_for(lock, kBeat);
             continue;
         }
-        const bool rang = look();
-        const auto now = std::chrono::steady_clock::now();
-        if (rang) {
-            until = now + kLooksAgain;
+        if (look()) {
+            until = now - rested < kMostWithoutRest ? now + kLooksAgain : now;
             pause = kShortestPause;
         }
         lock.unlock();
@@ -59,6 +63,7 @@ void Bells::listen() {
         } else {
             lock.lock();
             changed_.wait_for(lock, pause);
+            rested = std::chrono::steady_clock::now();
             pause = std::min(pause * 2, kLongestPause);
         }
     }
@@ -69,13 +74,15 @@ bool Bells::look() {
     if (rung == std::exchange(heard_, rung)) {
         return false;
     }
+    bool any = false;
     for (const auto& [header, eventfd] : bells_) {
         if (std::atomic_ref(header->rang).exchange(0) != 0) {
             const std::uint64_t one = 1;
             [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
+            any = true;
         }
     }
-    return true;
+    return any;
 }
 
 OwnBell::OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd)

@@ -73,7 +73,7 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     // One of its own, so that it shows when the data path is done with it.
     const std::shared_ptr<const void> memory = std::make_shared<std::shared_ptr<const void>>(area_->memory());
     auto dmb = std::make_shared<smcd::Dmb>(memory, start + kPage, bytes, std::move(bell), smcd::Lease(&header->lease));
-    own_.emplace(token, Own{*first, count, peer, memory});
+    own_.emplace(token, Own{*first, count, area_->own_word(), peer, memory});
     std::atomic_ref(header->token).store(static_cast<std::uint64_t>(token));  // from here on it can be attached
     return Registered{token, std::move(dmb)};
 }
@@ -84,7 +84,10 @@ void IvshmemFabric::deregister(DmbToken token) {
     if (it == own_.end()) {
         return;
     }
-    std::atomic_ref(area_->header(it->second.first)->token).store(0);
+    DmbHeader* header = area_->header(it->second.first);
+    std::atomic_ref(header->token).store(0);
+    std::uint32_t nobody = kNobody;  // who is about to attach comes too late
+    std::atomic_ref(header->attached).compare_exchange_strong(nobody, kLetGo);
     limbo_.push_back(it->second);
     own_.erase(it);
 }
@@ -130,26 +133,37 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
         std::atomic_ref(header->bytes).load() != bytes) {
         return refuse("there is none with that token for this node");
     }
+    const std::uint64_t word = area_->word_of(first);
     std::uint32_t nobody = kNobody;
     if (!std::atomic_ref(header->attached).compare_exchange_strong(nobody, kAttached)) {
         return refuse("it is attached already");
     }
+    if (std::atomic_ref(header->token).load() != value || area_->owner_of(first) != slot) {
+        std::uint32_t mine = kAttached;  // its owner took it back meanwhile
+        std::atomic_ref(header->attached).compare_exchange_strong(mine, kNobody);
+        return refuse("its owner has taken it back");
+    }
+    area_->hold(first, count);
     peers_.insert(peer);
-    // Says to its owner that nothing is written any more.
-    const std::shared_ptr<const void> memory(static_cast<const void*>(header), [area = area_](const void* gone) {
-        auto* at = const_cast<DmbHeader*>(static_cast<const DmbHeader*>(gone));
-        std::atomic_ref(at->attached).store(kLetGo);
-    });
+    // Says to its owner that nothing is written any more; if it is still that DMB.
+    const std::shared_ptr<const void> memory(
+        static_cast<const void*>(header), [area = area_, first, word](const void*) {
+            std::uint32_t mine = kAttached;
+            if (area->word_of(first) == word) {
+                std::atomic_ref(area->header(first)->attached).compare_exchange_strong(mine, kLetGo);
+            }
+            area->drop(first);
+        });
     return smcd::Dmb(memory, run.data() + kPage, bytes, std::make_unique<PeersBell>(area_, header, *slot),
                      smcd::Lease(&header->lease));
 }
 
-void IvshmemFabric::beat() {
+void IvshmemFabric::look_for_the_dead() {
     const auto lose = [this](const Gid& gid) {
         peers_.erase(gid);
         on_peer_lost_(gid);
     };
-    if (!lost_ && !area_->beat(std::chrono::steady_clock::now())) {
+    if (!lost_ && !area_->look(std::chrono::steady_clock::now())) {
         lost_ = true;
         for (const Gid& gid : std::set(peers_)) {
             lose(gid);
@@ -160,14 +174,27 @@ void IvshmemFabric::beat() {
             lose(gid);
         }
     }
+    // Another life, when nothing of the last one is left.
+    if (lost_ && own_.empty() && limbo_.empty() && area_->take_place(gid_)) {
+        lost_ = false;
+    }
+}
+
+// Who writes into them has let go, is dead, or never was there; and nobody here reads them.
+void IvshmemFabric::free_limbo() {
     limbo_.remove_if([this](const Own& own) {
         const bool written = std::atomic_ref(area_->header(own.first)->attached).load() == kAttached;
-        if (!own.held.expired() || (written && area_->find(own.peer))) {
+        if (!own.held.expired() || (written && !lost_ && area_->find(own.peer))) {
             return false;
         }
-        area_->release(own.first, own.count);
+        area_->release(own.first, own.count, own.owner);
         return true;
     });
+}
+
+void IvshmemFabric::beat() {
+    look_for_the_dead();
+    free_limbo();
     timer_.expires_after(Area::kBeat);
     timer_.async_wait([this](std::error_code error) {
         if (!error) {

@@ -48,12 +48,15 @@ class IvshmemFabric final : public smcd::Fabric {
  private:
     struct Own {
         std::uint32_t first = 0, count = 0;
+        std::uint64_t owner = 0;  // the word of the life that it was registered in
         Gid peer;
         std::weak_ptr<const void> held;  // by the data path
     };
 
     IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, const Gid& gid, Chid chid, OnPeerLost on_peer_lost);
     void beat();
+    void look_for_the_dead();
+    void free_limbo();
     [[nodiscard]] Result<smcd::Dmb> attached(const Gid& peer, DmbToken token, std::uint32_t bytes);
 
     std::shared_ptr<Area> area_;

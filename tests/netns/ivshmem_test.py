@@ -10,6 +10,14 @@ from lab.basics import AGENT, wait_for
 
 MIB = 1024 * 1024
 
+# A connection that says how it ends.
+HOLD = """
+import errno, socket, sys
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
+try: print('end' if not c.recv(1) else 'data', flush=True)
+except OSError as e: print(errno.errorcode[e.errno], flush=True)
+"""
+
 # Sends so many bytes and is sent them back, each at its place.
 TRANSFER = """
 import hashlib, os, socket, sys, threading
@@ -38,7 +46,8 @@ class Ivshmem(TwoNodes):
 
     def start(self, *nodes):
         for node in nodes or (self.a, self.b):
-            node.start_agent(ism={"provider": "ivshmem", "device": self.area, "chid": "0xff20"})
+            area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
+            node.start_agent(ism=area, fallback={"cache_s": 1})  # who declined is asked again soon
 
     def transfer(self, mib=8):
         done = self.a.python(TRANSFER, self.b.ip4, mib, timeout=120)
@@ -73,6 +82,27 @@ class Ivshmem(TwoNodes):
 
             wait_for("SMC-D again", again, timeout=30)
             self.transfer(1)
+
+    def test_connections_of_a_peer_that_stands_still_end(self):
+        """As a machine does that is paused or gone: no reset comes from it."""
+        self.start()
+        self.serve()
+        holder = self.program(self.a, HOLD, self.b.ip4, says="up")
+        self.assertEqual([c["path"] for c in self.a.agent.connections()], ["smcd"])
+        self.b.agent.send_signal(signal.SIGSTOP)
+        try:
+            self.assertEqual(self.hear(holder), "ECONNRESET")  # within seconds, and not TCP's minutes
+            self.assertEqual(self.a.agent.connections(), [])
+            self.assertEqual(self.a.agent.ask("linkgroup", "--smcd")["smcd"], [])
+        finally:
+            self.b.agent.send_signal(signal.SIGCONT)
+
+        def again():
+            before = self.a.agent.totals().get(("smcd", "none"), 0)
+            self.assertTrue(self.connect()["ok"])
+            return self.a.agent.totals().get(("smcd", "none"), 0) > before
+
+        wait_for("SMC-D again", again, timeout=40)
 
     def test_an_area_that_is_too_small_or_of_another_version(self):
         self.make(65536)

@@ -50,11 +50,13 @@ class Shared {
     std::size_t bytes_;
 };
 
-// Until everybody else who does not beat is dead.
-void outlive(Area& area) {
-    const TimePoint now{};
-    REQUIRE(area.beat(now));
-    REQUIRE(area.beat(now + Area::kDead));
+// For so long, with its eyes open: until everybody else who is silent is dead, and his blocks are given back.
+void watch(Area& area, std::chrono::milliseconds time = 3 * Area::kDead + 4 * Area::kBeat) {
+    static TimePoint now{};
+    for (auto passed = 0ms; passed <= time; passed += Area::kBeat) {
+        area.say_alive();
+        REQUIRE(area.look(now += Area::kBeat));
+    }
 }
 
 }  // namespace
@@ -74,8 +76,10 @@ TEST_CASE("ivshmem_area__is_laid_out_once_and_found_again") {
     CHECK((*a)->find(gid(2)) == (*b)->slot());
     CHECK_FALSE((*a)->find(gid(3)));
     a->reset();
-    CHECK((*b)->used() == 0);
     CHECK_FALSE((*b)->find(gid(1)));
+    CHECK((*b)->used() == 3);  // somebody may still write them
+    watch(**b, Area::kDead + 2 * Area::kBeat);
+    CHECK((*b)->used() == 0);
 }
 
 TEST_CASE("ivshmem_area__many_come_at_once") {
@@ -111,6 +115,13 @@ TEST_CASE("ivshmem_area__what_does_not_fit_is_refused") {
     super.blocks = 63;
     super.magic = 5;
     CHECK_FALSE(shared.open(1));
+
+    // Somebody else's memory stays as it is.
+    const Shared others;
+    Mapping theirs = others.map();
+    std::memset(theirs.bytes().data(), 0xab, kBytes);
+    CHECK_FALSE(others.open(1));
+    CHECK(std::ranges::all_of(theirs.bytes(), [](std::uint8_t byte) { return byte == 0xab; }));
 }
 
 TEST_CASE("ivshmem_area__who_dies_while_he_lays_it_out_is_followed_by_another") {
@@ -167,27 +178,55 @@ TEST_CASE("ivshmem_area__who_is_away_too_long_has_lost_his_place") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
     REQUIRE((*a)->allocate(5));
-    outlive(**b);
-    CHECK((*b)->used() == 0);
+    watch(**b, Area::kDead + Area::kBeat);
     CHECK_FALSE((*b)->find(gid(1)));
-    CHECK_FALSE((*a)->beat(TimePoint{}));
+    CHECK((*b)->used() == 5);  // others are to hear of it, too
+    watch(**b);
+    CHECK((*b)->used() == 0);
+    CHECK_FALSE((*a)->look(TimePoint{}));
     auto c = shared.open(3);  // in the place of the first
     REQUIRE(c);
     const auto block = (*c)->allocate(1);
-    a->reset();  // gives nothing back that is not its own any more
+    REQUIRE((*a)->allocate(4));  // who does not know yet
+    a->reset();
     CHECK((*c)->owner_of(*block) == (*c)->slot());
     CHECK((*b)->find(gid(3)));
+    for (int i = 0; i < 100; i++) {
+        (*c)->say_alive();
+        watch(**b, 0ms);
+    }
+    CHECK((*b)->used() == 1);
 }
 
 TEST_CASE("ivshmem_area__while_it_beats_it_lives") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
-    TimePoint now{};
-    for (int i = 0; i < 100; i++, now += Area::kDead / 2) {
-        REQUIRE((*a)->beat(now));
-        REQUIRE((*b)->beat(now));
+    for (int i = 0; i < 100; i++) {
+        (*a)->say_alive();
+        watch(**b, 0ms);
     }
     CHECK((*b)->find(gid(1)));
+}
+
+TEST_CASE("ivshmem_area__who_stood_still_himself_takes_nobody_for_dead") {
+    const Shared shared;
+    auto a = shared.open(1), b = shared.open(2);
+    REQUIRE((*b)->look(TimePoint{}));
+    REQUIRE((*b)->look(TimePoint{} + 100 * Area::kDead));
+    CHECK((*b)->find(gid(1)));
+}
+
+TEST_CASE("ivshmem_area__what_is_written_from_here_is_not_given_back") {
+    const Shared shared;
+    auto a = shared.open(1), b = shared.open(2);
+    const auto run = (*a)->allocate(3);
+    (*b)->hold(*run, 3);
+    a->reset();
+    watch(**b);
+    CHECK((*b)->used() == 3);
+    (*b)->drop(*run);
+    watch(**b, Area::kBeat);
+    CHECK((*b)->used() == 0);
 }
 
 namespace {
@@ -203,7 +242,8 @@ std::optional<long> killed_behind(long steps, Area& victim) {
         victim.release(*run, 2);
         (void)victim.allocate(2);
         victim.ring(0);
-        (void)victim.beat(TimePoint{});
+        victim.say_alive();
+        (void)victim.look(TimePoint{});
         ::_exit(0);
     }
     int status = 0;
@@ -235,11 +275,10 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction") {
         REQUIRE(victim);
         const bool died = killed_behind(steps, **victim).has_value();
         Area* const dead = victim->release();  // as dead as the child: nothing is given back by it
-        outlive(**survivor);
+        watch(**survivor);
         CHECK((*survivor)->used() == 2);
         CHECK_FALSE((*survivor)->find(gid(2)));
         delete dead;
-        CHECK((*survivor)->used() == 2);
         return died;
     };
     while (die(most)) {
@@ -264,7 +303,8 @@ TEST_CASE("ivshmem_area__random_words_crash_nobody") {
     for (int i = 0; i < 20000; i++) {
         std::atomic_ref(words[random() % count]).store(random() % 4 == 0 ? random() % 70 : random());
         if (i % 100 == 0) {
-            (void)(*a)->beat(now += 1s);
+            (*a)->say_alive();
+            (void)(*a)->look(now += 1s);
         }
         if (const auto run = (*a)->allocate(1 + static_cast<std::uint32_t>(random() % 4))) {
             (*a)->release(*run, 4);
@@ -361,10 +401,22 @@ TEST_CASE("ivshmem_fabric__blocks_come_back_when_nobody_writes_them") {
     a.fabric->deregister(other->token);
     other->dmb.reset();
     b->fabric.reset();  // what it has attached is still there, and nobody beats
-    for (int i = 0; i < 40 && (*watcher)->used() != 0; i++) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (a.lost.empty() && std::chrono::steady_clock::now() < until) {
         a.io.restart();
         a.io.run_for(250ms);
     }
+    a.io.restart();
+    a.io.run_for(250ms);
     CHECK((*watcher)->used() == 0);
     CHECK(std::ranges::count(a.lost, gid(2)) == 1);
+}
+
+// What was attached of a life that is over is not taken for what has its blocks now.
+TEST_CASE("ivshmem_fabric__a_dmb_taken_back_cannot_be_attached") {
+    const Shared shared;
+    const Node a(shared, 1), b(shared, 2);
+    auto own = a.fabric->register_dmb(gid(2), 16 * 1024);
+    a.fabric->deregister(own->token);
+    CHECK_FALSE(b.attach(1, own->token, 16 * 1024));
 }

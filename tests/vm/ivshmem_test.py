@@ -49,8 +49,13 @@ class Shared(unittest.TestCase):
             wait_for("SMC-D again", lambda: self.moved(7200 + i) == {"smcd"}, timeout=60)
 
     def test_3_a_machine_that_is_gone_leaves_its_memory(self):
+        self.b.start([*TCP, "steps", "serve", 7300, "recv:1000", "error"], "steps-gone.log")
+        client = self.a.start([*TCP, "steps", self.b.ip4, 7300, "send:1000", "error"], "client-gone.log")
+        wait_for("the connection", lambda: [c for c in self.a.agent.connections(7300) if c["path"] == "smcd"])
         self.b.qemu.kill()
         self.b.qemu.wait()
+        self.assertEqual(client.wait(60), 0)  # that no reset comes from there does not matter
+        self.assertIn("ECONNRESET", client.text())
         # What it had is nobody's within seconds, and the agent here goes on.
         with open(self.lab.area, "rb") as file:
 
@@ -59,7 +64,7 @@ class Shared(unittest.TestCase):
                 table = file.read(64 * 128)
                 return sum(table[i * 128 : i * 128 + 8] != bytes(8) for i in range(64))
 
-            wait_for("its place to be empty", lambda: places() == 1, timeout=60)
+            wait_for("its place to be empty", lambda: places() == 1, timeout=90)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
 
