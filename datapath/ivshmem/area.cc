@@ -270,7 +270,10 @@ bool Area::look(TimePoint now) {
         Seen& seen = seen_[slot];
         if (slot == slot_ || owner != seen.owner || beat != seen.beat) {
             seen = {owner, beat, {}};
-        } else if (owner != 0 && (seen.silent += passed) >= 2 * kDead) {
+            continue;
+        }
+        seen.silent += passed;
+        if (owner != 0 && seen.silent >= 2 * kDead) {
             leave(slot, owner);
         }
     }
@@ -282,11 +285,12 @@ void Area::give_back_orphans(std::chrono::steady_clock::duration passed) {
     for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
         Orphan& orphan = orphans_[block];
         std::uint64_t who = word(block).load(std::memory_order_relaxed);
-        if (who == 0 || owner_of(block)) {
-            orphan = {};
-        } else if (who != orphan.word) {
+        if (who == 0 || owner_of(block) || who != orphan.word) {
             orphan = {who, {}};
-        } else if ((orphan.since += passed) >= kDead && !is_held(block)) {
+            continue;
+        }
+        orphan.since += passed;
+        if (orphan.since >= kDead && !is_held(block)) {
             word(block).compare_exchange_strong(who, 0);
         }
     }
