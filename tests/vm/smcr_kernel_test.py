@@ -87,9 +87,9 @@ class Together(Case):
         for what, (client, server) in self.roles.items():
             with self.subTest(what):
                 before = {g["id"] for g in self.agent.smcr_groups()}
-                echo = self.serve(server, "serve", "PORT", 256)
+                echo = self.serve(server, "serve", "PORT", 260)
                 busy = client[0].start(
-                    [*client[1], "client", server[0].ip4, self.port, 2000, 256], f"many{self.port}.log"
+                    [*client[1], "client", server[0].ip4, self.port, 2000, 260], f"many{self.port}.log"
                 )
                 role = "CLNT" if what == "agent connects" else "SERV"
 
@@ -99,9 +99,13 @@ class Together(Case):
                 wait_for("a second link group", lambda: len(groups()) == 2, 60)
                 self.assertLessEqual(max(g["connections"] for g in groups()), 255)
                 self.assertEqual(busy.wait(60), 0, busy.text())
-                self.assertIn("512000 bytes", busy.text())
+                self.assertIn("520000 bytes", busy.text())
                 self.assertEqual(echo.wait(), 0)
-                self.assert_smcr(255)  # the agent remembers as many
+                # The agent remembers as many. Linux declines one now and then, whose buffer it could not register.
+                declined = [c for c in self.agent.ended(self.port, 255) if c["path"] != "smcr"]
+                self.assertLess(len(declined), 5)
+                for connection in declined:
+                    self.assertEqual(connection["peer_reason"]["name"], "rmb_not_registered")
                 self.assertEqual(len({g["id"] for g in groups()} - before), 1)
                 wait_for("everybody to have left", lambda: not any(g["connections"] for g in groups()))
 
