@@ -314,7 +314,7 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
 void Agent::lose_peer(const Gid& peer) {
     log()->info("ism: peer {} is gone", peer.text());
     smcd_groups_.drop_peer(peer);
-    if (gateway_ && config_.ism_provider == "ivshmem") {  // elsewhere TCP tells them
+    if (gateway_ && fabric_->peers_die_silently()) {
         gateway_->peer_gone(peer);
     }
     if (smcd_pool_) {

@@ -38,6 +38,7 @@ class IvshmemFabric final : public smcd::Fabric {
     [[nodiscard]] const char* provider() const override { return "ivshmem"; }
     [[nodiscard]] const Gid& gid() const override { return gid_; }
     [[nodiscard]] Chid chid() const override { return chid_; }
+    [[nodiscard]] bool peers_die_silently() const override { return true; }
     Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
     void deregister(DmbToken token) override;
     [[nodiscard]] std::size_t registered() const override { return own_.size(); }

@@ -22,6 +22,8 @@ class Fabric {
     [[nodiscard]] virtual const char* provider() const = 0;  // "local"
     [[nodiscard]] virtual const Gid& gid() const = 0;
     [[nodiscard]] virtual Chid chid() const = 0;
+    // Its peers may die and no TCP connection tells: they are on other machines, which stop without a word.
+    [[nodiscard]] virtual bool peers_die_silently() const { return false; }
 
     struct Registered {
         DmbToken token{};
