@@ -13,6 +13,16 @@
 
 namespace smc {
 
+// Something from the control thread, for a connection that runs; its engine looks at it soon.
+template <class What>
+void Gateway::tell(std::uint64_t id, What what) {
+    const auto it = running_.find(id);
+    if (const auto task = it != running_.end() ? it->second.task.lock() : nullptr) {
+        what(*task);
+        it->second.engine->kick(task);
+    }
+}
+
 Room Gateway::room_for(unsigned total) {
     return {{total, p_.session.config.namespace_share, p_.session.config.cgroup_share},
             [this](std::uint64_t inode) {
@@ -35,7 +45,10 @@ Gateway::Gateway(const Parts& parts)
               accepted(std::move(fd), from, space, which);
           },
           [this] { used_up(); }),
-      keepalives_(parts.programs),
+      keepalives_(parts.programs,
+                  [this](std::uint64_t id, const KeepaliveTerms& terms) {
+                      tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
+                  }),
       stranded_(parts.namespaces) {}
 Gateway::~Gateway() = default;
 
@@ -257,7 +270,7 @@ void Gateway::run_tcp(Runner& runner, SessionEnd end) {
 
 template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
-    keepalives_.add(runner.connection()->id, runner.front(), engine, connection);
+    keepalives_.add(runner.connection()->id, runner.front());
     running_[runner.connection()->id] = {&engine, connection};
     engine.add(std::move(connection));
 }
@@ -294,7 +307,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     if (!c) {
         return;
     }
-    keepalives_.remove(end.id);  // the last who has the connection itself
+    keepalives_.remove(end.id);
     running_.erase(end.id);
     if (c->path == Path::kSmcD) {
         exchanges_.erase(end.id);
@@ -313,12 +326,9 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
 }
 
 void Gateway::peer_gone(const Gid& peer) {
-    for (const auto& [id, running] : running_) {
-        const auto c = p_.connections.find(id);
-        const auto task = running.task.lock();
-        if (c && task && c->smcd && c->smcd->peer_gid == peer) {
-            task->peer_is_gone = true;
-            running.engine->kick(task);
+    for (const auto& [id, c] : p_.connections.all()) {
+        if (c->smcd && c->smcd->peer_gid == peer) {
+            tell(id, [](ConnectionTask& task) { task.peer_is_gone = true; });
         }
     }
 }

@@ -74,6 +74,8 @@ class Gateway {
     void run_tcp(Runner& runner, SessionEnd end);
     template <class Runner>
     void run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection);
+    template <class What>
+    void tell(std::uint64_t id, What what);
     void left_alone(const Handle& connection, const SessionEnd& end);
     void falls_back(const Handle& connection, const clc::Outcome& outcome, const char* what);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
@@ -98,7 +100,7 @@ class Gateway {
         Engine* engine = nullptr;
         std::weak_ptr<ConnectionTask> task;
     };
-    std::unordered_map<std::uint64_t, Running> running_;
+    std::unordered_map<std::uint64_t, Running> running_;  // until they end
 };
 
 }  // namespace smc

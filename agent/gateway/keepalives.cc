@@ -6,11 +6,6 @@
 
 namespace smc {
 
-void Keepalives::add(std::uint64_t id, const smc_tuple& front, Engine& engine,
-                     const std::shared_ptr<ConnectionTask>& connection) {
-    running_.emplace(id, Running{front, &engine, connection, {}});
-}
-
 void Keepalives::pass_on() {
     const auto as_bytes = [](const smc_tuple& tuple) {
         return std::string(reinterpret_cast<const char*>(&tuple), sizeof tuple);
@@ -22,10 +17,8 @@ void Keepalives::pass_on() {
     for (auto& [id, running] : running_) {
         const auto it = wanted.empty() ? wanted.end() : wanted.find(as_bytes(running.front));
         const KeepaliveTerms now = it != wanted.end() ? it->second : KeepaliveTerms{};
-        const auto connection = running.connection.lock();
-        if (connection && now != std::exchange(running.told, now)) {
-            connection->keepalive.set(now);
-            running.engine->kick(connection);
+        if (now != std::exchange(running.told, now)) {
+            tell_(id, now);
         }
     }
 }

@@ -4,23 +4,24 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <unordered_map>
+#include <utility>
 
 #include "agent/steer/programs.h"
-#include "datapath/engine.h"
-#include "datapath/task.h"
+#include "os/keepalive_terms.h"
 
 namespace smc {
 
 class Keepalives {
  public:
-    // Outlives this.
-    explicit Keepalives(const bpf::Programs& programs) : programs_(programs) {}
+    using Tell = std::function<void(std::uint64_t id, const KeepaliveTerms& terms)>;
 
-    // `front`: its application's socket, as the programs know it. `engine`: drives it, and outlives this.
-    void add(std::uint64_t id, const smc_tuple& front, Engine& engine,
-             const std::shared_ptr<ConnectionTask>& connection);
+    // `programs` outlives this. `tell`: what the application of a connection wants is something else now.
+    Keepalives(const bpf::Programs& programs, Tell tell) : programs_(programs), tell_(std::move(tell)) {}
+
+    // `front`: its application's socket, as the programs know it.
+    void add(std::uint64_t id, const smc_tuple& front) { running_.emplace(id, Running{front, {}}); }
     void remove(std::uint64_t id) { running_.erase(id); }
     // Applications may change their mind at any time: to be called now and then.
     void pass_on();
@@ -28,12 +29,11 @@ class Keepalives {
  private:
     struct Running {
         smc_tuple front;
-        Engine* engine = nullptr;
-        std::weak_ptr<ConnectionTask> connection;
         KeepaliveTerms told;  // last
     };
 
     const bpf::Programs& programs_;
+    Tell tell_;
     std::unordered_map<std::uint64_t, Running> running_;
 };
 
