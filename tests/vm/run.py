@@ -3,8 +3,8 @@
 
     run.py PART_test
 
-Linux 6.12 was seen to panic in net_rx_action() below rxe_xmit_packet(), in QEMU without KVM, once in some ten runs of
-smcr_kernel: nothing of SMC is in its stack. What has "smc" in its stack is not tried again.
+Linux 6.12 was seen to panic in net_rx_action() below rxe_xmit_packet(), in QEMU without KVM, under load: nothing of SMC
+is in its stack. What has "smc" in its stack is not tried again.
 """
 import re
 import subprocess
