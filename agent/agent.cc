@@ -3,6 +3,7 @@
 
 #include "agent/afford.h"
 #include "agent/metrics/metrics.h"
+#include "agent/upgrade/predecessor.h"
 #include "agent/web/page.h"
 #include "datapath/ism/local_fabric.h"
 #include "datapath/ivshmem/device.h"
@@ -32,6 +33,8 @@ constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
 // For answers to questions, when it stops: TCP itself goes on after a second.
 constexpr auto kPatience = std::chrono::milliseconds(900);
+// For the agent that serves, to say that it leaves, and to have left.
+constexpr auto kLeavingSoon = std::chrono::seconds(5), kLeaving = std::chrono::seconds(10);
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -74,23 +77,23 @@ std::chrono::microseconds usual_spin() {
 
 }  // namespace
 
-Agent::Agent(Config config)
+Agent::Agent(Config config, bool take_over)
     : config_(std::move(config)),
+      take_over_(take_over),
       policy_(config_),
       signals_(io_, SIGTERM, SIGINT),
       heartbeat_(io_),
-      node_(local_node(config_)) {}
+      node_(local_node(config_)),
+      departure_({io_, config_.stop_patience, config_.upgrade_patience, [this] { return connections_.live(); },
+                  [this] { return gateway_->handshakes() == 0 && programs_->questions() == 0; },
+                  [this] { tell_programs(); }, [this] { give_up_place(); }, [this] { io_.stop(); }}) {}
 
 Result<void> Agent::start() {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
     lower_to_what_the_system_allows(config_);
-    control_ =
-        std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request, bool owner) {
-            return admin_ ? answer(request, owner) : nlohmann::json{{"error", "starting"}};
-        });
-    if (auto started = control_->start(); !started) {
-        return started;
+    if (auto taken = take_place(); !taken) {
+        return taken;
     }
     leave_own_cgroup_namespace();
     const auto mount = find_cgroup_mount();
@@ -135,6 +138,42 @@ Result<void> Agent::start() {
     return start_bpf(root, own_cgroup_->path());
 }
 
+// U1: whoever has the lock of the control socket may do all that follows.
+Result<void> Agent::take_place() {
+    auto place = upgrade::Place::take(config_.control_socket);
+    if (!place) {
+        return place.error();
+    }
+    place_.emplace(std::move(*place));
+    const TimePoint until = loop::now() + kLeaving;
+    bool waits = false;
+    if (take_over_) {
+        // Before anybody leaves: what may well go wrong.
+        if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
+            return tried;
+        }
+        const auto asked = upgrade::ask_to_leave(config_.control_socket, kLeavingSoon);
+        if (!asked) {
+            return asked.error();
+        }
+        waits = *asked;
+    }
+    auto opened = open_control();
+    while (!opened && opened.error().code == EBUSY && waits && loop::now() < until) {
+        ::usleep(10'000);
+        opened = open_control();
+    }
+    return opened;
+}
+
+Result<void> Agent::open_control() {
+    control_ =
+        std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request, bool owner) {
+            return admin_ ? answer(request, owner) : nlohmann::json{{"error", "starting"}};
+        });
+    return control_->start();
+}
+
 Result<void> Agent::open_fabric() {
     smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
     const auto lost = [this](const Gid& peer) { lose_peer(peer); };
@@ -166,7 +205,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (!root_fd || !own_fd) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
-    auto programs = bpf::Programs::load(config_, policy_, open_bypass());
+    auto programs =
+        bpf::Programs::load(config_, policy_, open_bypass(), {place_->number(), place_->deserted()});
     if (!programs) {
         return programs.error();
     }
@@ -187,9 +227,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_,
-                           bypass_.get(), verdict_, drain_, pods_, [this] { return obstacle(); }});
+                           bypass_, verdict_, drain_, pods_, [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(
-        Admin::Parts{io_, node_, connections_, bypass_.get(), drain_, [this] { tell_programs(); }});
+        Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_, [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -331,12 +371,18 @@ void Agent::pods_changed() {
 
 // Whether they may ask and answer.
 void Agent::tell_programs() const {
+    if (departure_.released()) {
+        return;  // U1: they are silent from here on
+    }
     programs_->beat(obstacle().empty(), !roce_devices_->ports().empty());
 }
 
 std::string Agent::obstacle() const {
     if (stood_still_ > kStandsStill) {
         return "the data path stands still";
+    }
+    if (const std::string going = departure_.obstacle(); !going.empty()) {
+        return going;
     }
     if (drain_.on) {
         return "it is drained";
@@ -374,14 +420,39 @@ void Agent::beat() {
     });
 }
 
-void Agent::run() {
-    signals_.async_wait([this](std::error_code, int number) {
-        log()->info("signal {}: stopping, {} connections are reset", number, connections_.live());
-        io_.stop();
+void Agent::wait_for_signals() {
+    signals_.async_wait([this](std::error_code error, int number) {
+        if (!error) {
+            log()->info("signal {}", number);
+            wait_for_signals();
+            departure_.signalled();
+        }
     });
+}
+
+// U1, in this order. What stays: the data path, link groups, and in each namespace what the legs need.
+void Agent::give_up_place() {
+    web_.reset();
+    pods_.reset();
+    rounds_.reset();
+    gateway_->let_all_go();
+    namespaces_->withdraw();
+    if (auto withdrawn = programs_->withdraw(); !withdrawn) {
+        log()->error("leaving: {}", withdrawn.error().text());
+    }
+    bypass_.reset();
+    const std::string socket = upgrade::Place::socket_of(config_.control_socket, place_->number());
+    if (auto moved = control_->move_to(socket); !moved) {
+        log()->error("leaving: {}", moved.error().text());
+    }
+}
+
+void Agent::run() {
+    wait_for_signals();
     log()->info("serving: gid {} chid {} eids {} cgroups below {}", node_.gid.text(), text(node_.chid),
                 fmt::join(config_.ueids, " "), cgroups_->root());
     io_.run();
+    log()->info("stopping, {} connections are reset", connections_.live());
     stop();
 }
 

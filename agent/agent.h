@@ -17,6 +17,8 @@
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
 #include "agent/kubernetes/node_pods.h"
+#include "agent/upgrade/departure.h"
+#include "agent/upgrade/place.h"
 #include "agent/web/web_server.h"
 #include "datapath/smcd/fabric.h"
 
@@ -24,7 +26,8 @@ namespace smc {
 
 class Agent {
  public:
-    explicit Agent(Config config);
+    // `take_over`: an agent that serves is asked to leave.
+    explicit Agent(Config config, bool take_over = false);
 
     // Everything up to the line after which traffic is affected. On an Error nothing is left behind.
     Result<void> start();
@@ -32,6 +35,8 @@ class Agent {
     void run();
 
  private:
+    Result<void> take_place();
+    Result<void> open_control();
     Result<void> open_fabric();
     Result<void> start_bpf(const std::string& root, const std::string& own);
     [[nodiscard]] bpf::LocalParts open_bypass();
@@ -40,6 +45,8 @@ class Agent {
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, bool owner);
     [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
     void beat();
+    void wait_for_signals();
+    void give_up_place();
     void lose_peer(const Gid& peer);
     void pods_changed();
     void tell_programs() const;
@@ -48,6 +55,7 @@ class Agent {
     void stop();
 
     Config config_;
+    bool take_over_;
     Policy policy_;
     asio::io_context io_;
     asio::signal_set signals_;
@@ -57,9 +65,11 @@ class Agent {
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;
+    upgrade::Departure departure_;
     group::SmcdGroups smcd_groups_;
 
     // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
+    std::optional<upgrade::Place> place_;
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<smcd::Fabric> fabric_;

@@ -42,10 +42,11 @@ std::optional<smc::Config> read_config(const std::string& path) {
 int main(int argc, char** argv) {
     CLI::App app{"Shared Memory Communications for unmodified TCP programs", "smc-agent"};
     std::string path;
-    bool check = false;
+    bool check = false, take_over = false;
     bool print = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs");
+    app.add_flag("--take-over", take_over, "If an agent serves already, have it leave and take its place");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     app.add_flag("--print-default-config", print, "Print the built-in default configuration");
     app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
     smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
     smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
 
-    smc::Agent agent(*config);
+    smc::Agent agent(*config, take_over);
     if (const auto started = agent.start(); !started) {
         smc::log()->error("cannot start: {}", started.error().text());
         return kExitFailure;

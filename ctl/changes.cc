@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What changes the agent, until it ends: nothing here is written to its configuration.
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <iostream>
 #include <memory>
 #include <thread>
 
+#include "ctl/client.h"
 #include "ctl/commands.h"
 #include "ctl/print.h"
 
@@ -41,10 +44,78 @@ void add_drain(CLI::App& app, Context& context) {
     });
 }
 
+constexpr auto kUpgrade = std::chrono::seconds(60);
+
+// What an agent that is leaving still has. Nothing: it has gone.
+std::optional<json> left_at(const std::string& socket) {
+    const auto answer = ask(socket, {{"command", "connections"}});
+    if (!answer || !answer->contains("connections")) {
+        return std::nullopt;
+    }
+    const json& all = (*answer)["connections"];
+    json agent = {{"socket", socket}, {"connections", all.size()}};
+    for (const char* path : {"smcd", "smcr", "fallback"}) {
+        agent[path] = std::ranges::count_if(all, [&](const json& one) { return one["path"] == path; });
+    }
+    return agent;
+}
+
+// Until another agent serves. "error": what is in the way.
+json upgrade(const std::string& socket) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto before = ask(socket, {{"command", "status"}});
+    const auto started = before ? ask(socket, {{"command", "upgrade"}}) : before;
+    if (!started) {
+        return {{"error", "no agent answers: " + started.error().text()}};
+    }
+    if (!started->contains("pid")) {
+        return {{"error", started->value("error", "this agent knows no upgrade")}};
+    }
+    while (std::chrono::steady_clock::now() - began < kUpgrade) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const auto now = ask(socket, {{"command", "status"}});
+        if (now && now->contains("agent") && (*now)["agent"]["pid"] == (*started)["pid"]) {
+            const auto took = std::chrono::steady_clock::now() - began;
+            json answer = {{"version", (*now)["agent"]["version"]},
+                           {"pid", (*started)["pid"]},
+                           {"before", (*before)["agent"]["pid"]},
+                           {"took_ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()},
+                           {"leaving", json::array()}};
+            for (const auto& leaving : (*now)["agent"]["leaving"]) {
+                if (auto left = left_at(leaving)) {
+                    answer["leaving"].push_back(std::move(*left));
+                }
+            }
+            return answer;
+        }
+        if (::kill((*started)["pid"], 0) != 0 && errno == ESRCH) {
+            return {{"error", "the agent that was started has ended: its log says why. This one goes on"}};
+        }
+    }
+    return {{"error", "the agent that was started does not serve after a minute: its log says why"}};
+}
+
+void add_upgrade(CLI::App& app, Context& context) {
+    auto* command = app.add_subcommand(
+        "upgrade", "Have the program that is installed now take the agent's place; no connection is reset");
+    command->callback([&context] {
+        const json done = upgrade(context.socket);
+        if (done.contains("error")) {
+            std::cerr << "Error: " << done["error"].get<std::string>() << "\n";
+            context.exit = kRefused;
+        } else if (context.json) {
+            std::cout << done.dump(2) << "\n";
+        } else {
+            print_upgrade(std::cout, done);
+        }
+    });
+}
+
 }  // namespace
 
 void add_changes(CLI::App& app, Context& context) {
     add_drain(app, context);
+    add_upgrade(app, context);
     auto* ueid = app.add_subcommand("ueid", "User-defined EIDs, as smcr ueid has them");
     const auto what = std::make_shared<std::string>("show");
     const auto eid = std::make_shared<std::string>();

@@ -33,6 +33,7 @@ void print_info(std::ostream& out, const nlohmann::json& status);
 void print_stats(std::ostream& out, const nlohmann::json& sums);
 void print_pnet(std::ostream& out, const nlohmann::json& devices);
 void print_dry_run(std::ostream& out, const nlohmann::json& answer);
+void print_upgrade(std::ostream& out, const nlohmann::json& answer);
 void print_drain(std::ostream& out, const nlohmann::json& answer);
 void print_ueids(std::ostream& out, const nlohmann::json& answer);
 void print_seid(std::ostream& out, const nlohmann::json& answer);

@@ -56,6 +56,7 @@ struct Config {
     std::string pin_path = "/sys/fs/bpf/smc-agent";
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
+    std::chrono::seconds stop_patience{0}, upgrade_patience{3600};
     std::string http_listen = "127.0.0.1:7609";  // empty: nowhere
     bool http_page = true;
 

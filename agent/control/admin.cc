@@ -40,6 +40,12 @@ std::optional<json> Admin::answer(const json& request) {
     if (command == "drain") {
         return drain(request.value("on", true));
     }
+    if (command == "leave") {
+        return leave();
+    }
+    if (command == "upgrade") {
+        return upgrade();
+    }
     if (command == "ueid") {
         return ueid(request.value("what", "show"), request.value("eid", ""));
     }
@@ -71,6 +77,19 @@ json Admin::drain(bool on) {
         p_.drain_changed();
     }
     return {{"draining", on}, {"connections", p_.connections.live()}};
+}
+
+// Asked by the agent that takes this one's place.
+json Admin::leave() {
+    if (!p_.departure.leave()) {
+        return error("it is going already");
+    }
+    return {{"leaving", true}, {"connections", p_.connections.live()}};
+}
+
+json Admin::upgrade() {
+    const auto successor = p_.departure.upgrade();
+    return successor ? json{{"pid", *successor}} : error(successor.error().text());
 }
 
 json Admin::ueid(const std::string& what, const std::string& text) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The commands of smcctl that change something, for root and the agent's user only. None opens a file, names a process
-// or outlives the agent.
+// The commands of smcctl that change something, for root and the agent's user only. None opens a file that it
+// names, or names a process.
 #pragma once
 
 #include <map>
@@ -11,6 +11,7 @@
 #include "agent/bypass/bypass.h"
 #include "agent/connections/connections.h"
 #include "agent/loop/deadline.h"
+#include "agent/upgrade/departure.h"
 #include "smc/clc/node.h"
 
 namespace smc {
@@ -27,8 +28,9 @@ class Admin {
         asio::io_context& io;
         clc::LocalNode& node;
         const Connections& connections;
-        bypass::Bypass* bypass;  // null: there is none
+        const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
         Drain& drain;
+        upgrade::Departure& departure;
         std::function<void()> drain_changed;
     };
     explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}
@@ -39,6 +41,8 @@ class Admin {
  private:
     [[nodiscard]] nlohmann::json revoke() const;
     [[nodiscard]] nlohmann::json drain(bool on);
+    [[nodiscard]] nlohmann::json leave();
+    [[nodiscard]] nlohmann::json upgrade();
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
     [[nodiscard]] nlohmann::json seid(const std::string& what);
     // `tap`: the number that the first answer had; 0: open one.

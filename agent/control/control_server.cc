@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/control/control_server.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,25 +105,31 @@ ControlServer::ControlServer(asio::io_context& io, std::string path, Handler han
     : io_(io), path_(std::move(path)), handler_(std::move(handler)), retry_(io, [this] { accept_all(); }) {}
 
 ControlServer::~ControlServer() {
+    give_up_socket();
+}
+
+void ControlServer::give_up_socket() {
     if (listener_) {
         ::unlink(path_.c_str());
     }
-    if (lock_) {
-        ::unlink((path_ + ".lock").c_str());
-    }
+    listener_.reset();
+    lock_.reset();  // the last: who has it removes what is there
 }
 
 Result<void> ControlServer::start() {
     std::error_code failure;
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), failure);
-    UniqueFd lock(::open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    auto lock = LockFile::take(path_ + ".lock");
     if (!lock) {
-        return last_error("creating " + path_ + ".lock");
+        return lock.error().code == EBUSY ? Error{EBUSY, lock.error().doing + " (another smc-agent holds it?)"}
+                                          : lock.error();
     }
-    if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-        return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path_ + ".lock (another smc-agent holds it?)"};
-    }
-    lock_ = std::move(lock);
+    lock_.emplace(std::move(*lock));
+    return listen();
+}
+
+Result<void> ControlServer::listen() {
+    std::error_code failure;
     if (const auto found = std::filesystem::symlink_status(path_, failure);
         std::filesystem::exists(found) && !std::filesystem::is_socket(found)) {
         return Error{EEXIST, "control.socket " + path_ + " is something else than a socket"};
@@ -139,6 +142,13 @@ Result<void> ControlServer::start() {
     listener_.emplace(io_, std::move(*listener));
     accept_all();
     return {};
+}
+
+Result<void> ControlServer::move_to(const std::string& path) {
+    retry_.set(kNever);
+    give_up_socket();
+    path_ = path;
+    return listen();
 }
 
 void ControlServer::accept_all() {

@@ -14,6 +14,7 @@
 
 #include "agent/loop/deadline.h"
 #include "agent/loop/fd_watch.h"
+#include "os/lock_file.h"
 #include "os/result.h"
 
 namespace smc {
@@ -28,19 +29,23 @@ class ControlServer {
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
 
-    // Fails if another agent holds the lock beside the socket.
+    // EBUSY: another agent holds the lock beside the socket.
     Result<void> start();
+    // Another agent may have the socket from here on; this one answers at `path`, and who is asking is answered.
+    Result<void> move_to(const std::string& path);
 
  private:
     class Conversation;
 
+    Result<void> listen();
+    void give_up_socket();
     void accept_all();
     void admit(UniqueFd fd);
 
     asio::io_context& io_;
     std::string path_;
     Handler handler_;
-    UniqueFd lock_;
+    std::optional<LockFile> lock_;
     std::optional<loop::FdWatch> listener_;
     loop::Deadline retry_;
     std::map<const Conversation*, std::unique_ptr<Conversation>> conversations_;

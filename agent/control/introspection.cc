@@ -61,7 +61,7 @@ json Introspection::answer(const json& request) const {
         return describe(p_.verdict);
     }
     if (command == "bypass") {
-        return describe(p_.bypass);
+        return describe(p_.bypass.get());
     }
     if (command == "events") {
         return events(request.value("after", std::uint64_t{0}));

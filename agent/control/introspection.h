@@ -40,7 +40,7 @@ struct IntrospectionParts {
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
     Engines& engines;
-    const bypass::Bypass* bypass;  // null: there is none
+    const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
     const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server tells of them

@@ -7,6 +7,7 @@
 #include "agent/control/bypass_view.h"
 #include "agent/control/describe.h"
 #include "agent/control/introspection.h"
+#include "agent/upgrade/place.h"
 #include "smc_version.h"  // generated: kVersion
 
 namespace smc {
@@ -102,6 +103,7 @@ json Introspection::status() const {
                   {"serving", obstacle.empty()},
                   {"obstacle", obstacle},
                   {"draining", p_.drain.on},
+                  {"leaving", upgrade::Place::leaving(p_.config.control_socket)},
                   {"live", p_.connections.live()},
                   {"host_name", p_.node.host_name}}},
                 {"ism",
@@ -118,7 +120,7 @@ json Introspection::status() const {
                  {{"spin_us", p_.engines.longest_spin().count()},
                   {"threads", p_.engines.count()},
                   {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
-                {"bypass", describe(p_.bypass)},
+                {"bypass", describe(p_.bypass.get())},
                 {"eids", texts(p_.node.ueids)},
                 {"seid", p_.node.seid ? p_.node.seid->text() : ""},
                 {"programs", p_.programs.attached()},

@@ -37,6 +37,8 @@ class Gateway {
 
     // From the BPF programs.
     void question_answered(const smc_event& event);
+    // Connections between their SYN and their first byte.
+    [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
     // Applications that wait in connect() do without us: the agent stops.
     void let_all_go();
     // Accepts on the namespace's fresh listeners until it closes.

@@ -291,7 +291,8 @@ Result<OwnCgroup> OwnCgroup::enter(const std::string& mount, const std::string& 
     if (current != "/") {
         const std::string path = mount + current;
         if (cgroup_id(path) != 0) {
-            return OwnCgroup(path, "");
+            // that of an agent before this one, which has started it
+            return OwnCgroup(path, path == root + "/smc-agent" ? mount : "");
         }
     }
     const std::string path = root + "/smc-agent";

@@ -58,7 +58,7 @@ Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd 
 }
 
 void Namespace::open_listeners() {
-    if (std::ranges::all_of(listeners_, [](const UniqueFd& fd) { return bool(fd); })) {
+    if (withdrawn_ || std::ranges::all_of(listeners_, [](const UniqueFd& fd) { return bool(fd); })) {
         return;
     }
     const InNamespace inside(netns_.get());
@@ -83,14 +83,27 @@ Namespace::~Namespace() {
     }
 }
 
-void Namespace::close() {
-    p_.programs.netns.erase(cookie_);
-    for (UniqueFd& listener : listeners_) {
-        if (listener) {
+void Namespace::close_listeners() {
+    for (const Listener which : {kClc4, kClc6}) {
+        if (UniqueFd& listener = listeners_[which]; listener) {
+            p_.programs.clc_listeners.erase(slot_ * 2 + (which == kClc6 ? 1 : 0));
             ::shutdown(listener.get(), SHUT_RDWR);  // also for duplicates
             listener.reset();
         }
     }
+}
+
+void Namespace::withdraw() {
+    withdrawn_ = true;
+    close_listeners();
+    if (hooks_) {
+        asio::post(p_.hooking, [hooks = hooks_] { hooks->withdraw(); });
+    }
+}
+
+void Namespace::close() {
+    p_.programs.netns.erase(cookie_);
+    close_listeners();
     asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // they go where they are used
 }
 

@@ -43,6 +43,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
 
     // Detaches and stops listening. What still holds the object can make sockets, but nothing new arrives.
     void close();
+    // Stops listening, for good: another agent listens there. What there is goes on. The hooking thread does the rest.
+    void withdraw();
 
     [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
@@ -96,6 +98,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     Namespace(const Parts& parts, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
         : p_(parts), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
     void open_listeners();
+    void close_listeners();
     Result<void> listen(Listener which);
     void work(Work what);
     void worked(const Result<bpf::Hooks::State>& state);
@@ -117,6 +120,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     Work wanted_ = Work::kNothing;  // behind what is being done
     smc_netns published_{};
     bool full_ = false;
+    bool withdrawn_ = false;
     mutable std::size_t local_ports_ = 0;
     mutable TimePoint local_ports_until_{};  // then it is to be looked at again
 };

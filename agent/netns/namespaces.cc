@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <future>
 #include <optional>
 #include <set>
 #include <utility>
@@ -73,7 +74,7 @@ void Namespaces::look_again_later() {
             if (loop::now() - looked_at_ >= kRest * last_look_) {
                 rescan();
             }
-            const bool probes = looks_++ % kLooksPerProbe == 0;
+            const bool probes = looks_++ % kLooksPerProbe == 0 && !withdrawn_;
             if (looks_ % kLooksPerPardon == 0) {
                 failed_.clear();
             }
@@ -155,6 +156,9 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
         return false;
     });
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
+    if (withdrawn_) {
+        return;
+    }
     // A few at a time: others' connections wait meanwhile.
     unsigned births = 0;
     for (const auto& [inode, pid] : present) {
@@ -237,6 +241,16 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
         spaces.push_back(served.space);
     }
     return spaces;
+}
+
+void Namespaces::withdraw() {
+    withdrawn_ = true;
+    for (const auto& [inode, served] : served_) {
+        served.space->withdraw();
+    }
+    std::promise<void> rest;
+    asio::post(hooking_, [&rest] { rest.set_value(); });  // one thread: behind all that was begun
+    rest.get_future().wait();
 }
 
 void Namespaces::close_all() {

@@ -40,6 +40,9 @@ class Namespaces {
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
+    // Another agent serves from here on: no namespace is opened any more, and none is listened in. Those that are there
+    // stay until they are gone, or this is. When it returns, nobody works on them.
+    void withdraw();
     // When it returns, no program is attached any more.
     void close_all();
 
@@ -67,6 +70,7 @@ class Namespaces {
     asio::steady_timer regular_;
     bool soon_pending_ = false;
     bool full_ = false;
+    bool withdrawn_ = false;
     unsigned looks_ = 0;
     bool looking_ = false, again_ = false;
     TimePoint looked_at_{};

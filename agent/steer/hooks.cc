@@ -21,7 +21,7 @@ namespace smc::bpf {
 
 namespace {
 
-// A fixed place, so that a restart replaces what a killed agent left.
+// Fixed places, one for each agent that may be there, so that a restart replaces what a killed one left.
 constexpr unsigned kClsactHandle = 0x534d;
 constexpr unsigned kClsactPriority = 0x534d;
 
@@ -56,20 +56,23 @@ bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
     return hook;
 }
 
-bpf_tc_opts clsact_place() {
+bpf_tc_opts clsact_place(unsigned number) {
     bpf_tc_opts options{};
     options.sz = sizeof options;
-    options.handle = kClsactHandle;
+    options.handle = kClsactHandle + number;
     options.priority = kClsactPriority;
     return options;
 }
 
-void detach_clsact(unsigned device) {
+// False: the device has no such qdisc.
+bool detach_clsact(unsigned device, unsigned number) {
+    bool has_qdisc = true;
     for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
         auto hook = clsact_hook(device, point);
-        auto place = clsact_place();
-        bpf_tc_detach(&hook, &place);
+        auto place = clsact_place(number);
+        has_qdisc = has_qdisc && bpf_tc_detach(&hook, &place) != -EINVAL;
     }
+    return has_qdisc;
 }
 
 constexpr auto kHeaderUnknown = std::uint32_t(-1);
@@ -100,19 +103,28 @@ Result<void> Hooks::load() {
     return packets_ ? Result<void>() : Result<void>(last_error("opening a packet socket"));
 }
 
-// Where; empty: nowhere.
+// Its name again; empty: it could not be pinned.
 std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
-    std::string path = programs_.pins() + "/" + name;
-    ::unlink(path.c_str());
+    unpin(name);
+    const std::string path = programs_.pins() + "/" + name;
     if (bpf_obj_pin(link.get(), path.c_str()) != 0) {
         log()->warn("pinning {}: {}", path, std::generic_category().message(errno));
         return "";
     }
-    return path;
+    return name;
+}
+
+void Hooks::unpin(const std::string& name) const {
+    ::unlink((programs_.pins() + "/" + name).c_str());
+}
+
+void Hooks::withdraw() {
+    unpin(lookup_pin_);
+    lookup_.reset();
 }
 
 Hooks::~Hooks() {
-    ::unlink(lookup_pin_.c_str());
+    unpin(lookup_pin_);
     const InNamespace inside(netns_.get());
     for (const auto& [index, device] : devices_) {
         detach(index, device);
@@ -120,7 +132,11 @@ Hooks::~Hooks() {
 }
 
 void Hooks::attach(unsigned index, Device& device) const {
-    detach_clsact(index);  // of an agent that was killed
+    for (const unsigned number : programs_.place().deserted) {
+        if (!detach_clsact(index, number)) {
+            break;
+        }
+    }
     Result<void> attached;
     if (device.mac_len == kHeaderUnknown) {
         attached = Error{EPFNOSUPPORT, "its packets begin with a header of its own"};
@@ -172,7 +188,7 @@ Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
     }
     for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
         auto hook = clsact_hook(index, point);
-        auto place = clsact_place();
+        auto place = clsact_place(programs_.place().number);
         place.prog_fd = point == BPF_TC_EGRESS ? out_.get() : in_.get();
         place.flags = BPF_TC_F_REPLACE;
         if (const int rc = bpf_tc_attach(&hook, &place); rc != 0) {
@@ -184,10 +200,10 @@ Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
 
 void Hooks::detach(unsigned index, const Device& device) const {
     for (const std::string& pin : device.pins) {
-        ::unlink(pin.c_str());
+        unpin(pin);
     }
     if (device.clsact) {
-        detach_clsact(index);
+        detach_clsact(index, programs_.place().number);
     }
     programs_.devices.erase({slot_, index});
 }

@@ -46,6 +46,9 @@ class Hooks {
     // they should be and whether somebody else's are in front of them.
     Result<State> probe();
 
+    // Nothing new is handed to the agent here.
+    void withdraw();
+
     // For packets that leave as they are: a packet socket of the namespace. -1 before anything is loaded.
     [[nodiscard]] int packet_socket() const { return packets_.get(); }
 
@@ -56,7 +59,7 @@ class Hooks {
         std::uint32_t mac_len = 0;
         std::string problem;                  // why it has no programs; empty: it has
         bool clsact = false;                  // they are filters of its qdisc
-        std::vector<std::string> pins;        // else links, pinned here
+        std::vector<std::string> pins;        // else links, pinned under these names
         std::vector<UniqueFd> links;          // ... or held, where they could not be pinned
         std::array<bool, kFamilies> works{};  // its hairpins, when they were tried last
     };
@@ -68,6 +71,7 @@ class Hooks {
     void probe_all();
     void probe(unsigned index, Device& device, Family family) const;
     [[nodiscard]] std::string pin(const UniqueFd& link, const std::string& name) const;
+    void unpin(const std::string& name) const;
     [[nodiscard]] bool comes_round(unsigned index, const Device& device, Family family) const;
     [[nodiscard]] State conclude(bool unfinished) const;
 
@@ -77,7 +81,7 @@ class Hooks {
     Tc tc_;
     UniqueFd out_, in_;  // the namespace's own programs
     UniqueFd lookup_;
-    std::string lookup_pin_;  // a link
+    std::string lookup_pin_;  // a link's, likewise
     UniqueFd packets_;
     std::map<unsigned, Device> devices_;
 };

@@ -47,6 +47,11 @@ int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) 
 
 constexpr const char* kBefore = "-old";  // of an agent that was killed, while the next one starts
 
+// Of one that is leaving.
+std::string leaving(const std::string& path, unsigned number) {
+    return path + "-leaving-" + std::to_string(number);
+}
+
 int handle_event(void* context, void* data, std::size_t size) {
     if (size >= sizeof(smc_event)) {
         (*static_cast<Programs::OnEvent*>(context))(*static_cast<const smc_event*>(data));
@@ -60,24 +65,37 @@ void log_what_libbpf_says() {
     libbpf_set_print(log_libbpf);
 }
 
-Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local) {
+Result<void> Programs::open(const Config& config, const LocalParts& local) {
     log_what_libbpf_says();
-    std::unique_ptr<Programs> programs(new Programs);
-    programs->skeleton_ = smc_gateway__open();
-    if (programs->skeleton_ == nullptr) {
+    skeleton_ = smc_gateway__open();
+    if (skeleton_ == nullptr) {
         return last_error("opening the BPF object");
     }
-    bpf_map__set_max_entries(programs->skeleton_->maps.smc_servers, config.cache_entries);
-    programs->skeleton_->rodata->smc_pid_is_open =
+    bpf_map__set_max_entries(skeleton_->maps.smc_servers, config.cache_entries);
+    skeleton_->rodata->smc_pid_is_open =
         libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1 ? 1 : 0;
     for (const auto& [name, fd] : local.maps) {
-        bpf_map* map = bpf_object__find_map_by_name(programs->skeleton_->obj, name.c_str());
+        bpf_map* map = bpf_object__find_map_by_name(skeleton_->obj, name.c_str());
         if (map == nullptr || bpf_map__reuse_fd(map, fd) != 0) {
             return last_error("taking " + name + " of the bypass");
         }
     }
-    if (const int rc = smc_gateway__load(programs->skeleton_); rc != 0) {
+    if (const int rc = smc_gateway__load(skeleton_); rc != 0) {
         return Error{-rc, "loading the BPF programs (is this kernel 6.1 or newer, with BTF?)"};
+    }
+    return {};
+}
+
+Result<void> Programs::try_to_load(const Config& config) {
+    const std::unique_ptr<Programs> programs(new Programs({}));
+    return programs->open(config, {});
+}
+
+Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local,
+                                                 OwnPlace place) {
+    std::unique_ptr<Programs> programs(new Programs(std::move(place)));
+    if (auto opened = programs->open(config, local); !opened) {
+        return opened.error();
     }
     programs->cgroups = Map<std::uint64_t, smc_cgroup>(programs->map_fd("smc_cgroups"));
     programs->netns = Map<std::uint64_t, smc_netns>(programs->map_fd("smc_netns"));
@@ -151,6 +169,9 @@ Result<void> Programs::pin(const std::string& path) {
         }
     }
     remove_pins(fresh);
+    for (const unsigned number : place_.deserted) {
+        remove_pins(leaving(path, number));
+    }
     // Of an agent that was killed; the lock says it is gone. Its programs stay on the devices until ours are there.
     before_ = before;
     if (std::filesystem::exists(path)) {
@@ -197,6 +218,19 @@ void Programs::unpin() {
 
 void Programs::replace_predecessor() {
     remove_pins(std::exchange(before_, ""));
+}
+
+Result<void> Programs::withdraw() {
+    for (const auto& [name, link] : links_) {
+        bpf_link__destroy(link);
+    }
+    links_.clear();
+    const std::string to = leaving(pinned_, place_.number);
+    if (::rename(pinned_.c_str(), to.c_str()) != 0) {
+        return last_error("renaming " + pinned_ + " to " + to);
+    }
+    pinned_ = to;
+    return {};
 }
 
 // Before a new one is attached: its SYNs are not noted there any more, and may be refused by what was.

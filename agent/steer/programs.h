@@ -6,6 +6,8 @@
 //       agent dies in whatever way, a question that is under way is still recognized when it is answered, and the reset
 //       of a leg still finds the application. Without a heartbeat they ask nothing, and every new connection is plain
 //       TCP. The next agent puts its own in their place.
+//   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one asks and
+//       is asked: the others have no heartbeat, and hand no SYN to themselves.
 #pragma once
 
 #include <chrono>
@@ -36,6 +38,12 @@ struct LocalParts {
     std::uint32_t mask = 0;                         // of enum smc_local: what of it can be had
 };
 
+// Which of the agents of this node it is (agent/upgrade/place.h).
+struct OwnPlace {
+    unsigned number = 0;
+    std::vector<unsigned> deserted{0};  // numbers under which only agents have left something that are gone
+};
+
 // Its messages go to the log, at level debug: it warns of probes that fail by design, and its errors come back.
 void log_what_libbpf_says();
 
@@ -44,7 +52,9 @@ class Programs {
     using OnEvent = std::function<void(const smc_event&)>;
 
     static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy,
-                                                  const LocalParts& local = {});
+                                                  const LocalParts& local = {}, OwnPlace place = {});
+    // Whether this kernel takes them. Leaves nothing behind.
+    static Result<void> try_to_load(const Config& config);
     ~Programs();
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
@@ -57,6 +67,11 @@ class Programs {
 
     // The programs of an agent that was killed are still on the devices; now ours are, too, and those can go (P1).
     void replace_predecessor();
+
+    // P2: from here on for the legs that there are. What is pinned has another path, so those who use pins() on other
+    // threads must have come to rest.
+    Result<void> withdraw();
+    [[nodiscard]] const OwnPlace& place() const { return place_; }
 
     // Readable when events wait; poll() then calls back for each.
     [[nodiscard]] int events_fd() const;
@@ -132,7 +147,8 @@ class Programs {
     void set_full(std::uint64_t cgroup, bool full) const;
 
  private:
-    Programs() = default;
+    explicit Programs(OwnPlace place) : place_(std::move(place)) {}
+    Result<void> open(const Config& config, const LocalParts& local);
     Result<void> fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const;
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
@@ -150,6 +166,7 @@ class Programs {
     SocketRecords legs_;          // smc_legs
     std::uint64_t swept_ns_ = 0;  // when, last; the programs' clock
     std::vector<Fill> fill_;
+    OwnPlace place_;
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

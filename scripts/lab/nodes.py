@@ -231,15 +231,28 @@ class Lab:
     def _clean(self):
         for directory, _, _ in os.walk(self.cgroup, topdown=False):
             self._kill_cgroup(directory)
-            try:
-                os.rmdir(directory)
-            except OSError:
-                pass
+            self._remove_cgroup(directory)
         for path in glob.glob(f"/run/netns/{self.tag}-*"):
             sh("ip", "netns", "delete", os.path.basename(path), check=False)
         for path in glob.glob(f"/sys/fs/bpf/{self.tag}-*"):
             shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.run, ignore_errors=True)
+
+    @staticmethod
+    def _remove_cgroup(directory):
+        def removed():
+            try:
+                os.rmdir(directory)
+            except FileNotFoundError:
+                pass
+            except OSError:  # who was killed is not all gone yet
+                return False
+            return True
+
+        try:
+            wait_for("a cgroup to go", removed, 2)
+        except Timeout:
+            pass
 
     @staticmethod
     def _kill_cgroup(directory):

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How an agent goes. Stopped, it may wait until its connections have ended. If another agent takes its place, it gives
+// up what only one of a node can have as soon as nobody is between a SYN and a first byte; the connections that it has
+// stay with it, because their queue pairs and buffers do. No I/O but a timer and the successor; control thread only.
+//
+// Invariant:
+//   U1  At no time do two agents ask, are asked, listen in the same namespace, or drive the bypass: what another one
+//       needs for that, the control socket's lock, is given up last.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+
+#include "agent/loop/deadline.h"
+#include "agent/upgrade/successor.h"
+
+namespace smc::upgrade {
+
+class Departure {
+ public:
+    struct Parts {
+        asio::io_context& io;
+        std::chrono::seconds stop_patience, upgrade_patience;
+        std::function<std::size_t()> connections;
+        std::function<bool()> settled;   // nobody is between a SYN and a first byte
+        std::function<void()> changed;   // obstacle() is another one
+        std::function<void()> release;   // U1
+        std::function<void()> over;      // once: there is nothing left to wait for
+    };
+    explicit Departure(Parts parts);
+
+    // smcctl upgrade: starts what is installed, which then asks this one to leave.
+    Result<pid_t> upgrade();
+    // Another agent takes this one's place. False: it is going already.
+    bool leave();
+    // SIGTERM or SIGINT. The second one, or one without patience, is the end.
+    void signalled();
+
+    // Why new connections are plain TCP; empty: not because of this.
+    [[nodiscard]] const char* obstacle() const;
+    // Another agent has what only one can have.
+    [[nodiscard]] bool released() const { return state_ == State::kReleased; }
+
+ private:
+    enum class State : std::uint8_t { kServing, kStopping, kSettling, kReleased };
+
+    void look();
+    void settle();
+    [[nodiscard]] bool is_over() const;
+
+    Parts p_;
+    State state_ = State::kServing;
+    bool signalled_ = false;
+    std::optional<Successor> successor_;
+    bool started_it_ = false;  // who takes the place was started here, so nobody else will end this one
+    TimePoint until_ = kNever;
+    loop::Deadline look_;
+};
+
+}  // namespace smc::upgrade

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/upgrade/predecessor.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <nlohmann/json.hpp>
+
+#include "os/unix_socket.h"
+
+namespace smc::upgrade {
+
+namespace {
+
+constexpr std::size_t kLongestAnswer = 4096;
+
+// Until its end; empty: there was none in time.
+std::string answer_of(int fd) {
+    std::string answer;
+    char chunk[512];
+    while (answer.size() < kLongestAnswer) {
+        const ssize_t n = ::recv(fd, chunk, sizeof chunk, 0);
+        if (n <= 0) {
+            return n == 0 ? answer : "";
+        }
+        answer.append(chunk, static_cast<std::size_t>(n));
+    }
+    return "";
+}
+
+}  // namespace
+
+Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds patience) {
+    const auto socket = connect_unix(control_socket, SOCK_STREAM);
+    if (!socket) {
+        const int why = socket.error().code;
+        return why == ENOENT || why == ECONNREFUSED ? Result<bool>(false) : socket.error();
+    }
+    const timeval limit{patience.count() / 1000, (patience.count() % 1000) * 1000};
+    ::setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    constexpr std::string_view kRequest = "{\"command\": \"leave\"}\n";
+    if (::send(socket->get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL) != ssize_t(kRequest.size())) {
+        return last_error("asking the agent at " + control_socket + " to leave");
+    }
+    const auto answer = nlohmann::json::parse(answer_of(socket->get()), nullptr, false);
+    if (answer.is_object() && answer.value("leaving", false)) {
+        return true;
+    }
+    const std::string why = answer.is_object() ? answer.value("error", "it does not know how") : "no answer";
+    return Error{EBUSY, "asking the agent at " + control_socket + " to leave (it said: " + why + ")"};
+}
+
+}  // namespace smc::upgrade

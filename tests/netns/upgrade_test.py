@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Another agent takes the place of the one that serves: no connection is reset, and none fails."""
+import contextlib
+import glob
+import json
+import os
+import signal
+import subprocess
+import unittest
+
+from base import TwoNodes
+from lab.agent import Agent
+from lab.basics import AGENT, CTL, sh, wait_for
+
+# Says when it is up, and sends and is answered a line whenever it is told one; an error ends it.
+TALK = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); c.sendall(b'x'); c.recv(1); print('up', flush=True)
+for line in sys.stdin:
+    data = line.strip().encode(); got = b''
+    try:
+        c.sendall(data)
+        while len(got) < len(data):
+            more = c.recv(65536)
+            if not more: raise OSError(0, 'end')
+            got += more
+        print(got.decode(), flush=True)
+    except OSError as e:
+        print('error', e, flush=True)
+"""
+
+# Connections one behind the other, each with bytes of its own there and back, until it is told to stop.
+CHURN = """
+import os, socket, sys, threading
+stop, right, wrong = threading.Event(), 0, []
+threading.Thread(target=lambda: (sys.stdin.readline(), stop.set())).start()
+print('up', flush=True)
+while not stop.is_set():
+    mine = os.urandom(30000); got = b''
+    try:
+        c = socket.create_connection((sys.argv[1], 5000), 10); c.settimeout(10); c.sendall(mine); c.shutdown(1)
+        while d := c.recv(65536): got += d
+        c.close()
+        if got != mine: raise OSError(0, f'{len(got)} bytes')
+        right += 1
+    except OSError as e:
+        wrong.append(str(e))
+print(right, *wrong, flush=True)
+"""
+
+
+def alive(pid):
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+class Upgrade(TwoNodes):
+    overrides = {}
+
+    def setUp(self):
+        super().setUp()
+        self.start_agents(**self.overrides)
+        self.addCleanup(self.end_agents)
+        self.serve()
+
+    def end_agents(self):
+        """Those that others have started, too."""
+        for node in (self.a, self.b):
+            sockets = [node.control, *glob.glob(f"{node.control}.leaving-*")]
+            pids = [s["agent"]["pid"] for s in (self.status_at(node, socket) for socket in sockets) if s]
+            for pid in pids * 2:  # the second signal ends those that wait
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            wait_for("the agents to end", lambda: not any(alive(pid) for pid in pids))
+
+    def status_at(self, node, socket):
+        done = subprocess.run([CTL, "--socket", socket, "status", "--json"], capture_output=True, text=True)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def upgrade(self, node):
+        before = node.agent.status()["agent"]["pid"]
+        done = node.agent.ctl("upgrade")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), node.agent.log()[-2000:])
+        self.assertIn(f"has taken the place of pid {before}", done.stdout)
+        wait_for("the next agent to serve", node.agent.prepared)
+        return done.stdout
+
+    def left(self, node):
+        """The one agent that is leaving: its socket, and what it says."""
+        (socket,) = node.agent.status()["agent"]["leaving"]
+        return socket, self.status_at(node, socket)
+
+    def talk(self):
+        talker = self.program(self.a, TALK, self.b.ip4, 5000, says="up")
+        self.assert_talks(talker)
+        return talker
+
+    def assert_talks(self, talker, size=100_000):
+        self.tell(talker, "z" * size)
+        self.assertEqual(self.hear(talker), "z" * size)
+
+    def assert_smcd(self, count):
+        for node in (self.a, self.b):
+            self.assertEqual([c["path"] for c in node.agent.connections(5000)], ["smcd"] * count)
+
+    def programs(self, node):
+        """How many agents have programs on the node's device: those of tcx are where their links are pinned."""
+        filters = [
+            sh("tc", "-n", node.netns, "filter", "show", "dev", node.device, side).count(f"{name}:[")
+            for side, name in (("ingress", "smc_in"), ("egress", "smc_out"))
+        ]
+        self.assertEqual(*filters)
+        links = glob.glob(f"{node.pins}*/smc_device_*")
+        self.assertEqual(len(links) % 2, 0)
+        return len(links) // 2 + filters[0]
+
+    def assert_alone(self, node):
+        """Nothing is left of the agents before."""
+        wait_for("everybody to have left", lambda: not node.agent.status()["agent"]["leaving"])
+        wait_for("their pins to go", lambda: not glob.glob(f"{node.pins}-*"))
+        self.assertEqual(self.programs(node), 1)
+
+
+class Tcx(Upgrade):
+    def test_connections_stay_and_new_ones_have_the_next_agent(self):
+        first = self.talk()
+        said = self.upgrade(self.a)
+        self.assertIn("1 over SMC-D", said)
+        self.assert_talks(first)
+        self.upgrade(self.b)
+        self.assert_talks(first)
+        second = self.talk()
+        self.assert_smcd(1)
+        self.assertEqual(self.programs(self.a), 2)
+        # A third agent, while the first one still has its connection.
+        self.upgrade(self.a)
+        third = self.talk()
+        self.assertEqual(len(self.a.agent.status()["agent"]["leaving"]), 2)
+        for talker in (first, second, third):
+            self.assert_talks(talker)
+        for socket in self.a.agent.status()["agent"]["leaving"]:
+            seen = self.status_at(self.a, socket)
+            self.assertEqual(seen["agent"]["obstacle"], "another agent takes its place")
+            self.assertEqual(seen["agent"]["live"], 1)
+        self.end_program(first)
+        self.end_program(second)
+        for node in (self.a, self.b):
+            self.assertEqual(node.agent.process.wait(10), 0)
+            self.assert_alone(node)
+        self.assert_talks(third)
+
+    def test_under_load(self):
+        talker = self.talk()
+        churns = [self.program(self.a, CHURN, self.b.ip4, says="up") for _ in range(3)]
+        for node in (self.a, self.b, self.a, self.b):
+            self.upgrade(node)
+            self.assert_talks(talker)
+        wait_for("connections with the last agents", lambda: self.a.agent.totals().get(("smcd", "none"), 0) > 20)
+        for churn in churns:
+            self.tell(churn, "stop")
+            right, *wrong = self.hear(churn).split(" ", 1)
+            self.assertEqual(wrong, [])
+            self.assertGreater(int(right), 20)
+        self.assert_talks(talker)
+
+    def test_who_cannot_serve_takes_nobodys_place(self):
+        talker = self.talk()
+        self.a.write("agent.json", "{")
+        done = self.a.agent.ctl("upgrade")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("its log says why. This one goes on", done.stderr)
+        self.assertIn("agent.json: ", self.a.agent.log())
+        self.a.write("agent.json", json.dumps(self.a.agent.config))
+        self.assert_talks(talker)
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+        self.talk()
+        self.assert_smcd(2)
+        self.upgrade(self.a)
+
+    def test_one_that_is_killed_while_it_is_leaving(self):
+        talker = self.talk()
+        self.upgrade(self.a)
+        os.kill(self.left(self.a)[1]["agent"]["pid"], signal.SIGKILL)
+        self.tell(talker, "x")
+        self.assertIn("error", self.hear(talker))
+        second = self.talk()
+        self.assertEqual(self.programs(self.a), 2)
+        self.upgrade(self.a)
+        self.end_program(second)
+        self.assert_alone(self.a)
+        self.talk()
+        self.assertEqual([c["path"] for c in self.a.agent.connections(5000)], ["smcd"])
+
+    def test_started_by_somebody_else(self):
+        """As in a pod: whoever starts the next agent ends the one before, which would else be started again."""
+        talker = self.talk()
+        before, self.a.agent.process = self.a.agent.process, None
+        self.a.agent.process = self.a.start(
+            [AGENT, "--config", f"{self.a.dir}/agent.json", "--take-over"], "agent.log"
+        )
+        wait_for("it to serve", lambda: (self.a.agent.status() or {"agent": {"pid": 0}})["agent"]["pid"] == self.a.agent.pid)
+        self.assert_talks(talker)
+        before.send_signal(signal.SIGTERM)
+        self.assert_talks(talker)
+        self.talk()
+        self.assertIsNone(before.poll())
+        self.end_program(talker)
+        self.assertEqual(before.wait(10), 0)
+        self.assertTrue(self.a.agent.status()["agent"]["serving"])
+
+    def test_nobody_is_there(self):
+        self.a.agent.stop()
+        self.a.agent = Agent(self.a, self.a.config(), command=())
+        self.a.agent.wait_serving()
+        second = self.a.start([AGENT, "--config", f"{self.a.dir}/agent.json"], "second.log")
+        self.assertEqual(second.wait(10), 1)
+        self.assertIn("another smc-agent holds it?", second.text())
+        self.talk()
+        self.assert_smcd(1)
+
+
+class Clsact(Upgrade):
+    overrides = {"bpf": {"tc": "clsact"}}
+    test_connections_stay_and_new_ones_have_the_next_agent = Tcx.test_connections_stay_and_new_ones_have_the_next_agent
+    test_under_load = Tcx.test_under_load
+
+
+class Patience(Upgrade):
+    overrides = {"upgrade": {"patience_s": 1}, "stop": {"patience_s": 60}}
+
+    def test_what_does_not_end_in_time_is_reset(self):
+        talker = self.talk()
+        self.upgrade(self.a)
+        self.assertEqual(self.a.agent.process.wait(10), 0)
+        self.tell(talker, "x")
+        self.assertIn("error", self.hear(talker))
+        self.assertIn("stopping, 1 connections are reset", self.a.agent.log())
+        self.talk()
+        self.assertEqual([c["path"] for c in self.a.agent.connections(5000)], ["smcd"])
+
+    def test_a_stop_waits_for_connections(self):
+        talker = self.talk()
+        self.a.agent.send_signal(signal.SIGTERM)
+        wait_for("it to say so", lambda: not self.a.agent.status()["agent"]["serving"])
+        self.assertEqual(self.a.agent.status()["agent"]["obstacle"], "it is being stopped")
+        self.assertTrue(self.connect()["ok"])
+        self.assert_talks(talker)
+        self.assertEqual(len(self.a.agent.connections(5000)), 1)
+        self.end_program(talker)
+        self.assertEqual(self.a.agent.process.wait(10), 0)
+
+    def test_a_second_signal_is_the_end(self):
+        talker = self.talk()
+        self.a.agent.send_signal(signal.SIGTERM)
+        wait_for("it to say so", lambda: not self.a.agent.status()["agent"]["serving"])
+        self.assertEqual(self.a.agent.stop(), 0)
+        self.tell(talker, "x")
+        self.assertIn("error", self.hear(talker))
+
+
+if __name__ == "__main__":
+    unittest.main()
