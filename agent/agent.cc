@@ -205,8 +205,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (!root_fd || !own_fd) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
-    auto programs =
-        bpf::Programs::load(config_, policy_, open_bypass(), {place_->number(), place_->deserted()});
+    auto programs = bpf::Programs::load(config_, policy_, open_bypass(), {place_->number(), place_->deserted()});
     if (!programs) {
         return programs.error();
     }
@@ -226,8 +225,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
-                           *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_,
-                           bypass_, verdict_, drain_, pods_, [this] { return obstacle(); }});
+                           *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, bypass_,
+                           verdict_, drain_, pods_, [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(
         Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_, [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {

@@ -78,7 +78,7 @@ void print_status(std::ostream& out, const json& s) {
                             (agent["serving"].get<bool>()
                                  ? ", serving"
                                  : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
-              {"Leaving", agent["leaving"].empty() ? "nobody" : join(agent["leaving"]) + " (smcctl --socket PATH status)"},
+              {"Leaving", agent["leaving"].empty() ? "nobody" : join(agent["leaving"])},
               {"Host name", word(agent["host_name"])},
               {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
               {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + ", " + word(ism["pooled"]) +

@@ -102,9 +102,9 @@ void print_upgrade(std::ostream& out, const json& answer) {
     out << "smc-agent " << word(answer["version"]) << ", pid " << word(answer["pid"]) << ", has taken the place of pid "
         << word(answer["before"]) << " after " << word(answer["took_ms"]) << " ms\n";
     for (const auto& agent : answer["leaving"]) {
-        out << word(agent["connections"]) << " connections stay with the agent at " << word(agent["socket"]) << " until they end: "
-            << word(agent["smcd"]) << " over SMC-D, " << word(agent["smcr"]) << " over SMC-R, " << word(agent["fallback"])
-            << " over TCP\n";
+        out << word(agent["connections"]) << " connections stay with the agent at " << word(agent["socket"])
+            << " until they end: " << word(agent["smcd"]) << " over SMC-D, " << word(agent["smcr"]) << " over SMC-R, "
+            << word(agent["fallback"]) << " over TCP\n";
     }
 }
 

@@ -95,7 +95,8 @@ void Departure::settle() {
     }
     state_ = State::kReleased;
     until_ = loop::now() + p_.upgrade_patience;
-    log()->info("left: {} connections stay until they end, {} s at most", p_.connections(), p_.upgrade_patience.count());
+    log()->info("left: {} connections stay until they end, {} s at most", p_.connections(),
+                p_.upgrade_patience.count());
     if (successor_) {
         tell_service_manager(successor_->pid());
     }

@@ -23,10 +23,10 @@ class Departure {
         asio::io_context& io;
         std::chrono::seconds stop_patience, upgrade_patience;
         std::function<std::size_t()> connections;
-        std::function<bool()> settled;   // nobody is between a SYN and a first byte
-        std::function<void()> changed;   // obstacle() is another one
-        std::function<void()> release;   // U1
-        std::function<void()> over;      // once: there is nothing left to wait for
+        std::function<bool()> settled;  // nobody is between a SYN and a first byte
+        std::function<void()> changed;  // obstacle() is another one
+        std::function<void()> release;  // U1
+        std::function<void()> over;     // once: there is nothing left to wait for
     };
     explicit Departure(Parts parts);
 

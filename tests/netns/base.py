@@ -54,6 +54,24 @@ print(json.dumps(out))
 """
 
 
+# Says when it is up, and sends and is answered a line whenever it is told one; an error ends it.
+TALK = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000), 10); c.sendall(b'x'); c.recv(1); print('up', flush=True)
+for line in sys.stdin:
+    data = line.strip().encode(); got = b''
+    try:
+        c.sendall(data)
+        while len(got) < len(data):
+            more = c.recv(65536)
+            if not more: raise OSError(0, 'end')
+            got += more
+        print(got.decode(), flush=True)
+    except OSError as e:
+        print('error', e, flush=True)
+"""
+
+
 class TwoNodes(unittest.TestCase):
     """client a, server b; a fresh lab for every test."""
 

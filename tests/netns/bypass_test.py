@@ -438,6 +438,21 @@ class Bypass(TwoPods):
         self.assertEqual(self.states(), [MEMBER] * 2)
         self.assertGreater(min(member["messages"] for member in self.members()), rounds * 9 // 10)
 
+    def test_another_agent_takes_the_place_under_load(self):
+        self.begin()
+        pair = self.promoted()
+        rounds = 8000 * ROUNDS
+        for end in (pair.client, pair.server):
+            pair.tell(end, "alternate", rounds=rounds, begins=end is pair.client)
+        for _ in range(ROUNDS):
+            done = self.a.agent.ctl("upgrade")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual([pair.hear(end) for end in (pair.client, pair.server)], [rounds] * 2)
+        self.assertEqual(self.states(), [MEMBER] * 2)
+        self.assertTrue(self.a.agent.ask("bypass")["taken_over"])
+        self.assertGreater(min(member["messages"] for member in self.members()), rounds * 9 // 10)
+        os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
+
     def test_another_policy_or_none_ends_them(self):
         self.begin()
         pair = self.promoted()

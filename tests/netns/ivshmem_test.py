@@ -5,7 +5,7 @@ import os
 import signal
 import unittest
 
-from base import TwoNodes
+from base import TALK, TwoNodes
 from lab.basics import AGENT, wait_for
 
 MIB = 1024 * 1024
@@ -52,6 +52,23 @@ class Ivshmem(TwoNodes):
     def transfer(self, mib=8):
         done = self.a.python(TRANSFER, self.b.ip4, mib, timeout=120)
         self.assertEqual(done.stdout.strip(), "same", done.stderr)
+
+    def test_another_agent_takes_the_place(self):
+        self.start()
+        self.serve()
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        for node in (self.a, self.b):
+            done = node.agent.ctl("upgrade")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            wait_for("the next agent to serve", node.agent.prepared)
+            self.tell(talker, "y" * 50_000)
+            self.assertEqual(self.hear(talker), "y" * 50_000)
+        self.transfer()
+        self.assertPath(self.a, "smcd")
+        self.end_program(talker)
+        for node in (self.a, self.b):
+            self.assertEqual(node.agent.process.wait(10), 0)
+            os.kill(node.agent.status()["agent"]["pid"], signal.SIGTERM)
 
     def test_bytes_go_through_the_area(self):
         self.start()

@@ -10,21 +10,11 @@ import subprocess
 import time
 import unittest
 
-from base import TwoNodes
+from base import TALK, TwoNodes
 from lab.basics import CTL, wait_for
 from rogue import within
 
 PORT = 7609
-
-# A connection that says when it is up, and then sends and is answered a line whenever it is told one.
-TALK = """
-import socket, sys
-c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
-for line in sys.stdin:
-    data = line.strip().encode(); c.sendall(data); got = b''
-    while len(got) < len(data): got += c.recv(65536)
-    print(got.decode(), flush=True)
-"""
 
 
 class Operator(TwoNodes):

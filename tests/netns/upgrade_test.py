@@ -8,26 +8,9 @@ import signal
 import subprocess
 import unittest
 
-from base import TwoNodes
+from base import TALK, TwoNodes
 from lab.agent import Agent
 from lab.basics import AGENT, CTL, sh, wait_for
-
-# Says when it is up, and sends and is answered a line whenever it is told one; an error ends it.
-TALK = """
-import socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); c.sendall(b'x'); c.recv(1); print('up', flush=True)
-for line in sys.stdin:
-    data = line.strip().encode(); got = b''
-    try:
-        c.sendall(data)
-        while len(got) < len(data):
-            more = c.recv(65536)
-            if not more: raise OSError(0, 'end')
-            got += more
-        print(got.decode(), flush=True)
-    except OSError as e:
-        print('error', e, flush=True)
-"""
 
 # Connections one behind the other, each with bytes of its own there and back, until it is told to stop.
 CHURN = """
@@ -93,7 +76,7 @@ class Upgrade(TwoNodes):
         return socket, self.status_at(node, socket)
 
     def talk(self):
-        talker = self.program(self.a, TALK, self.b.ip4, 5000, says="up")
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
         self.assert_talks(talker)
         return talker
 
@@ -196,11 +179,15 @@ class Tcx(Upgrade):
     def test_started_by_somebody_else(self):
         """As in a pod: whoever starts the next agent ends the one before, which would else be started again."""
         talker = self.talk()
-        before, self.a.agent.process = self.a.agent.process, None
-        self.a.agent.process = self.a.start(
-            [AGENT, "--config", f"{self.a.dir}/agent.json", "--take-over"], "agent.log"
-        )
-        wait_for("it to serve", lambda: (self.a.agent.status() or {"agent": {"pid": 0}})["agent"]["pid"] == self.a.agent.pid)
+        before = self.a.agent.process
+        command = [AGENT, "--config", f"{self.a.dir}/agent.json", "--take-over"]
+        self.a.agent.process = self.a.start(command, "agent.log")
+
+        def serves():
+            status = self.a.agent.status()
+            return status and status["agent"]["pid"] == self.a.agent.pid
+
+        wait_for("it to serve", serves)
         self.assert_talks(talker)
         before.send_signal(signal.SIGTERM)
         self.assert_talks(talker)

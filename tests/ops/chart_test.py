@@ -43,7 +43,7 @@ POD_MONITOR = {
     "apiVersion": "monitoring.coreos.com/v1",
     "metadata": {"name", "namespace", "labels"},
     "spec": {"selector", "podMetricsEndpoints"},
-    "endpoint": {"port", "path", "interval"},
+    "endpoint": {"path", "interval", "relabelings"},
 }
 
 
@@ -108,7 +108,8 @@ class Chart(unittest.TestCase):
         self.assertEqual(set(endpoint), POD_MONITOR["endpoint"])
         pod = the("DaemonSet", documents(helm.template()))["spec"]["template"]
         self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
-        self.assertIn(endpoint["port"], [port["name"] for port in pod["spec"]["containers"][0]["ports"]])
+        (address,) = endpoint["relabelings"]
+        self.assertEqual((address["targetLabel"], address["replacement"]), ("__address__", "$1:7609"))
 
     def test_wrong_values_are_refused(self):
         for wrong in (
@@ -144,10 +145,13 @@ class Chart(unittest.TestCase):
             self.assertEqual(mounted, {volume["name"] for volume in pod["volumes"]})
             config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
             port = int(config["http"]["listen"].rpartition(":")[2])
-            self.assertEqual(container["ports"][0]["containerPort"], port)
             self.assertEqual(container["readinessProbe"]["httpGet"]["port"], port)
-            waits = int(container["lifecycle"]["preStop"]["exec"]["command"][-1])
-            self.assertGreater(pod["terminationGracePeriodSeconds"], waits)
+            for section in ("stop", "upgrade"):
+                self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["patience_s"])
+            # Two pods beside each other: neither waits for the other's node port.
+            self.assertEqual(daemon["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
+            self.assertIn("--take-over", container["args"])
+            self.assertNotIn("ports", container)
 
     def test_rights_are_the_least(self):
         found = documents(helm.template())

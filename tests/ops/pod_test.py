@@ -10,7 +10,7 @@ import urllib.request
 
 import yaml
 from apiserver import ApiServer
-from base import TwoNodes
+from base import TALK, TwoNodes
 from lab import helm
 from lab.basics import wait_for
 from podman import Podman, playable
@@ -68,15 +68,19 @@ class Pods(TwoNodes):
                 "ca_file": "/run/smc-agent/ca.crt",
             },
         }
-        return ["--set-json", f"config={json.dumps(config)}", "--set", "drainSeconds=5"], mount
+        return ["--set-json", f"config={json.dumps(config)}", "--set", "drainSeconds=60"], mount
 
-    def play(self, node):
+    def play(self, node, name=None):
+        """The node's pod; the container's name."""
         values, mount = self.values(node)
         manifest = [one for one in yaml.safe_load_all(helm.template(*values)) if one]
         paths = {"/sys/fs/cgroup": mount, "/run/smc-agent": self.shared}
-        self.manifest = playable(manifest, f"smc-agent-{node.name}", paths)
-        self.podman.play(self.manifest)
-        return f"smc-agent-{node.name}-agent"
+        name = name or f"smc-agent-{node.name}"
+        self.podman.play(playable(manifest, name, paths))
+        return f"{name}-agent"
+
+    def state(self, container):
+        return json.loads(self.podman("inspect", container).stdout)[0]["State"]
 
     def get(self, node, path):
         try:
@@ -85,9 +89,9 @@ class Pods(TwoNodes):
         except OSError:
             return None
 
-    def ctl(self, node, *arguments):
+    def ctl(self, node, *arguments, container=None):
         socket = f"/run/smc-agent/{node.name}.sock"
-        container = f"smc-agent-{node.name}-agent"
+        container = container or f"smc-agent-{node.name}-agent"
         return self.podman("exec", container, "/usr/bin/smcctl", "--socket", socket, "--json", *arguments, check=False)
 
     def test_two_application_pods_are_accelerated(self):
@@ -120,6 +124,29 @@ class Pods(TwoNodes):
         self.assertEqual(status["NoNewPrivs"], "1")
         self.assertNotEqual(self.podman("exec", containers[0], "/bin/sh", check=False).returncode, 0)
 
+        # A rolling update: the next pod takes the place, and the one before is told to end.
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        pid = self.state(containers[1])["Pid"]
+        following = self.play(self.b, "smc-agent-b2")
+
+        def served_by_another():
+            status = json.loads(self.ctl(self.b, "status", container=following).stdout or "{}")
+            return status and status["agent"]["pid"] != pid and status["agent"]["serving"]
+
+        wait_for("the next pod to serve", served_by_another)
+        wait_for("the next agent to be ready", lambda: self.get(self.b, "/readyz"))
+        stopping = self.podman.begin("stop", "-t", "30", containers[1])
+        for text in ("a", "b" * 1000):
+            self.tell(talker, text)
+            self.assertEqual(self.hear(talker), text)
+        self.assertEqual(self.state(containers[1])["Running"], True)
+        self.assertTrue(self.connect()["ok"])
+        totals = json.loads(self.ctl(self.b, "status", container=following).stdout)["totals"]
+        self.assertIn(("smcd", 1), [(one["path"], one["count"]) for one in totals])
+        self.end_program(talker)
+        self.assertEqual(stopping.wait(30), 0)
+        self.assertEqual(self.state(containers[1])["ExitCode"], 0)
+
         # A pod that no longer wants it.
         self.api.put("namespaces", "web", labels={})
 
@@ -129,16 +156,8 @@ class Pods(TwoNodes):
             return json.loads(self.ctl(self.a, "status").stdout)["totals"] == before
 
         wait_for("the pod to be left alone", plain)
-
-        # The pod is to go: what the manifest says is done before, and the agent ends by itself.
-        (container,) = self.manifest[1]["spec"]["containers"]
-        command = container["lifecycle"]["preStop"]["exec"]["command"]
-        command = [*command[:1], "--socket", "/run/smc-agent/b.sock", *command[1:]]
-        self.podman("exec", containers[1], *command)
-        self.assertFalse(json.loads(self.ctl(self.b, "status").stdout)["agent"]["serving"])
-        self.podman("stop", "-t", "10", containers[1])
-        state = json.loads(self.podman("inspect", containers[1]).stdout)[0]["State"]
-        self.assertEqual(state["ExitCode"], 0)
+        self.podman("stop", "-t", "10", following)
+        self.assertEqual(self.state(following)["ExitCode"], 0)
         self.assertTrue(self.connect()["ok"])  # plain TCP without it
 
     def test_what_is_in_the_image(self):

@@ -64,6 +64,10 @@ class Podman:
             raise RuntimeError(f"podman {' '.join(arguments[:3])}: {done.returncode}: {done.stdout} {done.stderr}")
         return done
 
+    def begin(self, *arguments):
+        """The process of a command that takes its time."""
+        return subprocess.Popen(["podman", *arguments], env=self.environment, stdout=subprocess.DEVNULL)
+
     def play(self, documents):
         path = os.path.join(self.directory, f"{documents[-1]['metadata']['name']}.yaml")
         with open(path, "w") as file:
@@ -85,7 +89,7 @@ def playable(documents, name, paths):
     spec = template["spec"]
     (container,) = spec["containers"]
     assert spec["hostPID"] and spec["hostNetwork"]  # what the settings above and below stand for
-    for key in ("ports", "livenessProbe", "readinessProbe"):
+    for key in ("livenessProbe", "readinessProbe"):
         container.pop(key)
     for variable in container["env"]:
         assert variable.pop("valueFrom") == {"fieldRef": {"fieldPath": "spec.nodeName"}}

@@ -284,6 +284,30 @@ else:
         ends = [line for line in self.agents[1].log().splitlines() if "link group" in line and " ended" in line]
         self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group (C3)
 
+    def test_8b_other_agents_take_the_place(self):
+        """Queue pairs stay with the agent that has them, until their connections have ended."""
+        self.start({"rmbe_kib": 64})
+        server = self.serve("steps", "serve", "PORT", "recv:1000", "send:1000", "recv:200000", "send:1000", "eof")
+        steps = ["send:1000", "recv:1000", "wait:/run/upgraded", "send:200000", "recv:1000", "shut", "eof"]
+        client = self.a.start([*TCP, "steps", self.b.ip4, self.port, *steps], f"held{self.port}.log")
+        held = self.port
+        wait_for("the connection", lambda: [c for c in self.agents[0].connections(held) if c["path"] == "smcr"])
+        wait_for("its first bytes", lambda: self.agents[0].connections(held)[0]["bytes_received"] == 1000)
+        for agent in self.agents:
+            done = agent.ctl("upgrade")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), agent.log()[-2000:])
+            self.assertIn("0 over SMC-D, 1 over SMC-R", done.stdout)
+            wait_for("the next agent to serve", agent.prepared)
+        ended = self.exchange(100_000)
+        self.assertEqual([(c["path"], c["reason"]["name"]) for c in ended], [("smcr", "none")])
+        self.a.sh("touch /run/upgraded")
+        self.assertEqual((client.wait(), server.machine.sh("true")), (0, ""), client.text())
+        self.assertIn("eof\ndone", client.text())
+        for machine, agent in zip((self.a, self.b), self.agents):
+            self.assertEqual(agent.process.wait(20), 0, agent.log()[-2000:])
+            machine.sh(f"kill {agent.status()['agent']['pid']}")
+        type(self).agents = type(self).config = None
+
     def test_9_the_agents_leave_nothing(self):
         self.stop()
         for machine in (self.a, self.b):
