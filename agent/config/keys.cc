@@ -193,7 +193,7 @@ std::vector<ConfigKey> make_keys() {
         key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 100),
             "UNIX socket of smcctl; its .lock file keeps a second agent out."),
         key("stop", "patience_s", SMC_MEMBER(stop_patience), integer(0, 86400),
-            "From SIGTERM on, for how long connections may end; new ones are plain TCP. The rest is reset."),
+            "From SIGTERM on, how long connections may take to end; new ones are plain TCP."),
         key("upgrade", "patience_s", SMC_MEMBER(upgrade_patience), integer(0, 604800),
             "The same, of an agent whose place another one has taken."),
         key("kubernetes", "api", SMC_MEMBER(kubernetes.api),
