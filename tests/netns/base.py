@@ -71,6 +71,25 @@ for line in sys.stdin:
         print('error', e, flush=True)
 """
 
+# Connections one behind the other, each with bytes of its own there and back, until it is told to stop.
+CHURN = """
+import os, socket, sys, threading
+stop, right, wrong = threading.Event(), 0, []
+threading.Thread(target=lambda: (sys.stdin.readline(), stop.set())).start()
+print('up', flush=True)
+while not stop.is_set():
+    mine = os.urandom(30000); got = b''
+    try:
+        c = socket.create_connection((sys.argv[1], 5000), 10); c.settimeout(10); c.sendall(mine); c.shutdown(1)
+        while d := c.recv(65536): got += d
+        c.close()
+        if got != mine: raise OSError(0, f'{len(got)} bytes')
+        right += 1
+    except OSError as e:
+        wrong.append(str(e))
+print(right, *wrong, flush=True)
+"""
+
 
 class TwoNodes(unittest.TestCase):
     """client a, server b; a fresh lab for every test."""

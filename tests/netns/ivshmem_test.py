@@ -3,12 +3,17 @@
 import json
 import os
 import signal
+import struct
+import subprocess
+import time
 import unittest
 
-from base import TALK, TwoNodes
+from base import CHURN, TALK, TwoNodes
 from lab.basics import AGENT, wait_for
 
 MIB = 1024 * 1024
+ROUNDS = int(os.environ.get("SMC_ROUNDS", "5"))
+HOSTILE_SECONDS = int(os.environ.get("SMC_HOSTILE_SECONDS", "8"))
 
 # A connection that says how it ends.
 HOLD = """
@@ -34,6 +39,38 @@ print('same' if got.digest() == hashlib.sha256(data).digest() else f'differs aft
 """
 
 
+# Random words at random places of a file for so many seconds, where the tables are more often.
+WRITER = """
+import mmap, os, random, struct, sys, time
+with open(sys.argv[1], 'r+b') as f: m = mmap.mmap(f.fileno(), 0)
+print('up', flush=True)
+ends, r = time.monotonic() + float(sys.argv[2]), random.Random(7)
+while time.monotonic() < ends:
+    for _ in range(2000):
+        size = len(m) if r.random() < .5 else 1 << 17
+        at = r.randrange(size // 8) * 8
+        if at >= 64:  # the superblock is read by who opens the area
+            old, = struct.unpack_from('<Q', m, at)
+            word = r.choice((r.getrandbits(64), r.getrandbits(16), 0, old + 1, old ^ 1 << r.randrange(64)))
+            struct.pack_into('<Q', m, at, word & (1 << 64) - 1)
+    time.sleep(0.001)
+print('done', flush=True)
+"""
+
+# 100 kB there and back, and how that went.
+SHORT = """
+import os, socket, sys
+mine = os.urandom(100_000); got = b''
+try:
+    c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.settimeout(20)
+    c.sendall(mine); c.shutdown(1)
+    while d := c.recv(65536): got += d
+    print('same' if got == mine else 'differs')
+except socket.timeout: print('hangs')
+except OSError: print('error')
+"""
+
+
 class Ivshmem(TwoNodes):
     def setUp(self):
         super().setUp()
@@ -49,8 +86,8 @@ class Ivshmem(TwoNodes):
             area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
             node.start_agent(ism=area, fallback={"cache_s": 1})  # who declined is asked again soon
 
-    def transfer(self, mib=8):
-        done = self.a.python(TRANSFER, self.b.ip4, mib, timeout=120)
+    def transfer(self, mib=8, ip=None):
+        done = self.a.python(TRANSFER, ip or self.b.ip4, mib, timeout=120)
         self.assertEqual(done.stdout.strip(), "same", done.stderr)
 
     def test_another_agent_takes_the_place(self):
@@ -99,6 +136,77 @@ class Ivshmem(TwoNodes):
 
             wait_for("SMC-D again", again, timeout=30)
             self.transfer(1)
+
+    def test_three_in_one_area(self):
+        third = self.lab.node("c")
+        self.lab.link(third, self.b)  # from here on b's address is that of this link
+        far, near = self.b.ip4, "10.77.0.2"
+        self.start(self.a, self.b, third)
+        self.serve()
+        mib = 16
+        clients = [
+            node.popen(["/usr/bin/python3", "-c", TRANSFER, ip, mib], stdout=subprocess.PIPE, text=True)
+            for node, ip in ((self.a, near), (third, far)) * 3
+        ]
+        self.assertEqual([client.communicate(timeout=120)[0].strip() for client in clients], ["same"] * 6)
+        for node in (self.a, third):
+            self.assertPath(node, "smcd", at_least=3)
+        self.assertEqual(len(self.b.agent.ask("linkgroup", "--smcd")["smcd"]), 2)
+        third.agent.send_signal(signal.SIGKILL)
+        third.agent.process.wait(10)
+        self.transfer(1, near)
+        self.assertPath(self.a, "smcd", at_least=4)
+
+    def test_killed_again_and_again_under_load(self):
+        self.start()
+        self.serve()
+        churns = [self.program(self.a, CHURN, self.b.ip4, says="up") for _ in range(2)]
+        for _ in range(ROUNDS):
+            self.b.agent.stop(signal.SIGKILL)
+            self.start(self.b)
+        wait_for("SMC-D again", lambda: self.a.agent.connections(5000) or self.connect() and None, timeout=40)
+        for churn in churns:
+            self.tell(churn, "stop")
+            right, *wrong = self.hear(churn).split(" ", 1)
+            self.assertGreater(int(right), 0)
+            self.assertNotIn("bytes", " ".join(wrong))  # a kill is a reset, and no end or other bytes
+        wait_for("nobody's blocks to be free", lambda: self.blocks_taken() == 0, timeout=60)
+        self.transfer()
+
+    def blocks_taken(self):
+        with open(self.area, "rb") as file:
+            superblock = file.read(4096)
+            (blocks,) = struct.unpack_from("<I", superblock, 20)
+            file.seek(4096 + 64 * 128)
+            words = file.read(blocks * 8)
+        return sum(words[i : i + 8] != bytes(8) for i in range(0, len(words), 8))
+
+    def test_who_writes_everywhere(self):
+        """A peer may write what it likes. Its own area's connections are not to be relied on then; all else is."""
+        third = self.lab.node("c")
+        self.lab.link(self.a, third)
+        self.start()
+        self.serve()
+        self.serve(third, port=5001)
+        self.transfer(1)
+        writer = self.program(self.a, WRITER, self.area, HOSTILE_SECONDS, says="up")
+        ends = time.monotonic() + HOSTILE_SECONDS
+        pids = [node.agent.status()["agent"]["pid"] for node in (self.a, self.b)]
+        while time.monotonic() < ends:
+            done = self.a.python(SHORT, self.b.ip4, 5000, timeout=40)
+            self.assertIn(done.stdout.strip(), ("same", "differs", "error"), done.stderr)
+            done = self.a.python(SHORT, third.ip4, 5001, timeout=40)
+            self.assertEqual(done.stdout.strip(), "same", done.stderr)
+            for node in (self.a, self.b):
+                self.assertTrue(node.agent.status())
+        self.assertEqual(self.hear(writer), "done")
+        self.assertEqual([node.agent.status()["agent"]["pid"] for node in (self.a, self.b)], pids)
+        for node in (self.a, self.b):
+            self.assertEqual(node.agent.stop(), 0, node.agent.log()[-2000:])
+        self.make(64 * MIB)
+        self.start()
+        self.transfer(1)
+        self.assertPath(self.a, "smcd")
 
     def test_connections_of_a_peer_that_stands_still_end(self):
         """As a machine does that is paused or gone: no reset comes from it."""
