@@ -140,6 +140,7 @@ enum smc_decision {
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
 	SMC_OUT_NOTHING,
+	SMC_OUT_ASKS_MUCH,  /* its cgroup has its share of smc_questions */
 	SMC_OUT_TABLE_FULL,
 	SMC_SYN_AGAIN,      /* retransmission of a question: goes without options */
 	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
@@ -211,6 +212,8 @@ struct smc_config {
 	__u32 local_mask; /* what of it can be had at all */
 	__u32 queue;      /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
 	__u32 smcd;       /* SMC-D with another agent of this kernel, for connections that match no rule */
+	__u32 most_asking; /* entries of smc_questions that one cgroup may have */
+	__u32 pad;
 };
 
 struct smc_heartbeat {
@@ -238,6 +241,12 @@ struct smc_cgroup {
 	__u64 rules;    /* bit n: rule n's cgroup globs match this cgroup */
 	__u32 enrolled; /* 0: nothing here is ever eligible (no rule, or the agent itself) */
 	__u32 full;     /* it has as many connections as one cgroup may have */
+};
+
+/* Of a cgroup: entries of smc_questions. An entry that user space deletes is counted until the next sweep. */
+struct smc_asking {
+	__s32 now;
+	__u32 counted; /* by the sweep that is under way */
 };
 
 struct smc_netns {
@@ -446,7 +455,8 @@ static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
 static_assert(sizeof(smc_hairpin) == 32);
 static_assert(sizeof(smc_inbound) == 40);
-static_assert(sizeof(smc_config) == 56);
+static_assert(sizeof(smc_config) == 64);
+static_assert(sizeof(smc_asking) == 8);
 static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);
 static_assert(sizeof(smc_stranded_socket) == 56);

@@ -49,7 +49,7 @@ static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 	if (inbound && inbound->cookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	if (question && question->state < SMC_QUESTION_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(question->isn) + 1)
-		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		smc_end_question(&packet->tuple, question);
 }
 
 /*
@@ -96,7 +96,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	}
 	echoed = options.own && options.own_tag == config->tag;
 	if (question->state == SMC_QUESTION_CLC) {
-		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		smc_end_question(&packet->tuple, question);
 		if (!options.smc || echoed) {
 			smc_count(echoed ? SMC_PEER_OPTION_ECHOED : SMC_PEER_OPTION_ABSENT);
 			smc_refuse_clc(skb, packet, echoed ? SMC_OPTION_ECHOED : SMC_OPTION_ABSENT);
@@ -113,7 +113,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 			smc_count(SMC_ANSWER_PLAIN);
 		}
 		if (question->state != SMC_QUESTION_TAKEN)
-			bpf_map_delete_elem(&smc_questions, &packet->tuple);
+			smc_end_question(&packet->tuple, question);
 		return TC_ACT_UNSPEC;
 	}
 	/* Whatever becomes of the connection, the application must not see an answer to a question that it never put.
@@ -135,7 +135,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
 		/* not the half-open connection of the question: it answers the SYN without options so, too */
-		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		smc_end_question(&packet->tuple, question);
 		return TC_ACT_UNSPEC;
 	}
 	return smc_turn_into_rst(skb, packet);

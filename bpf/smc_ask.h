@@ -131,7 +131,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 			return smc_ask_again(question, config, packet->tuple.slot, packet->v6)
 				       ? smc_keep(skb, packet, device)
 				       : TC_ACT_UNSPEC;
-		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		smc_end_question(&packet->tuple, question);
 	}
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!config || !tcp)
@@ -180,16 +180,21 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		question->state = SMC_QUESTION_HELD;
 		question->answer_ttl = server->ttl;
 	}
+	if (!smc_may_ask(config, cgroup_id)) {
+		smc_count(SMC_OUT_ASKS_MUCH);
+		return TC_ACT_UNSPEC;
+	}
 	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY)) {
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
+	smc_begin_asking(cgroup_id);
 	if (question->state == SMC_QUESTION_HELD && smc_tell_question(&packet->tuple, question)) {
 		smc_count(SMC_OUT_HELD);
 		return smc_keep(skb, packet, device);
 	}
 	if (question->state == SMC_QUESTION_HELD || !smc_add_options(skb, packet, asks, config->tag, pair)) {
-		bpf_map_delete_elem(&smc_questions, &packet->tuple);
+		smc_end_question(&packet->tuple, question);
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}

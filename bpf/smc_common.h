@@ -162,6 +162,38 @@ static __always_inline struct bpf_sock *smc_socket_of(struct __sk_buff *skb, con
 	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 }
 
+static __always_inline bool smc_may_ask(const struct smc_config *config, __u64 cgroup)
+{
+	const struct smc_asking *asking = bpf_map_lookup_elem(&smc_asking, &cgroup);
+
+	return !asking || asking->now < (__s32)config->most_asking;
+}
+
+static __always_inline void smc_begin_asking(__u64 cgroup)
+{
+	struct smc_asking *asking = bpf_map_lookup_elem(&smc_asking, &cgroup), first = {};
+
+	if (!asking) {
+		bpf_map_update_elem(&smc_asking, &cgroup, &first, BPF_NOEXIST);
+		asking = bpf_map_lookup_elem(&smc_asking, &cgroup);
+	}
+	if (asking)
+		__sync_fetch_and_add(&asking->now, 1);
+}
+
+/* A CLC socket's and a leg's are nobody's. */
+static __always_inline void smc_end_question(const struct smc_tuple *tuple, const struct smc_question *question)
+{
+	__u64 cgroup = question->cgroup;
+	struct smc_asking *asking;
+
+	if (bpf_map_delete_elem(&smc_questions, tuple) || !cgroup)
+		return;
+	asking = bpf_map_lookup_elem(&smc_asking, &cgroup);
+	if (asking)
+		__sync_fetch_and_add(&asking->now, -1);
+}
+
 struct smc_match {
 	__u64 rules; /* bit n: rule n's cgroup globs match the socket's cgroup */
 	__u32 ip[4];

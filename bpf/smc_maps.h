@@ -36,6 +36,8 @@ SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, 
  * question whose answer would not be recognized, so nothing is evicted: a full table means that nobody asks.
  */
 SMC_GROWING_MAP(smc_questions, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
+/* cgroup id -> how many of them it has */
+SMC_GROWING_MAP(smc_asking, __u64, struct smc_asking, SMC_MAX_CGROUPS);
 /* both directions of every leg; see smc_turn.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
 /* connections within this node that are being established: sequence number of the SYN -> what is known of them */

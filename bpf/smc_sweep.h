@@ -14,13 +14,28 @@ static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
 {
 	__u64 life = SMC_QUESTION_NS;
+	struct smc_asking *asking;
 
 	if (question->state == SMC_QUESTION_TAKEN)
 		life = SMC_TAKEN_NS;
 	else if (question->state == SMC_QUESTION_CLC || question->state == SMC_QUESTION_LEG)
 		life = SMC_OWN_QUESTION_NS;
-	if (smc_older(*(__u64 *)now, question->since_ns, life))
-		bpf_map_delete_elem(&smc_questions, key);
+	if (smc_older(*(__u64 *)now, question->since_ns, life)) {
+		smc_end_question(key, question);
+	} else if (question->cgroup) {
+		asking = bpf_map_lookup_elem(&smc_asking, &question->cgroup);
+		if (asking)
+			asking->counted++;
+	}
+	return 0;
+}
+
+static long smc_sweep_asking(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
+{
+	asking->now = asking->counted;
+	asking->counted = 0;
+	if (!asking->now)
+		bpf_map_delete_elem(&smc_asking, cgroup);
 	return 0;
 }
 
@@ -55,6 +70,7 @@ int smc_sweep(struct smc_clock *clock)
 	struct smc_census census = {.since = clock->ktime_ns, .now = now};
 
 	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
+	bpf_for_each_map_elem(&smc_asking, smc_sweep_asking, 0, 0);
 	if (census.since)
 		clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &census, 0);
 	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);

@@ -6,7 +6,7 @@ import resource
 import time
 import unittest
 
-from base import TwoNodes
+from base import CLIENT, TwoNodes
 from lab.basics import is_sanitized, wait_for
 from lab.rawtcp import SMC_OPTION
 
@@ -86,17 +86,52 @@ class Bounds(TwoNodes):
             user, system = file.read().rsplit(")", 1)[1].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
-    def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
-        self.start_agents()
+    def test_who_asks_too_much_leaves_questions_to_the_others(self):
+        self.start_agents(limits={"cgroup_percent": 20})
         self.serve()
+        others = f"{self.a.cgroup}/others"
+        os.makedirs(others)
+        self.flood(1, 8000)
+        most = 32768 * 20 // 100
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], most)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8000 - most)
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8001 - most)
+        self.assertEqual(self.a.agent.totals(), {})
+
+        def accelerated():
+            done = self.a.python(CLIENT, self.b.ip4, 5000, 10, cgroup=others)
+            self.assertTrue(json.loads(done.stdout)["ok"])
+            return ("smcd", "none") in self.a.agent.totals()
+
+        wait_for("another cgroup to be accelerated", accelerated)
+        # What is answered, by a RST here, does not count.
+        for _ in range(3):
+            done = self.a.python(CLIENT, self.b.ip4, 5001, 10, cgroup=others)
+            self.assertEqual(json.loads(done.stdout)["error"], "ECONNREFUSED")
+        counts = [entry["formatted"]["value"]["now"] for entry in self.table(self.a, "smc_asking")]
+        self.assertEqual(max(counts), most)
+        self.assertLessEqual(sum(counts) - most, 1)  # the one that was accelerated, for a while
+
+    def flood(self, ports, each):
+        """SYNs of a's applications that nobody answers."""
         self.b.run(["nft", "add table ip t; add chain ip t c { type filter hook input priority 0; }"], check=True)
         self.b.run(["nft", "add rule ip t c tcp dport 9000-9001 drop"], check=True)
-        for flood in [self.program(self.a, FLOOD, self.b.ip4, port, 16500) for port in (9000, 9001)]:
+        for flood in [self.program(self.a, FLOOD, self.b.ip4, 9000 + n, each) for n in range(ports)]:
             self.assertEqual(self.hear(flood), "held")
-        self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_TABLE_FULL"], 33000 - 32768)
-        before = self.a.agent.decisions()["SMC_OUT_TABLE_FULL"]
+
+    def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
+        self.start_agents(limits={"cgroup_percent": 100})
+        self.serve()
+        self.flood(2, 16500)
+
+        def left_alone():  # a cgroup that has all of it is told first
+            return sum(self.a.agent.decisions()[name] for name in ("SMC_OUT_TABLE_FULL", "SMC_OUT_ASKS_MUCH"))
+
+        before = left_alone()
+        self.assertGreaterEqual(before, 33000 - 32768)
         self.assertTrue(self.connect(timeout=5)["ok"])
-        self.assertGreater(self.a.agent.decisions()["SMC_OUT_TABLE_FULL"], before)
+        self.assertGreater(left_alone(), before)
         self.assertEqual(self.a.agent.totals(), {})
 
     def test_syns_that_ask_and_no_more_leave_plain_tcp_to_the_others(self):
