@@ -140,7 +140,7 @@ enum smc_decision {
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
 	SMC_OUT_NOTHING,
-	SMC_OUT_ASKS_MUCH,  /* its cgroup has its share of smc_questions */
+	SMC_OUT_ASKS_MUCH, /* its cgroup has its share of smc_questions */
 	SMC_OUT_TABLE_FULL,
 	SMC_SYN_AGAIN,      /* retransmission of a question: goes without options */
 	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
@@ -207,11 +207,11 @@ struct smc_config {
 	__u64 budget_ns;  /* how long a SYN may be kept back */
 	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
 	__u32 default_allow;
-	__u32 tag;        /* of this agent, in our own TCP option */
-	__u32 local;      /* enum smc_local, or'ed: of connections within this node that match no rule */
-	__u32 local_mask; /* what of it can be had at all */
-	__u32 queue;      /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
-	__u32 smcd;       /* SMC-D with another agent of this kernel, for connections that match no rule */
+	__u32 tag;         /* of this agent, in our own TCP option */
+	__u32 local;       /* enum smc_local, or'ed: of connections within this node that match no rule */
+	__u32 local_mask;  /* what of it can be had at all */
+	__u32 queue;       /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
+	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_questions that one cgroup may have */
 	__u32 pad;
 };
