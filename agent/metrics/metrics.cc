@@ -203,6 +203,8 @@ std::string metrics(const json& status) {
     }
     all.gauge("smc_agent_kubernetes_up", "0: the API server is to tell of pods, and does not.",
               text(status["kubernetes"]["problem"]).empty() ? 1 : 0);
+    all.gauge("smc_agent_leaving_agents", "Agents before this one that still have connections.",
+              static_cast<double>(status["agent"]["leaving"].size()));
     all.gauge("smc_agent_draining", "1: new connections are plain TCP until smcctl drain --end.",
               number(status["agent"]["draining"]));
     add_connections(all, status);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Fuzzes one decoder for SMC_FUZZ_SECONDS (default 5), starting from the kept corpus.
+"""Fuzzes one decoder, or the shared area, for SMC_FUZZ_SECONDS (default 5), starting from the kept corpus.
 
 An input that breaks something is left in build/fuzz/artifacts. --merge adds to the kept corpus what a longer run found,
 as far as it reaches new code."""
@@ -17,7 +17,7 @@ BUILD = os.environ.get("SMC_BUILD", os.path.join(HERE, "..", "..", "build"))
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", help="clc_proposal, clc_accept, clc_decline, llc, cdc, tcp_option, capture")
+    parser.add_argument("target", help="clc_proposal, clc_accept, clc_decline, llc, cdc, tcp_option, capture, ivshmem")
     parser.add_argument("--merge", action="store_true", help="put what was found into the kept corpus")
     options = parser.parse_args()
     seconds = int(os.environ.get("SMC_FUZZ_SECONDS", "5"))
