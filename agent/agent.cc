@@ -77,9 +77,10 @@ std::chrono::microseconds usual_spin() {
 
 }  // namespace
 
-Agent::Agent(Config config, bool take_over)
+Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
     : config_(std::move(config)),
       take_over_(take_over),
+      ready_fd_(std::move(ready_fd)),
       policy_(config_),
       signals_(io_, SIGTERM, SIGINT),
       heartbeat_(io_),
@@ -92,8 +93,13 @@ Result<void> Agent::start() {
     std::signal(SIGPIPE, SIG_IGN);
     std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
     lower_to_what_the_system_allows(config_);
-    if (auto taken = take_place(); !taken) {
-        return taken;
+    auto place = upgrade::Place::take(config_.control_socket);
+    if (!place) {
+        return place.error();
+    }
+    place_.emplace(std::move(*place));
+    if (auto opened = take_over_ ? Result<void>() : open_control(); !opened) {
+        return opened;
     }
     leave_own_cgroup_namespace();
     const auto mount = find_cgroup_mount();
@@ -135,31 +141,25 @@ Result<void> Agent::start() {
             break;
         }
     }
+    if (auto taken = take_over_ ? take_place() : Result<void>(); !taken) {
+        return taken;
+    }
     return start_bpf(root, own_cgroup_->path());
 }
 
-// U1: whoever has the lock of the control socket may do all that follows.
+// U1: whoever has the lock of the control socket may do all that follows. What may well go wrong was tried before: when
+// the other agent has left, nobody serves until this one does.
 Result<void> Agent::take_place() {
-    auto place = upgrade::Place::take(config_.control_socket);
-    if (!place) {
-        return place.error();
+    if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
+        return tried;
     }
-    place_.emplace(std::move(*place));
+    const auto asked = upgrade::ask_to_leave(config_.control_socket, kLeavingSoon);
+    if (!asked) {
+        return asked.error();
+    }
     const TimePoint until = loop::now() + kLeaving;
-    bool waits = false;
-    if (take_over_) {
-        // Before anybody leaves: what may well go wrong.
-        if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
-            return tried;
-        }
-        const auto asked = upgrade::ask_to_leave(config_.control_socket, kLeavingSoon);
-        if (!asked) {
-            return asked.error();
-        }
-        waits = *asked;
-    }
     auto opened = open_control();
-    while (!opened && opened.error().code == EBUSY && waits && loop::now() < until) {
+    while (!opened && opened.error().code == EBUSY && *asked && loop::now() < until) {
         ::usleep(10'000);
         opened = open_control();
     }
@@ -167,9 +167,9 @@ Result<void> Agent::take_place() {
 }
 
 Result<void> Agent::open_control() {
-    control_ =
-        std::make_unique<ControlServer>(io_, config_.control_socket, [this](const nlohmann::json& request, bool owner) {
-            return admin_ ? answer(request, owner) : nlohmann::json{{"error", "starting"}};
+    control_ = std::make_unique<ControlServer>(
+        io_, config_.control_socket, [this](const nlohmann::json& request, const ControlServer::Who& who) {
+            return admin_ ? answer(request, who) : nlohmann::json{{"error", "starting"}};
         });
     return control_->start();
 }
@@ -227,8 +227,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, bypass_,
                            verdict_, drain_, pods_, [this] { return obstacle(); }});
-    admin_ = std::make_unique<Admin>(
-        Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_, [this] { tell_programs(); }});
+    admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
+                                                  config_.kubernetes.api == "in-cluster", [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -318,13 +318,13 @@ void Agent::handle(const smc_event& event) {
 }
 
 // Whoever is neither root nor the agent's user learns how the agent is, and nothing of others' connections.
-nlohmann::json Agent::answer(const nlohmann::json& request, bool owner) {
-    if (!owner) {
+nlohmann::json Agent::answer(const nlohmann::json& request, const ControlServer::Who& who) {
+    if (!who.owner) {
         return request.value("command", "") == "status"
                    ? introspection_->status()
                    : nlohmann::json{{"error", "only root and the agent's user may ask for more than status"}};
     }
-    if (auto done = admin_->answer(request)) {
+    if (auto done = admin_->answer(request, who.pid)) {
         return std::move(*done);
     }
     return introspection_->answer(request);
@@ -448,6 +448,10 @@ void Agent::give_up_place() {
 
 void Agent::run() {
     wait_for_signals();
+    if (ready_fd_) {
+        [[maybe_unused]] const ssize_t told = ::write(ready_fd_.get(), "", 1);
+        ready_fd_.reset();
+    }
     log()->info("serving: gid {} chid {} eids {} cgroups below {}", node_.gid.text(), text(node_.chid),
                 fmt::join(config_.ueids, " "), cgroups_->root());
     io_.run();

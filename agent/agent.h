@@ -26,8 +26,8 @@ namespace smc {
 
 class Agent {
  public:
-    // `take_over`: an agent that serves is asked to leave.
-    explicit Agent(Config config, bool take_over = false);
+    // `take_over`: an agent that serves is asked to leave. `ready_fd`: a byte is written to it when this one serves.
+    explicit Agent(Config config, bool take_over = false, UniqueFd ready_fd = UniqueFd());
 
     // Everything up to the line after which traffic is affected. On an Error nothing is left behind.
     Result<void> start();
@@ -42,7 +42,7 @@ class Agent {
     [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
     void handle(const smc_event& event);
-    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, bool owner);
+    [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
     [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
     void beat();
     void wait_for_signals();
@@ -56,6 +56,7 @@ class Agent {
 
     Config config_;
     bool take_over_;
+    UniqueFd ready_fd_;
     Policy policy_;
     asio::io_context io_;
     asio::signal_set signals_;

@@ -43,9 +43,11 @@ int main(int argc, char** argv) {
     CLI::App app{"Shared Memory Communications for unmodified TCP programs", "smc-agent"};
     std::string path;
     bool check = false, take_over = false;
+    int ready_fd = -1;
     bool print = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs");
+    app.add_option("--ready-fd", ready_fd)->group("");  // of the agent that starts this one (agent/upgrade/successor.h)
     app.add_flag("--take-over", take_over, "If an agent serves already, have it leave and take its place");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     app.add_flag("--print-default-config", print, "Print the built-in default configuration");
@@ -80,7 +82,7 @@ int main(int argc, char** argv) {
     smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
     smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
 
-    smc::Agent agent(*config, take_over);
+    smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));
     if (const auto started = agent.start(); !started) {
         smc::log()->error("cannot start: {}", started.error().text());
         return kExitFailure;

@@ -89,7 +89,9 @@ json upgrade(const std::string& socket) {
             return answer;
         }
         if (::kill((*started)["pid"], 0) != 0 && errno == ESRCH) {
-            return {{"error", "the agent that was started has ended: its log says why. This one goes on"}};
+            const bool serves = now && now->contains("agent") && (*now)["agent"]["pid"] == (*before)["agent"]["pid"];
+            return {{"error", std::string("the agent that was started has ended: its log says why. ") +
+                                  (serves ? "This one goes on" : "Another one is started")}};
         }
     }
     return {{"error", "the agent that was started does not serve after a minute: its log says why"}};

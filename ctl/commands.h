@@ -31,6 +31,7 @@ std::optional<nlohmann::json> answer_of(Context& context, const nlohmann::json& 
 void add_views(CLI::App& app, Context& context);       // status, connections, linkgroup, device, ss, explain, ...
 void add_bypass(CLI::App& app, Context& context);      // probe, bypass
 void add_changes(CLI::App& app, Context& context);     // drain, upgrade, ueid, seid
+void add_health(CLI::App& app, Context& context);      // health
 void add_live(CLI::App& app, Context& context);        // events, top, capture
 void add_decode(CLI::App& app, Context& context);      // decode
 void add_completion(CLI::App& app, Context& context);  // completion

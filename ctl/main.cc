@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
     add_views(app, context);
     add_bypass(app, context);
     add_changes(app, context);
+    add_health(app, context);
     add_live(app, context);
     add_decode(app, context);
     add_completion(app, context);

@@ -39,7 +39,7 @@ msghdr message_of(Pieces& pieces) {
 }  // namespace
 
 bool SocketLeg::start(Poller& poller, Poller::Source& source) {
-    return poller.watch(socket_.fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, source);
+    return socket_.watch(poller, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, source);
 }
 
 // The kernel ends a read before a mark, but not behind one that it begins at. Where there is data, and no mark in front
@@ -87,7 +87,7 @@ Leg::Written SocketLeg::write(Pieces from, bool urgent) {
 }
 
 bool SocketClc::start(Poller& poller, Poller::Source& source) {
-    return poller.watch(socket_.fd(), EPOLLIN | EPOLLRDHUP, source);
+    return socket_.watch(poller, EPOLLIN | EPOLLRDHUP, source);
 }
 
 ClcSocket::State SocketClc::look() const {

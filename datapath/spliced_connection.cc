@@ -38,7 +38,7 @@ bool SplicedConnection::start(Poller& poller) {
         direction.pipe_in.reset(ends[1]);
     }
     constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
-    return poller.watch(leg_.fd(), kEvents, sources_[0]) && poller.watch(server_.fd(), kEvents, sources_[1]);
+    return leg_.watch(poller, kEvents, sources_[0]) && server_.watch(poller, kEvents, sources_[1]);
 }
 
 void SplicedConnection::on_event(int which, std::uint32_t events) {

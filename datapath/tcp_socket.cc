@@ -116,15 +116,30 @@ void TcpSocket::end_writing() {
     ::shutdown(fd_.get(), SHUT_WR);
 }
 
+bool TcpSocket::watch(Poller& poller, std::uint32_t events, Poller::Source& source) {
+    if (!poller.watch(fd_.get(), events, source)) {
+        return false;
+    }
+    poller_ = &poller;
+    return true;
+}
+
+void TcpSocket::let_go() {
+    if (poller_ != nullptr && fd_) {
+        poller_->unwatch(fd_.get());
+    }
+    fd_.reset();
+}
+
 void TcpSocket::close() {
     set_linger(false);
-    fd_.reset();
+    let_go();
 }
 
 void TcpSocket::reset() {
     if (fd_) {
         set_linger(true);  // L1
-        fd_.reset();
+        let_go();
     }
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "datapath/task.h"
 #include "os/keepalive_terms.h"
 #include "os/unique_fd.h"
 
@@ -23,6 +24,9 @@ class TcpSocket {
     [[nodiscard]] int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
 
+    // Until it is closed. Closing alone does not end that for sure: a process that is being started has a copy of every
+    // descriptor until its exec().
+    bool watch(Poller& poller, std::uint32_t events, Poller::Source& source);
     // The next byte to read is the urgent one.
     [[nodiscard]] bool at_mark() const;
     // Bytes that can be read now.
@@ -51,7 +55,9 @@ class TcpSocket {
     void set_keepalive(const KeepaliveTerms& terms) const;
     [[nodiscard]] KeepaliveTerms no_less_than(const KeepaliveTerms& terms);
     void set_linger(bool reset_on_close) const;
+    void let_go();
     UniqueFd fd_;
+    Poller* poller_ = nullptr;                     // that watches it
     std::optional<KeepaliveTerms> own_keepalive_;  // before the application's
 };
 

@@ -190,7 +190,7 @@ std::vector<ConfigKey> make_keys() {
                   "Directory on a bpf file system where the maps are pinned, for bpftool."),
         key("bpf", "tc", SMC_MEMBER(tc), one_of({"auto", "tcx", "clsact"}),
             "How the programs attach to devices. auto: tcx where the kernel has it (6.6), else clsact."),
-        key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 100),
+        key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 90),
             "UNIX socket of smcctl; its .lock file keeps a second agent out."),
         key("stop", "patience_s", SMC_MEMBER(stop_patience), integer(0, 86400),
             "From SIGTERM on, how long connections may take to end; new ones are plain TCP."),

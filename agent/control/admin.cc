@@ -32,7 +32,7 @@ std::string hex(const std::string& bytes) {
 
 }  // namespace
 
-std::optional<json> Admin::answer(const json& request) {
+std::optional<json> Admin::answer(const json& request, pid_t asker) {
     const std::string command = request.value("command", "");
     if (command == "bypass-revoke") {
         return revoke();
@@ -41,7 +41,7 @@ std::optional<json> Admin::answer(const json& request) {
         return drain(request.value("on", true));
     }
     if (command == "leave") {
-        return leave();
+        return leave(asker);
     }
     if (command == "upgrade") {
         return upgrade();
@@ -80,14 +80,17 @@ json Admin::drain(bool on) {
 }
 
 // Asked by the agent that takes this one's place.
-json Admin::leave() {
-    if (!p_.departure.leave()) {
+json Admin::leave(pid_t asker) {
+    if (!p_.departure.leave(asker)) {
         return error("it is going already");
     }
     return {{"leaving", true}, {"connections", p_.connections.live()}};
 }
 
 json Admin::upgrade() {
+    if (p_.in_pod) {
+        return error("the next agent would end with this one's container: start another pod instead");
+    }
     const auto successor = p_.departure.upgrade();
     return successor ? json{{"pid", *successor}} : error(successor.error().text());
 }

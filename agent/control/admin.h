@@ -31,17 +31,18 @@ class Admin {
         const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
         Drain& drain;
         upgrade::Departure& departure;
+        bool in_pod;
         std::function<void()> drain_changed;
     };
     explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}
 
     // Nothing: the command is none of these.
-    [[nodiscard]] std::optional<nlohmann::json> answer(const nlohmann::json& request);
+    [[nodiscard]] std::optional<nlohmann::json> answer(const nlohmann::json& request, pid_t asker);
 
  private:
     [[nodiscard]] nlohmann::json revoke() const;
     [[nodiscard]] nlohmann::json drain(bool on);
-    [[nodiscard]] nlohmann::json leave();
+    [[nodiscard]] nlohmann::json leave(pid_t asker);
     [[nodiscard]] nlohmann::json upgrade();
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
     [[nodiscard]] nlohmann::json seid(const std::string& what);

@@ -25,10 +25,13 @@ constexpr auto kPatience = std::chrono::seconds(5);
 constexpr int kAtOnce = 8;  // who connects over and over keeps nobody from his turn
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 
-bool is_owner(int fd) {
+ControlServer::Who who_is(int fd) {
     ucred peer{};
     socklen_t length = sizeof peer;
-    return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == 0 || peer.uid == ::geteuid());
+    if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        return {};
+    }
+    return {peer.uid == 0 || peer.uid == ::geteuid(), peer.pid};
 }
 
 }  // namespace
@@ -36,11 +39,11 @@ bool is_owner(int fd) {
 // One client, from its first byte to its answer.
 class ControlServer::Conversation {
  public:
-    Conversation(ControlServer& server, UniqueFd fd, bool owner)
-        : server_(server), owner_(owner), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
+    Conversation(ControlServer& server, UniqueFd fd, const Who& who)
+        : server_(server), who_(who), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
         deadline_.set_in(kPatience);
     }
-    [[nodiscard]] bool owner() const { return owner_; }
+    [[nodiscard]] bool owner() const { return who_.owner; }
 
     // In a turn of its own, so that it has taken a place first.
     void begin() {
@@ -72,7 +75,7 @@ class ControlServer::Conversation {
     }
     json answer_to(const json& request) {
         try {
-            return server_.handler_(request, owner_);
+            return server_.handler_(request, who_);
         } catch (const std::exception& error) {  // mostly json's: a value of another type than its key's
             return {{"error", error.what()}};
         }
@@ -94,7 +97,7 @@ class ControlServer::Conversation {
     void end() { server_.conversations_.erase(this); }
 
     ControlServer& server_;
-    bool owner_;
+    Who who_;
     loop::FdWatch socket_;
     loop::Deadline deadline_;
     std::string request_, answer_;
@@ -169,14 +172,14 @@ void ControlServer::accept_all() {
 }
 
 void ControlServer::admit(UniqueFd fd) {
-    const bool owner = is_owner(fd.get());
+    const Who who = who_is(fd.get());
     const auto others = std::ranges::count_if(conversations_, [](const auto& one) { return !one.second->owner(); });
-    if (!owner && others >= static_cast<std::ptrdiff_t>(kMostOfOthers)) {
+    if (!who.owner && others >= static_cast<std::ptrdiff_t>(kMostOfOthers)) {
         constexpr std::string_view kLater = "{\"error\": \"too many ask at once\"}\n";
         ::send(fd.get(), kLater.data(), kLater.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         return;
     }
-    auto conversation = std::make_unique<Conversation>(*this, std::move(fd), owner);
+    auto conversation = std::make_unique<Conversation>(*this, std::move(fd), who);
     Conversation& begun = *conversation;
     conversations_.emplace(&begun, std::move(conversation));
     begun.begin();

@@ -4,6 +4,8 @@
 // only.
 #pragma once
 
+#include <sys/types.h>
+
 #include <asio/io_context.hpp>
 #include <functional>
 #include <map>
@@ -21,8 +23,11 @@ namespace smc {
 
 class ControlServer {
  public:
-    // `owner`: root, or the agent's own user.
-    using Handler = std::function<nlohmann::json(const nlohmann::json& request, bool owner)>;
+    struct Who {
+        bool owner = false;  // root, or the agent's own user
+        pid_t pid = 0;       // 0: of a namespace that cannot be seen from here
+    };
+    using Handler = std::function<nlohmann::json(const nlohmann::json& request, const Who& who)>;
 
     ControlServer(asio::io_context& io, std::string path, Handler handler);
     ~ControlServer();

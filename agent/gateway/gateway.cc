@@ -94,6 +94,10 @@ void Gateway::question_answered(const smc_event& event) {
 void Gateway::let_all_go() {
     for (const auto& [id, runner] : clients_) {
         runner->let_go();
+        over(runner->connection(), Reason::kStopped);
+    }
+    for (const auto& [id, runner] : servers_) {
+        over(runner->connection(), Reason::kStopped);
     }
     clients_.clear();
     servers_.clear();

@@ -229,8 +229,16 @@ void Namespace::work(Work what) {
         return;
     }
     working_ = true;
-    asio::post(p_.hooking, [hooks = hooks_, what, &io = p_.io, weak = weak_from_this()] {
+    asio::post(p_.hooking, [hooks = hooks_, what, &io = p_.io, &hurry = p_.hurry, weak = weak_from_this()] {
         if (weak.expired()) {
+            return;
+        }
+        if (hurry) {
+            asio::post(io, [weak, what] {
+                if (const auto self = weak.lock()) {
+                    self->work_next(what);
+                }
+            });
             return;
         }
         auto state = what == Work::kSync ? hooks->sync_devices() : hooks->probe();
@@ -242,8 +250,15 @@ void Namespace::work(Work what) {
     });
 }
 
-void Namespace::worked(const Result<bpf::Hooks::State>& state) {
+void Namespace::work_next(Work next) {
     working_ = false;
+    next = std::max(next, std::exchange(wanted_, Work::kNothing));
+    if (next != Work::kNothing) {
+        work(next);
+    }
+}
+
+void Namespace::worked(const Result<bpf::Hooks::State>& state) {
     const std::string failed = state ? "" : state.error().text();
     if (failed != hooking_failed_ && !failed.empty()) {
         log()->warn("netns {} is not served: {}", inode_, failed);
@@ -256,13 +271,7 @@ void Namespace::worked(const Result<bpf::Hooks::State>& state) {
         hooked_ = *state;
     }
     publish();
-    Work next = std::exchange(wanted_, Work::kNothing);
-    if (state && state->unfinished) {
-        next = Work::kSync;
-    }
-    if (next != Work::kNothing) {
-        work(next);
-    }
+    work_next(state && state->unfinished ? Work::kSync : Work::kNothing);
 }
 
 bool Namespace::has_address(const Endpoint& address) const {

@@ -7,6 +7,7 @@
 #include <asio/io_context.hpp>
 #include <asio/thread_pool.hpp>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,11 +27,13 @@ namespace smc {
 class Namespace : public std::enable_shared_from_this<Namespace> {
  public:
     // What they all share. `hooking`: one thread, on which programs are attached; what comes of it is told on `io`.
+    // `hurry`: it leaves out what can be done later.
     struct Parts {
         bpf::Programs& programs;
         asio::io_context& io;
         asio::thread_pool& hooking;
         bpf::Hooks::Tc tc;
+        const std::atomic<bool>& hurry;
     };
 
     // Opens the listeners. The programs follow on the other thread: it serves once obstacle() is empty. `slot` is its
@@ -102,6 +105,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     Result<void> listen(Listener which);
     void work(Work what);
     void worked(const Result<bpf::Hooks::State>& state);
+    void work_next(Work next);
     void publish();
 
     Parts p_;

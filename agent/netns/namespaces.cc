@@ -58,7 +58,7 @@ std::optional<Present> find_namespaces(const std::vector<std::string>& cgroups) 
 Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
                        OnFresh on_fresh)
     : io_(io),
-      parts_{programs, io, hooking_, tc},
+      parts_{programs, io, hooking_, tc, hurry_},
       cgroups_(cgroups),
       on_fresh_(std::move(on_fresh)),
       soon_(io),
@@ -74,7 +74,7 @@ void Namespaces::look_again_later() {
             if (loop::now() - looked_at_ >= kRest * last_look_) {
                 rescan();
             }
-            const bool probes = looks_++ % kLooksPerProbe == 0 && !withdrawn_;
+            const bool probes = looks_++ % kLooksPerProbe == 0;
             if (looks_ % kLooksPerPardon == 0) {
                 failed_.clear();
             }
@@ -244,13 +244,14 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
 }
 
 void Namespaces::withdraw() {
-    withdrawn_ = true;
+    withdrawn_ = hurry_ = true;
     for (const auto& [inode, served] : served_) {
         served.space->withdraw();
     }
     std::promise<void> rest;
     asio::post(hooking_, [&rest] { rest.set_value(); });  // one thread: behind all that was begun
     rest.get_future().wait();
+    hurry_ = false;
 }
 
 void Namespaces::close_all() {

@@ -61,6 +61,7 @@ class Namespaces {
 
     asio::io_context& io_;
     asio::thread_pool hooking_{1};
+    std::atomic<bool> hurry_{false};  // of that thread
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
     OnFresh on_fresh_;

@@ -93,12 +93,14 @@ Result<void> Hooks::load() {
     }
     out_ = std::move(*out);
     in_ = std::move(*in);
-    lookup_.reset(bpf_link_create(lookup->get(), netns_.get(), BPF_SK_LOOKUP, nullptr));
-    if (!lookup_) {
-        return last_error("attaching sk_lookup");
+    if (!withdrawn_) {
+        lookup_.reset(bpf_link_create(lookup->get(), netns_.get(), BPF_SK_LOOKUP, nullptr));
+        if (!lookup_) {
+            return last_error("attaching sk_lookup");
+        }
+        // It outlives an agent that is killed: what ends a handshake that this one began is not for the application.
+        lookup_pin_ = pin(lookup_, "smc_lookup_" + std::to_string(slot_));
     }
-    // It outlives an agent that is killed: what ends a handshake that this one began is not for the application.
-    lookup_pin_ = pin(lookup_, "smc_lookup_" + std::to_string(slot_));
     packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return packets_ ? Result<void>() : Result<void>(last_error("opening a packet socket"));
 }
@@ -115,10 +117,14 @@ std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
 }
 
 void Hooks::unpin(const std::string& name) const {
+    if (name.empty()) {
+        return;
+    }
     ::unlink((programs_.pins() + "/" + name).c_str());
 }
 
 void Hooks::withdraw() {
+    withdrawn_ = true;
     unpin(lookup_pin_);
     lookup_.reset();
 }

@@ -81,6 +81,7 @@ class Hooks {
     Tc tc_;
     UniqueFd out_, in_;  // the namespace's own programs
     UniqueFd lookup_;
+    bool withdrawn_ = false;
     std::string lookup_pin_;  // a link's, likewise
     UniqueFd packets_;
     std::map<unsigned, Device> devices_;

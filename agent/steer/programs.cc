@@ -222,10 +222,22 @@ void Programs::replace_predecessor() {
 }
 
 Result<void> Programs::withdraw() {
-    for (const auto& [name, link] : links_) {
-        bpf_link__destroy(link);
+    place_.deserted.clear();  // numbers that others may have from here on
+    // Of sockets it is only to know those behind a leg, which a server accepts as late as it likes.
+    const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
+    if (auto config = configs.get(0)) {
+        config->local = config->local_mask = 0;
+        if (auto put = configs.put(0, *config); !put) {
+            return put;
+        }
     }
-    links_.clear();
+    std::erase_if(links_, [](const auto& entry) {
+        const bool goes = entry.first != "smc_app_sockops";
+        if (goes) {
+            bpf_link__destroy(entry.second);
+        }
+        return goes;
+    });
     const std::string to = leaving(pinned_, place_.number);
     if (::rename(pinned_.c_str(), to.c_str()) != 0) {
         return last_error("renaming " + pinned_ + " to " + to);

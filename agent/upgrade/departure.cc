@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/upgrade/departure.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
 #include "agent/log/log.h"
 
 namespace smc::upgrade {
@@ -10,6 +14,11 @@ namespace {
 constexpr auto kSettling = std::chrono::seconds(3);  // longer than fallback.budget_ms usually is
 constexpr auto kSettlingLook = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kLongestPause = std::chrono::seconds(60);
+
+bool is_gone(pid_t process) {
+    return process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+}
 
 }  // namespace
 
@@ -23,17 +32,19 @@ Result<pid_t> Departure::upgrade() {
     if (!started) {
         return started.error();
     }
-    successor_ = *started;
+    successor_.emplace(std::move(*started));
+    told_manager_ = false;
     log()->info("upgrade: started pid {}, which asks this agent to leave when it is ready", successor_->pid());
     look_.set_in(kLook);
     return successor_->pid();
 }
 
-bool Departure::leave() {
+bool Departure::leave(pid_t asker) {
     if (state_ == State::kSettling || state_ == State::kReleased) {
         return false;
     }
     state_ = State::kSettling;
+    asker_ = asker;
     started_it_ = successor_.has_value();
     until_ = loop::now() + kSettling;
     log()->info("leaving: another agent takes this one's place");
@@ -43,7 +54,8 @@ bool Departure::leave() {
 }
 
 void Departure::signalled() {
-    const auto patience = state_ == State::kServing ? p_.stop_patience : p_.upgrade_patience;
+    // Who ends one that has started its successor ends the service.
+    const auto patience = state_ == State::kServing || started_it_ ? p_.stop_patience : p_.upgrade_patience;
     const bool again = std::exchange(signalled_, true);
     if (again || patience.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
@@ -72,12 +84,7 @@ const char* Departure::obstacle() const {
 }
 
 void Departure::look() {
-    if (successor_) {
-        if (const auto how = successor_->ended()) {
-            log()->error("upgrade: pid {} ended, {}", successor_->pid(), *how);
-            successor_.reset();
-        }
-    }
+    watch_successor();
     if (state_ == State::kSettling) {
         settle();
     }
@@ -89,7 +96,38 @@ void Departure::look() {
     }
 }
 
+void Departure::watch_successor() {
+    if (successor_ && successor_->serves() && !std::exchange(told_manager_, true)) {
+        pause_ = std::chrono::seconds(1);
+        tell_service_manager(successor_->pid());
+    }
+    if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
+        log()->error("upgrade: pid {} ended, {}", successor_->pid(), end->how);
+        successor_.reset();
+        if (state_ == State::kReleased && !end->in_order && !signalled_) {
+            again_ = loop::now() + pause_;
+            pause_ = std::min<std::chrono::seconds>(pause_ * 2, kLongestPause);
+        }
+    }
+    if (loop::now() >= again_) {
+        again_ = kNever;
+        if (auto started = Successor::start()) {
+            log()->info("upgrade: started pid {} in its place", started->pid());
+            successor_.emplace(std::move(*started));
+            told_manager_ = false;
+        } else {
+            log()->error("upgrade: {}", started.error().text());
+            again_ = loop::now() + kLongestPause;
+        }
+    }
+}
+
 void Departure::settle() {
+    if (is_gone(asker_)) {
+        log()->warn("who wanted this agent's place has gone: serving again");
+        state_ = State::kServing;
+        return p_.changed();
+    }
     if (!p_.settled() && loop::now() < until_) {
         return;
     }
@@ -97,9 +135,6 @@ void Departure::settle() {
     until_ = loop::now() + p_.upgrade_patience;
     log()->info("left: {} connections stay until they end, {} s at most", p_.connections(),
                 p_.upgrade_patience.count());
-    if (successor_) {
-        tell_service_manager(successor_->pid());
-    }
     p_.release();
 }
 
@@ -112,7 +147,9 @@ bool Departure::is_over() const {
         case State::kStopping:
             return p_.connections() == 0 || loop::now() >= until_;
         case State::kReleased:
-            return loop::now() >= until_ || (p_.connections() == 0 && (signalled_ || started_it_));
+            return loop::now() >= until_ ||
+                   (p_.connections() == 0 &&
+                    (signalled_ || (started_it_ && again_ == kNever && (!successor_ || told_manager_))));
     }
     return false;
 }

@@ -6,6 +6,7 @@
 // Invariant:
 //   U1  At no time do two agents ask, are asked, listen in the same namespace, or drive the bypass: what another one
 //       needs for that, the control socket's lock, is given up last.
+//   U2  An agent that has started its successor does not end before that serves, and starts another one if it fails.
 #pragma once
 
 #include <chrono>
@@ -32,8 +33,9 @@ class Departure {
 
     // smcctl upgrade: starts what is installed, which then asks this one to leave.
     Result<pid_t> upgrade();
-    // Another agent takes this one's place. False: it is going already.
-    bool leave();
+    // Another agent takes this one's place. False: it is going already. `asker`: its process, 0: not known; if that has
+    // gone meanwhile, this one goes on.
+    bool leave(pid_t asker);
     // SIGTERM or SIGINT. The second one, or one without patience, is the end.
     void signalled();
 
@@ -46,14 +48,19 @@ class Departure {
     enum class State : std::uint8_t { kServing, kStopping, kSettling, kReleased };
 
     void look();
+    void watch_successor();
     void settle();
     [[nodiscard]] bool is_over() const;
 
     Parts p_;
     State state_ = State::kServing;
     bool signalled_ = false;
+    pid_t asker_ = 0;
     std::optional<Successor> successor_;
-    bool started_it_ = false;  // who takes the place was started here, so nobody else will end this one
+    bool started_it_ = false;    // who takes the place was started here, so nobody else will end this one
+    bool told_manager_ = false;  // of the successor that it serves
+    TimePoint again_ = kNever;   // to start another one, because that one has failed
+    std::chrono::seconds pause_{1};
     TimePoint until_ = kNever;
     loop::Deadline look_;
 };

@@ -1,38 +1,49 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/upgrade/place.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
+#include "os/unix_socket.h"
+
 namespace smc::upgrade {
+
+namespace {
+
+std::string lock_of(const std::string& control_socket, unsigned number) {
+    return control_socket + ".place-" + std::to_string(number);
+}
+
+}  // namespace
 
 Result<Place> Place::take(const std::string& control_socket) {
     std::error_code failure;
     std::filesystem::create_directories(std::filesystem::path(control_socket).parent_path(), failure);
-    std::optional<Place> place;
-    std::vector<unsigned> deserted;
     for (unsigned number = 0; number < kMost; number++) {
-        auto lock = LockFile::take(control_socket + ".place-" + std::to_string(number));
-        if (!lock && lock.error().code != EBUSY) {
+        auto lock = LockFile::take(lock_of(control_socket, number));
+        if (lock) {
+            return Place(control_socket, number, std::move(*lock));
+        }
+        if (lock.error().code != EBUSY) {
             return lock.error();
         }
-        if (lock) {
-            deserted.push_back(number);
-            ::unlink(socket_of(control_socket, number).c_str());
-            if (!place) {
-                place.emplace(Place(number, std::move(*lock)));
-            }
+    }
+    return Error{EBUSY, "finding a place beside the " + std::to_string(kMost) + " agents of " + control_socket +
+                            " that are leaving"};
+}
+
+std::vector<unsigned> Place::deserted() const {
+    std::vector<unsigned> found{number_};
+    for (unsigned number = 0; number < kMost; number++) {
+        if (number != number_ && LockFile::take(lock_of(control_socket_, number))) {
+            ::unlink(socket_of(control_socket_, number).c_str());
+            found.push_back(number);
         }
     }
-    if (!place) {
-        return Error{EBUSY, "finding a place beside the " + std::to_string(kMost) + " agents of " + control_socket +
-                                " that are leaving"};
-    }
-    place->deserted_ = std::move(deserted);
-    return std::move(*place);
+    return found;
 }
 
 std::string Place::socket_of(const std::string& control_socket, unsigned number) {
@@ -42,9 +53,9 @@ std::string Place::socket_of(const std::string& control_socket, unsigned number)
 std::vector<std::string> Place::leaving(const std::string& control_socket) {
     std::vector<std::string> sockets;
     for (unsigned number = 0; number < kMost; number++) {
-        std::error_code ignored;
-        if (std::filesystem::exists(socket_of(control_socket, number), ignored)) {
-            sockets.push_back(socket_of(control_socket, number));
+        std::string socket = socket_of(control_socket, number);
+        if (connect_unix(socket, SOCK_STREAM | SOCK_NONBLOCK)) {
+            sockets.push_back(std::move(socket));
         }
     }
     return sockets;

@@ -18,19 +18,21 @@ class Place {
     static Result<Place> take(const std::string& control_socket);
 
     [[nodiscard]] unsigned number() const { return number_; }
-    // The numbers that nobody else had then: what is there under one of these is of an agent that was killed.
-    [[nodiscard]] const std::vector<unsigned>& deserted() const { return deserted_; }
+    // The numbers that nobody else has, its own too: what is there under one of these is of an agent that was killed.
+    // For who has the control socket's lock: without it another agent may be about to take one.
+    [[nodiscard]] std::vector<unsigned> deserted() const;
 
     // Where the agent of a place answers smcctl when it is leaving.
     static std::string socket_of(const std::string& control_socket, unsigned number);
-    // Those that are there.
+    // Those at which somebody answers.
     static std::vector<std::string> leaving(const std::string& control_socket);
 
  private:
-    Place(unsigned number, LockFile lock) : number_(number), lock_(std::move(lock)) {}
+    Place(std::string control_socket, unsigned number, LockFile lock)
+        : control_socket_(std::move(control_socket)), number_(number), lock_(std::move(lock)) {}
+    std::string control_socket_;
     unsigned number_;
     LockFile lock_;
-    std::vector<unsigned> deserted_;
 };
 
 }  // namespace smc::upgrade

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/upgrade/successor.h"
 
+#include <fcntl.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,13 +17,11 @@
 #include <string_view>
 #include <vector>
 
-#include "os/unique_fd.h"
-
 namespace smc::upgrade {
 
 namespace {
 
-constexpr const char* kTakeOver = "--take-over";
+constexpr const char *kTakeOver = "--take-over", *kReadyFd = "--ready-fd";
 
 // Not /proc/self/exe itself: that is the file which this one was started from, also when another has its name now.
 Result<std::string> installed_program() {
@@ -35,11 +34,16 @@ Result<std::string> installed_program() {
     return failure ? Result<std::string>(Error{failure.value(), "finding the own program"}) : path;
 }
 
+// Without those that another one before it has added.
 std::vector<std::string> own_arguments() {
     std::vector<std::string> arguments;
     std::ifstream file("/proc/self/cmdline");
     for (std::string one; std::getline(file, one, '\0');) {
-        arguments.push_back(one);
+        if (one == kReadyFd) {
+            std::getline(file, one, '\0');
+        } else if (one != kTakeOver) {
+            arguments.push_back(one);
+        }
     }
     return arguments;
 }
@@ -51,28 +55,44 @@ Result<Successor> Successor::start() {
     if (!program) {
         return program.error();
     }
-    std::vector<std::string> arguments = own_arguments();
-    if (std::ranges::find(arguments, kTakeOver) == arguments.end()) {
-        arguments.emplace_back(kTakeOver);
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return last_error("creating a pipe");
     }
+    UniqueFd ready(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    std::vector<std::string> arguments = own_arguments();
+    arguments.insert(arguments.end(), {kTakeOver, kReadyFd, std::to_string(theirs.get())});
     std::vector<char*> pointers;
     std::ranges::transform(arguments, std::back_inserter(pointers), [](std::string& one) { return one.data(); });
     pointers.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), theirs.get());  // it survives exec() then
     pid_t pid = 0;
-    if (const int failed = ::posix_spawn(&pid, program->c_str(), nullptr, nullptr, pointers.data(), environ);
-        failed != 0) {
+    const int failed = ::posix_spawn(&pid, program->c_str(), &actions, nullptr, pointers.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (failed != 0) {
         return Error{failed, "starting " + *program};
     }
-    return Successor(pid);
+    return Successor(pid, std::move(ready));
 }
 
-std::optional<std::string> Successor::ended() {
+bool Successor::serves() {
+    char byte = 0;
+    serves_ = serves_ || ::read(ready_.get(), &byte, 1) == 1;
+    return serves_;
+}
+
+std::optional<Successor::End> Successor::ended() {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) != pid_) {
         return std::nullopt;
     }
-    return WIFEXITED(status) ? "exit code " + std::to_string(WEXITSTATUS(status))
-                             : "signal " + std::to_string(WTERMSIG(status));
+    if (WIFEXITED(status)) {
+        return End{WEXITSTATUS(status) == 0, "exit code " + std::to_string(WEXITSTATUS(status))};
+    }
+    return End{false, "signal " + std::to_string(WTERMSIG(status))};
 }
 
 // The protocol of sd_notify(3): a datagram to a socket that the environment names.

@@ -13,6 +13,20 @@ from lab.agent import Agent
 from lab.basics import AGENT, CTL, sh, wait_for
 
 
+# A server whose kernel makes its socket with the first byte, and a client that is silent until it is told a line.
+LATE_SERVER = """
+import socket
+s = socket.socket(); s.setsockopt(6, 9, 60); s.bind(('', 5001)); s.listen(); print('ready', flush=True)  # defers
+c, _ = s.accept()
+while d := c.recv(100): c.sendall(d)
+"""
+LATE_CLIENT = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5001), 10); c.settimeout(10); print('up', flush=True)
+for line in sys.stdin: c.sendall(line.strip().encode()); print(c.recv(100).decode(), flush=True)
+"""
+
+
 def alive(pid):
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/stat") as file:
@@ -157,6 +171,38 @@ class Tcx(Upgrade):
         self.talk()
         self.assertEqual([c["path"] for c in self.a.agent.connections(5000)], ["smcd"])
 
+    def test_a_server_that_accepts_when_its_agent_has_left(self):
+        self.program(self.b, LATE_SERVER, says="ready")
+        client = self.program(self.a, LATE_CLIENT, self.b.ip4, says="up")
+        self.assertEqual([c["path"] for c in self.b.agent.connections(5001)], ["smcd"])
+        self.upgrade(self.b)
+        for text in ("first", "second"):
+            self.tell(client, text)
+            self.assertEqual(self.hear(client), text)
+
+    def test_the_next_agent_dies(self):
+        """Who has started it starts another one."""
+        talker = self.talk()
+        self.upgrade(self.a)
+        for _ in range(2):
+            pid = self.a.agent.status()["agent"]["pid"]
+            os.kill(pid, signal.SIGKILL)
+
+            def another_serves():
+                status = self.a.agent.status()
+                return status and status["agent"]["pid"] != pid and status["agent"]["serving"]
+
+            wait_for("another one", another_serves)
+            self.assert_talks(talker)
+        wait_for("its namespace", self.a.agent.prepared)
+        self.talk()
+        self.assertEqual([c["path"] for c in self.a.agent.connections(5000)], ["smcd"])
+        # Told to end, it is not started again; and who has started it has nothing to wait for.
+        os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
+        self.end_program(talker)
+        self.assertEqual(self.a.agent.process.wait(10), 0)
+        self.assertIsNone(self.a.agent.status())
+
     def test_started_by_somebody_else(self):
         """As in a pod: whoever starts the next agent ends the one before, which would else be started again."""
         talker = self.talk()
@@ -193,6 +239,7 @@ class Clsact(Upgrade):
     overrides = {"bpf": {"tc": "clsact"}}
     test_connections_stay_and_new_ones_have_the_next_agent = Tcx.test_connections_stay_and_new_ones_have_the_next_agent
     test_under_load = Tcx.test_under_load
+    test_a_server_that_accepts_when_its_agent_has_left = Tcx.test_a_server_that_accepts_when_its_agent_has_left
 
 
 class Patience(Upgrade):

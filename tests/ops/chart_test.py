@@ -55,6 +55,7 @@ class Chart(unittest.TestCase):
         ["--set", "rdma.resource=rdma/hca,podMonitor.enabled=true,podMonitor.labels.release=main"],
         ["--set", "nodeSelector.kind=fast,podLabels.team=net,podAnnotations.note=yes,imagePullSecrets[0].name=pull"],
         ["--set", "tolerations=null,config.http.listen=[::]:9000", "--set", "resources.limits=null"],
+        ["--set", "config.control.socket=/run/smc-agent/other.sock,config.stop.patience_s=5"],
     )
 
     def typed(self, document):
@@ -108,7 +109,8 @@ class Chart(unittest.TestCase):
         self.assertEqual(set(endpoint), POD_MONITOR["endpoint"])
         pod = the("DaemonSet", documents(helm.template()))["spec"]["template"]
         self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
-        (address,) = endpoint["relabelings"]
+        address, one_target = endpoint["relabelings"]
+        self.assertEqual(one_target["action"], "labeldrop")
         self.assertEqual((address["targetLabel"], address["replacement"]), ("__address__", "$1:7609"))
 
     def test_wrong_values_are_refused(self):
@@ -144,8 +146,10 @@ class Chart(unittest.TestCase):
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             self.assertEqual(mounted, {volume["name"] for volume in pod["volumes"]})
             config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
-            port = int(config["http"]["listen"].rpartition(":")[2])
-            self.assertEqual(container["readinessProbe"]["httpGet"]["port"], port)
+            socket = config.get("control", {}).get("socket", "/run/smc-agent/control.sock")
+            health = ["/usr/bin/smcctl", "--socket", socket, "health"]
+            self.assertEqual(container["livenessProbe"]["exec"]["command"], health)
+            self.assertEqual(container["readinessProbe"]["exec"]["command"], [*health, "--ready"])
             for section in ("stop", "upgrade"):
                 self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["patience_s"])
             # Two pods beside each other: neither waits for the other's node port.

@@ -76,8 +76,16 @@ class Pods(TwoNodes):
         manifest = [one for one in yaml.safe_load_all(helm.template(*values)) if one]
         paths = {"/sys/fs/cgroup": mount, "/run/smc-agent": self.shared}
         name = name or f"smc-agent-{node.name}"
-        self.podman.play(playable(manifest, name, paths))
+        pod, self.probes = playable(manifest, name, paths)
+        self.podman.play(pod)
         return f"{name}-agent"
+
+    def probe(self, which, container):
+        """As kubelet asks it."""
+        socket = ["--socket", f"/run/smc-agent/{'a' if '-a-' in container else 'b'}.sock"]
+        command = self.probes[which]
+        self.assertEqual(command[1], "--socket")
+        return self.podman("exec", container, command[0], *socket, *command[3:], check=False).returncode == 0
 
     def state(self, container):
         return json.loads(self.podman("inspect", container).stdout)[0]["State"]
@@ -96,9 +104,10 @@ class Pods(TwoNodes):
 
     def test_two_application_pods_are_accelerated(self):
         containers = [self.play(node) for node in (self.a, self.b)]
-        for node in (self.a, self.b):
-            wait_for("the agent to be alive", lambda: self.get(node, "/healthz"))
-            wait_for("the agent to be ready", lambda: self.get(node, "/readyz"))
+        for node, container in zip((self.a, self.b), containers):
+            wait_for("the agent to be alive", lambda: self.probe("liveness", container))
+            wait_for("the agent to be ready", lambda: self.probe("readiness", container))
+            self.assertTrue(self.get(node, "/healthz") and self.get(node, "/readyz"))
             node.popen(["sleep", "600"])  # the application
         for node in (self.a, self.b):
             wait_for(
@@ -133,7 +142,15 @@ class Pods(TwoNodes):
             status = json.loads(self.ctl(self.b, "status", container=following).stdout or "{}")
             return status and status["agent"]["pid"] != pid and status["agent"]["serving"]
 
-        wait_for("the next pod to serve", served_by_another)
+        # Ready is who serves, and no other: a pod that is not told to go before its successor serves.
+        def ready():
+            found = [self.probe("readiness", container) for container in (containers[1], following)]
+            self.assertNotEqual(found, [True, True])
+            return found == [False, True]
+
+        wait_for("the next pod to be ready", ready)
+        self.assertTrue(served_by_another())
+        self.assertEqual([self.probe("liveness", c) for c in (containers[1], following)], [True, True])
         wait_for("the next agent to be ready", lambda: self.get(self.b, "/readyz"))
         stopping = self.podman.begin("stop", "-t", "30", containers[1])
         for text in ("a", "b" * 1000):

@@ -2,8 +2,7 @@
 """podman with a store of its own below a directory, and what its `kube play` can run of a manifest.
 
 podman 4.3 knows no DaemonSet, so the pod of its template is played. It ignores hostPID (a setting of its own does it),
-has no spec.nodeName, publishes no ports with hostNetwork, and asks httpGet probes by a curl inside the container, which
-has none: those are asked by the test.
+and has no spec.nodeName. Probes are asked by the test, when it wants to know.
 """
 import copy
 import os
@@ -81,7 +80,8 @@ class Podman:
 
 
 def playable(documents, name, paths):
-    """ConfigMap and pod of a manifest, under another name. `paths`: what hostPath volumes are on this node."""
+    """ConfigMap and pod of a manifest, under another name, and the commands of its probes. `paths`: what hostPath
+    volumes are on this node."""
     documents = copy.deepcopy(documents)
     (config,) = [one for one in documents if one["kind"] == "ConfigMap"]
     (daemon,) = [one for one in documents if one["kind"] == "DaemonSet"]
@@ -89,8 +89,7 @@ def playable(documents, name, paths):
     spec = template["spec"]
     (container,) = spec["containers"]
     assert spec["hostPID"] and spec["hostNetwork"]  # what the settings above and below stand for
-    for key in ("livenessProbe", "readinessProbe"):
-        container.pop(key)
+    probes = {name: container.pop(f"{name}Probe")["exec"]["command"] for name in ("liveness", "readiness")}
     for variable in container["env"]:
         assert variable.pop("valueFrom") == {"fieldRef": {"fieldPath": "spec.nodeName"}}
         variable["value"] = "node-a"
@@ -101,4 +100,4 @@ def playable(documents, name, paths):
             volume["configMap"]["name"] = name
     config["metadata"]["name"] = name
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": template["metadata"]["labels"]}}
-    return [config, {**pod, "spec": spec}]
+    return [config, {**pod, "spec": spec}], probes

@@ -11,6 +11,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $patience := dict "patience_s" .Values.drainSeconds -}}
 {{- mergeOverwrite (dict "stop" $patience "upgrade" $patience) (deepCopy .Values.config) | toPrettyJson }}
 {{- end }}
+{{- define "smc-agent.socket" -}}
+{{- (.Values.config.control | default dict).socket | default "/run/smc-agent/control.sock" }}
+{{- end }}
 {{- define "smc-agent.port" -}}
 {{- $http := .Values.config.http | default dict -}}
 {{- $http.listen | default "127.0.0.1:7609" | splitList ":" | last | int -}}

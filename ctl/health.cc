@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// For probes that run in an agent's own container. HTTP would be answered by whichever agent of the node serves.
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <system_error>
+
+#include "ctl/client.h"
+#include "ctl/commands.h"
+
+namespace smc::ctl {
+
+using nlohmann::json;
+
+namespace {
+
+// Of the same container: it sees the same file systems. On a node without containers every agent does.
+bool is_own(const json& agent) {
+    std::error_code failure;
+    const auto theirs =
+        std::filesystem::read_symlink("/proc/" + agent.value("pid", json(0)).dump() + "/ns/mnt", failure);
+    return !failure && theirs == std::filesystem::read_symlink("/proc/self/ns/mnt", failure) && !failure;
+}
+
+std::optional<json> agent_at(const std::string& socket) {
+    const auto status = ask(socket, {{"command", "status"}});
+    if (!status || !status->contains("agent") || !is_own((*status)["agent"])) {
+        return std::nullopt;
+    }
+    return (*status)["agent"];
+}
+
+// Empty: it is well. Else what is in the way.
+std::string problem_of(const std::string& socket, bool ready) {
+    if (const auto agent = agent_at(socket)) {
+        return ready && !agent->value("serving", false) ? agent->value("obstacle", "it does not serve") : "";
+    }
+    if (ready) {
+        return "this container's agent does not serve";
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path())) {
+        if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
+            return "";
+        }
+    }
+    return "this container's agent does not answer";
+}
+
+}  // namespace
+
+void add_health(CLI::App& app, Context& context) {
+    auto* command = app.add_subcommand("health", "Whether this container's own agent answers: a probe");
+    const auto ready = std::make_shared<bool>(false);
+    command->add_flag("--ready", *ready, "And serves: no other agent has its place");
+    command->callback([&context, ready] {
+        std::string problem;
+        try {
+            problem = problem_of(context.socket, *ready);
+        } catch (const std::filesystem::filesystem_error& error) {
+            problem = error.what();
+        }
+        if (!problem.empty()) {
+            std::cerr << "Error: " << problem << "\n";
+            context.exit = kRefused;
+        }
+    });
+}
+
+}  // namespace smc::ctl
