@@ -9,8 +9,10 @@
 #include "datapath/ivshmem/device.h"
 #include "datapath/ivshmem/ivshmem_fabric.h"
 #include "os/random.h"
+#include "os/unix_socket.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -22,6 +24,8 @@
 #include <thread>
 
 namespace smc {
+
+static_assert(bpf::OwnPlace::kMost == upgrade::Place::kMost);
 
 namespace {
 
@@ -87,6 +91,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       node_(local_node(config_)),
       departure_({io_, config_.stop_patience, config_.upgrade_patience, [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->questions() == 0; },
+                  [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
                   [this] { tell_programs(); }, [this] { give_up_place(); }, [this] { io_.stop(); }}) {}
 
 Result<void> Agent::start() {
@@ -235,7 +240,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (auto subscribed = programs_->subscribe([this](const smc_event& event) { handle(event); }); !subscribed) {
         return subscribed;
     }
-    program_events_.emplace(io_, UniqueFd(::dup(programs_->events_fd())));
+    program_events_.emplace(io_, duplicate(programs_->events_fd()));
     if (!program_events_->watch()) {
         return last_error("watching the programs' events");
     }

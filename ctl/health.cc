@@ -30,20 +30,26 @@ std::optional<json> agent_at(const std::string& socket) {
     return (*status)["agent"];
 }
 
-// Empty: it is well. Else what is in the way.
-std::string problem_of(const std::string& socket, bool ready) {
-    if (const auto agent = agent_at(socket)) {
-        return ready && !agent->value("serving", false) ? agent->value("obstacle", "it does not serve") : "";
-    }
-    if (ready) {
-        return "this container's agent does not serve";
-    }
+// This container's agent has left its place, and still has connections.
+bool leaves(const std::string& socket) {
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path())) {
         if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
-            return "";
+            return true;
         }
     }
-    return "this container's agent does not answer";
+    return false;
+}
+
+// Empty: it is well. Else what is in the way. One that leaves does not depend on whether the other one answers.
+std::string problem_of(const std::string& socket, bool ready) {
+    if (!ready && leaves(socket)) {
+        return "";
+    }
+    const auto agent = agent_at(socket);
+    if (!agent) {
+        return std::string("this container's agent does not ") + (ready ? "serve" : "answer");
+    }
+    return ready && !agent->value("serving", false) ? agent->value("obstacle", "it does not serve") : "";
 }
 
 }  // namespace

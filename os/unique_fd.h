@@ -2,6 +2,7 @@
 // The one owner of a file descriptor. -1 is the only closed value.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -34,5 +35,10 @@ class UniqueFd {
  private:
     int fd_ = -1;
 };
+
+// Another one of the same open file. Not dup(): what is started would get that.
+[[nodiscard]] inline UniqueFd duplicate(int fd) {
+    return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
 
 }  // namespace smc

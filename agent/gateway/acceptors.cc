@@ -68,7 +68,7 @@ Acceptors::~Acceptors() = default;
 
 void Acceptors::serve(const std::shared_ptr<Namespace>& space) {
     for (const auto which : space->take_fresh()) {
-        auto acceptor = std::make_unique<Acceptor>(*this, UniqueFd(::dup(space->listener(which))), space, which);
+        auto acceptor = std::make_unique<Acceptor>(*this, duplicate(space->listener(which)), space, which);
         if (!acceptor->watch()) {
             log()->warn("netns {}: a listener is not served yet: {}", space->inode(),
                         std::generic_category().message(errno));

@@ -22,13 +22,19 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     constexpr unsigned kPrivileged = 1024, kFirst = 61000, kFirstPrivileged = 512, kTries = 64;
     const unsigned first = from.port < kPrivileged ? kFirstPrivileged : kFirst;
     const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
-    // An agent that is leaving has hairpins that this one cannot see: each takes every other port.
-    const unsigned own = programs.place().number % 2;
+    // An agent that is leaving has hairpins that this one cannot see, so each has ports of its own. Others only when
+    // those are used up.
+    constexpr unsigned kShares = bpf::OwnPlace::kMost;
+    const auto is_free = [&](unsigned port) {
+        shown.port = static_cast<std::uint16_t>(first + port);
+        return shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot));
+    };
     for (unsigned i = 0; i < kTries; i++) {
-        shown.port = static_cast<std::uint16_t>(first + (from.port + i * 7) % (span / 2) * 2 + own);
-        if (shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot))) {
-            break;
+        if (is_free((from.port + i * 7) % (span / kShares) * kShares + programs.place().number)) {
+            return shown;
         }
+    }
+    for (unsigned i = 0; i < kTries && !is_free((from.port + i * 7) % span); i++) {
     }
     return shown;
 }

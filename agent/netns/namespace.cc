@@ -32,7 +32,7 @@ void reset_on_close(int fd) {
 Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
                                                    std::uint32_t slot) {
     std::shared_ptr<Namespace> self(new Namespace(parts, std::move(netns), inode, slot));
-    UniqueFd copy(::dup(self->netns_.get()));
+    UniqueFd copy = duplicate(self->netns_.get());
     if (!copy) {
         return last_error("opening a network namespace");
     }

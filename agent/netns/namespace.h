@@ -52,7 +52,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
     // A descriptor of it; invalid where there are none left.
-    [[nodiscard]] UniqueFd handle() const { return UniqueFd(::dup(netns_.get())); }
+    [[nodiscard]] UniqueFd handle() const { return duplicate(netns_.get()); }
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] const std::vector<std::string>& devices() const { return hooked_.devices; }
 

@@ -200,7 +200,7 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
         return;  // the process ended meanwhile, or went elsewhere
     }
     auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
-    UniqueFd copy(opened ? ::dup((*opened)->link_events_fd()) : -1);
+    UniqueFd copy = opened ? duplicate((*opened)->link_events_fd()) : UniqueFd();
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
     if (!opened || !events->watch()) {
         failed_[inode]++;

@@ -40,6 +40,7 @@ struct LocalParts {
 
 // Which of the agents of this node it is (agent/upgrade/place.h).
 struct OwnPlace {
+    static constexpr unsigned kMost = 8;
     unsigned number = 0;
     std::vector<unsigned> deserted{0};  // numbers under which only agents have left something that are gone
 };

@@ -15,6 +15,7 @@ constexpr auto kSettling = std::chrono::seconds(3);  // longer than fallback.bud
 constexpr auto kSettlingLook = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(60);
+constexpr auto kNobodyFor = std::chrono::seconds(30);
 
 bool is_gone(pid_t process) {
     return process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
@@ -57,6 +58,7 @@ void Departure::signalled() {
     // Who ends one that has started its successor ends the service.
     const auto patience = state_ == State::kServing || started_it_ ? p_.stop_patience : p_.upgrade_patience;
     const bool again = std::exchange(signalled_, true);
+    again_ = kNever;  // who ends this one does not want another
     if (again || patience.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
@@ -66,6 +68,8 @@ void Departure::signalled() {
         state_ = State::kStopping;
         until_ = loop::now() + patience;
         p_.changed();
+    } else if (state_ == State::kReleased) {
+        until_ = std::min<TimePoint>(until_, loop::now() + patience);
     }
     look_.set_in(kLook);
 }
@@ -109,7 +113,9 @@ void Departure::watch_successor() {
             pause_ = std::min<std::chrono::seconds>(pause_ * 2, kLongestPause);
         }
     }
-    if (loop::now() >= again_) {
+    if (loop::now() >= again_ && p_.somebody_serves()) {
+        again_ = kNever;  // which was started by somebody else
+    } else if (loop::now() >= again_) {
         again_ = kNever;
         if (auto started = Successor::start()) {
             log()->info("upgrade: started pid {} in its place", started->pid());
@@ -125,7 +131,8 @@ void Departure::watch_successor() {
 void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("who wanted this agent's place has gone: serving again");
-        state_ = State::kServing;
+        state_ = signalled_ ? State::kStopping : State::kServing;
+        until_ = loop::now() + p_.stop_patience;
         return p_.changed();
     }
     if (!p_.settled() && loop::now() < until_) {
@@ -138,8 +145,7 @@ void Departure::settle() {
     p_.release();
 }
 
-// One that nobody here has started comes with somebody who ends this one, and would start it again if it just ended.
-bool Departure::is_over() const {
+bool Departure::is_over() {
     switch (state_) {
         case State::kServing:
         case State::kSettling:
@@ -147,11 +153,27 @@ bool Departure::is_over() const {
         case State::kStopping:
             return p_.connections() == 0 || loop::now() >= until_;
         case State::kReleased:
-            return loop::now() >= until_ ||
-                   (p_.connections() == 0 &&
-                    (signalled_ || (started_it_ && again_ == kNever && (!successor_ || told_manager_))));
+            break;
     }
-    return false;
+    if (signalled_) {
+        return p_.connections() == 0 || loop::now() >= until_;
+    }
+    if (started_it_) {  // U2
+        const bool successor_serves = again_ == kNever && (!successor_ || told_manager_);
+        return successor_serves && (p_.connections() == 0 || loop::now() >= until_);
+    }
+    // Whoever has started the next one ends this one, and would start it again if it just ended.
+    return loop::now() >= until_ || is_left_alone();
+}
+
+// The agent that has taken the place is gone for good. Whoever keeps this one running starts it again.
+bool Departure::is_left_alone() {
+    if (p_.connections() != 0 || !is_gone(asker_) || p_.somebody_serves()) {
+        nobody_since_ = kNever;
+    } else if (nobody_since_ == kNever) {
+        nobody_since_ = loop::now();
+    }
+    return nobody_since_ != kNever && loop::now() - nobody_since_ >= kNobodyFor;
 }
 
 }  // namespace smc::upgrade

@@ -24,10 +24,11 @@ class Departure {
         asio::io_context& io;
         std::chrono::seconds stop_patience, upgrade_patience;
         std::function<std::size_t()> connections;
-        std::function<bool()> settled;  // nobody is between a SYN and a first byte
-        std::function<void()> changed;  // obstacle() is another one
-        std::function<void()> release;  // U1
-        std::function<void()> over;     // once: there is nothing left to wait for
+        std::function<bool()> settled;          // nobody is between a SYN and a first byte
+        std::function<bool()> somebody_serves;  // has the control socket, when this one has released it
+        std::function<void()> changed;          // obstacle() is another one
+        std::function<void()> release;          // U1
+        std::function<void()> over;             // once: there is nothing left to wait for
     };
     explicit Departure(Parts parts);
 
@@ -50,7 +51,8 @@ class Departure {
     void look();
     void watch_successor();
     void settle();
-    [[nodiscard]] bool is_over() const;
+    [[nodiscard]] bool is_over();
+    [[nodiscard]] bool is_left_alone();
 
     Parts p_;
     State state_ = State::kServing;
@@ -62,6 +64,7 @@ class Departure {
     TimePoint again_ = kNever;   // to start another one, because that one has failed
     std::chrono::seconds pause_{1};
     TimePoint until_ = kNever;
+    TimePoint nobody_since_ = kNever;  // somebody_serves() was false
     loop::Deadline look_;
 };
 

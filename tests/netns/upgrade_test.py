@@ -27,6 +27,14 @@ for line in sys.stdin: c.sendall(line.strip().encode()); print(c.recv(100).decod
 """
 
 
+def sockets(pid):
+    found = set()
+    for path in glob.glob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(path))
+    return {link for link in found if link.startswith("socket:")}
+
+
 def alive(pid):
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/stat") as file:
@@ -106,6 +114,8 @@ class Tcx(Upgrade):
         first = self.talk()
         said = self.upgrade(self.a)
         self.assertIn("1 over SMC-D", said)
+        before, after = self.a.agent.process.pid, self.a.agent.status()["agent"]["pid"]
+        self.assertEqual(sockets(before) & sockets(after), set())  # it inherits none
         self.assert_talks(first)
         self.upgrade(self.b)
         self.assert_talks(first)
