@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "agent/metrics/process.h"
+#include "os/kernel_smc.h"
 
 namespace smc {
 
@@ -151,6 +152,33 @@ void add_groups(Families& to, const json& groups) {
     }
 }
 
+// Of the agent's own network namespace: net/smc counts each by itself.
+void add_kernel(Families& to, const KernelSmc& kernel) {
+    const std::pair<const char*, const KernelSmc::Mode&> modes[] = {{"smcd", kernel.smcd}, {"smcr", kernel.smcr}};
+    for (const auto& [mode, counts] : modes) {
+        for (const int version : {1, 2}) {
+            for (const bool server : {false, true}) {
+                to.counter(
+                    "smc_agent_kernel_connections_total", "Connections over the kernel's own SMC.",
+                    static_cast<double>((server ? counts.server : counts.client)[version - 1]),
+                    {{"mode", mode}, {"version", std::to_string(version)}, {"role", server ? "server" : "client"}});
+            }
+        }
+    }
+    for (const auto& [mode, counts] : modes) {
+        to.counter("smc_agent_kernel_sent_bytes_total", "Bytes that went by it.", static_cast<double>(counts.sent),
+                   {{"mode", mode}});
+    }
+    for (const auto& [mode, counts] : modes) {
+        to.counter("smc_agent_kernel_received_bytes_total", "Bytes that came by it.",
+                   static_cast<double>(counts.received), {{"mode", mode}});
+    }
+    const char* errors = "smc_agent_kernel_handshake_errors_total";
+    const char* help = "Handshakes of the kernel's own SMC that failed.";
+    to.counter(errors, help, static_cast<double>(kernel.client_errors), {{"role", "client"}});
+    to.counter(errors, help, static_cast<double>(kernel.server_errors), {{"role", "server"}});
+}
+
 void add_bypass(Families& to, const json& status) {
     const json& bypass = status["bypass"];
     if (bypass.value("there", false)) {
@@ -210,6 +238,9 @@ std::string metrics(const json& status) {
     add_connections(all, status);
     add_groups(all, status["groups"]);
     add_bypass(all, status);
+    if (const auto kernel = kernel_smc()) {
+        add_kernel(all, *kernel);
+    }
     add_places(all, status);
     const ProcessUsage usage = process_usage();
     all.counter("process_cpu_seconds_total", "Processor time of the agent, all threads.", usage.processor_s);

@@ -76,7 +76,9 @@ class Machine:
     def mac_on(self, wire):
         return f"52:54:00:00:{99 - wire}:{self.index:02x}"
 
-    def boot(self, netdevs):
+    def boot(self, netdevs, cables=()):
+        """`netdevs`: one for each of its devices. `cables`: what is plugged into a hub of its own, which the first
+        device is then a port of."""
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(control)
@@ -125,6 +127,9 @@ class Machine:
                 "-device",
                 "ivshmem-plain,memdev=area",
             ]
+        for number, cable in enumerate(cables):
+            command += ["-netdev", cable.format(f"c{number}")]
+            command += ["-netdev", f"hubport,id=h{number},hubid=0,netdev=c{number}"]
         for wire, netdev in enumerate(netdevs):
             capture = self.capture if wire == 0 else f"{self.job}/wire{wire}.pcap"
             command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={self.mac_on(wire)}"]
@@ -338,13 +343,19 @@ class VmLab:
     def boot(self):
         """All machines, their network and soft-RoCE devices."""
         wires = [os.path.join(self.dir, f"ethernet{n}") for n in range(1 + self.roce_wires)]
+        third = os.path.join(self.dir, "third")  # a cable from the second machine to a third one
+        plug = "stream,id={{}},server={},addr.type=unix,addr.path={}".format
         for i, machine in enumerate(self.machines):
-            server = "on" if i == 0 else "off"
-            machine.boot(
-                [f"stream,id=n{n},server={server},addr.type=unix,addr.path={path}" for n, path in enumerate(wires)]
-            )
+            if len(self.machines) == 2 or i == 0:
+                ends = [plug("on" if i == 0 else "off", path) for path in wires]
+                machine.boot([end.format(f"n{n}") for n, end in enumerate(ends)])
+            elif i == 1:
+                machine.boot(["hubport,id=n0,hubid=0"], [plug("off", wires[0]), plug("on", third)])
+            else:
+                machine.boot([plug("off", third).format("n0")])
             # The other end connects once, when it starts; a cable has two ends.
-            wait_for("the Ethernet", lambda: all(os.path.exists(path) for path in wires))
+            paths = [*wires, third] if i == 1 and len(self.machines) == 3 else wires
+            wait_for("the Ethernet", lambda: all(os.path.exists(path) for path in paths))
         for machine in self.machines:
             machine.wait_booted()
             machine.network(len(wires))

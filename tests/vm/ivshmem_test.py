@@ -68,5 +68,26 @@ class Shared(unittest.TestCase):
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
 
+class Three(unittest.TestCase):
+    def test_three_machines_in_one_area(self):
+        lab = self.enterContext(VmLab("three", area_mib=64))
+        kernel = os.environ.get("SMC_VM_KERNEL", "7")
+        machines = [lab.machine(name, kernel) for name in "abc"]
+        lab.boot()
+        for machine in machines:
+            machine.agent = machine.start_agent(CONFIG)
+        pairs = [(machines[i], machines[j]) for i, j in ((0, 1), (1, 2), (2, 0))]
+        size = 300_000 if SMALL else 10_000_000
+        echoes = [server.start_server([*TCP, "serve", 7000, 1], "serve.log") for _, server in pairs]
+        clients = [client.start([*TCP, "client", server.ip4, 7000, size], "client.log") for client, server in pairs]
+        for running in (*clients, *echoes):
+            self.assertEqual(running.wait(120), 0, running.text())
+        for client, server in pairs:
+            (ended,) = [c for c in client.agent.ended(7000, 2) if c["role"] == "client"]
+            self.assertEqual((ended["path"], ended["bytes_received"]), ("smcd", size))
+        for machine in machines:
+            self.assertEqual(len(machine.agent.ask("linkgroup", "--smcd")["smcd"]), 2)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 This is also the reference that agents are measured against: the same programs, the same counters. 6.12 on both sides:
 net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK times out, in either role)."""
 import collections
+import re
 import unittest
 
 from lab import netsmc, tshark
@@ -72,6 +73,19 @@ class KernelPeers(unittest.TestCase):
         groups = [o for o in summary if o["kind"] == "link_group"]
         self.assertEqual([len(g["links"]) for g in groups], [1, 1])
         self.assertEqual({link["state"] for g in groups for link in g["links"]}, {"confirmed"})
+
+    def test_2b_an_agent_beside_tells_what_the_kernel_has_counted(self):
+        agent = self.a.start_agent()
+        text = self.a.run(["curl", "-sSf", "http://127.0.0.1:7609/metrics"]).stdout
+        counted = dict(re.findall(r"^(smc_agent_kernel_\S+) (\S+)$", text, re.M))
+        stats = netsmc.counters(self.a)
+        self.assertGreater(stats["client"], 0)
+        for role in ("client", "server"):
+            name = f'smc_agent_kernel_connections_total{{mode="smcr",version="2",role="{role}"}}'
+            self.assertEqual(float(counted[name]), stats[role])
+        name = 'smc_agent_kernel_sent_bytes_total{mode="smcr"}'
+        self.assertGreaterEqual(float(counted[name]), 2 * sum(SIZES))
+        self.assertEqual(agent.stop(), 0)
 
     def test_3_every_message_is_read_and_tshark_agrees(self):
         messages = decode(self.a.capture)

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What the kernel's own SMC (net/smc) has counted since it was loaded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace smc {
+
+struct KernelSmc {
+    // Connections that came to run on SMC, by version (1 and 2) and role.
+    struct Mode {
+        std::uint64_t client[2] = {}, server[2] = {};
+        std::uint64_t sent = 0, received = 0;  // bytes
+    };
+    Mode smcd, smcr;
+    std::uint64_t client_errors = 0, server_errors = 0;  // of handshakes
+};
+
+// Of the calling thread's network namespace. Nothing: this kernel has none, or does not tell.
+std::optional<KernelSmc> kernel_smc();
+
+}  // namespace smc
