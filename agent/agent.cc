@@ -385,7 +385,7 @@ std::string Agent::obstacle() const {
     if (stood_still_ > kStandsStill) {
         return "the data path stands still";
     }
-    if (const std::string going = departure_.obstacle(); !going.empty()) {
+    if (std::string going = departure_.obstacle(); !going.empty()) {
         return going;
     }
     if (drain_.on) {

@@ -15,13 +15,13 @@ namespace smc {
 
 namespace {
 
-constexpr std::size_t kMessageBytes = 16384;
+constexpr std::size_t kGenericBytes = 16384;
 
 struct Close {
     void operator()(mnl_socket* socket) const { mnl_socket_close(socket); }
 };
 using Socket = std::unique_ptr<mnl_socket, Close>;
-using Buffer = std::array<char, kMessageBytes>;
+using Buffer = std::array<char, kGenericBytes>;
 using OnAttribute = std::function<void(const nlattr&)>;
 
 nlmsghdr* put_header(Buffer& buffer, std::uint16_t family, std::uint8_t command, std::uint16_t flags) {

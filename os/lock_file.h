@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "os/result.h"
 #include "os/unique_fd.h"
@@ -15,7 +16,11 @@ class LockFile {
     static Result<LockFile> take(const std::string& path);
 
     LockFile(LockFile&&) noexcept = default;
-    LockFile& operator=(LockFile&&) = delete;
+    LockFile& operator=(LockFile&& other) noexcept {
+        std::swap(path_, other.path_);
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
     LockFile(const LockFile&) = delete;
     LockFile& operator=(const LockFile&) = delete;
     // Removes the file.

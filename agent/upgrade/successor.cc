@@ -84,7 +84,7 @@ bool Successor::serves() {
     return serves_;
 }
 
-std::optional<Successor::End> Successor::ended() {
+std::optional<Successor::End> Successor::ended() const {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) != pid_) {
         return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<Successor::End> Successor::ended() {
 
 // The protocol of sd_notify(3): a datagram to a socket that the environment names.
 void tell_service_manager(pid_t main_process) {
-    const char* path = std::getenv("NOTIFY_SOCKET");
+    const char* path = std::getenv("NOTIFY_SOCKET");  // NOLINT(concurrency-mt-unsafe): nobody changes it
     sockaddr_un to{};
     to.sun_family = AF_UNIX;
     const std::size_t length = path != nullptr ? std::strlen(path) : 0;

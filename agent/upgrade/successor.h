@@ -25,7 +25,7 @@ class Successor {
         std::string how;
     };
     // Once. Nothing: it runs.
-    [[nodiscard]] std::optional<End> ended();
+    [[nodiscard]] std::optional<End> ended() const;
 
  private:
     Successor(pid_t pid, UniqueFd ready) : pid_(pid), ready_(std::move(ready)) {}
