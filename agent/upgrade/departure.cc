@@ -130,7 +130,7 @@ void Departure::watch_successor() {
 
 void Departure::settle() {
     if (is_gone(asker_)) {
-        log()->warn("who wanted this agent's place has gone: serving again");
+        log()->warn("who wanted this agent's place has gone: it keeps it");
         state_ = signalled_ ? State::kStopping : State::kServing;
         until_ = loop::now() + p_.stop_patience;
         return p_.changed();

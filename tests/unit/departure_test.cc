@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// How an agent goes, without an agent: when it gives up its place, when it takes it again, and when it ends.
+#include "agent/upgrade/departure.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+using namespace smc;
+using smc::upgrade::Departure;
+
+namespace {
+
+struct Agent {
+    asio::io_context io;
+    std::size_t connections = 1;
+    bool settled = false, released = false, over = false;
+    Departure departure;
+
+    explicit Agent(unsigned stop_s = 60, unsigned upgrade_s = 60)
+        : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), [this] { return connections; },
+                     [this] { return settled; }, [] { return false; }, [] {}, [this] { released = true; },
+                     [this] { over = true; }}) {}
+    // What the timers want, until something is so; false: it is not after some seconds.
+    template <class Truth>
+    bool until(Truth truth) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (!truth() && std::chrono::steady_clock::now() < end) {
+            io.restart();
+            io.run_one_until(end);
+        }
+        return truth();
+    }
+    [[nodiscard]] std::string obstacle() const { return departure.obstacle(); }
+};
+
+pid_t dead_process() {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+    return child;
+}
+
+}  // namespace
+
+TEST_CASE("departure__gives_up_its_place_when_nobody_is_half_way") {
+    Agent agent;
+    REQUIRE(agent.departure.leave(::getpid()));
+    CHECK(agent.obstacle() == "another agent takes its place");
+    CHECK_FALSE(agent.departure.leave(::getpid()));
+    CHECK_FALSE(agent.released);
+    agent.settled = true;
+    CHECK(agent.until([&] { return agent.released; }));
+    // Somebody else has started that one, and ends this one.
+    agent.connections = 0;
+    agent.io.restart();
+    agent.io.run_for(std::chrono::milliseconds(350));
+    CHECK_FALSE(agent.over);
+    agent.departure.signalled();
+    CHECK(agent.over);
+}
+
+TEST_CASE("departure__does_not_wait_for_ever_for_those_half_way") {
+    Agent agent;
+    REQUIRE(agent.departure.leave(::getpid()));
+    CHECK(agent.until([&] { return agent.released; }));
+}
+
+TEST_CASE("departure__goes_on_if_who_asked_has_gone") {
+    Agent agent;
+    REQUIRE(agent.departure.leave(dead_process()));
+    CHECK(agent.until([&] { return agent.obstacle().empty(); }));
+    CHECK_FALSE(agent.released);
+    CHECK(agent.departure.leave(::getpid()));
+
+    Agent told;
+    REQUIRE(told.departure.leave(dead_process()));
+    told.departure.signalled();
+    CHECK(told.until([&] { return told.obstacle() == "it is being stopped"; }));
+    told.connections = 0;
+    CHECK(told.until([&] { return told.over; }));
+}
+
+TEST_CASE("departure__a_stop_waits_as_long_as_it_may") {
+    Agent agent;
+    agent.departure.signalled();
+    CHECK_FALSE(agent.over);
+    CHECK(agent.obstacle() == "it is being stopped");
+    agent.departure.signalled();
+    CHECK(agent.over);
+
+    Agent impatient(0);
+    impatient.departure.signalled();
+    CHECK(impatient.over);
+
+    Agent patient(1);
+    patient.departure.signalled();
+    CHECK(patient.until([&] { return patient.over; }));
+}
+
+TEST_CASE("departure__what_it_has_left_is_reset_when_its_patience_is_over") {
+    Agent agent(60, 0);
+    agent.settled = true;
+    REQUIRE(agent.departure.leave(::getpid()));
+    CHECK(agent.until([&] { return agent.over; }));
+    CHECK(agent.released);
+}
