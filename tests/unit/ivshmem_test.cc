@@ -231,9 +231,11 @@ TEST_CASE("ivshmem_area__what_is_written_from_here_is_not_given_back") {
 
 namespace {
 
-// A child that takes and gives blocks, and is killed behind so many of its instructions. How many they were; nothing:
-// it came to its end before.
-std::optional<long> killed_behind(long steps, Area& victim) {
+using Bytes = std::vector<std::uint8_t>;
+
+// What others find in the area if a child that takes and gives blocks dies behind any of its instructions: it is
+// stepped through them, and each change is kept.
+std::vector<Bytes> deaths_of(Area& victim, std::span<const std::uint8_t> control) {
     const pid_t child = ::fork();
     if (child == 0) {
         ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
@@ -243,21 +245,23 @@ std::optional<long> killed_behind(long steps, Area& victim) {
         (void)victim.allocate(2);
         victim.ring(0);
         victim.say_alive();
+        ::raise(SIGSTOP);
         ::_exit(0);
     }
     int status = 0;
     REQUIRE(::waitpid(child, &status, 0) == child);
-    long done = 0;
-    for (; done < steps && WIFSTOPPED(status); done++) {
+    std::vector<Bytes> deaths{{control.begin(), control.end()}};
+    do {
         ::ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
         ::waitpid(child, &status, 0);
-    }
-    if (WIFEXITED(status)) {
-        return std::nullopt;
-    }
+        if (!std::equal(control.begin(), control.end(), deaths.back().begin())) {
+            deaths.emplace_back(control.begin(), control.end());
+        }
+    } while (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+    CHECK((WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP));
     ::kill(child, SIGKILL);
     ::waitpid(child, &status, 0);
-    return done;
+    return deaths;
 }
 
 }  // namespace
@@ -265,32 +269,22 @@ std::optional<long> killed_behind(long steps, Area& victim) {
 // What it had is nobody's when it is found to be dead, and nothing else has changed.
 TEST_CASE("ivshmem_area__dies_at_any_instruction") {
     const Shared shared;
+    const Mapping mapping = shared.map();
+    const auto control = mapping.bytes().first(geometry_of(kBytes).data_offset);
     auto survivor = shared.open(1);
     REQUIRE((*survivor)->allocate(2));
-    constexpr int kDeaths = 60;
-    long most = 1;  // instructions, found by doubling
-    const auto die = [&](long steps) {
-        auto victim = shared.open(2);
-        REQUIRE(victim);
-        const bool died = killed_behind(steps, **victim).has_value();
-        Area* const dead = victim->release();  // as dead as the child: nothing is given back by it
+    auto victim = shared.open(2);
+    REQUIRE(victim);
+    const auto deaths = deaths_of(**victim, control);
+    CHECK(deaths.size() == 1 + 3 + 2 + 2 + 1 + 1);  // each block taken or given, a bell, a beat
+    Area* const dead = victim->release();           // as dead as the child: nothing is given back by it
+    for (const Bytes& death : deaths) {
+        std::copy(death.begin(), death.end(), control.begin());
         watch(**survivor);
         CHECK((*survivor)->used() == 2);
         CHECK_FALSE((*survivor)->find(gid(2)));
-        delete dead;
-        return died;
-    };
-    while (die(most)) {
-        most *= 2;
     }
-    std::mt19937 random(1);
-    int deaths = 0, tried = 0;
-    const auto until = std::chrono::steady_clock::now() + 8s;  // a sanitizer has many more instructions
-    for (; tried < kDeaths && std::chrono::steady_clock::now() < until; tried++) {
-        deaths += die(1 + static_cast<long>(random() % static_cast<unsigned long>(most))) ? 1 : 0;
-    }
-    CHECK(tried > 3);
-    CHECK(deaths > tried / 5);
+    delete dead;
 }
 
 TEST_CASE("ivshmem_area__random_words_crash_nobody") {
