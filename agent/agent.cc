@@ -49,10 +49,6 @@ std::string host_name(const Config& config) {
 clc::LocalNode local_node(const Config& config) {
     clc::LocalNode node;
     random_bytes(node.peer_id.data(), node.peer_id.size());
-    node.gid = Gid{random_uuid()};
-    std::uint16_t chid = 0;
-    std::from_chars(config.chid.data() + 2, config.chid.data() + config.chid.size(), chid, 16);
-    node.chid = Chid{chid};
     std::transform(config.ueids.begin(), config.ueids.end(), std::back_inserter(node.ueids),
                    [](const std::string& text) { return *Eid::parse(text); });
     node.seid = Eid::parse(config.seid);
@@ -121,7 +117,7 @@ Result<void> Agent::start() {
     }
     own_cgroup_.emplace(std::move(*own));
 
-    if (auto opened = open_fabric(); !opened) {
+    if (auto opened = open_fabrics(); !opened) {
         return opened;
     }
     auto engines = Engines::start(
@@ -179,28 +175,15 @@ Result<void> Agent::open_control() {
     return control_->start();
 }
 
-Result<void> Agent::open_fabric() {
+Result<void> Agent::open_fabrics() {
     smcd_memory_ = std::make_unique<smcd::Memory>(std::uint64_t{config_.ism_memory_mib} << 20);
-    const auto lost = [this](const Gid& peer) { lose_peer(peer); };
-    if (config_.ism_provider == "ivshmem") {
-        auto path = config_.ism_device.empty() ? ivshmem::find_device() : Result<std::string>(config_.ism_device);
-        if (!path) {
-            return path.error();
-        }
-        auto opened = ivshmem::IvshmemFabric::open(io_, *path, node_.gid, node_.chid, lost);
-        if (!opened) {
-            return opened.error();
-        }
-        log()->info("ism: {} is shared with other machines", *path);
-        fabric_ = std::move(*opened);
-    } else {
-        auto local = std::make_unique<ism::LocalFabric>(io_, config_.ism_directory, node_.gid, node_.chid, lost);
-        if (auto started = local->start(); !started) {
-            return started;
-        }
-        fabric_ = std::move(local);
+    auto opened = smcd::Fabrics::open(io_, config_, [this](const smcd::Peer& peer) { lose_peer(peer); });
+    if (!opened) {
+        return opened.error();
     }
-    smcd_pool_ = std::make_unique<smcd::Pool>(*fabric_, *smcd_memory_);
+    fabrics_ = std::move(*opened);
+    node_.ism = fabrics_->devices();
+    smcd_pool_ = std::make_unique<smcd::Pool>(*smcd_memory_);
     return {};
 }
 
@@ -225,11 +208,12 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
     }
-    const SessionParts session{io_, config_, node_, *fabric_, *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
+    const SessionParts session{io_,         config_,      node_,          *fabrics_,
+                               *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
     introspection_ = std::make_unique<Introspection>(
-        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabric_, *smcd_memory_,
+        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabrics_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, bypass_,
                            verdict_, drain_, pods_, [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
@@ -355,10 +339,10 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
     return config_.http_page ? page_file(path) : std::nullopt;
 }
 
-void Agent::lose_peer(const Gid& peer) {
-    log()->info("ism: peer {} is gone", peer.text());
-    smcd_groups_.drop_peer(peer);
-    if (gateway_ && fabric_->peers_die_silently()) {
+void Agent::lose_peer(const smcd::Peer& peer) {
+    log()->info("ism: peer {} is gone, CHID {}", peer.gid.text(), text(peer.fabric->chid()));
+    smcd_groups_.drop_peer(peer.fabric->chid(), peer.gid);
+    if (gateway_ && peer.fabric->peers_die_silently()) {
         gateway_->peer_gone(peer);
     }
     if (smcd_pool_) {
@@ -457,8 +441,12 @@ void Agent::run() {
         [[maybe_unused]] const ssize_t told = ::write(ready_fd_.get(), "", 1);
         ready_fd_.reset();
     }
-    log()->info("serving: gid {} chid {} eids {} cgroups below {}", node_.gid.text(), text(node_.chid),
-                fmt::join(config_.ueids, " "), cgroups_->root());
+    std::vector<std::string> devices;
+    for (const clc::IsmDevice& device : node_.ism) {
+        devices.push_back(device.gid.text() + " chid " + text(device.chid));
+    }
+    log()->info("serving: gid {} eids {} cgroups below {}", fmt::join(devices, ", "), fmt::join(config_.ueids, " "),
+                cgroups_->root());
     io_.run();
     log()->info("stopping, {} connections are reset", connections_.live());
     stop();

@@ -20,7 +20,6 @@
 #include "agent/upgrade/departure.h"
 #include "agent/upgrade/place.h"
 #include "agent/web/web_server.h"
-#include "datapath/smcd/fabric.h"
 
 namespace smc {
 
@@ -37,7 +36,7 @@ class Agent {
  private:
     Result<void> take_place();
     Result<void> open_control();
-    Result<void> open_fabric();
+    Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
     [[nodiscard]] bpf::LocalParts open_bypass();
     void listen_to_programs();
@@ -47,7 +46,7 @@ class Agent {
     void beat();
     void wait_for_signals();
     void give_up_place();
-    void lose_peer(const Gid& peer);
+    void lose_peer(const smcd::Peer& peer);
     void pods_changed();
     void tell_programs() const;
     // Why new connections are plain TCP; empty: they are not.
@@ -73,8 +72,8 @@ class Agent {
     std::optional<upgrade::Place> place_;
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
-    std::unique_ptr<smcd::Fabric> fabric_;
     std::unique_ptr<smcd::Memory> smcd_memory_;
+    std::unique_ptr<smcd::Fabrics> fabrics_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::optional<bypass::Verdict> verdict_;  // of the kernel

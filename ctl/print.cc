@@ -25,6 +25,12 @@ std::string bytes(const json& value) {
     return buffer;
 }
 
+json fabrics_of(const json& ism) {
+    json all = ism["others"];
+    all.insert(all.begin(), ism);
+    return all;
+}
+
 namespace {
 
 std::string join(const json& list) {
@@ -72,6 +78,11 @@ void print_connections(std::ostream& out, const json& list) {
 void print_status(std::ostream& out, const json& s) {
     const auto& agent = s["agent"];
     const auto& ism = s["ism"];
+    std::string fabrics;
+    for (const auto& fabric : fabrics_of(ism)) {
+        fabrics += (fabrics.empty() ? "" : "; ") + word(fabric["provider"]) + ", CHID " + word(fabric["chid"]) +
+                   ", GID " + word(fabric["gid"]);
+    }
     print_table(
         out, {{"Agent", "smc-agent " + word(agent["version"]) + ", pid " + word(agent["pid"]) + ", up " +
                             seconds(agent["uptime_s"]) +
@@ -80,7 +91,7 @@ void print_status(std::ostream& out, const json& s) {
                                  : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
               {"Leaving", agent["leaving"].empty() ? "nobody" : join(agent["leaving"])},
               {"Host name", word(agent["host_name"])},
-              {"ISM", word(ism["provider"]) + ", CHID " + word(ism["chid"]) + ", GID " + word(ism["gid"])},
+              {"ISM", fabrics},
               {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + ", " + word(ism["pooled"]) +
                            " kept for the next connections; with the peers' " + bytes(ism["taken_bytes"]) +
                            " of at most " + bytes(ism["memory_bytes"])},

@@ -37,6 +37,8 @@ void print_upgrade(std::ostream& out, const nlohmann::json& answer);
 void print_drain(std::ostream& out, const nlohmann::json& answer);
 void print_ueids(std::ostream& out, const nlohmann::json& answer);
 void print_seid(std::ostream& out, const nlohmann::json& answer);
+// Of a status: that the others stand behind.
+[[nodiscard]] nlohmann::json fabrics_of(const nlohmann::json& ism);
 // 1536: "1.5 KiB".
 [[nodiscard]] std::string bytes(const nlohmann::json& value);
 void print_explanation(std::ostream& out, const nlohmann::json& explanation);

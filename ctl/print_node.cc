@@ -24,6 +24,10 @@ std::string words(const json& list) {
 // The blocks of smcr info and smcd info.
 void print_info(std::ostream& out, const json& s) {
     const bool roce = s["roce"]["enabled"].get<bool>() && s["roce"]["ports"] != 0;
+    std::string fabrics;
+    for (const auto& fabric : fabrics_of(s["ism"])) {
+        fabrics += (fabrics.empty() ? "" : "; ") + word(fabric["provider"]) + ", CHID " + word(fabric["chid"]);
+    }
     out << "Agent Capabilities\n";
     print_table(out, {{"SMC Version:", "2.1"},
                       {"SMC Hostname:", word(s["agent"]["host_name"])},
@@ -33,7 +37,7 @@ void print_info(std::ostream& out, const json& s) {
     out << "\nHardware Capabilities\n";
     print_table(out, {{"UEIDs:", words(s["eids"])},
                       {"SEID:", word(s["seid"]).empty() ? "n/a" : word(s["seid"])},
-                      {"ISM:", word(s["ism"]["provider"]) + ", CHID " + word(s["ism"]["chid"])},
+                      {"ISM:", fabrics},
                       {"RoCE:", roce ? word(s["roce"]["ports"]) + " ports" : "n/a"}});
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/config/config.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -33,6 +35,34 @@ std::optional<ConfigProblem> check_rule(const json& rule, const std::string& poi
     for (std::size_t i = 0; i < rule.value("ports", json::array()).size(); i++) {
         if (!parse_ports(rule["ports"][i].get<std::string>())) {
             return problem("ports", i, "a port from 0 to 65535, or first-last");
+        }
+    }
+    return std::nullopt;
+}
+
+// Two fabrics that are one, by their CHIDs or by what they are made of.
+std::optional<ConfigProblem> check_fabrics(const json& document) {
+    const json others = value_at(document, "ism", "others", json::array());
+    const IsmFabric usual;
+    const auto chid = [](std::string text) {
+        std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+        return text;
+    };
+    const auto place = [&](const json& fabric) {
+        const bool local = fabric.value("provider", usual.provider) == "local";
+        return local ? "directory " + fabric.value("directory", usual.directory)
+                     : "device " + fabric.value("device", usual.device);
+    };
+    const json first = document.value("ism", json::object());
+    std::set<std::string> chids{chid(first.value("chid", usual.chid))}, places{place(first)};
+    for (std::size_t i = 0; i < others.size(); i++) {
+        const std::string pointer = "/ism/others/" + std::to_string(i);
+        if (!chids.insert(chid(others[i]["chid"])).second) {
+            return ConfigProblem{pointer + "/chid",
+                                 "found " + others[i]["chid"].dump() + ", allowed: one that no other fabric has"};
+        }
+        if (const std::string where = place(others[i]); !places.insert(where).second) {
+            return ConfigProblem{pointer, "found the " + where + " again, allowed: one that no other fabric has"};
         }
     }
     return std::nullopt;
@@ -80,6 +110,9 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
     if (!seid.empty() && !Eid::parse(seid)) {
         return ConfigProblem{"/smc/seid", "found \"" + seid + "\", allowed: no two dots in a row"};
     }
+    if (auto problem = check_fabrics(document)) {
+        return problem;
+    }
     if (ueids.empty() && seid.empty()) {
         return ConfigProblem{"/smc/ueids", "found no EID, allowed: at least one UEID or a seid"};
     }
@@ -108,10 +141,17 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
         }
     }
     // What shares no kernel has nothing faster.
-    if (config.ism_provider == "ivshmem" && value_at(document, "local", "smcd", json()).is_null()) {
-        config.smcd = true;
+    const auto fabrics = config.fabrics();
+    if (value_at(document, "local", "smcd", json()).is_null()) {
+        config.smcd = std::ranges::count(fabrics, "ivshmem", &IsmFabric::provider) > 0;
     }
     return config;
+}
+
+std::vector<IsmFabric> Config::fabrics() const {
+    std::vector<IsmFabric> all{ism};
+    all.insert(all.end(), other_fabrics.begin(), other_fabrics.end());
+    return all;
 }
 
 std::string print_config(const Config& config, int indent) {

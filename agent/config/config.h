@@ -36,6 +36,7 @@ struct PodSelector {
 };
 
 inline constexpr int kMostRules = 1024;
+inline constexpr int kMostOtherFabrics = 3;  // a Proposal has room for four
 
 struct Rule {
     std::string name;
@@ -48,6 +49,14 @@ struct Rule {
     bool tune = true;               // what stays within the node
     std::string bypass{};           // auto, off or force; empty: as local.bypass
     std::optional<bool> smcd = {};  // nothing: as local.smcd
+};
+
+// A fabric that this node is on.
+struct IsmFabric {
+    std::string provider = "local";
+    std::string device;  // of ivshmem; empty: the first that there is
+    std::string directory = "/run/smc-agent/ism";
+    std::string chid = "0xff00";
 };
 
 struct Config {
@@ -86,10 +95,9 @@ struct Config {
     std::chrono::milliseconds close_timeout{10000};
     std::chrono::seconds keepalive{60};
 
-    std::string ism_provider = "local";
-    std::string ism_device;  // of ivshmem; empty: the first that there is
-    std::string ism_directory = "/run/smc-agent/ism";
-    std::string chid = "0xff00";
+    IsmFabric ism;
+    std::vector<IsmFabric> other_fabrics;  // in order of preference, behind that one
+    [[nodiscard]] std::vector<IsmFabric> fabrics() const;
     unsigned dmb_kib = 1024;
     unsigned ism_memory_mib = 4096;
 

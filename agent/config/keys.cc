@@ -174,6 +174,50 @@ ordered_json rules_of(const Config& c) {
     return out;
 }
 
+// --- fabrics
+
+ordered_json ism_provider() {
+    return one_of({"local", "ivshmem"});
+}
+ordered_json ism_device() {
+    return string("^(/.+)?$", 200);
+}
+ordered_json ism_directory() {
+    return string(kAbsolutePath, 60);
+}
+ordered_json ism_chid() {
+    return string("^0x[fF][fF]([0-9a-eA-E][0-9a-fA-F]|[fF][0-9a-eA-E])$");
+}
+
+ordered_json fabrics_schema() {
+    return list({{"type", "object"},
+                 {"additionalProperties", false},
+                 {"required", {"provider", "chid"}},
+                 {"properties",
+                  {{"provider", ism_provider()},
+                   {"device", ism_device()},
+                   {"directory", ism_directory()},
+                   {"chid", ism_chid()}}}},
+                0, kMostOtherFabrics);
+}
+
+IsmFabric fabric_from(const json& from) {
+    const IsmFabric usual;
+    return {from.at("provider"), from.value("device", usual.device), from.value("directory", usual.directory),
+            from.at("chid")};
+}
+
+ordered_json fabrics_of(const Config& c) {
+    ordered_json out = ordered_json::array();
+    for (const IsmFabric& fabric : c.other_fabrics) {
+        out.push_back({{"provider", fabric.provider},
+                       {"device", fabric.device},
+                       {"directory", fabric.directory},
+                       {"chid", fabric.chid}});
+    }
+    return out;
+}
+
 // --- the rows
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member cannot stand in them
@@ -239,14 +283,21 @@ std::vector<ConfigKey> make_keys() {
             "How long a peer that has read everything may take to confirm the close."),
         key("smc", "keepalive_s", SMC_MEMBER(keepalive), integer(0, 32767),
             "TCP keepalive on the idle CLC socket; 0: off."),
-        key("ism", "provider", SMC_MEMBER(ism_provider), one_of({"local", "ivshmem"}),
+        key("ism", "provider", SMC_MEMBER(ism.provider), ism_provider(),
             "local: shared memory of this kernel. ivshmem: a PCI BAR that virtual machines share."),
-        key("ism", "device", SMC_MEMBER(ism_device), string("^(/.+)?$", 200),
+        key("ism", "device", SMC_MEMBER(ism.device), ism_device(),
             "The BAR of `ivshmem`: a file. Empty: that of the first ivshmem device of this machine."),
-        key("ism", "directory", SMC_MEMBER(ism_directory), string(kAbsolutePath, 60),
+        key("ism", "directory", SMC_MEMBER(ism.directory), ism_directory(),
             "Rendezvous directory of `local`, common to all agents of one fabric."),
-        key("ism", "chid", SMC_MEMBER(chid), string("^0x[fF][fF]([0-9a-eA-E][0-9a-fA-F]|[fF][0-9a-eA-E])$"),
+        key("ism", "chid", SMC_MEMBER(ism.chid), ism_chid(),
             "Emulated-ISM CHID of the fabric, 0xff00 to 0xfffe, equal at both ends."),
+        {"ism", "others", fabrics_schema(),
+         "Fabrics beside that one, tried behind it in this order: each with a chid of its own.",
+         [](Config& c, const json& value) {
+             c.other_fabrics.clear();
+             std::ranges::transform(value, std::back_inserter(c.other_fabrics), fabric_from);
+         },
+         fabrics_of},
         key("ism", "memory_mib", SMC_MEMBER(ism_memory_mib), integer(1, 1048576),
             "Memory of DMBs, own and attached, in all. What would need more is declined."),
         key("ism", "dmb_kib", SMC_MEMBER(dmb_kib), power_of_two_kib(),

@@ -25,6 +25,7 @@ const char* name(Path path);
 
 // What an SMC-D or SMC-R connection uses, for display.
 struct SmcdView {
+    Chid chid{};
     Gid peer_gid;
     DmbToken token{}, peer_token{};
     std::uint32_t dmb_bytes = 0, peer_dmb_bytes = 0;

@@ -88,13 +88,10 @@ json describe(const Connection& c) {
     }
     if (c.smcd) {
         const SmcdView& d = *c.smcd;
-        out["smcd"] = {{"peer_gid", d.peer_gid.text()},
-                       {"token", text(d.token)},
-                       {"peer_token", text(d.peer_token)},
-                       {"dmb_bytes", d.dmb_bytes},
-                       {"peer_dmb_bytes", d.peer_dmb_bytes},
-                       {"eid", c.eid.text()},
-                       {"group", d.group_id}};
+        out["smcd"] = {{"chid", text(d.chid)},     {"peer_gid", d.peer_gid.text()},
+                       {"token", text(d.token)},   {"peer_token", text(d.peer_token)},
+                       {"dmb_bytes", d.dmb_bytes}, {"peer_dmb_bytes", d.peer_dmb_bytes},
+                       {"eid", c.eid.text()},      {"group", d.group_id}};
     }
     return out;
 }

@@ -178,11 +178,16 @@ json Introspection::devices() const {
                         {"gids", gids},
                         {"links", links}});
     }
-    const json smcd = json::array({{{"provider", p_.fabric.provider()},
-                                    {"chid", text(p_.node.chid)},
-                                    {"gid", p_.node.gid.text()},
-                                    {"groups", p_.smcd_groups.all().size()},
-                                    {"dmbs", p_.fabric.registered()}}});
+    json smcd = json::array();
+    for (const auto& fabric : p_.fabrics.all()) {
+        const auto groups = std::ranges::count(p_.smcd_groups.all(), fabric->chid(),
+                                               [](const auto& entry) { return entry.first.chid; });
+        smcd.push_back({{"provider", fabric->provider()},
+                        {"chid", text(fabric->chid())},
+                        {"gid", fabric->gid().text()},
+                        {"groups", groups},
+                        {"dmbs", fabric->registered()}});
+    }
     return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
 }
 

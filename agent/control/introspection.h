@@ -15,12 +15,12 @@
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespaces.h"
 #include "agent/policy/policy.h"
+#include "agent/smcd/fabrics.h"
 #include "agent/smcd/memory.h"
 #include "agent/smcd/pool.h"
 #include "agent/smcr/link_groups.h"
 #include "agent/steer/programs.h"
 #include "datapath/engine.h"
-#include "datapath/smcd/fabric.h"
 #include "smc/group/smcd_groups.h"
 
 namespace smc {
@@ -32,7 +32,7 @@ struct IntrospectionParts {
     const bpf::Programs& programs;
     const Cgroups& cgroups;
     const Namespaces& namespaces;
-    const smcd::Fabric& fabric;
+    const smcd::Fabrics& fabrics;
     const smcd::Memory& smcd_memory;
     const smcd::Pool& smcd_pool;
     const Connections& connections;

@@ -96,6 +96,11 @@ json Introspection::places() const {
 json Introspection::status() const {
     const std::string obstacle = p_.obstacle();
     const auto uptime = std::chrono::steady_clock::now() - started_;
+    json others = json::array();
+    std::for_each(p_.fabrics.all().begin() + 1, p_.fabrics.all().end(), [&](const auto& fabric) {
+        others.push_back(
+            {{"provider", fabric->provider()}, {"gid", fabric->gid().text()}, {"chid", text(fabric->chid())}});
+    });
     json all = {{"agent",
                  {{"version", kVersion},
                   {"pid", ::getpid()},
@@ -107,11 +112,12 @@ json Introspection::status() const {
                   {"live", p_.connections.live()},
                   {"host_name", p_.node.host_name}}},
                 {"ism",
-                 {{"provider", p_.fabric.provider()},
-                  {"directory", p_.config.ism_directory},
-                  {"gid", p_.node.gid.text()},
-                  {"chid", text(p_.node.chid)},
-                  {"dmbs", p_.fabric.registered()},
+                 {{"provider", p_.fabrics.all().front()->provider()},
+                  {"directory", p_.config.ism.directory},
+                  {"gid", p_.node.ism.front().gid.text()},
+                  {"chid", text(p_.node.ism.front().chid)},
+                  {"others", others},
+                  {"dmbs", p_.fabrics.registered()},
                   {"dmb_bytes", p_.config.dmb_kib * 1024},
                   {"pooled", p_.smcd_pool.kept()},
                   {"taken_bytes", p_.smcd_memory.taken()},

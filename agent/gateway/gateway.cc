@@ -217,8 +217,8 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
     c.eid = peer.eid;
     const std::uint32_t group = groups.establish(group::key_of(c.role == Role::kServer, peer), peer.host_name);
     groups.connection_began(group);
-    c.smcd =
-        SmcdView{peer.gid, exchange->own_token(), peer.token, exchange->own_bytes(), bytes_of(peer.dmb_size), group};
+    c.smcd = SmcdView{
+        peer.chid, peer.gid, exchange->own_token(), peer.token, exchange->own_bytes(), bytes_of(peer.dmb_size), group};
     exchanges_.emplace(c.id, std::move(exchange));
     log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c.id, c.client.text(), c.server.text(),
                  peer.gid.text(), group, peer.first_contact ? ", first contact" : "");
@@ -329,9 +329,9 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     }
 }
 
-void Gateway::peer_gone(const Gid& peer) {
+void Gateway::peer_gone(const smcd::Peer& peer) {
     for (const auto& [id, c] : p_.connections.all()) {
-        if (c->smcd && c->smcd->peer_gid == peer) {
+        if (c->smcd && c->smcd->chid == peer.fabric->chid() && c->smcd->peer_gid == peer.gid) {
             tell(id, [](ConnectionTask& task) { task.peer_is_gone = true; });
         }
     }

@@ -48,7 +48,7 @@ class Gateway {
     // A leg's reset may be lost on its way to its application.
     void end_stranded(const std::vector<smc_stranded_socket>& sockets) { stranded_.end(sockets); }
     // A peer of SMC-D is gone, and no reset will tell its connections.
-    void peer_gone(const Gid& peer);
+    void peer_gone(const smcd::Peer& peer);
     // From the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 

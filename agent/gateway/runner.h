@@ -12,6 +12,7 @@
 #include "agent/gateway/clc_io.h"
 #include "agent/loop/deadline.h"
 #include "agent/smcd/exchange.h"
+#include "agent/smcd/fabrics.h"
 #include "agent/smcr/devices.h"
 #include "agent/smcr/link_groups.h"
 #include "datapath/tcp_socket.h"
@@ -25,7 +26,7 @@ struct SessionParts {
     asio::io_context& io;
     const Config& config;
     const clc::LocalNode& node;
-    smcd::Fabric& fabric;
+    smcd::Fabrics& fabrics;
     smcd::Pool& smcd_pool;
     group::SmcdGroups& smcd_groups;
     smcr::Devices& roce_devices;
@@ -93,7 +94,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.fabric, parts.smcd_pool, dmb_bytes(parts.config, buffers))),
+          smcd_(std::make_shared<smcd::Exchange>(parts.smcd_pool, dmb_bytes(parts.config, buffers))),
           buffers_(buffers),
           deadline_(parts.io,
                     [this] {
@@ -174,21 +175,25 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     void on(const session::RegisterDmb& action) {
         // Whoever cannot be reached on the fabric must be declined now; behind Accept it is too late for that (RFC 7609
         // C.3).
-        if (const auto reached = parts_.fabric.reach(action.peer); !reached) {
+        const smcd::Peer peer{parts_.fabrics.on(action.chid), action.peer};
+        if (const auto reached = peer.fabric->reach(peer.gid); !reached) {
             return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), loop::now()));
         }
-        const auto own = smcd_->register_dmb(action.peer);
+        const auto own = smcd_->register_dmb(peer);
         feed(own ? session_.dmb_registered(*own, loop::now())
                  : session_.dmb_refused(Reason::kOutOfMemory, own.error().text(), loop::now()));
     }
     void on(const session::AttachDmb& action) {
-        smcd_->attach(action.peer, parts_.config.step_timeout, [this](const Result<void>& attached) {
+        const clc::SmcdPeer& peer = action.peer;
+        const auto then = [this](const Result<void>& attached) {
             if (attached) {
                 return feed(session_.dmb_attached(loop::now()));
             }
             const Reason reason = attached.error().code == ENOMEM ? Reason::kOutOfMemory : Reason::kFabric;
             feed(session_.dmb_not_attached(reason, attached.error().text(), loop::now()));
-        });
+        };
+        smcd_->attach({parts_.fabrics.on(peer.chid), peer.gid}, peer.token, bytes_of(peer.dmb_size),
+                      parts_.config.step_timeout, then);
     }
     void on(const session::JoinGroup& action) {
         in_group_ = true;

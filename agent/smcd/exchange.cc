@@ -5,23 +5,23 @@
 
 namespace smc::smcd {
 
-Result<OwnDmb> Exchange::new_dmb(const Gid& peer) {
+Result<OwnDmb> Exchange::new_dmb() {
     Memory::Share share = pool_.share(dmb_bytes_);
     if (!share) {
         return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
     }
-    auto registered = fabric_.register_dmb(peer, dmb_bytes_);
+    auto registered = whose_.fabric->register_dmb(whose_.gid, dmb_bytes_);
     if (!registered) {
         return registered.error();
     }
-    return OwnDmb{std::move(*registered), std::move(share)};
+    return OwnDmb{whose_.fabric, std::move(*registered), std::move(share)};
 }
 
-Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
-    peer_gid_ = peer;
+Result<clc::LocalDmb> Exchange::register_dmb(const Peer& peer) {
+    whose_ = peer;
     own_ = pool_.take(peer, dmb_bytes_);
     if (!own_) {
-        auto fresh = new_dmb(peer);
+        auto fresh = new_dmb();
         if (!fresh) {
             give_back();
             return fresh.error();
@@ -39,13 +39,12 @@ Result<clc::LocalDmb> Exchange::register_dmb(const Gid& peer) {
     return clc::LocalDmb{own_->registered.token, compress_size(dmb_bytes_)};
 }
 
-void Exchange::attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout,
+void Exchange::attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                       std::function<void(Result<void>)> then) {
-    const std::uint32_t bytes = bytes_of(peer.dmb_size);
-    peer_gid_ = peer.gid;
-    peers_token_ = peer.token;
+    whose_ = peer;
+    peers_token_ = token;
     peer_ = {};
-    if (auto kept = pool_.find(peer.gid, peer.token, bytes)) {
+    if (auto kept = pool_.find(peer, token, bytes)) {
         peer_ = std::move(*kept);
         return then({});
     }
@@ -53,28 +52,28 @@ void Exchange::attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeo
     if (!peer_.share) {
         return then(Error{ENOMEM, "attaching a DMB beyond ism.memory_mib"});
     }
-    fabric_.attach(peer.gid, peer.token, bytes, timeout,
-                   [this, alive = std::weak_ptr(alive_), then = std::move(then)](Result<Dmb> attached) {
-                       if (alive.expired()) {
-                           return;
-                       }
-                       if (!attached) {
-                           return then(attached.error());
-                       }
-                       peer_.dmb = std::make_shared<Dmb>(std::move(*attached));
-                       then({});
-                   });
+    peer.fabric->attach(peer.gid, token, bytes, timeout,
+                        [this, alive = std::weak_ptr(alive_), then = std::move(then)](Result<Dmb> attached) {
+                            if (alive.expired()) {
+                                return;
+                            }
+                            if (!attached) {
+                                return then(attached.error());
+                            }
+                            peer_.dmb = std::make_shared<Dmb>(std::move(*attached));
+                            then({});
+                        });
 }
 
 void Exchange::give_back() {
     const TimePoint now = std::chrono::steady_clock::now();
     const bool kept = served_ && peer_.dmb.use_count() == 1;  // by nobody else: nothing is written or read any more
     if (kept) {
-        pool_.park(peer_gid_, peers_token_, std::move(peer_), now);
-        pool_.keep(peer_gid_, std::move(*own_), now);
+        pool_.park(whose_, peers_token_, std::move(peer_), now);
+        pool_.keep(whose_, std::move(*own_), now);
     } else if (own_) {
         own_->registered.dmb->lease().retire();  // the peer may still keep it for the connection that there was not
-        fabric_.deregister(own_->registered.token);
+        own_->fabric->deregister(own_->registered.token);
     }
     own_.reset();
     peer_ = {};

@@ -17,16 +17,16 @@ namespace smc::smcd {
 
 class Exchange {
  public:
-    // `fabric` and `pool` outlive this object. `dmb_bytes`: of the own DMB.
-    Exchange(Fabric& fabric, Pool& pool, std::uint32_t dmb_bytes)
-        : fabric_(fabric), pool_(pool), dmb_bytes_(dmb_bytes) {}
+    // `pool` and the fabrics outlive this object. `dmb_bytes`: of the own DMB.
+    Exchange(Pool& pool, std::uint32_t dmb_bytes) : pool_(pool), dmb_bytes_(dmb_bytes) {}
     ~Exchange() { give_back(); }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
-    Result<clc::LocalDmb> register_dmb(const Gid& peer);
-    // Calls back once, unless this object goes before; perhaps at once.
-    void attach(const clc::SmcdPeer& peer, std::chrono::milliseconds timeout, std::function<void(Result<void>)> then);
+    Result<clc::LocalDmb> register_dmb(const Peer& peer);
+    // The peer's, of `bytes`. Calls back once, unless this object goes before; perhaps at once.
+    void attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
+                std::function<void(Result<void>)> then);
     // Nothing of it is needed any more, and the transport is gone: what has served goes to the pool. Also by the
     // destructor.
     void give_back();
@@ -37,12 +37,11 @@ class Exchange {
     [[nodiscard]] std::uint32_t own_bytes() const { return dmb_bytes_; }
 
  private:
-    Result<OwnDmb> new_dmb(const Gid& peer);
+    Result<OwnDmb> new_dmb();
 
-    Fabric& fabric_;
     Pool& pool_;
     std::uint32_t dmb_bytes_;
-    Gid peer_gid_;
+    Peer whose_;
     DmbToken peers_token_{};
     std::optional<OwnDmb> own_;
     PeersDmb peer_;

@@ -25,7 +25,7 @@ Pool::~Pool() {
 
 void Pool::release(const Own& own) {
     own.dmb.registered.dmb->lease().retire();
-    fabric_.deregister(own.dmb.registered.token);
+    own.dmb.fabric->deregister(own.dmb.registered.token);
 }
 
 // The oldest of the own, or else of the peers' that may go. False: there is none.
@@ -54,7 +54,7 @@ Memory::Share Pool::share(std::uint64_t bytes) {
     return share;
 }
 
-std::optional<OwnDmb> Pool::take(const Gid& peer, std::uint32_t bytes) {
+std::optional<OwnDmb> Pool::take(const Peer& peer, std::uint32_t bytes) {
     const auto it = std::ranges::find_if(own_, [&](const Own& own) {
         return own.peer == peer && own.dmb.registered.dmb->bytes() == bytes && own.dmb.registered.dmb->lease().take();
     });
@@ -67,9 +67,9 @@ std::optional<OwnDmb> Pool::take(const Gid& peer, std::uint32_t bytes) {
     return own;
 }
 
-void Pool::keep(const Gid& peer, OwnDmb own, TimePoint now) {
+void Pool::keep(const Peer& peer, OwnDmb own, TimePoint now) {
     if (own.registered.dmb->lease().gone()) {
-        fabric_.deregister(own.registered.token);
+        own.fabric->deregister(own.registered.token);
         return;
     }
     if (own_.size() >= kMost) {
@@ -79,7 +79,7 @@ void Pool::keep(const Gid& peer, OwnDmb own, TimePoint now) {
     own_.push_back({peer, std::move(own), now});
 }
 
-std::optional<PeersDmb> Pool::find(const Gid& peer, DmbToken token, std::uint32_t bytes) {
+std::optional<PeersDmb> Pool::find(const Peer& peer, DmbToken token, std::uint32_t bytes) {
     const auto it = theirs_.find({peer, token});
     if (it == theirs_.end() || !it->second.dmb.dmb->lease().used() || it->second.dmb.dmb->bytes() != bytes) {
         return std::nullopt;
@@ -89,7 +89,7 @@ std::optional<PeersDmb> Pool::find(const Gid& peer, DmbToken token, std::uint32_
     return theirs;
 }
 
-void Pool::park(const Gid& peer, DmbToken token, PeersDmb theirs, TimePoint now) {
+void Pool::park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now) {
     if (theirs_.size() < kMost && theirs.dmb->lease().park()) {
         theirs_.insert_or_assign({peer, token}, Theirs{std::move(theirs), now});
     }
@@ -107,7 +107,7 @@ void Pool::sweep(TimePoint now) {
     });
 }
 
-void Pool::forget(const Gid& peer) {
+void Pool::forget(const Peer& peer) {
     for (const Own& own : own_) {
         if (own.peer == peer) {
             release(own);

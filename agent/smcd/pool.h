@@ -17,6 +17,7 @@
 namespace smc::smcd {
 
 struct OwnDmb {
+    Fabric* fabric = nullptr;
     Fabric::Registered registered;
     Memory::Share share;
 };
@@ -27,8 +28,8 @@ struct PeersDmb {
 
 class Pool {
  public:
-    // Both outlive it.
-    Pool(Fabric& fabric, Memory& memory) : fabric_(fabric), memory_(memory) {}
+    // Outlives it, as the fabrics do.
+    explicit Pool(Memory& memory) : memory_(memory) {}
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
@@ -37,25 +38,25 @@ class Pool {
     Memory::Share share(std::uint64_t bytes);
 
     // One of the own that `peer` has parked, as good as new. Nothing: there is none.
-    std::optional<OwnDmb> take(const Gid& peer, std::uint32_t bytes);
+    std::optional<OwnDmb> take(const Peer& peer, std::uint32_t bytes);
     // Its connection has run and is over, or will be at once; the peer may not know yet.
-    void keep(const Gid& peer, OwnDmb own, TimePoint now);
+    void keep(const Peer& peer, OwnDmb own, TimePoint now);
 
     // The peer's DMB that is kept here under this token, if its owner uses it again.
-    std::optional<PeersDmb> find(const Gid& peer, DmbToken token, std::uint32_t bytes);
+    std::optional<PeersDmb> find(const Peer& peer, DmbToken token, std::uint32_t bytes);
     // Nobody here writes it any more.
-    void park(const Gid& peer, DmbToken token, PeersDmb theirs, TimePoint now);
+    void park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now);
 
     // What has been idle for some seconds goes.
     void sweep(TimePoint now);
     // Nothing of it is kept.
-    void forget(const Gid& peer);
+    void forget(const Peer& peer);
     // Of both kinds.
     [[nodiscard]] std::size_t kept() const { return own_.size() + theirs_.size(); }
 
  private:
     struct Own {
-        Gid peer;
+        Peer peer;
         OwnDmb dmb;
         TimePoint since;
     };
@@ -63,13 +64,12 @@ class Pool {
         PeersDmb dmb;
         TimePoint since;
     };
-    void release(const Own& own);
+    static void release(const Own& own);
     bool make_room();
 
-    Fabric& fabric_;
     Memory& memory_;
     std::deque<Own> own_;  // the oldest first
-    std::map<std::pair<Gid, DmbToken>, Theirs> theirs_;
+    std::map<std::pair<Peer, DmbToken>, Theirs> theirs_;
 };
 
 }  // namespace smc::smcd

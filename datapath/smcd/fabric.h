@@ -44,4 +44,11 @@ class Fabric {
                         OnAttached on_attached) = 0;
 };
 
+// Another node on a fabric. A GID says who it is on that fabric only.
+struct Peer {
+    Fabric* fabric = nullptr;
+    Gid gid;
+    auto operator<=>(const Peer&) const = default;
+};
+
 }  // namespace smc::smcd

@@ -55,7 +55,9 @@ V2Extension ClientHandshake::v2_extension() const {
             v2.seid_present = true;
             smcd.seid = *node_.seid;
         }
-        add_extended_gid(smcd, node_.gid, node_.chid);
+        for (const IsmDevice& device : node_.ism) {
+            add_ism_device(smcd, device);
+        }
     }
     if (offers_smcr_v2()) {
         v2.roce_gid = roce_->gids.front();
@@ -149,10 +151,11 @@ Actions ClientHandshake::accept(const AcceptD& a) {
     if (a.fce && (a.fce->release < kRelease1 || (a.fce->features & kFeatureEmulatedIsm) == 0)) {
         return decline(Reason::kReleaseMismatch, "server accepted without the Emulated-ISM feature");
     }
-    if (a.chid != node_.chid) {
+    const IsmDevice* const own = node_.ism_on(a.chid);
+    if (own == nullptr) {
         return decline(Reason::kNoSmcdV2Device, "server chose CHID " + smc::text(a.chid));
     }
-    if (join(a.gid, a.gid_part2) == node_.gid) {
+    if (join(a.gid, a.gid_part2) == own->gid) {
         return decline(Reason::kNoSmcdV2Device, "server has this node's own GID");
     }
     const bool offered = std::find(node_.ueids.begin(), node_.ueids.end(), a.eid) != node_.ueids.end();

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/clc/node.h"
 
+#include <algorithm>
+
 namespace smc::clc {
 
+const IsmDevice* LocalNode::ism_on(Chid chid) const {
+    const auto it = std::ranges::find(ism, chid, &IsmDevice::chid);
+    return it == ism.end() ? nullptr : &*it;
+}
+
 AcceptD own_half(Type type, const LocalNode& node, const SmcdPeer& peer, const LocalDmb& own) {
+    const Gid gid = node.ism_on(peer.chid)->gid;
     AcceptD half;
     half.type = type;
     half.first_contact = peer.first_contact;
-    half.gid = first_part(node.gid);
-    half.gid_part2 = second_part(node.gid);
+    half.gid = first_part(gid);
+    half.gid_part2 = second_part(gid);
     half.token = own.token;
     half.dmbe_size = own.size;
     half.chid = peer.chid;

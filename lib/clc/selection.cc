@@ -17,6 +17,18 @@ std::optional<Eid> common_ueid(const V2Extension& v2, const LocalNode& node) {
     return std::nullopt;
 }
 
+// The client's order decides here, too (v2.1, "Feature negotiation"). Somebody with this node's own GID would read what
+// he writes.
+std::optional<IsmDevice> common_device(const SmcdExtension& smcd, const LocalNode& node, std::size_t& from) {
+    while (const auto device = next_ism_device(smcd, from)) {
+        const IsmDevice* const own = node.ism_on(device->chid);
+        if (own != nullptr && own->gid != device->gid) {
+            return device;
+        }
+    }
+    return std::nullopt;
+}
+
 bool in_subnet(const Subnet& subnet, const RoceOffer& roce) {
     if (roce.own_address.is_v4()) {
         return subnet.mask_bits == roce.prefix_bits &&
@@ -29,15 +41,15 @@ bool in_subnet(const Subnet& subnet, const RoceOffer& roce) {
 
 }  // namespace
 
-Reason select_smcd_v2(const Proposal& p, const LocalNode& node, SmcdPeer& peer) {
+Reason select_smcd_v2(const Proposal& p, const LocalNode& node, std::size_t& from, SmcdPeer& peer) {
     const V2Extension& v2 = *p.v2;
     if (!v2.smcd) {
         return Reason::kNoSmcdV2Extension;
     }
     // A release 0 client cannot know Emulated-ISM; a reserved CHID does not match for it.
     const bool emulated = v2.release >= kRelease1 && (v2.features & kFeatureEmulatedIsm) != 0;
-    const auto gid = emulated ? extended_gid(*v2.smcd, node.chid) : std::nullopt;
-    if (!gid || *gid == node.gid) {  // somebody with this node's own GID would read what he writes
+    const auto device = emulated ? common_device(*v2.smcd, node, from) : std::nullopt;
+    if (!device) {
         return Reason::kNoSmcdV2Device;
     }
     auto eid = common_ueid(v2, node);
@@ -47,8 +59,8 @@ Reason select_smcd_v2(const Proposal& p, const LocalNode& node, SmcdPeer& peer) 
     if (!eid) {
         return !v2.eids.empty() ? Reason::kNoUeid : Reason::kNoSeid;
     }
-    peer.gid = *gid;
-    peer.chid = node.chid;
+    peer.gid = device->gid;
+    peer.chid = device->chid;
     peer.eid = *eid;
     peer.release = kRelease1;  // ours, or lower if the client's were lower
     return Reason::kNone;

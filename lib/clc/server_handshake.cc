@@ -131,8 +131,9 @@ Reason& ServerHandshake::reason_of(Candidate candidate) {
 // What prepares it, or nothing: then its reason says why not.
 std::optional<Action> ServerHandshake::try_candidate() {
     if (candidate_ == Candidate::kSmcDv2) {
-        reasons_.smcd_v2 = means_.smcd ? select_smcd_v2(proposal_, node_, smcd_) : Reason::kNoSmcdV2Device;
-        return reasons_.smcd_v2 == Reason::kNone ? std::optional<Action>(CreateDmb{smcd_.gid}) : std::nullopt;
+        reasons_.smcd_v2 = means_.smcd ? select_smcd_v2(proposal_, node_, next_gid_, smcd_) : Reason::kNoSmcdV2Device;
+        return reasons_.smcd_v2 == Reason::kNone ? std::optional<Action>(CreateDmb{smcd_.gid, smcd_.chid})
+                                                 : std::nullopt;
     }
     Reason& reason = reason_of(candidate_);
     reason = candidate_ == Candidate::kSmcRv2 ? select_smcr_v2(proposal_, node_, means_.roce, smcr_)
@@ -162,9 +163,12 @@ Actions ServerHandshake::prepare_failed(Reason reason, std::string detail) {
     if (state_ != State::kPreparing) {
         return {};
     }
-    reason_of(candidate_) = reason;
     smcd_ = {};  // nothing was agreed on; what the outcome names is given up by whoever hears it
     smcr_ = {};
+    if (auto other = candidate_ == Candidate::kSmcDv2 ? try_candidate() : std::nullopt) {
+        return {std::move(*other)};  // by another fabric
+    }
+    reason_of(candidate_) = reason;
     return try_next(std::move(detail));
 }
 

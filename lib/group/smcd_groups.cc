@@ -33,8 +33,8 @@ void SmcdGroups::connection_ended(std::uint32_t id) {
     }
 }
 
-void SmcdGroups::drop_peer(const Gid& peer) {
-    std::erase_if(groups_, [&](const auto& entry) { return entry.first.peer == peer; });
+void SmcdGroups::drop_peer(Chid chid, const Gid& peer) {
+    std::erase_if(groups_, [&](const auto& entry) { return entry.first.chid == chid && entry.first.peer == peer; });
 }
 
 }  // namespace smc::group

@@ -167,7 +167,7 @@ Actions Client::clc_not_sent(TimePoint) {
 
 // The server's DMB first: without it there is no use for one of our own.
 Actions Client::dmb_attached(TimePoint) {
-    return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid}} : Actions{};
+    return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid, smcd_.chid}} : Actions{};
 }
 
 Actions Client::dmb_not_attached(Reason reason, std::string detail, TimePoint now) {

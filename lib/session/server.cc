@@ -26,7 +26,7 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
         if (auto* send = std::get_if<clc::Send>(&action)) {
             out.push_back(SendClc{send->message});
         } else if (auto* create = std::get_if<clc::CreateDmb>(&action)) {
-            out.push_back(RegisterDmb{create->peer});
+            out.push_back(RegisterDmb{create->peer, create->chid});
         } else if (auto* attach = std::get_if<clc::AttachDmb>(&action)) {
             out.push_back(AttachDmb{attach->peer});
         } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {

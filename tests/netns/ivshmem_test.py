@@ -137,6 +137,36 @@ class Ivshmem(TwoNodes):
             wait_for("SMC-D again", again, timeout=30)
             self.transfer(1)
 
+    def test_the_fabric_that_reaches_the_peer_is_taken(self):
+        """Each is on two: two kernels' `local` fabrics have one CHID, and do not reach each other."""
+        for node in (self.a, self.b):
+            area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
+            node.start_agent(ism={"directory": f"{self.lab.run}/ism-{node.name}", "others": [area]})
+        c = self.lab.node("c")
+        self.lab.link(self.a, c)
+        c.start_agent(ism={"directory": f"{self.lab.run}/ism-{self.a.name}"})  # of a's kernel, and without the area
+        self.serve()
+        self.serve(c)
+        for peer, chid in ((self.b, "0xff20"), (c, "0xff00")):
+            talker = self.program(self.a, TALK, peer.ip4, says="up")
+            self.tell(talker, "y" * 50_000)
+            self.assertEqual(self.hear(talker), "y" * 50_000)
+            (running,) = [each for each in self.a.agent.connections() if each["path"] == "smcd"]
+            self.assertEqual(running["smcd"]["chid"], chid)
+            self.end_program(talker)
+        devices = {each["chid"]: each for each in self.a.agent.ask("device")["smcd"]}
+        self.assertEqual(
+            {chid: (each["provider"], each["groups"]) for chid, each in devices.items()},
+            {"0xff00": ("local", 1), "0xff20": ("ivshmem", 1)},
+        )
+        self.assertNotEqual(devices["0xff00"]["gid"], devices["0xff20"]["gid"])
+        self.b.agent.send_signal(signal.SIGKILL)
+
+        def lost():
+            return {each["chid"]: each["groups"] for each in self.a.agent.ask("device")["smcd"]}
+
+        wait_for("the peer to be missed", lambda: lost() == {"0xff00": 1, "0xff20": 0}, timeout=30)
+
     def test_three_in_one_area(self):
         third = self.lab.node("c")
         self.lab.link(third, self.b)  # from here on b's address is that of this link

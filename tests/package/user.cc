@@ -13,8 +13,8 @@ namespace {
 
 clc::LocalNode node(std::uint8_t id) {
     clc::LocalNode node;
-    node.gid.bytes.fill(id);
-    node.chid = Chid{0xff00};
+    node.ism = {{{}, Chid{0xff00}}};
+    node.ism[0].gid.bytes.fill(id);
     node.ueids = {*Eid::parse("INSTALLED")};
     return node;
 }

@@ -172,11 +172,11 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
             socket->reset();
         }
     }
-    void on(const session::RegisterDmb&) {
+    void on(const session::RegisterDmb& action) {
         if (world_.strikes(Mishap::kDmbRefused)) {
             return feed(session_.dmb_refused(Reason::kOutOfMemory, "simulated", now()));
         }
-        own_dmb_ = parts_.fabric.register_dmb(parts_.node.gid, parts_.dmb_bytes);
+        own_dmb_ = parts_.fabric.register_dmb(parts_.node.ism_on(action.chid)->gid, parts_.dmb_bytes);
         feed(session_.dmb_registered({own_dmb_->token, compress_size(parts_.dmb_bytes)}, now()));
     }
     void on(const session::AttachDmb& action) {
@@ -227,7 +227,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
     }
     void give_back_dmb() {
         if (own_dmb_) {
-            parts_.fabric.deregister(parts_.node.gid, own_dmb_->token);
+            parts_.fabric.deregister(own_dmb_->token);
         }
         own_dmb_.reset();
         peer_dmb_.reset();

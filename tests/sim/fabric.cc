@@ -33,20 +33,16 @@ class Fabric::Doorbell final : public smcd::Doorbell {
 
 Fabric::Registered Fabric::register_dmb(const Gid& owner, std::uint32_t bytes) {
     const DmbToken token{next_token_++};
-    Entry entry{std::make_shared<std::vector<std::uint64_t>>(bytes / 8), std::make_shared<Bell>(world_), bytes};
+    Entry entry{owner, std::make_shared<std::vector<std::uint64_t>>(bytes / 8), std::make_shared<Bell>(world_), bytes};
     auto* start = reinterpret_cast<std::uint8_t*>(entry.memory->data());
     auto dmb = std::make_shared<smcd::Dmb>(entry.memory, start, bytes, std::make_unique<Doorbell>(world_, entry.bell));
-    dmbs_.emplace(std::pair(owner, token), std::move(entry));
+    dmbs_.emplace(token, std::move(entry));
     return {token, std::move(dmb)};
 }
 
-void Fabric::deregister(const Gid& owner, DmbToken token) {
-    dmbs_.erase({owner, token});
-}
-
 std::optional<smcd::Dmb> Fabric::attach(const Gid& owner, DmbToken token) {
-    const auto it = dmbs_.find({owner, token});
-    if (it == dmbs_.end() || std::exchange(it->second.attached, true)) {
+    const auto it = dmbs_.find(token);
+    if (it == dmbs_.end() || it->second.owner != owner || std::exchange(it->second.attached, true)) {
         return std::nullopt;
     }
     auto* start = reinterpret_cast<std::uint8_t*>(it->second.memory->data());

@@ -22,7 +22,7 @@ class Fabric {
         std::shared_ptr<smcd::Dmb> dmb;
     };
     Registered register_dmb(const Gid& owner, std::uint32_t bytes);
-    void deregister(const Gid& owner, DmbToken token);
+    void deregister(DmbToken token) { dmbs_.erase(token); }
     // Once; nothing: there is no such DMB, or it is taken.
     std::optional<smcd::Dmb> attach(const Gid& owner, DmbToken token);
     [[nodiscard]] std::size_t registered() const { return dmbs_.size(); }
@@ -35,6 +35,7 @@ class Fabric {
     };
     class Doorbell;
     struct Entry {
+        Gid owner;
         std::shared_ptr<std::vector<std::uint64_t>> memory;
         std::shared_ptr<Bell> bell;
         std::uint32_t bytes = 0;
@@ -43,7 +44,7 @@ class Fabric {
 
     World& world_;
     std::uint64_t next_token_ = 1;
-    std::map<std::pair<Gid, DmbToken>, Entry> dmbs_;
+    std::map<DmbToken, Entry> dmbs_;
 };
 
 }  // namespace smc::sim

@@ -151,7 +151,7 @@ void Node::connection_ended(const ConnectionEnd& end) {
     world_.require(end.reason == Reason::kNone || world_.anything_struck(),
                    name() + ": nothing went wrong, and a connection ends with " + reason_name(end.reason));
     if (it->second.smcd) {
-        fabric_.deregister(parts_.node.gid, it->second.dmb);
+        fabric_.deregister(it->second.dmb);
         smcd_groups_.connection_ended(it->second.smcd_group);
     } else {
         smcr_groups_.leave(group::MemberId{end.id}, {});

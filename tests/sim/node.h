@@ -33,7 +33,11 @@ class Node {
     void end_link_groups() { smcr_groups_.end_all(); }
     // A port goes down, and comes back after a while.
     void flap_port(Delay later, Delay down);
-    void lose_fabric(const Node& peer) { smcd_groups_.drop_peer(peer.parts_.node.gid); }
+    void lose_fabric(const Node& peer) {
+        for (const clc::IsmDevice& device : peer.parts_.node.ism) {
+            smcd_groups_.drop_peer(device.chid, device.gid);
+        }
+    }
 
     // How connections of this node ran, as clients: by the path's name.
     [[nodiscard]] const std::map<std::string, unsigned>& paths() const { return paths_; }

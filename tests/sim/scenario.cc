@@ -102,8 +102,15 @@ Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
     terms.node.max_links = world_.chance(85) ? 2 : 1;
     terms.smcr.link_retry = std::chrono::milliseconds(world_.between(500, 30000));
     terms.node.peer_id = {number, 1, 2, 0, 0, 0, 0, number};
-    terms.node.gid.bytes[0] = number;
-    terms.node.gid.bytes[15] = 0x77;
+    for (std::uint16_t fabric = 0; fabric < clc::kMostIsmDevices; fabric++) {
+        if (world_.chance(fabric == 0 ? 75 : 30)) {
+            clc::IsmDevice device{{}, Chid{static_cast<std::uint16_t>(0xff00 + fabric)}};
+            device.gid.bytes[0] = number;
+            device.gid.bytes[15] = static_cast<std::uint8_t>(0x77 + fabric);
+            terms.node.ism.insert(terms.node.ism.begin() + static_cast<long>(world_.below(terms.node.ism.size() + 1)),
+                                  device);
+        }
+    }
     terms.node.host_name = name;
     terms.node.ueids = {*Eid::parse(world_.chance(96) ? "SIM" : "OTHER-" + std::to_string(number))};
     terms.node.max_connections = static_cast<std::uint8_t>(world_.between(16, 40));
@@ -147,8 +154,6 @@ void Scenario::draw() {
     }
     terms_a_ = draw_node("a", 1);
     terms_b_ = draw_node("b", 2);
-    terms_a_.node.chid = kChidEmulatedFirst;
-    terms_b_.node.chid = world_.chance(55) ? kChidEmulatedFirst : Chid{0xff01};
     a_ = std::make_unique<Node>(world_, network_, fabric_, terms_a_);
     b_ = std::make_unique<Node>(world_, network_, fabric_, terms_b_);
     draw_mishaps();
@@ -173,7 +178,10 @@ void Scenario::draw() {
 std::string Scenario::expected_path() const {
     const bool common_eid = terms_a_.node.ueids == terms_b_.node.ueids;
     const bool both_want_smcd = terms_a_.means.smcd && terms_b_.means.smcd;
-    if (both_want_smcd && common_eid && terms_a_.node.chid == terms_b_.node.chid) {
+    const auto& fabrics = terms_a_.node.ism;
+    const bool common_fabric = std::ranges::any_of(
+        fabrics, [&](const clc::IsmDevice& device) { return terms_b_.node.ism_on(device.chid) != nullptr; });
+    if (both_want_smcd && common_eid && common_fabric) {
         return "smcd";
     }
     const auto& a = terms_a_.means.roce;

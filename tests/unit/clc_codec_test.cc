@@ -29,7 +29,7 @@ Proposal smcd_proposal() {
     v2.seid_present = true;
     SmcdExtension& smcd = v2.smcd.emplace();
     smcd.seid = *Eid::parse("SYSTEM");
-    add_extended_gid(smcd, kGid, Chid{0xff00});
+    add_ism_device(smcd, {kGid, Chid{0xff00}});
     return p;
 }
 
@@ -170,8 +170,11 @@ TEST_CASE("proposal__every_area_at_once") {
     const auto p = std::get<Proposal>(decode_proposal(b));
     CHECK(p.subnet->prefixes[1].prefix.text() == "fd01::");
     CHECK(p.v2->eids[1].text() == "SECOND.EID-2");
-    CHECK(extended_gid(*p.v2->smcd, Chid{0xff00}) == kGid);
-    CHECK_FALSE(extended_gid(*p.v2->smcd, Chid{0xff01}));
+    std::size_t at = 0;
+    const auto device = next_ism_device(*p.v2->smcd, at);
+    REQUIRE(device);
+    CHECK((device->gid == kGid && device->chid == Chid{0xff00}));
+    CHECK_FALSE(next_ism_device(*p.v2->smcd, at));
 }
 
 TEST_CASE("proposal__version_1_is_rfc_7609s") {

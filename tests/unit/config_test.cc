@@ -61,6 +61,28 @@ TEST_CASE("problem__what_a_schema_cannot_say") {
     CHECK(problem(R"({"smc": {"ueids": [], "seid": "SYS"}})").empty());
 }
 
+TEST_CASE("problem__fabrics_that_are_one") {
+    const auto others = [](const std::string& list) { return problem(R"({"ism": {"others": [)" + list + "]}}"); };
+    CHECK(others(R"({"provider": "ivshmem", "chid": "0xff01"}, {"provider": "local", "chid": "0xff02",
+                     "directory": "/run/other"})")
+              .empty());
+    CHECK(others(R"({"provider": "ivshmem", "chid": "0xFF00"})") ==
+          R"(/ism/others/0/chid: found "0xFF00", allowed: one that no other fabric has)");
+    CHECK(others(R"({"provider": "local", "chid": "0xff01"})") ==
+          "/ism/others/0: found the directory /run/smc-agent/ism again, allowed: one that no other fabric has");
+    CHECK(others(R"({"provider": "ivshmem"})") == R"(/ism/others/0: found no key "chid", allowed: an object with it)");
+    const std::string fabric = R"({"provider": "ivshmem", "device": "/a", "chid": "0xff0)";
+    CHECK(others(fabric + "1\"}, " + fabric + "2\"}").starts_with("/ism/others/1: found the device /a again"));
+}
+
+TEST_CASE("config__smcd_is_on_where_a_fabric_reaches_other_machines") {
+    const auto smcd = [](const char* text) { return std::get<Config>(parse_config(text)).smcd; };
+    CHECK_FALSE(smcd("{}"));
+    CHECK(smcd(R"({"ism": {"provider": "ivshmem"}})"));
+    CHECK(smcd(R"({"ism": {"others": [{"provider": "ivshmem", "chid": "0xff01"}]}})"));
+    CHECK_FALSE(smcd(R"({"ism": {"provider": "ivshmem"}, "local": {"smcd": false}})"));
+}
+
 TEST_CASE("cidr__families_and_host_bits") {
     CHECK(parse_cidr("10.1.2.3/8")->bits == 104);
     CHECK(parse_cidr("10.1.2.3/8")->prefix[13] == 0);

@@ -16,8 +16,8 @@ const TimePoint kStart{};
 LocalNode node(std::uint8_t id) {
     LocalNode n;
     n.peer_id = {1, id, 2, 0, 0, 0, 0, id};
-    n.gid.bytes[15] = id;
-    n.chid = Chid{static_cast<std::uint16_t>(0xff00 + id)};  // no fabric in common
+    n.ism = {{{}, Chid{static_cast<std::uint16_t>(0xff00 + id)}}};  // no fabric in common
+    n.ism[0].gid.bytes[15] = id;
     n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
     n.host_name = "host";
     n.step_timeout = std::chrono::milliseconds(1000);
@@ -168,9 +168,9 @@ TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {
     CHECK(proposal.v2_offer == Offer::kSmcR);
     CHECK_FALSE(proposal.v2->smcd);
     AcceptD unasked;
-    unasked.gid = first_part(kServer.gid);
-    unasked.gid_part2 = second_part(kServer.gid);
-    unasked.chid = kClient.chid;
+    unasked.gid = first_part(kServer.ism[0].gid);
+    unasked.gid_part2 = second_part(kServer.ism[0].gid);
+    unasked.chid = kClient.ism[0].chid;
     unasked.eid = kClient.ueids.front();
     const auto answer = client.message(encode(unasked).view());
     CHECK(find<AttachDmb>(answer) == nullptr);
@@ -188,7 +188,7 @@ TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {
 TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
     // D, R version 2 and R version 1 are offered; one after the other cannot be had.
     LocalNode server_node = kServer;
-    server_node.chid = kClient.chid;
+    server_node.ism[0].chid = kClient.ism[0].chid;
     RoceOffer c = of_client(), s = of_server();
     c.v1 = s.v1 = true;
     ClientHandshake client(kClient, {true, c});

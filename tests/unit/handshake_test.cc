@@ -15,8 +15,8 @@ const TimePoint kStart{};
 
 LocalNode node(std::uint8_t id) {
     LocalNode n;
-    n.gid.bytes.fill(id);
-    n.chid = Chid{0xff00};
+    n.ism = {{{}, Chid{0xff00}}};
+    n.ism[0].gid.bytes.fill(id);
     n.ueids = {*Eid::parse("COMMON"), *Eid::parse("OTHER")};
     n.host_name = "host";
     n.step_timeout = std::chrono::milliseconds(1000);
@@ -70,7 +70,7 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
     const auto attach = client.message(find<Send>(actions)->message.view());
     REQUIRE(find<AttachDmb>(attach) != nullptr);
     CHECK(find<AttachDmb>(attach)->peer.token == DmbToken{5});
-    CHECK(find<AttachDmb>(attach)->peer.gid == kServer.gid);
+    CHECK(find<AttachDmb>(attach)->peer.gid == kServer.ism[0].gid);
     CHECK(find<AttachDmb>(attach)->peer.host_name == "host");
 
     actions = client.attached({DmbToken{6}, BufferSize{3}}, true);
@@ -84,6 +84,66 @@ TEST_CASE("handshake__first_contact_ends_in_smcd_on_both_sides") {
     CHECK(find<Finish>(done)->outcome.smcd.eid == *Eid::parse("COMMON"));
 }
 
+namespace {
+
+IsmDevice device(std::uint8_t id, std::uint16_t chid) {
+    IsmDevice out{{}, Chid{chid}};
+    out.gid.bytes.fill(id);
+    return out;
+}
+
+}  // namespace
+
+// In the client's order, and by another fabric where the first one does not reach.
+TEST_CASE("server__takes_the_first_fabric_of_the_clients_that_reaches_it") {
+    LocalNode client = kClient, server_node = kServer;
+    client.ism = {device(0x11, 0xff05), device(0x12, 0xff01), device(0x13, 0xff02), device(0x14, 0xff03)};
+    server_node.ism = {device(0x24, 0xff03), device(0x22, 0xff01), device(0x13, 0xff02)};  // 0x13: the client's own
+    ServerHandshake server(server_node, {}, kStart);
+    auto actions = server.message(proposal_of(client).view(), kStart);
+    const auto* create = find<CreateDmb>(actions);
+    REQUIRE(create != nullptr);
+    CHECK((create->peer == client.ism[1].gid && create->chid == Chid{0xff01}));
+    actions = server.prepare_failed(Reason::kNoSmcdV2Device, "out of reach");
+    create = find<CreateDmb>(actions);
+    REQUIRE(create != nullptr);
+    CHECK((create->peer == client.ism[3].gid && create->chid == Chid{0xff03}));
+    CHECK(server.dmb_ready({DmbToken{5}, BufferSize{4}}, true, 1, kStart).empty());
+    actions = server.application_ready(kStart);
+    const AcceptD accept = smcd(find<Send>(actions)->message, Type::kAccept);
+    CHECK((accept.chid == Chid{0xff03} && join(accept.gid, accept.gid_part2) == server_node.ism[0].gid));
+
+    ClientHandshake one(client, {});
+    REQUIRE(find<Send>(one.start(kStart)) != nullptr);
+    const auto attach = one.message(find<Send>(actions)->message.view());
+    REQUIRE(find<AttachDmb>(attach) != nullptr);
+    CHECK(find<AttachDmb>(attach)->peer.chid == Chid{0xff03});
+    const auto confirmed = one.attached({DmbToken{6}, BufferSize{4}}, true);
+    const AcceptD confirm = smcd(find<Send>(confirmed)->message, Type::kConfirm);
+    CHECK((confirm.chid == Chid{0xff03} && join(confirm.gid, confirm.gid_part2) == client.ism[3].gid));
+    CHECK(find<AttachDmb>(server.message(find<Send>(confirmed)->message.view(), kStart)) != nullptr);
+}
+
+TEST_CASE("server__whom_no_fabric_reaches_is_declined_with_the_last_reason") {
+    LocalNode client = kClient;
+    client.ism = {device(0x11, 0xff00), device(0x12, 0xff01)};
+    LocalNode server_node = kServer;
+    server_node.ism = {device(0x21, 0xff01), device(0x22, 0xff00)};
+    ServerHandshake server(server_node, {}, kStart);
+    REQUIRE(find<CreateDmb>(server.message(proposal_of(client).view(), kStart)) != nullptr);
+    REQUIRE(find<CreateDmb>(server.prepare_failed(Reason::kNoSmcdV2Device, "out of reach")) != nullptr);
+    CHECK(declined(server.prepare_failed(Reason::kOutOfMemory, "the area is full")) == Reason::kOutOfMemory);
+}
+
+TEST_CASE("client__without_a_fabric_offers_no_smcd") {
+    LocalNode client = kClient;
+    client.ism.clear();
+    ClientHandshake handshake(client, {});
+    const auto actions = handshake.start(kStart);
+    const auto p = std::get<Proposal>(decode_proposal(find<Send>(actions)->message.view()));
+    CHECK_FALSE(offers_d(p.v2_offer));
+}
+
 TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
     const auto answer = [](const LocalNode& client) {
         ServerHandshake server(kServer, {}, kStart);
@@ -93,7 +153,7 @@ TEST_CASE("server__declines_with_the_reason_for_what_is_missing") {
     other.ueids = {*Eid::parse("STRANGER")};
     CHECK(answer(other) == Reason::kNoUeid);
     other = kClient;
-    other.chid = Chid{0xff01};
+    other.ism[0].chid = Chid{0xff01};
     CHECK(answer(other) == Reason::kNoSmcdV2Device);
 
     const auto edited = [](auto edit) {
@@ -155,15 +215,15 @@ TEST_CASE("server__a_confirm_must_repeat_the_accept") {
         Accepted state(kClient);
         auto c = smcd(state.accept, Type::kAccept);
         c.type = Type::kConfirm;
-        c.gid = first_part(kClient.gid);
-        c.gid_part2 = second_part(kClient.gid);
+        c.gid = first_part(kClient.ism[0].gid);
+        c.gid_part2 = second_part(kClient.ism[0].gid);
         edit(c);
         const auto actions = state.server.message(encode(c).view(), kStart);
         const auto* finish = find<Finish>(actions);
         return finish != nullptr ? finish->outcome.reason : Reason::kNone;
     };
     CHECK(outcome([](AcceptD&) {}) == Reason::kNone);
-    CHECK(outcome([](AcceptD& c) { c.gid = first_part(kServer.gid); }) == Reason::kProtocolError);
+    CHECK(outcome([](AcceptD& c) { c.gid = first_part(kServer.ism[0].gid); }) == Reason::kProtocolError);
     CHECK(outcome([](AcceptD& c) { c.chid = Chid{0xff01}; }) == Reason::kProtocolError);
     CHECK(outcome([](AcceptD& c) { c.eid = *Eid::parse("OTHER"); }) == Reason::kProtocolError);
     CHECK(outcome([](AcceptD& c) { c.first_contact = false, c.fce.reset(); }) == Reason::kProtocolError);
@@ -180,8 +240,9 @@ TEST_CASE("client__declines_what_it_did_not_offer") {
         return declined(client.message(encode(a).view()));
     };
     CHECK(answer([](AcceptD& a) { a.chid = Chid{0xff01}; }) == Reason::kNoSmcdV2Device);
-    CHECK(answer([](AcceptD& a) { a.gid = first_part(kClient.gid), a.gid_part2 = second_part(kClient.gid); }) ==
-          Reason::kNoSmcdV2Device);
+    CHECK(answer([](AcceptD& a) {
+              a.gid = first_part(kClient.ism[0].gid), a.gid_part2 = second_part(kClient.ism[0].gid);
+          }) == Reason::kNoSmcdV2Device);
     CHECK(answer([](AcceptD& a) { a.eid = *Eid::parse("STRANGER"); }) == Reason::kNoUeid);
     CHECK(answer([](AcceptD& a) { a.fce->release = 2; }) == Reason::kReleaseMismatch);
     CHECK(answer([](AcceptD& a) { a.fce->release = 0; }) == Reason::kReleaseMismatch);
@@ -199,7 +260,7 @@ TEST_CASE("client__out_of_sync_is_declined_with_the_sync_bit") {
     CHECK(d.reason == Reason::kOutOfSync);
     const auto seen = state.server.message(find<Send>(actions)->message.view(), kStart);
     CHECK(find<Finish>(seen)->outcome.peer_out_of_sync);
-    CHECK(find<Finish>(seen)->outcome.smcd.gid == kClient.gid);
+    CHECK(find<Finish>(seen)->outcome.smcd.gid == kClient.ism[0].gid);
 }
 
 TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
@@ -269,8 +330,8 @@ TEST_CASE("server__after_confirm_there_is_no_way_back") {
     Accepted state(kClient);
     auto c = smcd(state.accept, Type::kAccept);
     c.type = Type::kConfirm;
-    c.gid = first_part(kClient.gid);
-    c.gid_part2 = second_part(kClient.gid);
+    c.gid = first_part(kClient.ism[0].gid);
+    c.gid_part2 = second_part(kClient.ism[0].gid);
     REQUIRE(find<AttachDmb>(state.server.message(encode(c).view(), kStart)) != nullptr);
     const auto actions = state.server.attach_failed(Reason::kFabric, "gone");
     CHECK(find<Send>(actions) == nullptr);  // H1

@@ -51,7 +51,7 @@ Proposal Generator::proposal() {
             smcd.seid = e.seid_present ? eid() : Eid{};
             for (std::uint64_t n = below(kMaxGids / 2 + 1); n > 0; n--) {
                 if (coin()) {
-                    add_extended_gid(smcd, Gid{array<16>()}, Chid{static_cast<std::uint16_t>(0xff00 + below(256))});
+                    add_ism_device(smcd, {Gid{array<16>()}, Chid{static_cast<std::uint16_t>(0xff00 + below(256))}});
                 } else {
                     smcd.gids.push_back({word<IsmGid>(64), Chid{static_cast<std::uint16_t>(below(0xff00))}});
                 }

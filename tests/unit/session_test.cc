@@ -22,8 +22,8 @@ const Fault kFault{"", 0, 0, ""};
 
 clc::LocalNode node(std::uint8_t id, std::uint16_t chid, const char* eid) {
     clc::LocalNode n;
-    n.gid.bytes.fill(id);
-    n.chid = Chid{chid};
+    n.ism = {{{}, Chid{chid}}};
+    n.ism[0].gid.bytes.fill(id);
     n.ueids = {*Eid::parse(eid)};
     n.step_timeout = 1000ms;
     return n;
@@ -106,14 +106,14 @@ struct Pair {
     }
     // Up to the server's Accept. The application is connected before it.
     void accept_smcd() {
-        CHECK(find<RegisterDmb>(server.clc_message(proposal.view(), kStart))->peer == kClient.gid);
+        CHECK(find<RegisterDmb>(server.clc_message(proposal.view(), kStart))->peer == kClient.ism[0].gid);
         REQUIRE(are<ConnectApplication>(server.dmb_registered({DmbToken{5}, BufferSize{4}}, kStart)));
         accept = sent(server.application_connected(kStart));
     }
     // Up to the client's own DMB; then its leg or a Decline.
     Actions prepare_smcd() {
         CHECK(find<AttachDmb>(client.clc_message(accept.view(), kStart))->peer.token == DmbToken{5});
-        CHECK(find<RegisterDmb>(client.dmb_attached(kStart))->peer == kSmcdServer.gid);
+        CHECK(find<RegisterDmb>(client.dmb_attached(kStart))->peer == kSmcdServer.ism[0].gid);
         return client.dmb_registered({DmbToken{6}, BufferSize{3}}, kStart);
     }
     // The client's connect() is about to end.
@@ -300,7 +300,7 @@ TEST_CASE("session__where_the_client_has_an_agent_its_application_comes_by_itsel
 
 TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact_is_the_first") {
     const auto known_to_server = [](Pair& p) {
-        p.server_groups.establish({true, kClient.gid, kClient.chid, kClient.ueids[0]}, "");
+        p.server_groups.establish({true, kClient.ism[0].gid, kClient.ism[0].chid, kClient.ueids[0]}, "");
         p.accept_smcd();
     };
     Pair p;
@@ -311,7 +311,7 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
     CHECK(p.server_groups.all().empty());
     Pair known;
-    known.client_groups.establish({false, kSmcdServer.gid, kClient.chid, kClient.ueids[0]}, "");
+    known.client_groups.establish({false, kSmcdServer.ism[0].gid, kClient.ism[0].chid, kClient.ueids[0]}, "");
     known_to_server(known);
     CHECK(are<FinishConnect>(known.prepare_smcd()));
 }
@@ -533,7 +533,7 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
 
 TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {
     Pair p;  // with a group of SMC-D from before
-    p.server_groups.establish({true, kClient.gid, kClient.chid, kClient.ueids[0]}, "");
+    p.server_groups.establish({true, kClient.ism[0].gid, kClient.ism[0].chid, kClient.ueids[0]}, "");
     REQUIRE(are<RegisterDmb>(p.server.clc_message(p.proposal.view(), kStart)));
     REQUIRE(are<ConnectApplication>(p.server.dmb_refused(Reason::kMaxDmb, "", kStart)));
     REQUIRE(are<JoinGroup>(p.server.application_connected(kStart)));

@@ -72,7 +72,11 @@ struct Pair {
     explicit Pair(std::uint64_t memory = 1 << 20) : a_memory(memory), b_memory(memory) {}
     TwoAgents fabric;
     Memory a_memory, b_memory;
-    Pool a_pool{fabric.a, a_memory}, b_pool{fabric.b, b_memory};
+    Pool a_pool{a_memory}, b_pool{b_memory};
+
+    // As either side sees the other one, or a third.
+    Peer at_a(std::uint8_t id) { return {&fabric.a, gid(id)}; }
+    Peer at_b(std::uint8_t id) { return {&fabric.b, gid(id)}; }
 
     // One connection up to its data path: both DMBs, attached by the other side.
     struct Connection {
@@ -88,23 +92,19 @@ struct Pair {
     };
     Connection connect(std::uint32_t bytes = kBytes) {
         Connection c;
-        c.a = std::make_unique<Exchange>(fabric.a, a_pool, bytes);
-        c.b = std::make_unique<Exchange>(fabric.b, b_pool, bytes);
-        c.of_b = *c.b->register_dmb(gid(1));
-        attach(*c.a, gid(2), c.of_b);
-        c.of_a = *c.a->register_dmb(gid(2));
-        attach(*c.b, gid(1), c.of_a);
+        c.a = std::make_unique<Exchange>(a_pool, bytes);
+        c.b = std::make_unique<Exchange>(b_pool, bytes);
+        c.of_b = *c.b->register_dmb(at_b(1));
+        attach(*c.a, at_a(2), c.of_b);
+        c.of_a = *c.a->register_dmb(at_a(2));
+        attach(*c.b, at_b(1), c.of_a);
         c.at_a = c.a->transport();
         c.at_b = c.b->transport();
         return c;
     }
-    static void attach(Exchange& side, const Gid& peer, const clc::LocalDmb& dmb) {
+    static void attach(Exchange& side, const Peer& peer, const clc::LocalDmb& dmb) {
         bool done = false;
-        clc::SmcdPeer owner;
-        owner.gid = peer;
-        owner.token = dmb.token;
-        owner.dmb_size = dmb.size;
-        side.attach(owner, 1s, [&](const Result<void>& attached) {
+        side.attach(peer, dmb.token, bytes_of(dmb.size), 1s, [&](const Result<void>& attached) {
             REQUIRE(attached);
             done = true;
         });
@@ -160,8 +160,8 @@ TEST_CASE("smcd_pool__a_data_path_that_is_still_there_keeps_its_memory_from_the_
 TEST_CASE("smcd_pool__what_has_not_served_is_given_back_at_once") {
     Pair p;
     {
-        Exchange refused(p.fabric.a, p.a_pool, kBytes);
-        REQUIRE(refused.register_dmb(gid(2)));
+        Exchange refused(p.a_pool, kBytes);
+        REQUIRE(refused.register_dmb(p.at_a(2)));
     }
     CHECK((p.fabric.a.registered() == 0 && p.a_pool.kept() == 0 && p.a_memory.taken() == 0));
 }
@@ -172,8 +172,8 @@ TEST_CASE("smcd_pool__what_was_taken_in_vain_goes_at_both_ends") {
     auto first = p.connect();
     first.end();
     {
-        Exchange refused(p.fabric.a, p.a_pool, kBytes);
-        REQUIRE(refused.register_dmb(gid(2))->token == first.of_a.token);
+        Exchange refused(p.a_pool, kBytes);
+        REQUIRE(refused.register_dmb(p.at_a(2))->token == first.of_a.token);
         p.b_pool.sweep(in(1s));
         CHECK(p.b_pool.kept() == 2);
     }
@@ -187,9 +187,9 @@ TEST_CASE("smcd_pool__other_peers_and_other_sizes_get_their_own") {
     first.end();
     auto larger = p.connect(2 * kBytes);
     CHECK(larger.of_a.token != first.of_a.token);
-    CHECK_FALSE(p.a_pool.take(gid(3), kBytes));
-    CHECK_FALSE(p.a_pool.find(gid(3), first.of_b.token, kBytes));
-    CHECK_FALSE(p.a_pool.find(gid(2), first.of_b.token, kBytes));  // its owner has not taken it
+    CHECK_FALSE(p.a_pool.take(p.at_a(3), kBytes));
+    CHECK_FALSE(p.a_pool.find(p.at_a(3), first.of_b.token, kBytes));
+    CHECK_FALSE(p.a_pool.find(p.at_a(2), first.of_b.token, kBytes));  // its owner has not taken it
 }
 
 TEST_CASE("smcd_pool__what_is_idle_goes_at_both_ends") {
@@ -231,6 +231,6 @@ TEST_CASE("smcd_pool__nothing_is_kept_of_a_peer_that_is_gone") {
     Pair p;
     auto first = p.connect();
     first.end();
-    p.a_pool.forget(gid(2));
+    p.a_pool.forget(p.at_a(2));
     CHECK((p.a_pool.kept() == 0 && p.fabric.a.registered() == 0 && p.a_memory.taken() == 0));
 }

@@ -34,9 +34,10 @@ struct Outcome {
 struct Send {
     Message message;
 };
-// A DMB for this peer, at the server. Answer with dmb_ready() or prepare_failed().
+// A DMB for this peer on that fabric, at the server. Answer with dmb_ready() or prepare_failed().
 struct CreateDmb {
     Gid peer;
+    Chid chid{};
 };
 // Answer with attached() or attach_failed().
 struct AttachDmb {

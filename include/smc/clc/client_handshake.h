@@ -32,7 +32,7 @@ class ClientHandshake {
 
     // `node` lives longer than this.
     ClientHandshake(const LocalNode& node, Means means)
-        : node_(node), smcd_offered_(means.smcd), roce_(std::move(means.roce)) {}
+        : node_(node), smcd_offered_(means.smcd && !node.ism.empty()), roce_(std::move(means.roce)) {}
 
     [[nodiscard]] Actions start(TimePoint now);
     [[nodiscard]] Actions message(Bytes bytes);

@@ -15,14 +15,16 @@ namespace smc::clc {
 // What this node is on the wire; the same for every handshake of an agent.
 struct LocalNode {
     PeerId peer_id{};
-    Gid gid;
-    Chid chid{};
-    std::vector<Eid> ueids;  // at most 8, in order of preference
+    std::vector<IsmDevice> ism;  // at most kMostIsmDevices, in order of preference, each with another CHID
+    std::vector<Eid> ueids;      // at most 8, in order of preference
     std::optional<Eid> seid;
     std::string host_name;
     std::chrono::milliseconds step_timeout{6000};
     std::uint8_t max_connections = 255;  // of an SMC-R link group, 16 to 255
     std::uint8_t max_links = 2;          // likewise, 1 or 2; before release 1 there is no such choice
+
+    // nullptr: it has none there.
+    [[nodiscard]] const IsmDevice* ism_on(Chid chid) const;
 };
 
 // SMC-R, as it could be used for this TCP connection.

@@ -11,7 +11,9 @@ namespace smc::clc {
 enum class Candidate : std::uint8_t { kNone, kSmcDv2, kSmcRv2, kSmcRv1, kExhausted };
 
 // kNone: it may; the peer's part is filled in. Everything else: why not. The first two need proposal.v2.
-Reason select_smcd_v2(const Proposal& proposal, const LocalNode& node, SmcdPeer& peer);
+// SMC-D: by the first fabric of the client's, from its entry `from` on, that this node has, too; `from` is then behind
+// it, for another try.
+Reason select_smcd_v2(const Proposal& proposal, const LocalNode& node, std::size_t& from, SmcdPeer& peer);
 Reason select_smcr_v2(const Proposal& proposal, const LocalNode& node, const std::optional<RoceOffer>& roce,
                       SmcrPeer& peer);
 Reason select_smcr_v1(const Proposal& proposal, const std::optional<RoceOffer>& roce, SmcrPeer& peer);

@@ -79,7 +79,8 @@ class ServerHandshake {
     TimePoint deadline_;
     Proposal proposal_;
     Candidate candidate_ = Candidate::kNone;
-    Decline reasons_;  // why not, by type
+    std::size_t next_gid_ = 0;  // of the Proposal, to try SMC-D with
+    Decline reasons_;           // why not, by type
     SmcdPeer smcd_;
     SmcrPeer smcr_;
     std::optional<LocalDmb> own_dmb_;

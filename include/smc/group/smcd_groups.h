@@ -41,7 +41,7 @@ class SmcdGroups {
     // The peer says that it does not know this group.
     void drop(const SmcdKey& key) { groups_.erase(key); }
     // The peer is gone.
-    void drop_peer(const Gid& peer);
+    void drop_peer(Chid chid, const Gid& peer);
     [[nodiscard]] const std::map<SmcdKey, SmcdGroup>& all() const { return groups_; }
 
  private:

@@ -28,6 +28,7 @@ struct ResetClc {};
 // dmb_refused().
 struct RegisterDmb {
     Gid peer;
+    Chid chid{};  // the fabric's
 };
 // Answer: dmb_attached() or dmb_not_attached().
 struct AttachDmb {

@@ -217,23 +217,22 @@ IsmGid second_part(const Gid& gid) {
     return IsmGid{wire::load_be(gid.bytes.data() + 8, 8)};
 }
 
-bool add_extended_gid(SmcdExtension& extension, const Gid& gid, Chid chid) {
+bool add_ism_device(SmcdExtension& extension, const IsmDevice& device) {
     if (extension.gids.size() + 2 > kMaxGids) {
         return false;
     }
-    return extension.gids.push_back({first_part(gid), chid}) && extension.gids.push_back({second_part(gid), chid});
+    return extension.gids.push_back({first_part(device.gid), device.chid}) &&
+           extension.gids.push_back({second_part(device.gid), device.chid});
 }
 
-std::optional<Gid> extended_gid(const SmcdExtension& extension, Chid chid) {
+std::optional<IsmDevice> next_ism_device(const SmcdExtension& extension, std::size_t& from) {
     const auto& gids = extension.gids;
-    for (std::size_t i = 0; i + 1 < gids.size(); i++) {
-        if (!is_emulated(gids[i].chid)) {
-            continue;
+    while (from + 1 < gids.size()) {
+        const std::size_t at = from;
+        from += is_emulated(gids[at].chid) ? 2 : 1;
+        if (is_emulated(gids[at].chid)) {
+            return IsmDevice{join(gids[at].gid, gids[at + 1].gid), gids[at].chid};
         }
-        if (gids[i].chid == chid) {
-            return join(gids[i].gid, gids[i + 1].gid);
-        }
-        i++;
     }
     return std::nullopt;
 }

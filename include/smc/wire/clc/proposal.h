@@ -89,10 +89,16 @@ struct Proposal {
 Decoded<Proposal> decode_proposal(Bytes message);
 Message encode(const Proposal& proposal);
 
-// Adds an Extended GID to the SMC-Dv2 extension: two entries. False when the array is full.
-bool add_extended_gid(SmcdExtension& extension, const Gid& gid, Chid chid);
-// The Extended GID on fabric `chid`, which is an emulated one.
-std::optional<Gid> extended_gid(const SmcdExtension& extension, Chid chid);
+// An Emulated-ISM device: two entries of the SMC-Dv2 extension, which have its Extended GID.
+struct IsmDevice {
+    Gid gid;
+    Chid chid{};  // a reserved one
+};
+inline constexpr std::size_t kMostIsmDevices = kMaxGids / 2;
+// False when the array is full.
+bool add_ism_device(SmcdExtension& extension, const IsmDevice& device);
+// The next of them at entry `from` or behind it; `from` is then behind that one. Nothing: there is no more.
+std::optional<IsmDevice> next_ism_device(const SmcdExtension& extension, std::size_t& from);
 Gid join(IsmGid part1, IsmGid part2);
 IsmGid first_part(const Gid& gid);
 IsmGid second_part(const Gid& gid);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The fabrics of SMC-D that this node is on, in order of preference: an ISM device of each. Control thread only.
+#pragma once
+
+#include <asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "agent/config/config.h"
+#include "datapath/smcd/fabric.h"
+#include "smc/clc/node.h"
+
+namespace smc::smcd {
+
+class Fabrics {
+ public:
+    using OnPeerLost = std::function<void(const Peer&)>;
+
+    // As `config` has them, each with a GID of its own.
+    static Result<std::unique_ptr<Fabrics>> open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost);
+    Fabrics(const Fabrics&) = delete;
+    Fabrics& operator=(const Fabrics&) = delete;
+
+    // For CLC.
+    [[nodiscard]] std::vector<clc::IsmDevice> devices() const;
+    // nullptr: this node is not on it.
+    [[nodiscard]] Fabric* on(Chid chid) const;
+    [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
+    // DMBs of all of them.
+    [[nodiscard]] std::size_t registered() const;
+
+ private:
+    explicit Fabrics(OnPeerLost on_peer_lost) : on_peer_lost_(std::move(on_peer_lost)) {}
+    Result<void> add(asio::io_context& io, const IsmFabric& wanted);
+
+    OnPeerLost on_peer_lost_;
+    std::vector<std::unique_ptr<Fabric>> all_;
+};
+
+}  // namespace smc::smcd
