@@ -123,7 +123,7 @@ Result<void> Agent::start() {
     auto engines = Engines::start(
         config_.engine_threads != 0 ? config_.engine_threads : usual_threads(),
         [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); },
-        config_.longest_spin.value_or(usual_spin()));
+        config_.longest_spin.value_or(usual_spin()), fabrics_->lookouts());
     if (!engines) {
         return engines.error();
     }

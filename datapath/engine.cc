@@ -17,8 +17,9 @@ constexpr auto kSharedFor = std::chrono::milliseconds(20);
 constexpr auto kBusyFor = std::chrono::milliseconds(2);
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin) {
-    std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin));
+Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
+                                               Lookouts lookouts) {
+    std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin, std::move(lookouts)));
     engine->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     engine->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!engine->epoll_ || !engine->wake_) {
@@ -257,6 +258,9 @@ int Engine::wait_ms(TimePoint now) const {
 void Engine::loop() {
     std::array<epoll_event, 128> events{};
     for (;;) {
+        for (const auto& lookout : lookouts_) {
+            lookout->look();
+        }
         auto now = std::chrono::steady_clock::now();
         const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms(now));
         now = std::chrono::steady_clock::now();

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "datapath/deadlines.h"
+#include "datapath/lookout.h"
 #include "datapath/task.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
@@ -36,7 +37,10 @@ class Engine final : private Poller {
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
     // `longest_spin`: for how long tasks may be looked at before they sleep; 0: not at all.
-    static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {});
+    // `lookouts`: asked for news as long as the engine is awake.
+    using Lookouts = std::vector<std::shared_ptr<Lookout>>;
+    static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {},
+                                                 Lookouts lookouts = {});
     ~Engine() override;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -68,8 +72,8 @@ class Engine final : private Poller {
         const ConnectionTask* connection = nullptr;  // the same, if it is one
     };
 
-    Engine(OnEnd on_end, std::chrono::microseconds longest_spin)
-        : on_end_(std::move(on_end)), longest_spin_(longest_spin) {}
+    Engine(OnEnd on_end, std::chrono::microseconds longest_spin, Lookouts lookouts)
+        : on_end_(std::move(on_end)), longest_spin_(longest_spin), lookouts_(std::move(lookouts)) {}
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
@@ -96,6 +100,7 @@ class Engine final : private Poller {
 
     OnEnd on_end_;
     std::chrono::microseconds longest_spin_;
+    Lookouts lookouts_;
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 

@@ -6,10 +6,11 @@
 namespace smc {
 
 Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::OnEnd& on_end,
-                                                std::chrono::microseconds longest_spin) {
+                                                std::chrono::microseconds longest_spin,
+                                                const Engine::Lookouts& lookouts) {
     std::unique_ptr<Engines> all(new Engines(longest_spin));
     for (unsigned i = 0; i < count; i++) {
-        auto engine = Engine::start(on_end, longest_spin);
+        auto engine = Engine::start(on_end, longest_spin, lookouts);
         if (!engine) {
             return engine.error();
         }

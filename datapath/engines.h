@@ -15,7 +15,8 @@ class Engines {
  public:
     // `count`: at least 1. `on_end` is called on the engines' threads.
     static Result<std::unique_ptr<Engines>> start(unsigned count, const Engine::OnEnd& on_end,
-                                                  std::chrono::microseconds longest_spin);
+                                                  std::chrono::microseconds longest_spin,
+                                                  const Engine::Lookouts& lookouts = {});
 
     // The one with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;

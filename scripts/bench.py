@@ -16,7 +16,8 @@ server's on another.
           lo: over 127.0.0.1, cubic at both, local.queue_kib 16.
   bypass  within one node: two pods of one agent, cubic at both, and local.bypass "force". Both sides use poll(), and
           each connection but those of "connections" is used for a second before it is measured.
-  smcd    SMC-D between two agents; the baseline has cubic.
+  smcd    SMC-D between two agents; the baseline has cubic. local: the fabric of one kernel. ivshmem: that of virtual
+          machines, over a file instead of a BAR.
 
 --plot FILE draws the ratios (python3-matplotlib). --codec measures the wire library instead: nanoseconds and
 allocations per message.
@@ -187,7 +188,19 @@ class SmcD(Scene):
             self.agents.append((node.agent, end))
 
 
-SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, Bypass, SmcD]
+class Ivshmem(SmcD):
+    variant = "ivshmem"
+
+    def start(self):
+        area = os.path.join(self.client.lab.run, "area")
+        with open(area, "wb") as file:
+            file.truncate(256 << 20)
+        for end, node in enumerate((self.client, self.server)):
+            node.start_agent(log={"level": "warn"}, ism={"provider": "ivshmem", "device": area})
+            self.agents.append((node.agent, end))
+
+
+SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, Bypass, SmcD, Ivshmem]
 
 
 def busy():

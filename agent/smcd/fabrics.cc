@@ -74,6 +74,16 @@ Fabric* Fabrics::on(Chid chid) const {
     return it == all_.end() ? nullptr : it->get();
 }
 
+std::vector<std::shared_ptr<Lookout>> Fabrics::lookouts() const {
+    std::vector<std::shared_ptr<Lookout>> out;
+    for (const auto& fabric : all_) {
+        if (auto lookout = fabric->lookout()) {
+            out.push_back(std::move(lookout));
+        }
+    }
+    return out;
+}
+
 std::size_t Fabrics::registered() const {
     std::size_t count = 0;
     for (const auto& fabric : all_) {

@@ -27,6 +27,8 @@ class Fabrics {
     // nullptr: this node is not on it.
     [[nodiscard]] Fabric* on(Chid chid) const;
     [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
+    // For the engines.
+    [[nodiscard]] std::vector<std::shared_ptr<Lookout>> lookouts() const;
     // DMBs of all of them.
     [[nodiscard]] std::size_t registered() const;
 

@@ -14,6 +14,9 @@ using namespace std::chrono_literals;
 // most, and what an idle fabric costs.
 constexpr auto kLooksAgain = 50us;
 constexpr auto kMostWithoutRest = 5ms;  // somebody may ring without end
+// Where others keep the processor for long when it is offered to them, whoever sleeps is back sooner.
+constexpr auto kKept = 1ms;
+constexpr auto kKeptFor = 20ms;
 constexpr auto kBeat = Area::kBeat / 2;
 constexpr auto kShortestPause = std::chrono::microseconds(20us), kLongestPause = std::chrono::microseconds(1ms);
 
@@ -41,7 +44,7 @@ void Bells::remove(DmbHeader* header) {
 
 void Bells::listen() {
     auto pause = kShortestPause;
-    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now;
+    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now, no_spin_until = now;
     std::unique_lock lock(mutex_);
     for (; !stops_; now = std::chrono::steady_clock::now()) {
         if (now >= beat) {
@@ -52,14 +55,17 @@ void Bells::listen() {
             changed_.wait_for(lock, kBeat);
             continue;
         }
-        if (look()) {
-            until = now - rested < kMostWithoutRest ? now + kLooksAgain : now;
+        if (hear()) {
+            until = now >= no_spin_until && now - rested < kMostWithoutRest ? now + kLooksAgain : now;
             pause = kShortestPause;
         }
         lock.unlock();
         if (now < until) {
             ::sched_yield();
             lock.lock();
+            if (const auto back = std::chrono::steady_clock::now(); back - now > kKept) {
+                no_spin_until = back + kKeptFor;
+            }
         } else {
             lock.lock();
             changed_.wait_for(lock, pause);
@@ -69,9 +75,18 @@ void Bells::listen() {
     }
 }
 
-bool Bells::look() {
+// Whoever has the lock hears it, or there is a next time.
+void Bells::look() {
+    if (area_->rung() != heard_.load(std::memory_order_relaxed)) {
+        if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+            hear();
+        }
+    }
+}
+
+bool Bells::hear() {
     const std::uint32_t rung = area_->rung();
-    if (rung == std::exchange(heard_, rung)) {
+    if (rung == heard_.exchange(rung)) {
         return false;
     }
     bool any = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The doorbells of one machine, and the thread that listens for them.
+// The doorbells of one machine, and the thread that listens for them while the engines sleep.
 #pragma once
 
 #include <atomic>
@@ -10,31 +10,33 @@
 #include <thread>
 
 #include "datapath/ivshmem/area.h"
+#include "datapath/lookout.h"
 #include "datapath/smcd/dmb.h"
 #include "os/unique_fd.h"
 
 namespace smc::ivshmem {
 
-class Bells {
+class Bells final : public Lookout {
  public:
     explicit Bells(std::shared_ptr<Area> area) : area_(std::move(area)), thread_([this] { listen(); }) {}
-    ~Bells();
+    ~Bells() override;
     Bells(const Bells&) = delete;
     Bells& operator=(const Bells&) = delete;
 
     // Rung when `rang` of the header is; the eventfd is the caller's.
     void add(DmbHeader* header, int eventfd);
     void remove(DmbHeader* header);
+    void look() override;
 
  private:
     void listen();
-    bool look();
+    bool hear();
 
     std::shared_ptr<Area> area_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<DmbHeader*, int> bells_;
-    std::uint32_t heard_ = 0;
+    std::atomic<std::uint32_t> heard_{0};
     bool stops_ = false;
     std::thread thread_;  // behind everything that it uses
 };

@@ -49,6 +49,10 @@ IvshmemFabric::IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, c
 
 IvshmemFabric::~IvshmemFabric() = default;
 
+std::shared_ptr<Lookout> IvshmemFabric::lookout() const {
+    return bells_;
+}
+
 Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, std::uint32_t bytes) {
     if (lost_) {
         return Error{ENODEV, "registering a DMB: the place in the shared area is lost"};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain.
 //
-// There is no interrupt. Who publishes rings a word of the owner's place; a thread of the owner's looks at that word,
-// often while there is news and ever more rarely when there is none, and tells the engine by an eventfd.
+// There is no interrupt. Who publishes rings a word of the owner's place. The engines look at that word as long as they
+// are awake; for when they sleep, a thread of the owner's does, often while there is news and ever more rarely when
+// there is none. Either way an eventfd tells.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -39,6 +40,7 @@ class IvshmemFabric final : public smcd::Fabric {
     [[nodiscard]] const Gid& gid() const override { return gid_; }
     [[nodiscard]] Chid chid() const override { return chid_; }
     [[nodiscard]] bool peers_die_silently() const override { return true; }
+    [[nodiscard]] std::shared_ptr<Lookout> lookout() const override;
     Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
     void deregister(DmbToken token) override;
     [[nodiscard]] std::size_t registered() const override { return own_.size(); }

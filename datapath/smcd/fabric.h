@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "datapath/lookout.h"
 #include "datapath/smcd/dmb.h"
 #include "os/result.h"
 #include "smc/wire/ids.h"
@@ -24,6 +25,9 @@ class Fabric {
     [[nodiscard]] virtual Chid chid() const = 0;
     // Its peers may die and no TCP connection tells: they are on other machines, which stop without a word.
     [[nodiscard]] virtual bool peers_die_silently() const { return false; }
+
+    // For the data path; nullptr: its doorbells are descriptors that need nobody to look.
+    [[nodiscard]] virtual std::shared_ptr<Lookout> lookout() const { return nullptr; }
 
     struct Registered {
         DmbToken token{};

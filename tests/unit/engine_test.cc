@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "os/unique_fd.h"
+
 using namespace smc;
 
 namespace {
@@ -196,6 +198,54 @@ TEST_CASE("engine__one_that_is_busy_comes_round") {
     for (int i = 0; i < 100; i++) {
         await_a_round(*engine);
     }
+}
+
+namespace {
+
+// Makes a descriptor readable, as soon as there is a task that waits for it.
+class Bringer final : public Lookout {
+ public:
+    void look() override {
+        if (wanted.exchange(false)) {
+            const std::uint64_t one = 1;
+            REQUIRE(::write(fd.get(), &one, sizeof one) == sizeof one);
+        }
+    }
+    std::atomic<bool> wanted{false};
+    UniqueFd fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+class Waiter final : public Task {
+ public:
+    explicit Waiter(Bringer& bringer) : bringer_(bringer) {}
+    bool start(Poller& poller) override { return poller.watch(bringer_.fd.get(), EPOLLIN, source_); }
+    void on_event(int, std::uint32_t) override { news_ = true; }
+    bool run(TimePoint) override {
+        if (!news_) {
+            bringer_.wanted = true;  // it is for the next time round to find it
+        } else if (!std::exchange(done_, true)) {
+            heard.set_value();
+        }
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+    std::promise<void> heard;
+
+ private:
+    Bringer& bringer_;
+    Poller::Source source_{this, 0};
+    bool news_ = false, done_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("engine__looks_out_each_time_round") {
+    const auto bringer = std::make_shared<Bringer>();
+    auto engine = *Engine::start([](const ConnectionEnd&) {}, {}, {bringer});
+    const auto waiter = std::make_shared<Waiter>(*bringer);
+    engine->add_task(waiter);
+    CHECK(waiter->heard.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
 }
 
 TEST_CASE("engine__who_spins_hears_of_news_without_an_event") {
