@@ -4,21 +4,24 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace smc::ivshmem {
 
 namespace {
 
 using namespace std::chrono_literals;
 
-// Behind the last ring it looks again and again for so long, and then after pauses that grow: what a wake-up costs at
-// most, and what an idle fabric costs.
+// Behind the last ring it looks again and again for so long, and then after pauses of a part of the silence: what a
+// wake-up costs at most, and what an idle fabric costs.
 constexpr auto kLooksAgain = 50us;
 constexpr auto kMostWithoutRest = 5ms;  // somebody may ring without end
 // Where others keep the processor for long when it is offered to them, whoever sleeps is back sooner.
 constexpr auto kKept = 1ms;
 constexpr auto kKeptFor = 20ms;
 constexpr auto kBeat = Area::kBeat / 2;
-constexpr auto kShortestPause = std::chrono::microseconds(20us), kLongestPause = std::chrono::microseconds(1ms);
+constexpr std::chrono::nanoseconds kShortestPause = 20us, kLongestPause = 1ms;
+constexpr int kPartOfSilence = 4;
 
 }  // namespace
 
@@ -43,8 +46,7 @@ void Bells::remove(DmbHeader* header) {
 }
 
 void Bells::listen() {
-    auto pause = kShortestPause;
-    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now, no_spin_until = now;
+    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now, no_spin_until = now, last = now;
     std::unique_lock lock(mutex_);
     for (; !stops_; now = std::chrono::steady_clock::now()) {
         if (now >= beat) {
@@ -57,7 +59,7 @@ void Bells::listen() {
         }
         if (hear()) {
             until = now >= no_spin_until && now - rested < kMostWithoutRest ? now + kLooksAgain : now;
-            pause = kShortestPause;
+            last = now;
         }
         lock.unlock();
         if (now < until) {
@@ -68,9 +70,8 @@ void Bells::listen() {
             }
         } else {
             lock.lock();
-            changed_.wait_for(lock, pause);
+            changed_.wait_for(lock, std::clamp((now - last) / kPartOfSilence, kShortestPause, kLongestPause));
             rested = std::chrono::steady_clock::now();
-            pause = std::min(pause * 2, kLongestPause);
         }
     }
 }
