@@ -66,13 +66,26 @@ void print_stats(std::ostream& out, const json& sums) {
     }
 }
 
-// The agent finds the device by its GIDs; a table of PNET IDs is for fabrics that it cannot ask.
+// As smc_pnet has it; behind it what this agent takes for a network's connections.
 void print_pnet(std::ostream& out, const json& devices) {
-    std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P"}};
-    for (const auto& d : devices["smcr"]) {
-        const std::string net = word(d["net_device"]);
-        rows.push_back({"-", net.empty() ? "n/a" : net, word(d["device"]), word(d["port"])});
+    std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P", "Networks"}};
+    const auto row = [&](const std::string& id, const std::string& networks) {
+        for (const auto& d : devices["smcr"]) {
+            if (word(d["pnet_id"]) == id) {
+                const std::string net = word(d["net_device"]);
+                rows.push_back(
+                    {id.empty() ? "-" : id, net.empty() ? "n/a" : net, word(d["device"]), word(d["port"]), networks});
+            }
+        }
+    };
+    for (const auto& pnet : devices["pnets"]) {
+        const std::size_t before = rows.size();
+        row(word(pnet["id"]), words(pnet["networks"]));
+        if (rows.size() == before) {  // none of its devices is here
+            rows.push_back({word(pnet["id"]), "n/a", "n/a", "n/a", words(pnet["networks"])});
+        }
     }
+    row("", devices["pnets"].empty() ? "all" : "all others");
     print_table(out, rows);
 }
 

@@ -121,7 +121,7 @@ void add_devices(CLI::App& app, Context& context) {
         context.exit = show(context, {{"command", "devices"}},
                             [&](std::ostream& out, const json& devices) { print_devices(out, devices, *details); });
     });
-    app.add_subcommand("pnet", "Which RoCE device is used for which network device, as smc_pnet has it")
+    app.add_subcommand("pnet", "Which RoCE ports are used for which networks (roce.pnets), as smc_pnet has it")
         ->callback([&context] {
             context.exit = show(context, {{"command", "devices"}}, print_pnet);
         });

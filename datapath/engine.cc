@@ -17,8 +17,7 @@ constexpr auto kSharedFor = std::chrono::milliseconds(20);
 constexpr auto kBusyFor = std::chrono::milliseconds(2);
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
-                                               Lookouts lookouts) {
+Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin, Lookouts lookouts) {
     std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin, std::move(lookouts)));
     engine->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     engine->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

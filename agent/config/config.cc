@@ -68,6 +68,39 @@ std::optional<ConfigProblem> check_fabrics(const json& document) {
     return std::nullopt;
 }
 
+// A network that is none, a device on two of them.
+std::optional<ConfigProblem> check_pnets(const json& document) {
+    const json pnets = value_at(document, "roce", "pnets", json::array());
+    std::set<std::string> ids, devices;
+    for (std::size_t i = 0; i < pnets.size(); i++) {
+        const std::string pointer = "/roce/pnets/" + std::to_string(i);
+        const auto problem = [&](const std::string& key, const json& found, const char* allowed) {
+            return ConfigProblem{pointer + key, "found " + found.dump() + ", allowed: " + allowed};
+        };
+        if (!ids.insert(pnets[i]["id"]).second) {
+            return problem("/id", pnets[i]["id"], "one that no other physical network has");
+        }
+        for (std::size_t n = 0; n < pnets[i]["devices"].size(); n++) {
+            const json& device = pnets[i]["devices"][n];
+            const std::string name = device, whole = name.substr(0, name.find('/'));
+            const bool taken = std::ranges::any_of(devices, [&](const std::string& other) {
+                return other == name || other == whole || (name == whole && other.starts_with(whole + "/"));
+            });
+            if (taken) {
+                return problem("/devices/" + std::to_string(n), device, "one that no other physical network has");
+            }
+            devices.insert(name);
+        }
+        for (std::size_t n = 0; n < pnets[i]["networks"].size(); n++) {
+            if (!parse_cidr(pnets[i]["networks"][n])) {
+                return problem("/networks/" + std::to_string(n), pnets[i]["networks"][n],
+                               "an IPv4 or IPv6 address, or address/bits");
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 std::optional<ConfigProblem> check_meaning(const json& document) {
     const json rules = value_at(document, "policy", "rules", json::array());
     std::size_t flattened = 0;
@@ -111,6 +144,9 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
         return ConfigProblem{"/smc/seid", "found \"" + seid + "\", allowed: no two dots in a row"};
     }
     if (auto problem = check_fabrics(document)) {
+        return problem;
+    }
+    if (auto problem = check_pnets(document)) {
         return problem;
     }
     if (ueids.empty() && seid.empty()) {
@@ -182,6 +218,14 @@ std::optional<Cidr> parse_cidr(const std::string& text) {
         cidr.prefix[i / 8] &= static_cast<std::uint8_t>(~(0x80 >> i % 8));
     }
     return cidr;
+}
+
+bool Cidr::contains(const std::array<std::uint8_t, 16>& address) const {
+    unsigned i = 0;
+    while (i < bits && (prefix[i / 8] & (0x80 >> i % 8)) == (address[i / 8] & (0x80 >> i % 8))) {
+        i++;
+    }
+    return i >= bits;
 }
 
 std::optional<PortRange> parse_ports(const std::string& text) {

@@ -19,6 +19,8 @@ namespace smc {
 struct Cidr {
     std::array<std::uint8_t, 16> prefix{};  // IPv4-mapped, host bits zero
     std::uint8_t bits = 0;                  // of the mapped form: IPv4 /8 is 104
+
+    [[nodiscard]] bool contains(const std::array<std::uint8_t, 16>& address) const;
 };
 
 struct PortRange {
@@ -49,6 +51,13 @@ struct Rule {
     bool tune = true;               // what stays within the node
     std::string bypass{};           // auto, off or force; empty: as local.bypass
     std::optional<bool> smcd = {};  // nothing: as local.smcd
+};
+
+// A physical network: RoCE devices on it ("mlx5_0", or a port of one, "mlx5_0/1"), and the CIDRs whose TCP connections
+// are on it.
+struct Pnet {
+    std::string id;
+    std::vector<std::string> devices, networks;
 };
 
 // A fabric that this node is on.
@@ -104,6 +113,7 @@ struct Config {
     struct Roce {
         bool enabled = true;
         std::vector<std::string> devices;  // empty: all
+        std::vector<Pnet> pnets;
         std::vector<unsigned> versions{2};
         unsigned rmbe_kib = 256;
         unsigned rmbes_per_rmb = 8;

@@ -218,6 +218,27 @@ ordered_json fabrics_of(const Config& c) {
     return out;
 }
 
+// --- physical networks
+
+ordered_json pnets_schema() {
+    return list({{"type", "object"},
+                 {"additionalProperties", false},
+                 {"required", {"id", "devices", "networks"}},
+                 {"properties",
+                  {{"id", string("^[A-Z0-9]{1,16}$")},
+                   {"devices", list(string("^[^/]{1,63}(/[0-9]{1,3})?$"), 1, 64)},
+                   {"networks", list(string("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"), 1, 64)}}}},
+                0, 16);
+}
+
+ordered_json pnets_of(const Config& c) {
+    ordered_json out = ordered_json::array();
+    for (const Pnet& pnet : c.roce.pnets) {
+        out.push_back({{"id", pnet.id}, {"devices", pnet.devices}, {"networks", pnet.networks}});
+    }
+    return out;
+}
+
 // --- the rows
 
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member cannot stand in them
@@ -307,6 +328,15 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "devices", SMC_MEMBER(roce.devices),
             list({{"type", "string"}, {"minLength", 1}, {"maxLength", 63}}, 0, 64),
             "RDMA devices to use, as `rdma link` names them: \"mlx5_0\". Empty: all."),
+        {"roce", "pnets", pnets_schema(),
+         "Physical networks: a PNET ID, RoCE devices on it, and whose local addresses they serve.",
+         [](Config& c, const json& value) {
+             c.roce.pnets.clear();
+             std::ranges::transform(value, std::back_inserter(c.roce.pnets), [](const json& from) {
+                 return Pnet{from.at("id"), from.at("devices"), from.at("networks")};
+             });
+         },
+         pnets_of},
         key(
             "roce", "versions", SMC_MEMBER(roce.versions),
             [] {

@@ -145,6 +145,7 @@ json Introspection::link_groups() const {
                         {"peer_os", clc::text(peer.os)},
                         {"direct", peer.link_type == clc::LinkType::kDirect},
                         {"eid", group->key().eid.text()},
+                        {"pnet_id", group->key().pnet_id},
                         {"connections", group->connections()},
                         {"max_connections", group->max_connections()},
                         {"max_links", peer.max_links},
@@ -176,6 +177,7 @@ json Introspection::devices() const {
                         {"pci_id", pci_id(port.device)},
                         {"mtu", clc::bytes_of(port.mtu)},
                         {"gids", gids},
+                        {"pnet_id", p_.roce_devices.pnets().of_port(port.device, port.number)},
                         {"links", links}});
     }
     json smcd = json::array();
@@ -188,7 +190,11 @@ json Introspection::devices() const {
                         {"groups", groups},
                         {"dmbs", fabric->registered()}});
     }
-    return {{"smcr", smcr}, {"smcd", smcd}, {"refused", p_.roce_devices.refused()}};
+    json pnets = json::array();
+    for (const Pnet& pnet : p_.config.roce.pnets) {
+        pnets.push_back({{"id", pnet.id}, {"devices", pnet.devices}, {"networks", pnet.networks}});
+    }
+    return {{"smcr", smcr}, {"smcd", smcd}, {"pnets", pnets}, {"refused", p_.roce_devices.refused()}};
 }
 
 // The link that it sends on now, which need not be the one that it began on.

@@ -175,11 +175,34 @@ void Devices::listen(const std::string& name, const std::shared_ptr<roce::Contex
                        });
 }
 
+std::vector<roce::Port> Devices::ports_for(const RoceGid& local) const {
+    const std::string pnet = pnets_.of_address(local.normalised().bytes);
+    std::vector<roce::Port> out;
+    std::ranges::copy_if(ports_, std::back_inserter(out),
+                         [&](const roce::Port& port) { return pnets_.of_port(port.device, port.number) == pnet; });
+    return out;
+}
+
+std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
+    for (const roce::Port& port : ports_) {
+        if (port.device != wanted.device || port.number != wanted.number || !port.active) {
+            continue;
+        }
+        const auto& gids = wanted.version == 1 && !port.gids_v1.empty() ? port.gids_v1 : port.gids;
+        const auto it = std::ranges::find(gids, wanted.gid, &roce::PortGid::gid);
+        if (it != gids.end()) {
+            return Usable{devices_.at(port.device).context, port, *it};
+        }
+    }
+    return std::nullopt;
+}
+
 std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local, std::uint8_t smcr_version) const {
+    const auto ports = ports_for(local);
     // Linux takes RoCEv1 for SMC-Rv1, and so must its peer. Devices that have none (soft-RoCE) can meet each other.
-    auto choice = smcr_version == 1 ? roce::port_for(ports_, local, roce::RoceVersion::kV1) : std::nullopt;
+    auto choice = smcr_version == 1 ? roce::port_for(ports, local, roce::RoceVersion::kV1) : std::nullopt;
     if (!choice) {
-        choice = roce::port_for(ports_, local);
+        choice = roce::port_for(ports, local);
     }
     if (!choice) {
         return std::nullopt;
@@ -198,7 +221,7 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     clc::RoceOffer offer;
     offer.mac = usable->gid.mac;
     offer.gids.push_back(usable->gid.gid);
-    for (const roce::Port& port : ports_) {
+    for (const roce::Port& port : ports_for(gid_of(local))) {
         for (const roce::PortGid& gid : port.gids) {
             const bool fits =
                 port.active && gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);

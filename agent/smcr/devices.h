@@ -11,10 +11,12 @@
 #include <memory>
 
 #include "agent/config/config.h"
+#include "agent/smcr/pnets.h"
 #include "datapath/roce/ports.h"
 #include "datapath/roce/rc_link.h"
 #include "os/endpoint.h"
 #include "smc/clc/node.h"
+#include "smc/group/actions.h"
 
 namespace smc::smcr {
 
@@ -23,7 +25,7 @@ class Devices {
     // `gone` hears the name of a device that must be let go of; `changed` that the ports are others than before.
     Devices(asio::io_context& io, const Config::Roce& config, std::function<void(const std::string&)> gone,
             std::function<void()> changed)
-        : io_(io), config_(config), gone_(std::move(gone)), changed_(std::move(changed)) {}
+        : io_(io), config_(config), pnets_(config.pnets), gone_(std::move(gone)), changed_(std::move(changed)) {}
     ~Devices();
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;
@@ -36,10 +38,14 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // For a TCP connection with this local address. SMC-Rv1 goes by RoCEv1, where a device has it.
+    // For a TCP connection with this local address: on a port of its physical network. SMC-Rv1 goes by RoCEv1, where a
+    // device has it.
     [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local, std::uint8_t smcr_version) const;
+    // That very port, with that GID, if it is there.
+    [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
+    [[nodiscard]] const Pnets& pnets() const { return pnets_; }
     // Devices that are not used, and why.
     [[nodiscard]] const std::map<std::string, std::string>& refused() const { return refused_; }
 
@@ -51,11 +57,13 @@ class Devices {
     void open(const std::string& name);
     void listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
                 const std::shared_ptr<asio::posix::stream_descriptor>& events);
+    [[nodiscard]] std::vector<roce::Port> ports_for(const RoceGid& local) const;
     [[nodiscard]] bool wanted(const std::string& name) const;
     [[nodiscard]] bool wanted_by_name(const std::string& name) const;
 
     asio::io_context& io_;
     const Config::Roce& config_;
+    Pnets pnets_;
     std::function<void(const std::string&)> gone_;
     std::function<void()> changed_;
     std::map<std::string, Device> devices_;

@@ -118,7 +118,8 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
     group::SmcrGroups::Join join{
         member,
         peer,
-        {device->context->name(), device->port.number, device->gid.gid, peer.version, device->gid.mac},
+        {device->context->name(), device->port.number, device->gid.gid, peer.version, device->gid.mac,
+         devices_.pnets().of_port(device->context->name(), device->port.number)},
         deadline,
         random_id<AlertToken>()};
     const TimePoint now = loop::now();
@@ -180,15 +181,16 @@ void LinkGroups::device_gone(const std::string& name) {
 void LinkGroups::ports_changed() {
     std::vector<group::LocalPort> ports;
     for (const roce::Port& port : devices_.ports()) {
+        const std::string pnet = devices_.pnets().of_port(port.device, port.number);
         for (const auto* gids : {&port.gids, &port.gids_v1}) {
             for (const roce::PortGid& gid : *gids) {
                 if (port.active && !roce::is_link_local(gid.gid)) {
                     // Soft-RoCE has no RoCEv1; there SMC-Rv1 goes by what there is.
                     const bool both = gids == &port.gids && port.gids_v1.empty();
                     const std::uint8_t version = gids == &port.gids ? 2 : 1;
-                    ports.push_back({port.device, port.number, gid.gid, version, gid.mac});
+                    ports.push_back({port.device, port.number, gid.gid, version, gid.mac, pnet});
                     if (both) {
-                        ports.push_back({port.device, port.number, gid.gid, 1, gid.mac});
+                        ports.push_back({port.device, port.number, gid.gid, 1, gid.mac, pnet});
                     }
                 }
             }
@@ -250,8 +252,8 @@ LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {
-    const auto device = devices_.usable_for(action.port.gid, action.port.version);
-    if (!device || device->port.device != action.port.device || device->port.number != action.port.number) {
+    const auto device = devices_.usable(action.port);
+    if (!device) {
         return Error{ENODEV, "finding RoCE device " + action.port.device};
     }
     const GroupId id = action.group;

@@ -225,7 +225,8 @@ bool SmcrGroup::know(std::uint8_t link, const clc::Rmbe& rmbe, Out out) {
 }
 
 bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
-    if (key.server != key_.server || key.version != key_.version || key.eid != key_.eid) {
+    if (key.server != key_.server || key.version != key_.version || key.eid != key_.eid ||
+        key.pnet_id != key_.pnet_id) {
         return false;
     }
     if (key.peer_gid.is_v4() != key_.peer_gid.is_v4()) {

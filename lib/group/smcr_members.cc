@@ -143,7 +143,7 @@ bool SmcrGroups::advance(Member& member, Out out) {
 
 bool SmcrGroups::choose(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{true, peer.version, peer.link.gid, peer.eid};
+    const SmcrKey key{true, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id};
     if (is_forming(key, peer.id)) {
         return false;
     }
@@ -236,7 +236,7 @@ bool SmcrGroups::await(Member& member, Out out) {
 
 std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid};
+    const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id};
     const GroupId id{next_id_++};
     auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, registered_);
     if (const auto refusal = group->create(out)) {

@@ -75,6 +75,38 @@ TEST_CASE("problem__fabrics_that_are_one") {
     CHECK(others(fabric + "1\"}, " + fabric + "2\"}").starts_with("/ism/others/1: found the device /a again"));
 }
 
+TEST_CASE("problem__physical_networks") {
+    const auto pnets = [](const std::string& list) { return problem(R"({"roce": {"pnets": [)" + list + "]}}"); };
+    const std::string one =
+        R"({"id": "RACK1", "devices": ["mlx5_0/1", "mlx5_1"], "networks": ["10.0.0.0/8", "fd00::/8"]})";
+    CHECK(pnets(one).empty());
+    CHECK(pnets(one + R"(, {"id": "RACK1", "devices": ["x"], "networks": ["::/0"]})") ==
+          R"(/roce/pnets/1/id: found "RACK1", allowed: one that no other physical network has)");
+    for (const char* device : {"mlx5_0", "mlx5_0/1", "mlx5_1/2"}) {
+        CHECK(pnets(one + R"(, {"id": "RACK2", "devices": [")" + device + R"("], "networks": ["::/0"]})") ==
+              R"(/roce/pnets/1/devices/0: found ")" + std::string(device) +
+                  R"(", allowed: one that no other physical network has)");
+    }
+    CHECK(pnets(one + R"(, {"id": "RACK2", "devices": ["mlx5_0/2"], "networks": ["::/0"]})").empty());
+    CHECK(pnets(R"({"id": "A", "devices": ["x"], "networks": ["10.0.0.0/8", "10.0.0.0/33"]})") ==
+          R"(/roce/pnets/0/networks/1: found "10.0.0.0/33", allowed: an IPv4 or IPv6 address, or address/bits)");
+    CHECK(pnets(R"({"id": "rack", "devices": ["x"], "networks": ["::/0"]})").starts_with("/roce/pnets/0/id: found"));
+}
+
+TEST_CASE("cidr__contains_what_has_its_prefix") {
+    const auto contains = [](const char* cidr, const char* address) {
+        return parse_cidr(cidr)->contains(parse_cidr(address)->prefix);
+    };
+    CHECK(contains("10.1.0.0/16", "10.1.2.3"));
+    CHECK_FALSE(contains("10.1.0.0/16", "10.2.2.3"));
+    CHECK(contains("10.1.0.0/15", "10.0.2.3"));
+    CHECK(contains("0.0.0.0/0", "10.2.2.3"));
+    CHECK_FALSE(contains("0.0.0.0/0", "fd00::1"));
+    CHECK(contains("fd00::/7", "fc00::1"));
+    CHECK(contains("fd00::1", "fd00::1"));
+    CHECK_FALSE(contains("fd00::1", "fd00::2"));
+}
+
 TEST_CASE("config__smcd_is_on_where_a_fabric_reaches_other_machines") {
     const auto smcd = [](const char* text) { return std::get<Config>(parse_config(text)).smcd; };
     CHECK_FALSE(smcd("{}"));

@@ -517,6 +517,18 @@ TEST_CASE("smcr_groups__a_first_contact_makes_the_best_group_that_the_ports_allo
     }
 }
 
+TEST_CASE("smcr_groups__a_port_of_another_physical_network_is_no_second_path") {
+    Ports p(false, false);
+    for (Node* node : {&p.server, &p.client}) {
+        const bool server = node == &p.server;
+        LocalPort other = port("other", server ? "10.0.1.1" : "10.0.1.2");
+        other.pnet_id = "RACK1";
+        node->on(node->groups.set_ports({port("device", server ? "10.0.0.1" : "10.0.0.2"), other}, node->now));
+    }
+    p.connect(1);
+    CHECK(p.types() == std::pair(GroupType::kSingle, GroupType::kSingle));
+}
+
 TEST_CASE("smcr_groups__a_port_that_comes_makes_an_asymmetric_group_symmetric_and_its_link_goes") {
     const bool at_server = GENERATE(true, false);
     Ports p(!at_server, at_server);

@@ -86,12 +86,13 @@ class Survive(unittest.TestCase):
             self.a.set_link(True, wire)
         self.become("SYMMETRIC", "SYMMETRIC")
 
-    def first_contact(self):
+    def first_contact(self, path="smcr"):
         type(self).port += 1
         server = self.b.start_server([*TCP, "serve", self.port, 1], f"first{self.port}.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
         self.assertEqual(server.wait(), 0)
-        self.assertEqual(self.agents[0].ended(self.port)[0]["path"], "smcr")
+        ended = self.agents[0].ended(self.port)
+        self.assertEqual([c["path"] for c in ended], [path])
 
     def test_1_version_2_1(self):
         self.start()
@@ -153,6 +154,29 @@ class Survive(unittest.TestCase):
         self.start(max_links=1)
         self.first_contact()
         self.become("SINGLE", "SINGLE")
+
+    def test_7_a_network_has_its_ports(self):
+        """RoCE ports of one physical network serve the TCP connections that are on it, and no others do."""
+        devices = sorted(port["device"] for port in self.agents[0].ask("device")["smcr"])
+        whole = f"{self.b.ip4}/16"
+        for networks, port in (([whole], devices[1]), (["192.0.2.0/24"], devices[0])):
+            self.start(pnets=[{"id": "RACK1", "devices": [devices[1]], "networks": networks}])
+            self.first_contact()
+            self.become("SINGLE", "SINGLE")  # the other port is on another network
+            for agent in self.agents:
+                (group,) = agent.smcr_groups()
+                self.assertEqual([link["device"] for link in group["links"]], [port])
+                rows = [row.split() for row in agent.ctl("linkgroup", "--smcr").stdout.splitlines()]
+                (shown,) = [row[-1] for row in rows if "SINGLE" in row]
+                self.assertEqual(shown, "RACK1" if port == devices[1] else "-")
+        rows = [row.split() for row in self.agents[0].ctl("pnet").stdout.splitlines()]
+        self.assertEqual(rows[0], ["PNET-ID", "Net-Dev", "IB-Dev", "IB-P", "Networks"])
+        self.assertEqual(
+            [[row[0], row[2], *row[4:]] for row in rows[1:]],
+            [["RACK1", devices[1], "192.0.2.0/24"], ["-", devices[0], "all", "others"]],
+        )
+        self.start(pnets=[{"id": "RACK1", "devices": ["none"], "networks": [whole]}])
+        self.first_contact("fallback")  # there is no such device
 
     def test_9_the_agents_leave_nothing(self):
         self.stop()

@@ -34,6 +34,7 @@ struct LocalPort {
     RoceGid gid;
     std::uint8_t version = 2;  // of SMC-R: the GID is RoCEv1's or RoCEv2's
     Mac mac{};
+    std::string pnet_id{};  // of the physical network that it is on; empty: of none that has a name
 
     [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
 };

@@ -26,12 +26,14 @@
 namespace smc::group {
 
 // What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer:
-// its ID, or, because Linux's Proposal of version 2 has none, its GID, which is that of any link.
+// its ID, or, because Linux's Proposal of version 2 has none, its GID, which is that of any link. And the physical
+// network of this node's ports.
 struct SmcrKey {
     bool server = false;
     std::uint8_t version = 2;
     RoceGid peer_gid;  // the first link's
     Eid eid{};
+    std::string pnet_id{};
     bool operator==(const SmcrKey&) const = default;
 };
 
