@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Physical networks, named by PNET IDs as in smc_pnet: which RoCE ports are on the network of a TCP connection. Ports of
-// others are no path for it, and no second one either (RFC 7609 section 2.2.1).
+// Physical networks, named by PNET IDs as in smc_pnet: which RoCE ports are on the network of a TCP connection. Ports
+// of others are no path for it, and no second one either (RFC 7609 section 2.2.1).
 #pragma once
 
 #include <array>
