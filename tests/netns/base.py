@@ -33,16 +33,16 @@ while True:
     threading.Thread(target=serve, args=(c, peer), daemon=True).start()
 """
 
-# Says what a connection saw: {"ok", "echo", "who", "own", "peer", "error"}
+# Says what a connection saw: {"ok", "echo", "who", "own", "peer", "error", "took": seconds of a connect() that worked}
 CLIENT = """
-import socket, sys, json
+import socket, sys, json, time
 out = {}
 try:
     c = socket.socket(socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET)
     c.settimeout(float(sys.argv[3]) if len(sys.argv) > 3 else 15)
     for level, option, value in json.loads(sys.argv[4]) if len(sys.argv) > 4 else []:
         c.setsockopt(level, option, bytes.fromhex(value) if isinstance(value, str) else value)
-    c.connect((sys.argv[1], int(sys.argv[2])))
+    began = time.monotonic(); c.connect((sys.argv[1], int(sys.argv[2]))); out['took'] = time.monotonic() - began
     c.sendall(b'who'); out['who'] = c.recv(100).decode()
     c.sendall(b'hello'); out['echo'] = c.recv(100).decode()
     own, peer = c.getsockname(), c.getpeername()
@@ -89,6 +89,10 @@ while not stop.is_set():
         wrong.append(str(e))
 print(right, *wrong, flush=True)
 """
+
+
+# For an agent whose every connection is to be accelerated, on a machine that is busy, too.
+TIME_ENOUGH = {"fallback": {"budget_ms": 10000}}
 
 
 class TwoNodes(unittest.TestCase):
@@ -140,7 +144,7 @@ class TwoNodes(unittest.TestCase):
     def accepted(self, port=5000):
         """How many connections the server has accepted, without the one that asks."""
         ask = f"import socket; s = socket.create_connection(('{self.b.ip4}', {port})); s.send(b'accepted')"
-        return int(self.b.python(ask + "; print(s.recv(9).decode())", timeout=20).stdout) - 1
+        return int(self.b.python(ask + "; print(s.recv(9).decode())").stdout) - 1
 
     def pod(self):
         """Another namespace that a's agent serves, linked to b, whose address is that of this link from now on."""
@@ -156,6 +160,11 @@ class TwoNodes(unittest.TestCase):
         done = (node or self.a).python(CLIENT, ip or self.b.ip4, port, timeout, json.dumps(list(options)), timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
+
+    def assertAtOnce(self, seen):
+        """It works, and its connect() has not waited until TCP repeats a SYN, which is after a second."""
+        self.assertTrue(seen["ok"], seen)
+        self.assertLess(seen["took"], 0.95, seen)
 
     def raw(self, node, own_ip, *arguments):
         """A hand-made TCP peer in `node`; returns the running process."""
@@ -191,7 +200,7 @@ class TwoNodes(unittest.TestCase):
             "connections": len(status["connections"]),
         }
 
-    def assertGivenBack(self, before, timeout=15):
+    def assertGivenBack(self, before, timeout=60):
         """b's agent comes to hold what it held before."""
         try:
             wait_for("everything to be given back", lambda: self.resources() == before, timeout)

@@ -15,11 +15,17 @@ RAW_IP = "10.77.0.50"
 
 class Hostile(TwoNodes):
     LIMITS = {"handshakes": 10000, "namespace_percent": 100, "cgroup_percent": 100}
+    # Where many slow handshakes are what is wanted, or one that is still there when it is looked at.
+    PATIENT = (
+        "test_two_thousand_connections_at_once",
+        "test_a_burst_is_accelerated_as_far_as_it_can_be_in_time",
+        "test_dies_between_messages",
+    )
 
     def setUp(self):
         super().setUp()
-        at_once = self._testMethodName.endswith("at_once")  # there, many slow handshakes are what is wanted
-        self.b.start_agent(smc={"step_timeout_ms": 20000 if at_once else 1000}, limits=self.LIMITS)
+        patient = self._testMethodName in self.PATIENT
+        self.b.start_agent(smc={"step_timeout_ms": 20000 if patient else 1000}, limits=self.LIMITS)
         self.serve()
 
     def tearDown(self):
@@ -32,16 +38,16 @@ class Hostile(TwoNodes):
             self.assertTrue(self.connect()["ok"])
             return self.b.agent.totals().get(("smcd", "none"), 0) > before
 
-        wait_for("a connection to be accelerated", accelerated, 10)  # a client may remember that it was not, for 1 s
+        wait_for("a connection to be accelerated", accelerated, 60)  # a client may remember that it was not, for 1 s
 
     def clients(self):
         clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
         self.addCleanup(clients.close)
         return clients
 
-    def attack(self, expect, reason, count=1, timeout=60, **script):
+    def attack(self, expect, reason, count=1, timeout=120, **script):
         before = self.resources()
-        text = json.dumps({"count": count, "listen_s": 15, **script})
+        text = json.dumps({"count": count, "listen_s": 60, **script})
         results = self.raw_results(self.raw(self.a, RAW_IP, "client", self.b.ip4, 5000, text), timeout)
         self.assertEqual({r["ended"] for r in results}, {expect}, results[:3])
         self.assertEqual(len(results), count)
@@ -120,8 +126,8 @@ class Hostile(TwoNodes):
         self.declined(uuid.UUID(own).bytes)
 
     def test_two_thousand_silent_connections(self):
-        self.attack("rst", "handshake_timeout", count=2000, timeout=90)
-        self.assertLess(self.b.agent_log().count("reason handshake_timeout"), 200)  # the log is not flooded
+        self.attack("rst", "handshake_timeout", count=2000)
+        self.assertLess(self.b.agent_log().count("reason handshake_timeout"), 1000)  # the log is not flooded
 
     def two_thousand(self):
         done = self.a.python(
@@ -159,7 +165,9 @@ print(good)
         )
 
     def test_a_burst_is_accelerated_as_far_as_it_can_be_in_time(self):
-        self.a.start_agent(limits={"handshakes": 100, "cgroup_percent": 100}, fallback={"cache_s": 1})
+        self.a.start_agent(
+            limits={"handshakes": 100, "cgroup_percent": 100}, fallback={"cache_s": 1, "budget_ms": 10000}
+        )
         self.two_thousand()
         totals = self.a.agent.totals()
         self.assertGreaterEqual(totals[("smcd", "none")], 75)
@@ -177,20 +185,27 @@ print(good)
         for node in (self.a, self.b):
             self.assertFalse([key for key in node.agent.totals() if key[1] == "fabric"], node.agent.totals())
         # of so many on a slow machine most may be plain TCP in the end, but they were begun
-        self.assertGreater(sum(self.b.agent.totals().values()), 1000)
+        begun, late = sum(self.b.agent.totals().values()), 0
+        for node in (self.a, self.b):  # and an agent that gets no processor for a second is left alone
+            decisions = node.agent.decisions()
+            late += decisions["SMC_OUT_AGENT_STALE"] + decisions["SMC_IN_AGENT_STALE"]
+        self.assertGreater(begun + late, 1000)
+        self.assertGreater(begun, 100)
         # what stays is the one fabric connection each way
         wait_for(
             "everything to be given back",
             lambda: {**self.resources(), "fds": 0} == {**before, "fds": 0}
             and self.resources()["fds"] <= before["fds"] + 4,
-            20,
+            60,
         )
 
 
 class FewHandshakes(TwoNodes):
     def test_silent_clients_leave_plain_tcp_until_they_time_out(self):
-        self.b.start_agent(limits={"handshakes": 4, "namespace_percent": 100, "cgroup_percent": 100})
-        self.a.start_agent()
+        # All four silent ones are there for as long as it takes to look at what becomes of others.
+        few = {"handshakes": 4, "namespace_percent": 100, "cgroup_percent": 100}
+        self.b.start_agent(smc={"step_timeout_ms": 20000}, limits=few)
+        self.a.start_agent(fallback={"budget_ms": 10000})
         self.serve()
         clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
         self.addCleanup(clients.close)
@@ -202,10 +217,10 @@ class FewHandshakes(TwoNodes):
         silent.append(clients.connect())
         wait_for("the agent to be full", lambda: not self.b.agent.status()["agent"]["serving"])
         self.assertIn("NOT SERVING, it is full", self.b.agent.ctl("status").stdout)
-        self.assertTrue(self.connect(timeout=2)["ok"])  # its server was known to speak SMC, and is not any more
+        self.assertAtOnce(self.connect())  # its server was known to speak SMC, and is not any more
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_no_smc"): 1})
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
-        self.assertTrue(self.connect(timeout=2)["ok"])  # so this one asked, and TCP itself was the answer
+        self.assertAtOnce(self.connect())  # so this one asked, and TCP itself was the answer
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 2)
         self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_PLAIN"], 1)
 

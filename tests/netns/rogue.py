@@ -95,7 +95,7 @@ class Clients:
     def close(self):
         self.wire.sock.close()
 
-    def until(self, what, condition, timeout=10):
+    def until(self, what, condition, timeout=60):
         """Takes what comes for them until condition() is true."""
 
         def look():

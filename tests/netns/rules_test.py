@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from base import CLIENT, TwoNodes
+from base import CLIENT, TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 from lab.nodes import cgroup_mount
 
@@ -33,17 +33,17 @@ while True:
 """
 
 # Connects to all at once, to 10.77.0.2 below port 5100, else to fd77:1::2.
-# [{port: "ok" or the error}, the longest time]
+# [{port: "ok" or the error}, the longest connect()]
 MANY_CONNECTS = """
 import errno, json, socket, sys, threading, time
 out, times = {}, []
 def connect(port):
     began = time.monotonic()
-    try:
-        c = socket.create_connection(('10.77.0.2' if port < 5100 else 'fd77:1::2', port), 4)
-        c.recv(1); out[port] = 'ok'
+    try: c = socket.create_connection(('10.77.0.2' if port < 5100 else 'fd77:1::2', port), 15)
+    except OSError as e: out[port] = errno.errorcode.get(e.errno, str(e)); return
+    finally: times.append(time.monotonic() - began)
+    try: c.recv(1); out[port] = 'ok'
     except OSError as e: out[port] = errno.errorcode.get(e.errno, str(e))
-    times.append(time.monotonic() - began)
 threads = [threading.Thread(target=connect, args=(int(port),)) for port in sys.argv[1:]]
 for t in threads: t.start()
 for t in threads: t.join()
@@ -115,6 +115,7 @@ class Rules(TwoNodes):
         done = self.a.run(command, **how)
         self.assertEqual(done.returncode, 0, done.stderr)
         seen = json.loads(done.stdout)
+        self.took = seen.get("took")
         if not seen["ok"]:
             return seen["error"]
         self.assertEqual(seen["who"].removeprefix("::ffff:"), seen["own"])
@@ -122,15 +123,16 @@ class Rules(TwoNodes):
         return "ok"
 
     def same(self, scene, expected, path=None):
-        """The scene without agents, then with them: the server is asked, and then remembered."""
+        """The scene without agents, then with them: the server is asked, and then remembered. How long connect() took
+        then."""
         plain = scene()
         self.assertEqual(plain, expected, "plain TCP")
-        self.start_agents()
+        # Where a path is wanted, its agents have time for it: what is slow is not what is tried there.
+        self.start_agents(**(TIME_ENOUGH if path else {}))
         took = []
         for what in ("asked", "remembered"):
-            began = time.monotonic()
             self.assertEqual(scene(), expected, what)
-            took.append(time.monotonic() - began)
+            took.append(self.took)
         if path:
             self.assertPath(self.a, path, at_least=2)
         return took
@@ -168,9 +170,10 @@ class Rules(TwoNodes):
         self.assertEqual(self.counters(self.a)["dropped"], 0)
 
     def nobody_waits(self, took):
-        """Beyond the budget, and that once: the server is not asked again for a while."""
-        self.assertLess(took[0], 1.5)
-        self.assertLess(took[1], 0.5)
+        """Beyond the budget, and that once: the server is not asked again for a while. TCP repeats a SYN when a second
+        has passed, and when three have."""
+        self.assertLess(took[0], 2.8)
+        self.assertLess(took[1], 0.95)
 
     def server_allows(self, **hooks):
         """Rules that do not fit the leg at the server, so nothing is accelerated; but nobody waits for that."""
@@ -195,10 +198,19 @@ class Rules(TwoNodes):
         self.serve()
         self.nft(self.b, input=["tcp dport 5000 tcp sport != 40000 drop"])
         script = """
-import socket, struct, sys
+import socket, struct, sys, time
 c = socket.socket(); c.settimeout(4); c.setsockopt(1, 2, 1); c.setsockopt(1, 13, struct.pack('ii', 1, 0))
-c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.recv(1).decode(), end='')"""
-        self.nobody_waits(self.same(lambda: self.a.python(script, self.b.ip4).stdout, "x"))
+c.bind(('', 40000)); began = time.monotonic(); c.connect((sys.argv[1], 5000)); print(time.monotonic() - began)
+c.sendall(b'x'); print(c.recv(1).decode())"""
+
+        def scene():
+            done = self.a.python(script, self.b.ip4)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            took, answer = done.stdout.split()
+            self.took = float(took)
+            return answer
+
+        self.nobody_waits(self.same(scene, "x"))
 
     def test_a_user_who_may_not_connect(self):
         self.serve()
@@ -258,7 +270,7 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
         forbid()
         seen, took = errors()
         self.assertEqual(seen, plain)
-        self.assertLess(took, longest + 0.9)
+        self.assertLess(took, 0.95 if longest < 0.95 else longest + 0.95)
 
     def test_refusals_of_the_server_have_their_errors(self):
         self.rejects("input", self.b, False)
@@ -327,7 +339,8 @@ c.bind(('', 40000)); c.connect((sys.argv[1], 5000)); c.sendall(b'x'); print(c.re
         os.makedirs(pins)
         sh("bpftool", "prog", "load", program, pins + "/filter", "type", "cgroup/skb")
         sh("bpftool", "cgroup", "attach", node.apps, side, "pinned", pins + "/filter")
-        self.same(lambda: self.outcome(timeout=1.5), expected, path)
+        timeout = 1.5 if expected == "timed out" else 15
+        self.same(lambda: self.outcome(timeout=timeout), expected, path)
 
     def test_an_egress_filter_that_allows_loopback_only(self):
         self.filtered(self.a, "egress", "ip[16] == 127", "timed out")
