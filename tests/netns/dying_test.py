@@ -16,30 +16,32 @@ SEED = int(os.environ.get("SMC_SEED") or random.randrange(1 << 31))  # which of 
 
 
 class Dying(Greeting):
-    def under_fire(self, seconds, within, fire, kills=0):
+    def under_fire(self, within, fire, kills=0):
         """Clients all the time, and agents that come and go: as good as plain TCP, but for connections that break."""
         threads = 8
-        asked_again = {"fallback": {"cache_s": 1}}
+        asked_again = {"fallback": {"cache_s": 1, "budget_ms": 1000}}
         ports = ["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"]  # TIME_WAITs of a minute
         self.a.run(ports, check=True)
         self.start_agents(**asked_again)
         greeter = self.greeter()
-        spec = {"to": self.b.ip4, "threads": threads, "count": 100000, "seconds": seconds, "timeout": 8}
+        spec = {"to": self.b.ip4, "threads": threads, "count": 100000, "told": True, "timeout": 8}
         clients = self.program(self.a, CLIENTS, json.dumps(spec))
+        smcd = lambda: self.a.agent_log().count(" smcd client ")
         fire(asked_again)
-        seen = json.loads(clients.communicate(timeout=60 + seconds)[0])
+        time.sleep(1)  # with agents that go on
+        wait_for("enough connections by SMC", lambda: smcd() > 100, 60)
+        seen = json.loads(clients.communicate(timeout=60)[0])
         for node in (self.a, self.b):
-            wait_for("connections to end", lambda: not node.agent.connections(), 15)
-        server, smcd = json.loads(greeter.communicate(timeout=20)[0]), self.a.agent_log().count(" smcd client ")
-        print(f"{self._testMethodName}: clients {seen}, by smcd {smcd}, server {server}", file=sys.stderr)
-        self.assertGreater(smcd, 100)
+            wait_for("connections to end", lambda: not node.agent.connections(), 60)
+        server = json.loads(greeter.communicate(timeout=60)[0])
+        print(f"{self._testMethodName}: clients {seen}, by smcd {smcd()}, server {server}", file=sys.stderr)
         with self.subTest("no connect() fails, and none ends cleanly before its time"):
             # The reset of a connection that is not a millisecond old may be what connect() itself tells.
             wrong = {how for how in seen["ends"] if how.startswith(("connect", "clean", "timed"))}
             self.assertLessEqual(wrong, {"connect: ECONNRESET"} if kills else set())
             self.assertLessEqual(seen["ends"].get("connect: ECONNRESET", 0), kills * threads)
         with self.subTest("no connect() waits"):
-            self.assertLess(seen["longest"], within)
+            self.assertLess(seen["longest"][0], within)
         with self.subTest("no server is told that a client came and went that never spoke"):
             self.assertEqual(server.get("ended without a token", 0), 0)
         with self.subTest("no server accepts what no client uses"):
@@ -56,7 +58,7 @@ class Dying(Greeting):
                 node.agent.stop(how)
                 node.start_agent(**config)
 
-        self.under_fire(0.8 * ROUNDS, 1.5, fire, kills=ROUNDS)
+        self.under_fire(2.8, fire, kills=ROUNDS)  # TCP has repeated a SYN once, after a second
 
     def test_agents_that_are_killed(self):
         self.restarts(signal.SIGKILL)
@@ -109,7 +111,8 @@ class Dying(Greeting):
                 node.agent.send_signal(number)
                 time.sleep(seconds)
 
-        self.under_fire(1 + 6 * rounds, 2.5, fire)
+        # A SYN that was there before is repeated in vain while the heartbeat is not too old, and once more after 3 s.
+        self.under_fire(3.9, fire)
 
     def test_an_agent_that_hangs_at_the_client(self):
         self.hung(self.a)

@@ -3,7 +3,7 @@
 import json
 import os
 
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 
 # A server that greets every client with 100 bytes, and wants a token of 4. When its stdin ends it tells how many
@@ -27,22 +27,22 @@ def accept():
 threading.Thread(target=accept, daemon=True).start(); sys.stdin.read(); print(json.dumps(ends), flush=True)
 """
 
-# Clients of it: {"to": address, "threads": n, "count": connections of each, "seconds": at most, "own": [port, ...],
-# "last": closes last}. Tells how many ended how, and the longest connect().
+# Clients of it: {"to": address, "threads": n, "count": connections of each, "told": fewer if stdin ends before, "own":
+# [port, ...], "last": closes last}. Tells how many ended how, and how long connect() took at most, the longest first.
 CLIENTS = """
 import collections, errno, json, socket, struct, sys, threading, time
-spec, ends, longest = json.loads(sys.argv[1]), collections.Counter(), [0]
-stop = time.monotonic() + spec.get('seconds', 1000)
+spec, ends, times, stop = json.loads(sys.argv[1]), collections.Counter(), [0], threading.Event()
+if spec.get('told'): threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
 def name(e): return errno.errorcode.get(e.errno, str(e))
 def once(own):
     c = socket.socket(socket.AF_INET6 if ':' in spec['to'] else socket.AF_INET)
-    c.settimeout(spec.get('timeout', 5)); got = 0
+    c.settimeout(spec.get('timeout', 15)); got = 0
     if own:
         c.setsockopt(1, 2, 1); c.setsockopt(1, 13, struct.pack('ii', 1, 0)); c.bind(('', own))
     began = time.monotonic()
     try: c.connect((spec['to'], 5000))
     except OSError as e: return 'connect: ' + name(e)
-    finally: longest.append(time.monotonic() - began)
+    finally: times.append(time.monotonic() - began)
     try:
         c.sendall(b'tokn')
         while got < 100 or spec.get('last'):
@@ -54,11 +54,11 @@ def once(own):
     finally: c.close()
 def many(owns):
     for own in owns:
-        if time.monotonic() < stop: ends[once(own)] += 1
+        if not stop.is_set(): ends[once(own)] += 1
 owns = spec.get('own') or [None] * spec['count']
 threads = [threading.Thread(target=many, args=(owns,)) for _ in range(spec.get('threads', 1))]
 [t.start() for t in threads]; [t.join() for t in threads]
-print(json.dumps({'ends': ends, 'longest': max(longest), 'slow': sum(t > 1 for t in longest)}))
+print(json.dumps({'ends': ends, 'longest': sorted(times, reverse=True)[:20]}))
 """
 
 PROGRAMS = """
@@ -74,23 +74,38 @@ class Greeting(TwoNodes):
         return self.program(self.b, GREETER, backlog, pause, how, says="ready")
 
     def all_ok(self, expected, within=1.0, **spec):
-        done = self.a.python(CLIENTS, json.dumps({"to": self.b.ip4, **spec}), timeout=100)
+        """One connect() in a hundred may take longer, as it does when an agent gets no processor for a while."""
+        done = self.a.python(CLIENTS, json.dumps({"to": self.b.ip4, **spec}), timeout=200)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertEqual(found["ends"], {"ok": expected})
-        self.assertLess(found["longest"], within)
+        self.assertLess(found["longest"][expected // 100], within, found["longest"])
+
+    def start_agents(self, **overrides):
+        """With time enough for every connection to be accelerated."""
+        super().start_agents(**{**TIME_ENOUGH, **overrides})
 
     def still_smcd(self, count=1):
         before = self.a.agent.totals().get(("smcd", "none"), 0)
         self.all_ok(count, count=count)
         self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), before + count)
 
+    def known_gap(self, scene):
+        """How often it happens without agents, which is hardly ever, and with them, which is more often. A machine that
+        is busy may show it otherwise now and then."""
+        plain = next((n for n in (scene() for _ in range(5)) if n <= 5), None)
+        self.assertIsNotNone(plain, "it happens with plain TCP")
+        self.start_agents()
+        found = next((n for n in (scene() for _ in range(5)) if n > plain), None)
+        self.assertIsNotNone(found, f"it happens no more often than with plain TCP, {plain}: is the gap closed?")
+        return plain, found
+
     def nothing_left(self):
         """No connection in the agents, no socket but listeners and those in TIME_WAIT."""
         for node in (self.a, self.b):
-            wait_for("the agent's connections to end", lambda: not node.agent.connections(), 15)
+            wait_for("the agent's connections to end", lambda: not node.agent.connections(), 60)
             state = ["state", "connected", "exclude", "time-wait"]
-            wait_for("sockets to go", lambda: not node.run(["ss", "-Htn", *state]).stdout, 15)
+            wait_for("sockets to go", lambda: not node.run(["ss", "-Htn", *state]).stdout, 60)
 
     def foreign(self, kind, section, body):
         """Compiles, loads and pins a foreign program."""

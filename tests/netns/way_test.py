@@ -75,7 +75,7 @@ class Way(Greeting):
         done = self.a.python(HURRIED, self.b.ip4, "100", how)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.all_ok(1, count=1)  # behind them
-        return json.loads(greeter.communicate(timeout=20)[0])["accepted"] - 1
+        return json.loads(greeter.communicate(timeout=60)[0])["accepted"] - 1
 
     def nobody_draws_conclusions(self, how):
         self.start_agents()
@@ -91,23 +91,16 @@ class Way(Greeting):
     def test_applications_that_give_up(self):
         self.nobody_draws_conclusions("leave")
 
-    def heard(self, how):
-        """Without agents, and with them."""
-        plain = self.hurried(how)
-        self.start_agents()
-        return plain, self.hurried(how)
-
     def test_a_server_hears_no_more_of_applications_that_give_up(self):
-        plain, found = self.heard("leave")
-        self.assertLessEqual(found, plain)
+        plain = self.hurried("leave")
+        self.start_agents()
+        self.assertLessEqual(self.hurried("leave"), plain)
 
     def test_known_gap_a_server_hears_of_health_checks(self):
         """Not of all: the RST of some comes to the client's agent, or to the server's, before its application is told.
         See docs/fidelity.md, also for the other known gaps: whose test fails that is better now has closed one."""
-        plain, found = self.heard("check")
+        plain, found = self.known_gap(lambda: self.hurried("check"))
         print(f"{self._testMethodName}: of 100 a server hears of {plain} with TCP, of {found} here", file=sys.stderr)
-        self.assertEqual(plain, 0)
-        self.assertGreater(found, 0)
 
     def test_who_is_first(self):
         """accept() is not ready before connect() is."""
@@ -136,7 +129,7 @@ class Way(Greeting):
         for node, side in ((n, s) for n in (self.a, self.b) for s in ("ingress", "egress")):
 
             def served():
-                self.all_ok(1, 1.5, count=1)
+                self.all_ok(1, 2.8, count=1)  # TCP may have repeated the SYN once, after a second
                 space = node.agent.status()["namespaces"][0]
                 return space["ipv4"] and space["ipv6"], space["ipv4_obstacle"]
 
@@ -209,16 +202,17 @@ class Way(Greeting):
             (entry,) = self.table(self.a, "smc_servers")
             return entry["formatted"]["value"]["pause_s"]
 
-        self.assertEqual(pause(), 5)
-        wait_for("it to be asked again", lambda: pause() > 5, 10)
-        self.assertEqual(pause(), 10)
+        first = pause()
+        self.assertIn(first, (5, 10))  # 10: it was asked again before this was looked at
+        wait_for("it to be asked again", lambda: pause() > first)
+        self.assertEqual(pause(), 2 * first)
 
     def test_no_loopback_device(self):
         self.start_agents()
         self.greeter()
         for node in (self.a, self.b):
             sh("ip", "-n", node.netns, "link", "set", "lo", "down")
-        self.all_ok(20, 0.5, count=20)
+        self.all_ok(20, 0.95, count=20)
         self.assertPath(self.a, "smcd", at_least=20)
 
 
