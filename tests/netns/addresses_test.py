@@ -11,7 +11,7 @@ import struct
 import subprocess
 import unittest
 
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 
 SO_MARK, SO_BINDTODEVICE, IP_TRANSPARENT, IP_MINTTL = 36, 25, 19, 21
@@ -103,7 +103,7 @@ class Addresses(TwoNodes):
 
     def same(self, scene, path="smcd", **policy):
         plain = scene()
-        self.start_agents(**policy)
+        self.start_agents(**{**TIME_ENOUGH, **policy})
         for what in ("asked", "remembered"):
             self.assertEqual(scene(), plain, what)
         if path:

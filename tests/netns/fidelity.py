@@ -51,7 +51,7 @@ class WarmBench(socket_cases.Bench):
                 assert other.recv(100) == b"warm"
         if self.agent:
             end = f":{client.getsockname()[1]}"
-            wait_for("the pair to be bypassed", lambda: self.bypassed(end) == 2, 10)
+            wait_for("the pair to be bypassed", lambda: self.bypassed(end) == 2, 60)
         for sock in (client, server):
             sock.settimeout(0.7)  # which is a socket that does not block, and poll()
         return client, server
@@ -269,7 +269,7 @@ def main():
             return results, flaws
 
         plain, wrong = run()  # a case that fails by itself on plain TCP compares nothing
-        short = {"smc": {"step_timeout_ms": 2000}}
+        short = {"smc": {"step_timeout_ms": 2000}, "fallback": {"budget_ms": 10000}}
         if "asked" in modes:
             client.start_agent(**short)
             asked, _ = run()

@@ -6,7 +6,7 @@ import socket
 import unittest
 
 from apiserver import ApiServer
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import AGENT, wait_for
 from rogue import within
 
@@ -46,7 +46,10 @@ class Pods(TwoNodes):
     def start(self, **kubernetes):
         where = {"api": self.api.url, "node": "node-a", "token_file": self.api.token, "ca_file": self.api.ca}
         self.a.start_agent(
-            policy={"default": "deny", "rules": self.RULES}, kubernetes={**where, **kubernetes}, log={"level": "debug"}
+            policy={"default": "deny", "rules": self.RULES},
+            kubernetes={**where, **kubernetes},
+            log={"level": "debug"},
+            **TIME_ENOUGH,
         )
 
     def known(self):
@@ -61,7 +64,7 @@ class Pods(TwoNodes):
         return "smcd" if self.a.agent.totals().get(("smcd", "none"), 0) > groups.get(("smcd", "none"), 0) else "tcp"
 
     def becomes(self, path, cgroup):
-        wait_for(f"{cgroup} to use {path}", lambda: self.path_of(cgroup) == path, timeout=20)
+        wait_for(f"{cgroup} to use {path}", lambda: self.path_of(cgroup) == path, timeout=60)
 
     def use_host(self):
         """The namespace is served because of a process there."""
@@ -152,13 +155,13 @@ class Pods(TwoNodes):
             self.api.put("pods", f"pod-{i}", "web", uid=f"{i:08x}-0000-4000-8000-000000000000")
         self.api.put("pods", "last", "web", uid=UIDS[0], labels={"smc": "on"})
         self.start()
-        wait_for("all pods", lambda: self.known()["pods"] == 5001, timeout=30)
+        wait_for("all pods", lambda: self.known()["pods"] == 5001, timeout=60)
         pages = [query for path, query in self.api.requests if path.endswith("pods") and "limit" in query]
         self.assertEqual(len(pages), 11)
         self.becomes("smcd", systemd(UIDS[0]))
         for i in range(2000):
             self.api.put("pods", f"pod-{i}", "web", uid=f"{i:08x}-0000-4000-8000-000000000000", labels={"a": str(i)})
-        wait_for("all changes", lambda: self.known()["changes"] >= 2000, timeout=30)
+        wait_for("all changes", lambda: self.known()["changes"] >= 2000, timeout=60)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
         self.becomes("smcd", systemd(UIDS[0]))
 

@@ -4,7 +4,7 @@ import json
 import signal
 import unittest
 
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 
 # Answers each request with "413" and a body of so many bytes, and closes with the request unread. Argument: body.
@@ -74,7 +74,7 @@ class Loss(TwoNodes):
         return self.program(self.b, script, *arguments, says="ready")
 
     def uploads(self, count, request, body):
-        done = self.a.python(UPLOADS, self.b.ip4, str(count), str(request), str(body), timeout=100)
+        done = self.a.python(UPLOADS, self.b.ip4, str(count), str(request), str(body), timeout=200)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -82,14 +82,14 @@ class Loss(TwoNodes):
         self.start(HASTY, "20")
         plain, _ = self.uploads(100, 1000, 20)
         self.assertEqual(plain, 100)
-        self.start_agents()
+        self.start_agents(**TIME_ENOUGH)
         whole, ends = self.uploads(300, 1000, 20)
         self.assertEqual((whole, ends), (300, {"ECONNRESET": 300}))
         self.assertPath(self.a, "smcd", at_least=300)
 
     def test_an_answer_to_an_upload_that_is_not_read(self):
         self.start(HASTY, "2000")
-        self.start_agents()
+        self.start_agents(**TIME_ENOUGH)
         whole, _ = self.uploads(40, 20_000_000, 2000)
         self.assertEqual(whole, 40)
         self.assertPath(self.a, "smcd", at_least=40)
@@ -116,7 +116,7 @@ class Loss(TwoNodes):
         client = self.program(self.a, PATIENT, self.b.ip4, json.dumps(options), size, says="ready")
         self.assertPath(self.a, "smcd")
         timers = ["ss", "-Htno", "state", "established", "dport", "5000"]
-        wait_for("it to be passed on", lambda: "min" not in self.a.run(timers).stdout, 10)
+        wait_for("it to be passed on", lambda: "min" not in self.a.run(timers).stdout, 60)
         rules = "table inet cut { chain c { type filter hook prerouting priority -300; tcp dport 5000 drop; }; }"
         sh("ip", "netns", "exec", self.b.netns, "nft", rules)
         return client.communicate("\n", timeout=40)[0]

@@ -5,19 +5,24 @@ import re
 import sys
 import unittest
 
-from base import TwoNodes
+from base import TIME_ENOUGH, TwoNodes
 from lab.basics import wait_for
 from lab.nodes import cgroup_mount
 
-# Holds connections to an echo server, moves so many bytes over each, says so, and keeps them.
+# Holds connections to an echo server, moves so many bytes over each, says so, and keeps them. Arguments: address, how
+# many, bytes, over how many at once.
 HOLDER = """
 import socket, sys, threading, time
-held = [socket.create_connection((sys.argv[1], 5000), 20) for _ in range(int(sys.argv[2]))]
+held = [socket.create_connection((sys.argv[1], 5000), 20) for _ in range(int(sys.argv[2]))]; moved = 0
 def move(c):
     left = int(sys.argv[3]); sender = threading.Thread(target=c.sendall, args=(b'x' * left,)); sender.start()
     while left: left -= len(c.recv(min(left, 65536)))
     sender.join()
-for c in held: move(c)
+while held[moved:]:
+    movers = [threading.Thread(target=move, args=(c,)) for c in held[moved:][:int(sys.argv[4])]]
+    for mover in movers: mover.start()
+    for mover in movers: mover.join()
+    moved += len(movers)
 print('moved', flush=True); time.sleep(600)
 """
 
@@ -97,8 +102,8 @@ class Memory(TwoNodes):
         self.addCleanup(lambda: self.group and self.group.remove())  # behind the laboratory's processes
         super().setUp()
 
-    def hold(self, count, size):
-        return self.program(self.a, HOLDER, self.b.ip4, count, size, says="moved")
+    def hold(self, count, size, at_once=1):
+        return self.program(self.a, HOLDER, self.b.ip4, count, size, at_once, says="moved")
 
     def resident(self, node):
         """KiB of DMBs that the agent has in memory."""
@@ -108,19 +113,19 @@ class Memory(TwoNodes):
         return sum(int(kib) for kib in maps)
 
     def test_idle_connections_give_their_rings_back(self):
-        self.start_agents()
+        self.start_agents(**TIME_ENOUGH)
         self.serve()
-        holder = self.hold(3, 4_000_000)
+        holder = self.hold(3, 4_000_000, at_once=3)  # so that none is idle yet when the others have moved theirs
         for node in (self.a, self.b):
             self.assertGreater(self.resident(node), 3 * 1024)  # half of what six rings may take
         self.assertPath(self.a, "smcd", at_least=3)
         for node in (self.a, self.b):
-            wait_for("the rings to be given back", lambda: self.resident(node) < 6 * 16 * 4, 20)
+            wait_for("the rings to be given back", lambda: self.resident(node) < 6 * 16 * 4, 60)
         holder.terminate()
         self.assertTrue(self.connect()["ok"])
 
     def test_the_rings_together_have_a_limit(self):
-        self.a.start_agent(ism={"memory_mib": 8}, fallback={"cache_s": 1})
+        self.a.start_agent(ism={"memory_mib": 8}, fallback={"cache_s": 1, "budget_ms": 10000})
         self.b.start_agent()
         self.serve()
         holder = self.hold(6, 100_000)
