@@ -101,7 +101,7 @@ class Programs:
     def server(self, pod, port, *command):
         process = pod.popen(command, stdout=subprocess.DEVNULL, cwd=self.files)
         self.addCleanup(lambda: (process.terminate(), process.wait(10)))
-        wait_for(f"{command[0]} on {port}", lambda: f":{port} " in pod.run(["ss", "-Hltn"]).stdout, 30)
+        wait_for(f"{command[0]} on {port}", lambda: f":{port} " in pod.run(["ss", "-Hltn"]).stdout, 60)
 
     def client(self, *command):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -111,7 +111,7 @@ class Programs:
 
     def finish(self, process, told=None):
         """What it has said, when it has ended well."""
-        out, _ = process.communicate(told, timeout=30)
+        out, _ = process.communicate(told, timeout=60)
         self.assertEqual(process.returncode, 0)
         return out
 
@@ -181,7 +181,7 @@ class Programs:
         options = [word for choice in choices for word in ("-c", choice)]
         self.server(self.two, DATABASE, *user, f"{POSTGRES}/postgres", "-D", data, *options)
         where = ["-h", self.two.ip4, "-U", "postgres"]
-        wait_for("the database", lambda: self.one.run([f"{POSTGRES}/pg_isready", *where]).returncode == 0, 20)
+        wait_for("the database", lambda: self.one.run([f"{POSTGRES}/pg_isready", *where]).returncode == 0, 60)
         return where
 
     def psql(self, where, *statements):
@@ -191,7 +191,7 @@ class Programs:
     def test_pgbench(self):
         where = self.postgres()
         self.one.run([f"{POSTGRES}/pgbench", *where, "-iq", "postgres"], check=True)
-        bench = self.client(f"{POSTGRES}/pgbench", *where, "-n", "-c4", "-T3", "postgres")
+        bench = self.client(f"{POSTGRES}/pgbench", *where, "-n", "-c4", "-T10", "postgres")
         self.goes_by(DATABASE)(bench)
         done = re.search(r"actually processed: (\d+)\n.*failed transactions: 0 ", self.finish(bench))[1]
         found = self.psql(
@@ -206,7 +206,7 @@ class Programs:
         """Pieces there and back, each a statement; before that little ones, for as long as it is looked at."""
         where = self.postgres()
         pieces = [piece.hex() for piece in self.pieces(3 * len(SIZES))]
-        waits = ["SELECT pg_sleep(0.005);"] * 300
+        waits = ["SELECT pg_sleep(0.005);"] * 1500
         process = self.psql(where, *waits, *[f"SELECT '{piece}';" for piece in pieces])
         self.goes_by(DATABASE)(process)
         self.assertEqual(self.finish(process).split(), pieces)
@@ -248,7 +248,7 @@ class Programs:
             (line,) = self.one.run(["ss", "-Htn", f"dport = :{ECHO}"]).stdout.splitlines()
             return line.split()[2] == "0"
 
-        wait_for("TCP's to have come", acknowledged, 10)
+        wait_for("TCP's to have come", acknowledged, 60)
         self.assertEqual(pair.ask(pair.server, "receive", count=count), count)
 
 
@@ -266,7 +266,7 @@ class PastTcp(Programs, TwoPods):
             self.assertIsNone(process.poll(), f"it has ended before {what}")
             return condition()
 
-        return wait_for(what, so, 10)
+        return wait_for(what, so, 60)
 
     # --- what connections to some ports may be seen to do
     def goes_by(self, *ports):
@@ -309,7 +309,7 @@ class Tuned(Programs, TwoPods):
 
         def look(_):
             for port in ports:
-                wait_for("connections", lambda: both_ends(port), 10)
+                wait_for("connections", lambda: both_ends(port), 60)
                 self.assertEqual({c["path"] for c in self.a.agent.connections(port)}, {"tuned"})
                 for pod in (self.one, self.two):
                     said = pod.run(["ss", "-Htin", f"( sport = :{port} or dport = :{port} )"]).stdout
