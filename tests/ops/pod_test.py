@@ -142,11 +142,12 @@ class Pods(TwoNodes):
             status = json.loads(self.ctl(self.b, "status", container=following).stdout or "{}")
             return status and status["agent"]["pid"] != pid and status["agent"]["serving"]
 
-        # Ready is who serves, and no other: a pod that is not told to go before its successor serves.
+        # Ready is who serves, and no other: a pod that is not told to go before its successor serves. Asked in this
+        # order: who was ready before its successor was found to be so tells nothing.
         def ready():
-            found = [self.probe("readiness", container) for container in (containers[1], following)]
+            found = [self.probe("readiness", container) for container in (following, containers[1])]
             self.assertNotEqual(found, [True, True])
-            return found == [False, True]
+            return found == [True, False]
 
         wait_for("the next pod to be ready", ready)
         self.assertTrue(served_by_another())

@@ -203,7 +203,7 @@ def attack(name, h):
     h.link_up()
     h.write(PATTERN[:5])
     h.cdc(producer=(0, 5))
-    time.sleep(0.3)
+    time.sleep(1.5)  # until the application has them
     if name == "one-of-two":
         tcp, token = h.second_connection()
         h.sequence = 1

@@ -3,7 +3,7 @@
 
     peer.py serve PORT COUNT                  echoes COUNT connections, all at once
     peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections at once
-    peer.py duplex serve|ADDRESS PORT BYTES   sends and receives BYTES at the same time, reading slowly
+    peer.py duplex serve|ADDRESS PORT BYTES   sends and receives BYTES at the same time, reading late and slowly
     peer.py steps serve|ADDRESS PORT STEP...  one connection; what each step met is printed
         send:N  recv:N  shut  close  eof      eof expects the end of the stream
         abort                                 close with SO_LINGER 0
@@ -121,15 +121,20 @@ def client(host, port, size, count):
 
 
 def duplex(connection, size):
+    sent = 0
+
     def write():
-        sent = 0
+        nonlocal sent
         while sent < size:
             sent += connection.send(pattern(sent, min(1 << 18, size - sent)))
         connection.shutdown(socket.SHUT_WR)
 
     writer = threading.Thread(target=write)
     writer.start()
-    received = 0
+    received, before = 0, -1
+    while before < sent < size:  # Not before nothing more goes: so each end has to wait for the other's reader.
+        before = sent
+        time.sleep(0.5)
     while received < size:
         received += check(connection.recv(1 << 18), received)
         if received % 50 == 0:

@@ -219,7 +219,7 @@ else:
         return seen, server, group[0] if group else None
 
     def test_8_hostile_peers_harm_nobody_else(self):
-        self.start({"llc_timeout_ms": 1000, "test_link_s": 3})
+        self.start({"llc_timeout_ms": 3000, "test_link_s": 10})
         honest = self.serve("steps", "serve", "PORT", "recv:10", "send:10", "eof")
         honest_port = self.port
         honest_client = self.a.start(
@@ -252,7 +252,7 @@ else:
                 self.assertEqual(seen, "sent ok, tcp open")
                 self.assertEqual(group["links"][0]["unknown_tokens"], 49 if name == "unknown-token" else 0)
                 # its process is gone now, which TEST LINK finds out
-                self.assertEqual(server.wait(), 0)
+                self.assertEqual(server.wait(60), 0)
                 self.assertEqual(self.agents[1].ended(self.port)[0]["bytes_received"], 10)
         with self.subTest("one of two connections on a link"):
             other = self.b.start_server([*TCP, "steps", "serve", self.port + 2, "recv:5", "recv:5", "error"], "two.log")
@@ -262,13 +262,13 @@ else:
             self.assertEqual(self.agents[1].ended(self.port)[0]["reason"]["name"], "bad_cursor")
             self.assertIsNotNone(group)
             self.assertEqual(group["links"][0]["unknown_tokens"], 0)  # C1
-            self.assertEqual(other.wait(), 0, other.text())  # its peer is gone in the end
+            self.assertEqual(other.wait(60), 0, other.text())  # its peer is gone in the end
             type(self).port += 1
             ended = self.agents[1].ended(self.port)[0]
             self.assertEqual((ended["path"], ended["bytes_received"]), ("smcr", 10))
         with self.subTest("test-flood"):  # at the latest when it is gone
             _, server, _ = self.attack("test-flood", 29, ["recv:5"])
-            self.assertEqual(server.wait(), 0)
+            self.assertEqual(server.wait(60), 0)
         with self.subTest("wrong-qpn"):
             seen, server, group = self.attack("wrong-qpn", 30, [])
             self.assertEqual((seen, group), ("declined", None))
