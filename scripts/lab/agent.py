@@ -46,14 +46,14 @@ class Agent:
     def send_signal(self, number):
         self.process.send_signal(number)
 
-    def stop(self, how=signal.SIGTERM, timeout=10):
+    def stop(self, how=signal.SIGTERM, timeout=60):
         """Its exit code."""
         self.send_signal(how)
         return self.process.wait(timeout)
 
     # --- what it says of itself --------------------------------------------------------------------------
     def ctl(self, *arguments):
-        return self.host.run([CTL, "--socket", self.socket, *arguments], timeout=20, check=False)
+        return self.host.run([CTL, "--socket", self.socket, *arguments], timeout=60, check=False)
 
     def ask(self, *arguments):
         """The answer as an object; None if there is none."""

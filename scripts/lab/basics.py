@@ -25,7 +25,7 @@ class Timeout(Exception):
     """Something took longer than it may. Says what."""
 
 
-def wait_for(what, condition, timeout=30.0):
+def wait_for(what, condition, timeout=60.0):
     """Polls until condition() is true; the value it returned."""
     end = time.monotonic() + timeout
     while not (value := condition()):

@@ -27,8 +27,8 @@ from lab.agent import Agent
 from lab.basics import Timeout, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BOOT_TIMEOUT = 120
-START_TIMEOUT = 30
+BOOT_TIMEOUT = 400
+START_TIMEOUT = 60
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 

@@ -46,7 +46,8 @@ class Steering(TwoNodes):
         for name in ("TcpExtSyncookiesSent", "TcpExtSyncookiesRecv"):
             shown = json.loads(self.b.run(["nstat", "-jasz", name], check=True).stdout)
             self.assertGreaterEqual(shown["kernel"][name], 6)  # of three CLC sockets, and of three legs
-        wait_for("what is not needed to be forgotten", lambda: not self.table(self.b, "smc_inbound"), 5)
+        # Before they age, which is after two minutes.
+        wait_for("what is not needed to be forgotten", lambda: not self.table(self.b, "smc_inbound"), 60)
 
     def late_end_with_a_syn_cookie(self, meanwhile=lambda: None):
         """A client without an agent. It ends where it began, and not at the application, which would read CLC."""

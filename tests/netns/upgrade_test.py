@@ -135,7 +135,7 @@ class Tcx(Upgrade):
         self.end_program(first)
         self.end_program(second)
         for node in (self.a, self.b):
-            self.assertEqual(node.agent.process.wait(10), 0)
+            self.assertEqual(node.agent.process.wait(60), 0)
             self.assert_alone(node)
         self.assert_talks(third)
 
@@ -210,7 +210,7 @@ class Tcx(Upgrade):
         # Told to end, it is not started again; and who has started it has nothing to wait for.
         os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
         self.end_program(talker)
-        self.assertEqual(self.a.agent.process.wait(10), 0)
+        self.assertEqual(self.a.agent.process.wait(60), 0)
         self.assertIsNone(self.a.agent.status())
 
     def test_started_by_somebody_else(self):
@@ -231,7 +231,7 @@ class Tcx(Upgrade):
         self.talk()
         self.assertIsNone(before.poll())
         self.end_program(talker)
-        self.assertEqual(before.wait(10), 0)
+        self.assertEqual(before.wait(60), 0)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
     def test_nobody_is_there(self):
@@ -239,7 +239,7 @@ class Tcx(Upgrade):
         self.a.agent = Agent(self.a, self.a.config(), command=())
         self.a.agent.wait_serving()
         second = self.a.start([AGENT, "--config", f"{self.a.dir}/agent.json"], "second.log")
-        self.assertEqual(second.wait(10), 1)
+        self.assertEqual(second.wait(60), 1)
         self.assertIn("another smc-agent holds it?", second.text())
         self.talk()
         self.assert_smcd(1)
@@ -258,7 +258,7 @@ class Patience(Upgrade):
     def test_what_does_not_end_in_time_is_reset(self):
         talker = self.talk()
         self.upgrade(self.a)
-        self.assertEqual(self.a.agent.process.wait(10), 0)
+        self.assertEqual(self.a.agent.process.wait(60), 0)
         self.tell(talker, "x")
         self.assertIn("error", self.hear(talker))
         self.assertIn("stopping, 1 connections are reset", self.a.agent.log())
@@ -274,7 +274,7 @@ class Patience(Upgrade):
         self.assert_talks(talker)
         self.assertEqual(len(self.a.agent.connections(5000)), 1)
         self.end_program(talker)
-        self.assertEqual(self.a.agent.process.wait(10), 0)
+        self.assertEqual(self.a.agent.process.wait(60), 0)
 
     def test_a_second_signal_is_the_end(self):
         talker = self.talk()
