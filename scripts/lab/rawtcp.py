@@ -9,8 +9,8 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
 SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
 between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
 "close": "fin" | "rst" | null, "listen_s": seconds}; a client ends its handshake "ack_after" seconds; a server's
-"options" only answer a SYN with option 254, unless "always", and "answer_after" seconds. Prints one JSON line per
-connection: {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
+"options" only answer a SYN with option 254, unless "always". Prints one JSON line per connection:
+{"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
 import json
 import random
@@ -127,9 +127,8 @@ class Connection:
         return self.ack == (syn.seq + 1) & 0xFFFFFFFF and not self.established and self.ended == "open"
 
     def answer_again(self):
-        if self.options is not None:  # and not one that waits
-            self.seq = (self.seq - 1) & 0xFFFFFFFF
-            self.answer(self.options)
+        self.seq = (self.seq - 1) & 0xFFFFFFFF
+        self.answer(self.options)
 
     def acknowledge(self):
         self.acknowledged = True
@@ -183,7 +182,6 @@ def run(wire, connections, script, server_port=None):
     end = time.monotonic() + script.get("listen_s", 10)
     connections = list(connections)
     by_key = {c.key: c for c in connections}
-    answers = []  # (when, connection, options), the first one first
     while time.monotonic() < end:
         found = wire.poll(0.01)
         if found:
@@ -200,15 +198,12 @@ def run(wire, connections, script, server_port=None):
                 asked = script.get("always") or bytes.fromhex(SMC_OPTION) in option_bytes(segment)
                 chosen = script.get("options", "") if asked else ""
                 echoed = option_bytes(segment) if chosen == "echo" else bytes.fromhex(chosen)
-                answers.append((time.monotonic() + script.get("answer_after", 0), connection, option_list(echoed)))
+                connection.answer(option_list(echoed))
                 connections.append(connection)
                 by_key[key] = connection
             elif key in by_key:
                 by_key[key].take(segment)
         now = time.monotonic()
-        while answers and answers[0][0] <= now:
-            _, connection, options = answers.pop(0)
-            connection.answer(options)
         for connection in connections:
             connection.work(now)
         if server_port is None and all(c.ended != "open" for c in connections):
