@@ -125,6 +125,7 @@ struct smc_bypass_turn {
 	__u32 pad;
 	__u64 redirected; /* of those that live */
 	__u64 messages;
+	__u64 backlog; /* bytes that went past TCP, and that nobody has read yet */
 };
 
 #endif

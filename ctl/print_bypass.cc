@@ -34,16 +34,16 @@ void print_bypass(std::ostream& out, const json& b) {
         return;
     }
     const json &sockets = b["sockets"], &limits = b["limits"];
-    print_table(out,
-                {{"Sockets", word(sockets["members"]) + " bypassed or about to be, at most " + word(limits["members"]) +
-                                 ", " + word(limits["cgroup_members"]) + " of one cgroup"},
-                 {"", word(sockets["watched"]) + " watched, " + word(sockets["leaving"]) + " leaving, " +
-                          word(sockets["out"]) + " out for good"},
-                 {"Went past TCP", word(b["redirected_bytes"]) + " bytes in " + word(b["redirected_messages"]) +
-                                       " messages, of those that live"},
-                 {"On the way", "at most " + word(limits["bytes"]) + " bytes and " + word(limits["messages"]) +
-                                    " messages for each socket"},
-                 {"Pins", word(b["pins"]) + (b["taken_over"].get<bool>() ? ", taken over" : "")}});
+    print_table(
+        out, {{"Sockets", word(sockets["members"]) + " bypassed or about to be, at most " + word(limits["members"]) +
+                              ", " + word(limits["cgroup_members"]) + " of one cgroup"},
+              {"", word(sockets["watched"]) + " watched, " + word(sockets["leaving"]) + " leaving, " +
+                       word(sockets["out"]) + " out for good"},
+              {"Went past TCP", word(b["redirected_bytes"]) + " bytes in " + word(b["redirected_messages"]) +
+                                    " messages, of those that live"},
+              {"On the way", word(b["backlog_bytes"]) + " bytes now, at most " + word(limits["bytes"]) + " bytes and " +
+                                 word(limits["messages"]) + " messages for each socket"},
+              {"Pins", word(b["pins"]) + (b["taken_over"].get<bool>() ? ", taken over" : "")}});
 }
 
 void print_revoked(std::ostream& out, const json& answer) {

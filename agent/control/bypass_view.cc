@@ -40,6 +40,7 @@ json describe(const bypass::Bypass* bypass) {
              {{"watched", state.watched}, {"members", state.members}, {"leaving", state.leaving}, {"out", state.out}}},
             {"redirected_bytes", state.redirected},
             {"redirected_messages", state.messages},
+            {"backlog_bytes", state.backlog},
             {"limits",
              {{"bytes", limits.limit},
               {"messages", limits.messages},

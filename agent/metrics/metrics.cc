@@ -188,6 +188,8 @@ void add_bypass(Families& to, const json& status) {
         }
         to.gauge("smc_agent_bypass_redirected_bytes", "Bytes that went past TCP, of the sockets that live.",
                  number(bypass["redirected_bytes"]));
+        to.gauge("smc_agent_bypass_backlog_bytes", "Bytes that went past TCP and that nobody has read yet.",
+                 number(bypass["backlog_bytes"]));
     }
     const json& probe = status["probe"];
     to.gauge("smc_agent_bypass_automatic", "1: local.bypass auto is on on this kernel.",

@@ -92,7 +92,7 @@ class Machine:
             "-smp",
             "1",
             "-m",
-            "1024",
+            str(self.lab.memory_mib),
             "-nodefaults",
             "-no-user-config",
             "-display",
@@ -309,11 +309,12 @@ class Machine:
 
 
 class VmLab:
-    def __init__(self, name, roce_wires=0, area_mib=0):
+    def __init__(self, name, roce_wires=0, area_mib=0, memory_mib=1024):
         """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first.
-        `area_mib`: memory that all machines share, an ivshmem device of each; 0: none."""
+        `area_mib`: memory that all machines share, an ivshmem device of each; 0: none. `memory_mib`: of each machine.
+        """
         self.name, self.roce_wires, self.machines, self.failed = name, roce_wires, [], False
-        self.area_mib = area_mib
+        self.area_mib, self.memory_mib = area_mib, memory_mib
         self._remove_stale()
         self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{os.getpid()}-{name}-")
         atexit.register(self.clean)

@@ -225,6 +225,16 @@ class Bypass(TwoPods):
         self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)
         wait_for("it to be out", lambda: self.states() == [OUT], 30)
 
+    def test_what_nobody_has_read_yet_shows(self):
+        self.begin()
+        pair = self.promoted()
+        backlog = lambda: self.a.agent.status()["bypass"]["backlog_bytes"]
+        self.assertEqual(pair.ask(pair.client, "send", count=100_000), 100_000)
+        wait_for("it to show", lambda: backlog() == 100_000, 30)
+        self.assertIn("100000 bytes now", self.a.agent.ctl("bypass").stdout)
+        self.assertEqual(pair.ask(pair.server, "receive", count=100_000), 100_000)
+        wait_for("it to be read", lambda: backlog() == 0, 30)
+
     def test_an_agent_that_stands_still_forgets_nobody(self):
         self.begin()
         pair = self.promoted()

@@ -2,24 +2,27 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What an agent takes: memory and processor with many namespaces, rules and connections, at rest and under churn.
 
-    scripts/scale [--namespaces 500] [--rules 1000] [--connections 10000] [--json FILE]
+    scripts/scale [--namespaces 500] [--rules 1000] [--connections 10000] [--json FILE] [--vm]
 
-Connections are as many as the system's limit of descriptors leaves the agent; how many that were is printed. Not a
-test: nothing here passes or fails.
+Connections are as many as the system's limit of descriptors leaves the agent; how many that were is printed. --vm: in a
+virtual machine, which has limits of its own, and a processor that QEMU emulates. Not a test: nothing here passes or
+fails.
 """
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 
 from lab.basics import sh, wait_for
+from lab.machines import VmLab
 from lab.nodes import Lab
 
 SERVER = """
 import asyncio, sys, resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
 async def serve(reader, writer):
     while data := await reader.read(65536): writer.write(data)
     writer.close()
@@ -33,7 +36,7 @@ asyncio.run(main())
 # Opens so many and keeps them; then, told "churn N", opens and closes one after another for N seconds.
 CLIENT = """
 import socket, sys, time, resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
 kept = []
 def one():
     c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1)
@@ -86,7 +89,12 @@ class Scale:
 
     def start_agents(self, count):
         for node in (self.a, self.b):
-            node.start_agent(policy=rules(count), log={"level": "info"})
+            node.start_agent(
+                policy=rules(count),
+                log={"level": "info"},
+                limits={"connections": max(10000, 2 * self.options.connections)},
+                ism={"memory_mib": 65536},  # what they may take in all; they take what is written
+            )
 
     def add_namespaces(self, count):
         began = time.monotonic()
@@ -133,8 +141,23 @@ class Scale:
         self.note("churn beside them, 5 s", before, connections_a_second=round(churned / 5))
 
 
+def in_a_machine(options):
+    """The same program, in a machine that allows as many descriptors as are needed."""
+    words = ["--namespaces", options.namespaces, "--rules", options.rules, "--connections", options.connections]
+    words += ["--json", "/job/scale.json"]
+    command = f"ulimit -n 200000; exec /usr/bin/python3 -B {os.path.abspath(__file__)} {' '.join(map(str, words))}"
+    with VmLab("scale", memory_mib=8192) as lab:
+        machine = lab.machine("a", os.environ.get("SMC_VM_KERNEL", "7"))
+        lab.boot()
+        machine.modprobe("veth", "sch_ingress", "cls_bpf")
+        print(machine.run(["sh", "-c", command], timeout=3600).stdout, end="")
+        if options.json:
+            shutil.copy(os.path.join(machine.job, "scale.json"), options.json)
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--vm", action="store_true")
     parser.add_argument("--namespaces", type=int, default=500)
     parser.add_argument("--rules", type=int, default=1000)
     parser.add_argument("--connections", type=int, default=10000)
@@ -142,6 +165,8 @@ def main():
     options = parser.parse_args()
     if not 1 <= options.rules <= 1024:
         sys.exit("scale: 1 to 1024 rules")
+    if options.vm:
+        return in_a_machine(options)
     with Lab("scale") as lab:
         scale = Scale(lab, options)
         try:

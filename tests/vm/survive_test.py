@@ -157,6 +157,7 @@ class Survive(unittest.TestCase):
 
     def test_7_a_network_has_its_ports(self):
         """RoCE ports of one physical network serve the TCP connections that are on it, and no others do."""
+        self.start()
         devices = sorted(port["device"] for port in self.agents[0].ask("device")["smcr"])
         whole = f"{self.b.ip4}/16"
         for networks, port in (([whole], devices[1]), (["192.0.2.0/24"], devices[0])):
