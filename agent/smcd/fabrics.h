@@ -19,6 +19,7 @@ class Fabrics {
 
     // As `config` has them, each with a GID of its own.
     static Result<std::unique_ptr<Fabrics>> open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost);
+    ~Fabrics() = default;
     Fabrics(const Fabrics&) = delete;
     Fabrics& operator=(const Fabrics&) = delete;
 
