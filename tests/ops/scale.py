@@ -109,6 +109,21 @@ class Scale:
         wait_for("all namespaces", lambda: self.a.agent.prepared() >= count, timeout=300)
         return time.monotonic() - began
 
+    def add_clients(self, count):
+        """Pods of a's node, and where b is for them: an agent takes no more than a quarter of a namespace's ports."""
+        clients = []
+        while len(clients) * 7000 < count:
+            pod = self.lab.node(f"c{len(clients)}")
+            pod.apps = f"{self.a.cgroup}/clients/{pod.name}"
+            os.makedirs(pod.apps)
+            self.lab.link(pod, self.b)
+            known = self.a.agent.prepared()
+            pod.run(["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"], check=True)
+            clients.append((pod, self.b.ip4))
+            pod.popen(["sleep", "36000"])
+            wait_for("the pod's namespace", lambda: self.a.agent.prepared() > known)
+        return clients
+
     def speak(self, process, line):
         process.stdin.write(line + "\n")
         process.stdin.flush()
@@ -126,13 +141,17 @@ class Scale:
         self.measure(f"{options.namespaces} namespaces more, at rest")
         self.rows[-1]["prepared_s"] = round(took, 1)
         python = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        server = self.b.popen(["/usr/bin/python3", "-c", SERVER, self.b.ip4], stderr=subprocess.DEVNULL, **python)
+        server = self.b.popen(["/usr/bin/python3", "-c", SERVER, "0.0.0.0"], stderr=subprocess.DEVNULL, **python)
         server.stdout.readline()
         limit = int(self.a.agent.status()["limits"]["connections"] * 0.7)
         count = min(options.connections, limit)
+        clients = self.add_clients(count)
         before = usage(self.a.agent)
-        client = self.a.popen(["/usr/bin/python3", "-c", CLIENT, self.b.ip4, str(count)], **python)
-        made = int(client.stdout.readline())
+        made = 0
+        for node, ip in clients:
+            share = str(count // len(clients))
+            client = node.popen(["/usr/bin/python3", "-c", CLIENT, ip, share], **python)
+            made += int(client.stdout.readline())
         live = len(self.a.agent.connections())
         self.note(f"{made} connections were made", before, over_smc=live, limit=limit)
         self.measure(f"{live} connections over SMC-D, at rest")

@@ -639,6 +639,68 @@ TEST_CASE("group_llc__while_a_link_is_added_test_link_is_answered_and_the_end_of
     CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).reply && !sent<DeleteLink>(gone).all));
 }
 
+// Section 3.5.5.3.1: it is acknowledged where that is asked for, and otherwise nothing comes of it.
+TEST_CASE("group_llc__an_invitation_while_a_link_is_added_changes_nothing") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    if (version == 1) {
+        auto invitation = message<AddLink>(version);
+        invitation.gid = *RoceGid::parse("10.0.7.7");
+        invitation.padded = true;
+        CHECK(d.server.message(encode(invitation).view(), kStart + 1s).empty());
+    } else {
+        auto invitation = message<RequestAddLink>();
+        invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
+        CHECK(sent<RequestAddLink>(d.server.message(encode(invitation).view(), kStart + 1s)).reply);
+    }
+    CHECK_FALSE(d.server.may_offer_link());
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto reply = d.client.accept_link(second(false), kStart + 1s);
+    CHECK(find<LinkGone>(d.server.message(bytes(reply), kStart + 1s)) == nullptr);  // it goes on
+}
+
+// Section 3.5.5.3.2.
+TEST_CASE("group_llc__an_invitation_while_a_link_is_deleted_is_for_later") {
+    Doubled d;
+    d.double_up();
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    auto invitation = message<RequestAddLink>();
+    invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
+    const auto heard = d.server.message(encode(invitation).view(), kStart, 2);
+    CHECK((sent<RequestAddLink>(heard).reply && find<LinkWanted>(heard) != nullptr));
+    CHECK_FALSE(d.server.may_offer_link());
+    (void)d.server.message(bytes(d.client.message(bytes(ask), kStart, 2)), kStart, 2);
+    REQUIRE(d.server.up() == std::vector<std::uint8_t>{2});
+    CHECK(d.server.may_offer_link());
+}
+
+// C.7.1: as if the answer to ADD LINK had not come.
+TEST_CASE("group_llc__a_continuation_that_does_not_come_or_does_not_fit_costs_the_link_that_carried_it") {
+    const bool comes = GENERATE(true, false);
+    Doubled d(1);
+    for (const std::uint32_t more : {11U, 12U, 13U}) {
+        Doubled::own_rmb(d.server, more);
+        Doubled::own_rmb(d.client, more + 10);
+    }
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto first = d.server.message(bytes(d.client.accept_link(second(false), kStart + 1s)), kStart + 1s);
+    auto answer = sent<AddLinkContinuation>(d.client.message(bytes(first), kStart + 1s));
+    REQUIRE(answer.tokens_left == 4);
+    const auto again = d.server.message(encode(answer).view(), kStart + 1s);
+    REQUIRE(find<Over>(again) == nullptr);  // it is the server's turn, and then the client's
+    answer.tokens_left = 4;                 // two of them were told: no more than two can be left
+    const auto end =
+        comes ? d.server.message(encode(answer).view(), kStart + 1s) : d.server.tick(d.server.next_deadline(), 1);
+    CHECK(find<LinkGone>(end)->number == 2);
+    CHECK(over(end) == Reason::kLinkDown);
+}
+
 // C.7.1.
 TEST_CASE("group_llc__a_client_ignores_what_comes_over_a_link_that_it_gave_up") {
     Doubled d;
