@@ -8,6 +8,7 @@
 #include <set>
 
 #include "agent/config/keys.h"
+#include "agent/config/lists.h"
 #include "agent/config/schema.h"
 #include "os/endpoint.h"
 

@@ -23,7 +23,4 @@ struct ConfigKey {
 // In the order of the documents, keys of one section together.
 const std::vector<ConfigKey>& config_keys();
 
-// A rule of the policy.
-Rule rule_from(const nlohmann::json& from);
-
 }  // namespace smc
