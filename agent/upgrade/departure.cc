@@ -15,7 +15,6 @@ constexpr auto kSettling = std::chrono::seconds(3);  // longer than fallback.bud
 constexpr auto kSettlingLook = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(60);
-constexpr auto kNobodyFor = std::chrono::seconds(30);
 
 bool is_gone(pid_t process) {
     return process != 0 && ::kill(process, 0) != 0 && errno == ESRCH;
@@ -173,7 +172,7 @@ bool Departure::is_left_alone() {
     } else if (nobody_since_ == kNever) {
         nobody_since_ = loop::now();
     }
-    return nobody_since_ != kNever && loop::now() - nobody_since_ >= kNobodyFor;
+    return nobody_since_ != kNever && loop::now() - nobody_since_ >= p_.left_alone_after;
 }
 
 }  // namespace smc::upgrade

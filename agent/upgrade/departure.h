@@ -29,6 +29,8 @@ class Departure {
         std::function<void()> changed;          // obstacle() is another one
         std::function<void()> release;          // U1
         std::function<void()> over;             // once: there is nothing left to wait for
+        // Who has left, and has nothing any more, ends when nobody has served for so long.
+        std::chrono::milliseconds left_alone_after{30000};
     };
     explicit Departure(Parts parts);
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <string>
 
 using namespace smc;
@@ -16,13 +17,13 @@ namespace {
 struct Agent {
     asio::io_context io;
     std::size_t connections = 1;
-    bool settled = false, released = false, over = false;
+    bool settled = false, released = false, over = false, another_serves = false;
     Departure departure;
 
     explicit Agent(unsigned stop_s = 60, unsigned upgrade_s = 60)
         : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), [this] { return connections; },
-                     [this] { return settled; }, [] { return false; }, [] {}, [this] { released = true; },
-                     [this] { over = true; }}) {}
+                     [this] { return settled; }, [this] { return another_serves; }, [] {}, [this] { released = true; },
+                     [this] { over = true; }, std::chrono::milliseconds(300)}) {}
     // What the timers want, until something is so; false: it is not after some seconds.
     template <class Truth>
     bool until(Truth truth) {
@@ -100,6 +101,33 @@ TEST_CASE("departure__a_stop_waits_as_long_as_it_may") {
     Agent patient(1);
     patient.departure.signalled();
     CHECK(patient.until([&] { return patient.over; }));
+}
+
+// Whoever keeps agents running sees one end then, and starts another.
+TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
+    Agent agent;
+    agent.settled = agent.another_serves = true;
+    const pid_t asker = ::fork();
+    if (asker == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    REQUIRE(agent.departure.leave(asker));
+    CHECK(agent.until([&] { return agent.released; }));
+    ::kill(asker, SIGKILL);
+    ::waitpid(asker, nullptr, 0);
+    const auto stays = [&] {
+        agent.io.restart();
+        agent.io.run_for(std::chrono::milliseconds(700));
+        return !agent.over;
+    };
+    agent.connections = 0;
+    CHECK(stays());  // somebody serves
+    agent.another_serves = false;
+    agent.connections = 1;
+    CHECK(stays());  // it has a connection
+    agent.connections = 0;
+    CHECK(agent.until([&] { return agent.over; }));
 }
 
 TEST_CASE("departure__what_it_has_left_is_reset_when_its_patience_is_over") {
