@@ -109,10 +109,10 @@ static __always_inline void smc_look_for_edges(struct smc_member *member, __u64 
 		smc_add_habit(member, SMC_HABIT_EDGES);
 }
 
-/* Of what its peer sent; what came by TCP among it counts, too. */
-static __always_inline __u64 smc_unread(const struct smc_member *member, const struct smc_member *peer)
+/* Of what its peer sent, who may be gone; what came by TCP among it counts, too. */
+static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 last)
 {
-	__s64 unread = (__s64)(peer->last - *(volatile __u64 *)&member->consumed);
+	__s64 unread = (__s64)(last - *(volatile __u64 *)&member->consumed);
 
 	return unread > 0 ? (__u64)unread : 0;
 }
@@ -173,8 +173,8 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	context->turn->out += member->state == SMC_MEMBER_OUT;
 	context->turn->redirected += member->redirected;
 	context->turn->messages += member->messages;
-	if (peer && peer->redirected)
-		context->turn->backlog += smc_unread(member, peer);
+	if (peer ? peer->redirected : member->alone)
+		context->turn->backlog += smc_unread(member, peer ? peer->last : member->came_last);
 	return 0;
 }
 

@@ -26,7 +26,7 @@ std::string bytes(const json& value) {
 }
 
 json fabrics_of(const json& ism) {
-    json all = ism["others"];
+    json all = ism.value("others", json::array());  // an older agent has none
     all.insert(all.begin(), ism);
     return all;
 }

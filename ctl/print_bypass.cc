@@ -41,8 +41,8 @@ void print_bypass(std::ostream& out, const json& b) {
                        word(sockets["out"]) + " out for good"},
               {"Went past TCP", word(b["redirected_bytes"]) + " bytes in " + word(b["redirected_messages"]) +
                                     " messages, of those that live"},
-              {"On the way", word(b["backlog_bytes"]) + " bytes now, at most " + word(limits["bytes"]) + " bytes and " +
-                                 word(limits["messages"]) + " messages for each socket"},
+              {"On the way", word(b.value("backlog_bytes", json(0))) + " bytes now, at most " + word(limits["bytes"]) +
+                                 " bytes and " + word(limits["messages"]) + " messages for each socket"},
               {"Pins", word(b["pins"]) + (b["taken_over"].get<bool>() ? ", taken over" : "")}});
 }
 

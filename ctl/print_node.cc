@@ -71,21 +71,22 @@ void print_pnet(std::ostream& out, const json& devices) {
     std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P", "Networks"}};
     const auto row = [&](const std::string& id, const std::string& networks) {
         for (const auto& d : devices["smcr"]) {
-            if (word(d["pnet_id"]) == id) {
+            if (word(d.value("pnet_id", "")) == id) {
                 const std::string net = word(d["net_device"]);
                 rows.push_back(
                     {id.empty() ? "-" : id, net.empty() ? "n/a" : net, word(d["device"]), word(d["port"]), networks});
             }
         }
     };
-    for (const auto& pnet : devices["pnets"]) {
+    const json pnets = devices.value("pnets", json::array());  // an older agent has none
+    for (const auto& pnet : pnets) {
         const std::size_t before = rows.size();
         row(word(pnet["id"]), words(pnet["networks"]));
         if (rows.size() == before) {  // none of its devices is here
             rows.push_back({word(pnet["id"]), "n/a", "n/a", "n/a", words(pnet["networks"])});
         }
     }
-    row("", devices["pnets"].empty() ? "all" : "all others");
+    row("", pnets.empty() ? "all" : "all others");
     print_table(out, rows);
 }
 

@@ -26,8 +26,8 @@ std::string or_dash(const json& value) {
 void print_groups(std::ostream& out, const json& groups) {
     std::vector<Row> rows{{"LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"}};
     for (const auto& g : groups) {
-        rows.push_back(
-            {hex8(g["id"]), word(g["role"]), word(g["type"]), "-", word(g["connections"]), or_dash(g["pnet_id"])});
+        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), "-", word(g["connections"]),
+                        or_dash(g.value("pnet_id", ""))});
     }
     print_table(out, rows);
 }
@@ -38,7 +38,7 @@ void print_blocks(std::ostream& out, const json& groups) {
                           {"LG-Role", ": " + word(g["role"])},
                           {"LG-Type", ": " + word(g["type"])},
                           {"VLAN", ": -"},
-                          {"PNET-ID", ": " + or_dash(g["pnet_id"])},
+                          {"PNET-ID", ": " + or_dash(g.value("pnet_id", ""))},
                           {"Version", ": " + word(g["version"])},
                           {"Peer-Rel", ": " + word(g["release"])},
                           {"Peer-Host", ": " + or_dash(g["host_name"])},
@@ -169,7 +169,7 @@ void print_devices(std::ostream& out, const json& devices, int details) {
         if (details > 0) {
             row.insert(row.end(), {"-", or_dash(d["pci_id"]), "-"});
         }
-        row.insert(row.end(), {word(d["links"]), or_dash(d["pnet_id"])});
+        row.insert(row.end(), {word(d["links"]), or_dash(d.value("pnet_id", ""))});
         if (details > 0) {
             std::string gids;
             for (const auto& gid : d["gids"]) {

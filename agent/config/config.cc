@@ -73,6 +73,7 @@ std::optional<ConfigProblem> check_fabrics(const json& document) {
 std::optional<ConfigProblem> check_pnets(const json& document) {
     const json pnets = value_at(document, "roce", "pnets", json::array());
     std::set<std::string> ids, devices;
+    std::set<std::pair<std::array<std::uint8_t, 16>, unsigned>> networks;
     for (std::size_t i = 0; i < pnets.size(); i++) {
         const std::string pointer = "/roce/pnets/" + std::to_string(i);
         const auto problem = [&](const std::string& key, const json& found, const char* allowed) {
@@ -93,9 +94,13 @@ std::optional<ConfigProblem> check_pnets(const json& document) {
             devices.insert(name);
         }
         for (std::size_t n = 0; n < pnets[i]["networks"].size(); n++) {
-            if (!parse_cidr(pnets[i]["networks"][n])) {
+            const auto cidr = parse_cidr(pnets[i]["networks"][n]);
+            if (!cidr) {
                 return problem("/networks/" + std::to_string(n), pnets[i]["networks"][n],
                                "an IPv4 or IPv6 address, or address/bits");
+            }
+            if (!networks.emplace(cidr->prefix, cidr->bits).second) {
+                return problem("/networks/" + std::to_string(n), pnets[i]["networks"][n], "one that stands once");
             }
         }
     }
@@ -221,7 +226,12 @@ std::optional<Cidr> parse_cidr(const std::string& text) {
     return cidr;
 }
 
+// ::/0 does not mean IPv4, as in rules.
 bool Cidr::contains(const std::array<std::uint8_t, 16>& address) const {
+    const std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    if (bits < 96 && std::equal(mapped.begin(), mapped.end(), address.begin())) {
+        return false;
+    }
     unsigned i = 0;
     while (i < bits && (prefix[i / 8] & (0x80 >> i % 8)) == (address[i / 8] & (0x80 >> i % 8))) {
         i++;

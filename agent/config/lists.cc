@@ -134,7 +134,7 @@ ordered_json pnets_schema() {
                  {"required", {"id", "devices", "networks"}},
                  {"properties",
                   {{"id", string("^[A-Z0-9]{1,16}$")},
-                   {"devices", list(string("^[^/]{1,63}(/[0-9]{1,3})?$"), 1, 64)},
+                   {"devices", list(string("^[^/]{1,63}(/[1-9][0-9]{0,2})?$"), 1, 64)},
                    {"networks", list(string("^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"), 1, 64)}}}},
                 0, 16);
 }

@@ -75,6 +75,10 @@ void Gateway::question_answered(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
+    if (event.question.smcd == 0 && !p_.session.roce_devices.serves(from_abi(event.question.local))) {
+        p_.connections.count(Path::kFallback, Reason::kNoDevice);  // of this address only: nothing is learnt
+        return let_go(p_.programs, space.get(), event.tuple, event.question);
+    }
     const Handle connection = admit(Role::kClient, space->inode(), event.question.cgroup);
     ports_.take(space->inode());
     connection->server = remote_of(event.tuple);

@@ -24,12 +24,13 @@ Chid chid_of(const std::string& text) {
 
 Result<std::unique_ptr<Fabrics>> Fabrics::open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost) {
     std::unique_ptr<Fabrics> fabrics(new Fabrics(std::move(on_peer_lost)));
+    Result<void> added;
     for (const IsmFabric& wanted : config.fabrics()) {
-        if (auto added = fabrics->add(io, wanted); !added) {
-            return added.error();
+        if (added = fabrics->add(io, wanted); !added) {
+            log()->warn("ism: the fabric with CHID {} is not used: {}", wanted.chid, added.error().text());
         }
     }
-    return fabrics;
+    return fabrics->all_.empty() ? Result<std::unique_ptr<Fabrics>>(added.error()) : std::move(fabrics);
 }
 
 Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
@@ -41,7 +42,7 @@ Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
         }
     };
     if (wanted.provider == "ivshmem") {
-        auto path = wanted.device.empty() ? ivshmem::find_device() : Result<std::string>(wanted.device);
+        auto path = wanted.device.empty() ? ivshmem::find_device() : ivshmem::enable(wanted.device);
         if (!path) {
             return path.error();
         }

@@ -17,7 +17,8 @@ class Fabrics {
  public:
     using OnPeerLost = std::function<void(const Peer&)>;
 
-    // As `config` has them, each with a GID of its own.
+    // As `config` has them, each with a GID of its own. What cannot be had is left out, and the log says so: a machine
+    // that spoils what it shares spoils that alone. An Error: there is none.
     static Result<std::unique_ptr<Fabrics>> open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost);
     ~Fabrics() = default;
     Fabrics(const Fabrics&) = delete;

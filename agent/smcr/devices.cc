@@ -79,6 +79,10 @@ bool Devices::wanted_by_name(const std::string& name) const {
     return std::find(config_.devices.begin(), config_.devices.end(), name) != config_.devices.end();
 }
 
+bool Devices::named(const std::string& name) const {
+    return wanted_by_name(name) || pnets_.devices().contains(name);
+}
+
 bool Devices::wanted(const std::string& name) const {
     return config_.devices.empty() || wanted_by_name(name);
 }
@@ -105,7 +109,7 @@ void Devices::refresh() {
         devices_.erase(name);
     }
     std::erase_if(refused_, [&](const auto& entry) {
-        return std::find(names->begin(), names->end(), entry.first) == names->end() && !wanted_by_name(entry.first);
+        return std::find(names->begin(), names->end(), entry.first) == names->end() && !named(entry.first);
     });
     for (const std::string& name : *names) {
         if (wanted(name) && !devices_.contains(name)) {
@@ -116,6 +120,11 @@ void Devices::refresh() {
         if (std::find(names->begin(), names->end(), name) == names->end() &&
             refused_.emplace(name, "there is no such device").second) {
             log()->warn("roce: roce.devices names {}, and there is no such device", name);
+        }
+    }
+    for (const std::string& name : pnets_.devices()) {
+        if (!devices_.contains(name) && refused_.emplace(name, "roce.pnets names it, and it is not there").second) {
+            log()->warn("roce: {} of roce.pnets is not there", name);
         }
     }
     std::vector<roce::Port> ports;
@@ -178,20 +187,27 @@ void Devices::listen(const std::string& name, const std::shared_ptr<roce::Contex
 std::vector<roce::Port> Devices::ports_for(const RoceGid& local) const {
     const std::string pnet = pnets_.of_address(local.normalised().bytes);
     std::vector<roce::Port> out;
-    std::ranges::copy_if(ports_, std::back_inserter(out),
-                         [&](const roce::Port& port) { return pnets_.of_port(port.device, port.number) == pnet; });
+    std::ranges::copy_if(ports_, std::back_inserter(out), [&](const roce::Port& port) {
+        return devices_.contains(port.device) && pnets_.of_port(port.device, port.number) == pnet;
+    });
     return out;
+}
+
+bool Devices::serves(const Endpoint& local) const {
+    return config_.pnets.empty() || usable_for(gid_of(local), clc::kVersion2);
 }
 
 std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
     for (const roce::Port& port : ports_) {
-        if (port.device != wanted.device || port.number != wanted.number || !port.active) {
+        const bool there = devices_.contains(port.device) && port.active;  // not if it is going just now
+        if (!there || port.device != wanted.device || port.number != wanted.number) {
             continue;
         }
-        const auto& gids = wanted.version == 1 && !port.gids_v1.empty() ? port.gids_v1 : port.gids;
-        const auto it = std::ranges::find(gids, wanted.gid, &roce::PortGid::gid);
-        if (it != gids.end()) {
-            return Usable{devices_.at(port.device).context, port, *it};
+        for (const auto* gids : {&port.gids_v1, &port.gids}) {
+            const auto it = std::ranges::find(*gids, wanted.gid, &roce::PortGid::gid);
+            if (it != gids->end() && (wanted.version == 1 || gids == &port.gids)) {
+                return Usable{devices_.at(port.device).context, port, *it};
+            }
         }
     }
     return std::nullopt;

@@ -41,6 +41,8 @@ class Devices {
     // For a TCP connection with this local address: on a port of its physical network. SMC-Rv1 goes by RoCEv1, where a
     // device has it.
     [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local, std::uint8_t smcr_version) const;
+    // Whether connections with this local address have a port at all; true where the answer is the same for all.
+    [[nodiscard]] bool serves(const Endpoint& local) const;
     // That very port, with that GID, if it is there.
     [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
@@ -60,6 +62,7 @@ class Devices {
     [[nodiscard]] std::vector<roce::Port> ports_for(const RoceGid& local) const;
     [[nodiscard]] bool wanted(const std::string& name) const;
     [[nodiscard]] bool wanted_by_name(const std::string& name) const;
+    [[nodiscard]] bool named(const std::string& name) const;
 
     asio::io_context& io_;
     const Config::Roce& config_;

@@ -8,6 +8,9 @@ namespace smc::smcr {
 Pnets::Pnets(const std::vector<Pnet>& wanted) {
     for (const Pnet& pnet : wanted) {
         Entry& entry = entries_.emplace_back(Entry{pnet.id, pnet.devices, {}});
+        for (const std::string& device : pnet.devices) {
+            devices_.insert(device.substr(0, device.find('/')));
+        }
         for (const std::string& network : pnet.networks) {
             entry.networks.push_back(*parse_cidr(network));
         }

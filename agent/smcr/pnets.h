@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ class Pnets {
     // PNET IDs; empty: of none. Of an address (IPv4 in its mapped form) the first that it fits.
     [[nodiscard]] std::string of_address(const std::array<std::uint8_t, 16>& address) const;
     [[nodiscard]] std::string of_port(const std::string& device, unsigned number) const;
+    // Without the numbers of ports.
+    [[nodiscard]] const std::set<std::string>& devices() const { return devices_; }
 
  private:
     struct Entry {
@@ -27,6 +30,7 @@ class Pnets {
         std::vector<Cidr> networks;
     };
     std::vector<Entry> entries_;
+    std::set<std::string> devices_;
 };
 
 }  // namespace smc::smcr

@@ -104,7 +104,7 @@ class Area {
 
     std::shared_ptr<Mapping> mapping_;
     Geometry geometry_;
-    std::uint32_t slot_ = kPeers;  // kPeers: it has none
+    std::atomic<std::uint32_t> slot_{kPeers};  // kPeers: it has none
     std::atomic<std::uint64_t> owner_{0};
     std::uint64_t beats_ = 0;  // of who says that it lives
     std::uint32_t next_ = 0;   // where to look for blocks

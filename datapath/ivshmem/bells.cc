@@ -21,7 +21,7 @@ constexpr auto kKept = 1ms;
 constexpr auto kKeptFor = 20ms;
 constexpr auto kBeat = Area::kBeat / 2;
 constexpr std::chrono::nanoseconds kShortestPause = 20us, kLongestPause = 1ms;
-constexpr int kPartOfSilence = 4;
+constexpr int kPartOfSilence = 4, kPartOfTime = 4;
 
 }  // namespace
 
@@ -76,12 +76,20 @@ void Bells::listen() {
     }
 }
 
-// Whoever has the lock hears it, or there is a next time.
+// Whoever has the lock hears it, or there is a next time. Somebody may ring without end: engines hear for a part of
+// their time only.
 void Bells::look() {
-    if (area_->rung() != heard_.load(std::memory_order_relaxed)) {
-        if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
-            hear();
-        }
+    if (area_->rung() == heard_.load(std::memory_order_relaxed)) {
+        return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now.time_since_epoch() < deaf_until_.load(std::memory_order_relaxed)) {
+        return;
+    }
+    if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
+        hear();
+        const auto end = std::chrono::steady_clock::now();
+        deaf_until_.store((end + kPartOfTime * (end - now)).time_since_epoch(), std::memory_order_relaxed);
     }
 }
 

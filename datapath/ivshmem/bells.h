@@ -37,6 +37,7 @@ class Bells final : public Lookout {
     std::condition_variable changed_;
     std::map<DmbHeader*, int> bells_;
     std::atomic<std::uint32_t> heard_{0};
+    std::atomic<std::chrono::steady_clock::duration> deaf_until_{};  // the engines
     bool stops_ = false;
     std::thread thread_;  // behind everything that it uses
 };

@@ -35,11 +35,15 @@ Result<std::string> find_device(const std::string& devices) {
     if (found.empty()) {
         return Error{ENODEV, "looking for an ivshmem device in " + devices};
     }
-    const std::filesystem::path first = *std::ranges::min_element(found);
-    if (word_of(first / "enable") == "0" && !(std::ofstream(first / "enable") << "1" << std::flush)) {
-        return last_error("enabling " + first.string());
+    return enable((*std::ranges::min_element(found) / "resource2").string());
+}
+
+Result<std::string> enable(const std::string& bar) {
+    const std::filesystem::path path(bar), switched = path.parent_path() / "enable";
+    if (path.filename() == "resource2" && word_of(switched) == "0" && !(std::ofstream(switched) << "1" << std::flush)) {
+        return last_error("enabling " + path.parent_path().string());
     }
-    return (first / "resource2").string();
+    return bar;
 }
 
 }  // namespace smc::ivshmem

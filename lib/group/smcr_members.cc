@@ -33,7 +33,8 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
         return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
-               group.key().eid == peer.eid && group.active() && group.links().with_peer(peer.link);
+               group.key().eid == peer.eid && group.key().pnet_id == member.join.port.pnet_id && group.active() &&
+               group.links().with_peer(peer.link);
     });
     const bool known = std::ranges::any_of(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;

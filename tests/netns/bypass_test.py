@@ -220,6 +220,7 @@ class Bypass(TwoPods):
         self.assertEqual(self.redirected()[0], before + 100_000)
         pair.ask(pair.client, "close")
         wait_for("the client's entry to go", lambda: [m["client"] for m in self.members()] == [0], 30)
+        wait_for("the backlog to show", lambda: self.a.agent.status()["bypass"]["backlog_bytes"] == 100_000, 30)
         time.sleep(1)  # four turns of the agent's
         self.assertNotEqual(self.states(), [OUT])
         self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)

@@ -168,6 +168,31 @@ class Ivshmem(TwoNodes):
 
         wait_for("the peer to be missed", lambda: lost() == {"0xff00": 1, "0xff20": 0}, timeout=30)
 
+    def test_an_area_for_each_neighbour_and_one_that_is_spoilt(self):
+        """Who spoils what two share spoils that alone."""
+        c = self.lab.node("c")
+        self.lab.link(self.a, c)
+        areas = {name: os.path.join(self.lab.run, f"area-{name}") for name in ("b", "c", "spoilt")}
+        for path in areas.values():
+            with open(path, "wb") as file:
+                file.truncate(64 * MIB)
+        with open(areas["spoilt"], "r+b") as file:
+            file.write(b"something else")
+        chids = {"b": "0xff21", "c": "0xff22", "spoilt": "0xff20"}
+        fabric = lambda name: {"provider": "ivshmem", "device": areas[name], "chid": chids[name]}
+        self.a.start_agent(ism={**fabric("spoilt"), "others": [fabric("b"), fabric("c")]})
+        self.assertIn("the fabric with CHID 0xff20 is not used", self.a.agent_log())
+        self.assertEqual([each["chid"] for each in self.a.agent.ask("device")["smcd"]], ["0xff21", "0xff22"])
+        for node in (self.b, c):
+            node.start_agent(ism=fabric(node.name))
+            self.serve(node)
+            talker = self.program(self.a, TALK, node.ip4, says="up")
+            self.tell(talker, "y" * 50_000)
+            self.assertEqual(self.hear(talker), "y" * 50_000)
+            (running,) = [each for each in self.a.agent.connections() if each["path"] == "smcd"]
+            self.assertEqual(running["smcd"]["chid"], chids[node.name])
+            self.end_program(talker)
+
     def test_three_in_one_area(self):
         third = self.lab.node("c")
         self.lab.link(third, self.b)  # from here on b's address is that of this link

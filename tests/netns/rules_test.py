@@ -91,6 +91,8 @@ char _license[] SEC("license") = "GPL";
 
 
 class Rules(TwoNodes):
+    took = None  # by the connect() of the last scene that says so
+
     # --- what the tests do -----------------------------------------------------------------------------
     def nft(self, node, **hooks):
         """Replaces the node's rules by these lines: of a hook, or of a nat hook ("nat_output")."""

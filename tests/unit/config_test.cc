@@ -87,6 +87,9 @@ TEST_CASE("problem__physical_networks") {
               R"(/roce/pnets/1/devices/0: found ")" + std::string(device) +
                   R"(", allowed: one that no other physical network has)");
     }
+    CHECK_FALSE(pnets(R"({"id": "A", "devices": ["mlx5_0/01"], "networks": ["::/0"]})").empty());
+    CHECK(pnets(one + R"(, {"id": "RACK2", "devices": ["x"], "networks": ["10.9.9.9/8"]})") ==
+          R"(/roce/pnets/1/networks/0: found "10.9.9.9/8", allowed: one that stands once)");
     CHECK(pnets(one + R"(, {"id": "RACK2", "devices": ["mlx5_0/2"], "networks": ["::/0"]})").empty());
     CHECK(pnets(R"({"id": "A", "devices": ["x"], "networks": ["10.0.0.0/8", "10.0.0.0/33"]})") ==
           R"(/roce/pnets/0/networks/1: found "10.0.0.0/33", allowed: an IPv4 or IPv6 address, or address/bits)");
@@ -102,6 +105,7 @@ TEST_CASE("cidr__contains_what_has_its_prefix") {
     CHECK(contains("10.1.0.0/15", "10.0.2.3"));
     CHECK(contains("0.0.0.0/0", "10.2.2.3"));
     CHECK_FALSE(contains("0.0.0.0/0", "fd00::1"));
+    CHECK_FALSE(contains("::/0", "10.2.2.3"));
     CHECK(contains("fd00::/7", "fc00::1"));
     CHECK(contains("fd00::1", "fd00::1"));
     CHECK_FALSE(contains("fd00::1", "fd00::2"));

@@ -37,6 +37,7 @@ struct Node {
     std::size_t memory = 100 * kBuffer;
     SmcrGroups groups{{.rmbes_per_rmb = 2, .link_bytes = kLink, .memory_limit = memory, .test_interval = 1h}};
     RoceGid gid = *RoceGid::parse(server ? "10.0.0.1" : "10.0.0.2");
+    std::string pnet_id{};  // of the port that joins
     TimePoint now = kStart;
     bool devices_answer = true;
     bool neighbours_answer = true;  // to who asks for their address, to connect a queue pair
@@ -70,7 +71,8 @@ struct Node {
         return {};
     }
     void join(std::uint64_t member, const clc::SmcrPeer& peer, TimePoint deadline = kNever) {
-        const SmcrGroups::Join join{MemberId{member}, peer, {"device", 1, gid, 2, {}}, deadline, AlertToken{7}};
+        const SmcrGroups::Join join{
+            MemberId{member}, peer, {"device", 1, gid, 2, {}, pnet_id}, deadline, AlertToken{7}};
         on(server ? groups.join_as_server(join, now) : groups.join_as_client(join, now));
     }
     void await(std::uint64_t member, const clc::SmcrPeer& peer) { on(groups.await_link(MemberId{member}, peer, now)); }
@@ -252,6 +254,28 @@ TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other
     p.server.leave(2, {.declined = true, .out_of_sync = true});
     CHECK(p.connect(3).local.first_contact);
     CHECK_FALSE(p.server.group(1).active());  // the peer has it no more (A.2.5, C.4)
+}
+
+TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
+    Pair p;
+    p.server.pnet_id = "RACK1";
+    const Joined first = p.connect(1);
+    p.server.pnet_id = "RACK2";
+    const Joined second = p.connect(2);
+    CHECK((second.local.first_contact && second.group != first.group));
+    CHECK(p.server.group(2).key().pnet_id == "RACK2");
+
+    // Where only the client tells them apart, the server offers the link that there is.
+    Pair q;
+    q.client.pnet_id = "RACK1";
+    q.connect(1);
+    q.client.pnet_id = "RACK2";
+    q.server.log.clear();
+    q.server.join(2, q.proposal());
+    q.talk();
+    q.client.join(2, q.end_of(told<Joined>(q.server.log, 2).value()));
+    CHECK(told<JoinRefused>(q.client.log, 2).value().refusal == Refusal::kBusy);
+    CHECK(q.client.group(1).active());
 }
 
 TEST_CASE("smcr_groups__nobody_learns_of_another_rmb_before_the_peer_confirmed_it_G2") {

@@ -86,13 +86,12 @@ class Survive(unittest.TestCase):
             self.a.set_link(True, wire)
         self.become("SYMMETRIC", "SYMMETRIC")
 
-    def first_contact(self, path="smcr"):
+    def first_contact(self):
         type(self).port += 1
         server = self.b.start_server([*TCP, "serve", self.port, 1], f"first{self.port}.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
         self.assertEqual(server.wait(), 0)
-        ended = self.agents[0].ended(self.port)
-        self.assertEqual([c["path"] for c in ended], [path])
+        self.assertEqual(self.agents[0].ended(self.port)[0]["path"], "smcr")
 
     def test_1_version_2_1(self):
         self.start()
@@ -176,8 +175,13 @@ class Survive(unittest.TestCase):
             [[row[0], row[2], *row[4:]] for row in rows[1:]],
             [["RACK1", devices[1], "192.0.2.0/24"], ["-", devices[0], "all", "others"]],
         )
-        self.start(pnets=[{"id": "RACK1", "devices": ["none"], "networks": [whole]}])
-        self.first_contact("fallback")  # there is no such device
+        self.start(pnets=[{"id": "RACK1", "devices": ["none"], "networks": [whole]}])  # there is no such device
+        type(self).port += 1
+        server = self.b.start_server([*TCP, "serve", self.port, 1], f"first{self.port}.log")
+        self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")
+        self.assertEqual(server.wait(), 0)
+        self.assertEqual(self.agents[0].totals(), {("fallback", "no_device"): 1})
+        self.assertIn("roce.pnets names it", self.agents[0].ctl("device").stdout)
 
     def test_9_the_agents_leave_nothing(self):
         self.stop()
