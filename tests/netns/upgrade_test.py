@@ -213,6 +213,33 @@ class Tcx(Upgrade):
         self.assertEqual(self.a.agent.process.wait(60), 0)
         self.assertIsNone(self.a.agent.status())
 
+    def test_two_who_upgrade_at_once(self):
+        """One of them is told that it is under way; and whoever else wants the place meanwhile does not harm it."""
+        talker = self.talk()
+        before = self.a.agent.status()["agent"]["pid"]
+        command = [CTL, "--socket", self.a.control, "upgrade"]
+        asked = [self.a.popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        other = self.a.start([AGENT, "--config", f"{self.a.dir}/agent.json", "--take-over"], "agent.log")
+        said = [process.communicate(timeout=60) for process in asked]
+        self.assertLessEqual(sum(process.returncode == 0 for process in asked), 1, said)
+
+        def settled():
+            status = self.a.agent.status()
+            return status and status["agent"]["serving"] and status["agent"]["pid"] != before
+
+        wait_for("another agent to serve", settled)
+        self.assert_talks(talker)
+        self.talk()
+        self.end_program(talker)
+
+        # Who was started here has it, has given up, or has had it and waits to be ended by whoever started it.
+        def known():
+            agent = self.a.agent.status()["agent"]
+            left = [self.status_at(self.a, socket) for socket in agent["leaving"]]
+            return other.poll() is not None or other.pid in [agent["pid"], *(s["agent"]["pid"] for s in left if s)]
+
+        wait_for("the other one to have had the place, or to have given up", known)
+
     def test_started_by_somebody_else(self):
         """As in a pod: whoever starts the next agent ends the one before, which would else be started again."""
         talker = self.talk()
