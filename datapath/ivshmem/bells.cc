@@ -17,8 +17,8 @@ using namespace std::chrono_literals;
 constexpr auto kLooksAgain = 50us;
 constexpr auto kMostWithoutRest = 5ms;  // somebody may ring without end
 // Where others keep the processor for long when it is offered to them, whoever sleeps is back sooner.
-constexpr auto kKept = 1ms;
-constexpr auto kKeptFor = 20ms;
+constexpr auto kKept = 2ms;
+constexpr auto kKeptFor = 5ms;
 constexpr auto kBeat = Area::kBeat / 2;
 constexpr std::chrono::nanoseconds kShortestPause = 20us, kLongestPause = 1ms;
 constexpr int kPartOfSilence = 4, kPartOfTime = 4;
