@@ -16,8 +16,8 @@ struct ConfigKey {
     std::string section, name;
     nlohmann::ordered_json schema;  // JSON Schema, without the description
     std::string meaning;
-    std::function<void(Config&, const nlohmann::json&)> set;  // a value that the schema allows
-    std::function<nlohmann::ordered_json(const Config&)> get;
+    std::function<void(Config&, const nlohmann::json&)> set{};  // a value that the schema allows
+    std::function<nlohmann::ordered_json(const Config&)> get{};
 };
 
 // In the order of the documents, keys of one section together.

@@ -139,6 +139,10 @@ ordered_json pnets_schema() {
                 0, 16);
 }
 
+Pnet pnet_from(const json& from) {
+    return {from.at("id"), from.at("devices"), from.at("networks")};
+}
+
 ordered_json pnets_of(const Config& c) {
     ordered_json out = ordered_json::array();
     for (const Pnet& pnet : c.roce.pnets) {
@@ -147,44 +151,37 @@ ordered_json pnets_of(const Config& c) {
     return out;
 }
 
+// `member`: the list; `from`: one of it.
+template <class Member, class From>
+ConfigKey list_key(ConfigKey key, Member member, From from, ordered_json (*of)(const Config&)) {
+    key.set = [member, from](Config& c, const json& value) {
+        member(c).clear();
+        std::ranges::transform(value, std::back_inserter(member(c)), from);
+    };
+    key.get = of;
+    return key;
+}
+
 }  // namespace
 
 ConfigKey rules_key() {
-    return {"policy",
-            "rules",
-            rules_schema(),
-            "Rules, tried in order; the first match decides.",
-            [](Config& c, const json& value) {
-                c.rules.clear();
-                std::ranges::transform(value, std::back_inserter(c.rules), rule_from);
-            },
-            rules_of};
+    return list_key(
+        {"policy", "rules", rules_schema(), "Rules, tried in order; the first match decides."},
+        [](Config& c) -> auto& { return c.rules; }, rule_from, rules_of);
 }
 
 ConfigKey other_fabrics_key() {
-    return {"ism",
-            "others",
-            fabrics_schema(),
-            "Fabrics beside that one, tried behind it in this order: each with a chid of its own.",
-            [](Config& c, const json& value) {
-                c.other_fabrics.clear();
-                std::ranges::transform(value, std::back_inserter(c.other_fabrics), fabric_from);
-            },
-            fabrics_of};
+    return list_key(
+        {"ism", "others", fabrics_schema(),
+         "Fabrics beside that one, tried behind it in this order: each with a chid of its own."},
+        [](Config& c) -> auto& { return c.other_fabrics; }, fabric_from, fabrics_of);
 }
 
 ConfigKey pnets_key() {
-    return {"roce",
-            "pnets",
-            pnets_schema(),
-            "Physical networks: a PNET ID, RoCE devices on it, and whose local addresses they serve.",
-            [](Config& c, const json& value) {
-                c.roce.pnets.clear();
-                std::ranges::transform(value, std::back_inserter(c.roce.pnets), [](const json& from) {
-                    return Pnet{from.at("id"), from.at("devices"), from.at("networks")};
-                });
-            },
-            pnets_of};
+    return list_key(
+        {"roce", "pnets", pnets_schema(),
+         "Physical networks: a PNET ID, RoCE devices on it, and whose local addresses they serve."},
+        [](Config& c) -> auto& { return c.roce.pnets; }, pnet_from, pnets_of);
 }
 
 Rule rule_from(const json& from) {
