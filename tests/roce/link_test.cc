@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The RoCE transport on a real device: two links of one machine, over soft-RoCE. Runs in a virtual machine (tests/vm).
-#define CATCH_CONFIG_MAIN
 #include "datapath/roce/rc_link.h"
 
 #include <poll.h>
