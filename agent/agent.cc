@@ -32,7 +32,6 @@ namespace {
 constexpr auto kBeat = std::chrono::milliseconds(250);
 constexpr unsigned kStandsStill = 2;  // beats that the data path may miss
 constexpr auto kEnginePatience = std::chrono::seconds(5);
-constexpr unsigned kBeatsPerLook = 4;
 constexpr unsigned kBeatsPerSweep = 4;
 constexpr unsigned kBeatsPerRefresh = 8;
 // For answers to questions, when it stops: TCP itself goes on after a second.
@@ -389,11 +388,8 @@ void Agent::beat() {
     if (rounds_) {
         rounds_->come_round();
     }
-    if (beats_ % kBeatsPerLook == 0) {
-        gateway_->pass_keepalive_on();
-    }
     if (beats_ % kBeatsPerSweep == 0) {
-        gateway_->end_stranded(programs_->sweep());
+        gateway_->swept(programs_->sweep());
         smcd_pool_->sweep(std::chrono::steady_clock::now());
     }
     if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {

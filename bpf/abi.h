@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 7u
+#define SMC_ABI_VERSION 8u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
@@ -24,6 +24,8 @@
 #define SMC_MAX_INBOUND 16384
 #define SMC_MAX_PAIRS 8192
 #define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
+#define SMC_MAX_TUNED 65536
+#define SMC_MAX_TOLD 4096 /* what user space is told: the rest waits for the next sweep */
 #define SMC_EVENT_BYTES (1u << 21)
 #define SMC_PACKET_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
 
@@ -335,15 +337,37 @@ struct smc_question {
 	__u8 packet[SMC_PACKET_BYTES]; /* as it would have left the device; TCP checksum incomplete */
 };
 
+/*
+ * A socket that an entry of a map is about. The entry does not keep it: memory at that address is the socket's as long
+ * as it has that cookie (bpf/smc_socket.h).
+ */
+struct smc_socket {
+	__u64 cookie; /* 0: none */
+	__u64 sk;     /* address of its struct sock */
+};
+
+/* Keepalive and user timeout of an application's socket. Ticks: of the kernel; 0: its default. */
+struct smc_keepalive {
+	__u32 idle_ticks;
+	__u32 interval_ticks;
+	__u32 user_timeout_ms;
+	__u8 on; /* SO_KEEPALIVE */
+	__u8 probes;
+	__u16 pad;
+};
+
 /* One direction of a hairpin; key is the tuple of its sender. */
 struct smc_hairpin {
 	__u16 partner; /* local port of the receiver */
 	__u16 mac_len;
 	__u8 of_leg; /* the sender is the leg */
-	__u8 pad[7];
-	__be32 isn;      /* sequence number of the leg's SYN */
-	__u64 seen_ns;   /* when the leg was last known to live */
-	__u64 closed_ns; /* since when it is not; 0: it lives */
+	__u8 told;   /* how often user space was told that the sender is stranded */
+	__u8 pad[2];
+	__be32 isn; /* sequence number of the leg's SYN */
+	__u32 pad_too;
+	struct smc_socket sender;       /* an application's: from its first packet or its handshake's end on */
+	__u64 closed_ns;                /* since when the leg is gone; 0: it lives */
+	struct smc_keepalive keepalive; /* of an application, as user space was told last */
 };
 
 /* A connection within this node, before it stands; see smc_pairs.h. */
@@ -372,27 +396,15 @@ struct smc_inbound {
 	__be32 isn; /* sequence number of the SYN */
 };
 
-/* What program smc_keepalive tells of an application's socket that has one. Ticks: of the kernel; 0: its default. */
-struct smc_app_keepalive {
-	struct smc_tuple front;
-	__u32 keepalive; /* SO_KEEPALIVE is on */
-	__u32 idle_ticks;
-	__u32 interval_ticks;
-	__u32 probes;
-	__u32 user_timeout_ms;
-};
-
-/* What program smc_legs tells of an application's socket whose leg ended, and did not get through to it. */
+/* An application's socket whose leg ended, and did not get through to it; key is its cookie. */
 struct smc_stranded_socket {
-	__u64 cookie;
 	struct smc_tuple front;
 	__u32 bound_device;
-	__u32 pad;
 };
 
-/* What program smc_tuned tells of a socket that was tuned. */
+/* A socket that was tuned; key is its cookie. Program smc_see_tuned fills in what changes. */
 struct smc_tuned_socket {
-	__u64 cookie;
+	__u64 sk; /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 cgroup;
 	__u64 sent; /* bytes, acknowledged */
 	__u64 received;
@@ -417,14 +429,14 @@ struct smc_event {
 	struct smc_question question; /* ... and itself */
 };
 
-/* What program smc_sweep is told, and answers. */
+/* What program smc_sweep answers. */
 struct smc_clock {
-	__u64 ktime_ns; /* a leg that smc_legs has not seen since then has ended; 0: it was not run. Answer: now */
-	/* Answer: how many entries there were. */
+	__u64 ktime_ns; /* now */
+	/* how many entries there were */
 	__u32 questions;
 	__u32 hairpins;
 	__u32 inbound;
-	__u32 pad;
+	__u32 tuned;
 };
 
 /* What program smc_explain is asked, and answers. */
@@ -453,13 +465,13 @@ static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 248);
-static_assert(sizeof(smc_hairpin) == 32);
+static_assert(sizeof(smc_hairpin) == 56);
 static_assert(sizeof(smc_inbound) == 40);
 static_assert(sizeof(smc_config) == 64);
 static_assert(sizeof(smc_asking) == 8);
 static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);
-static_assert(sizeof(smc_stranded_socket) == 56);
+static_assert(sizeof(smc_stranded_socket) == 44);
 #endif
 
 #endif

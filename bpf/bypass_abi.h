@@ -60,8 +60,7 @@ struct smc_member {
 	__u64 peer;   /* cookie */
 	__u64 cgroup;
 	__u64 netns;             /* cookie */
-	__u64 sk;                /* address of its struct sock, once enrolled */
-	__u64 seen_ns;           /* when it was last known to live */
+	__u64 sk;                /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 redirected;        /* bytes that it sent past TCP */
 	__u64 messages;          /* ... in so many messages */
 	__u64 last;              /* the place in its stream behind the last of them */
@@ -113,10 +112,8 @@ struct smc_bypass_bar {
 	__u32 pad;
 };
 
-/* What program smc_bypass_turn is asked and answers. */
+/* What program smc_bypass_turn answers. */
 struct smc_bypass_turn {
-	__u64 now_ns;    /* the programs' clock */
-	__u64 census_ns; /* asked: when the last census that came to its end had begun */
 	__u32 watched;
 	__u32 members;
 	__u32 enrol; /* wait for smc_bypass_enrol */

@@ -56,9 +56,9 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
 	}
-	member->sk = (__u64)(unsigned long)tcp;
-	member->wire_ns = bpf_ktime_get_ns(); /* a little ahead of the coarse clock */
-	member->passing = 1;                  /* its peer may not have read yet what went by TCP */
+	member->sk = (__u64)(unsigned long)tcp; /* of user space's probe it is not known before */
+	member->wire_ns = bpf_ktime_get_ns();   /* a little ahead of the coarse clock */
+	member->passing = 1;                    /* its peer may not have read yet what went by TCP */
 	if (bpf_map_update_elem(&smc_members, &cookie, (void *)common, BPF_NOEXIST)) {
 		smc_add_habit(member, SMC_HABIT_FOREIGN);
 		member->state = SMC_MEMBER_LEAVING;

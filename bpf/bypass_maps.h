@@ -31,7 +31,7 @@ struct {
 	__uint(max_entries, 1);
 } smc_bypass_generation SEC(".maps");
 
-/* sockets that have an entry there, for smc_bypass_census: storage goes with its socket */
+/* a socket -> its key there, while it has an entry: storage goes with its socket */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -6,15 +6,13 @@
 #ifndef SMC_BYPASS_TURN_H
 #define SMC_BYPASS_TURN_H
 
-#define SMC_STREAM_BYTES (8ULL << 20)    /* in a quarter of a second */
-#define SMC_MEMBER_DEAD_NS 3000000000ULL /* not seen by smc_bypass_census for so long */
+#define SMC_STREAM_BYTES (8ULL << 20) /* in a quarter of a second */
 
 struct bpf_map;
 
 struct smc_turn_context {
 	const struct smc_bypass_config *config;
 	struct smc_bypass_turn *turn;
-	__u64 now;
 };
 
 static __always_inline bool smc_is_proven(const struct smc_member *member)
@@ -133,9 +131,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	bool stays;
 
 	peer = smc_peer_of(member, cookie);
-	/* an agent that stood still has not looked: only who was not there at a whole census is gone */
-	if (member->seen_ns < context->turn->census_ns &&
-	    (__s64)(context->now - member->seen_ns) > (__s64)SMC_MEMBER_DEAD_NS) {
+	if (!smc_is_still(member->sk, cookie)) {
 		smc_forget_member(member, cookie);
 		return 0;
 	}
@@ -185,7 +181,6 @@ int smc_bypass_turn(struct smc_bypass_turn *turn)
 
 	if (!context.config)
 		return 0;
-	context.now = turn->now_ns = bpf_ktime_get_ns();
 	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_turn_clear, 0, 0);
 	bpf_for_each_map_elem(&smc_bypass, smc_turn_count, &context, 0);
 	bpf_for_each_map_elem(&smc_bypass, smc_turn_member, &context, 0);
@@ -201,21 +196,6 @@ int smc_bypass_bar(struct smc_bypass_bar *which)
 
 	if (member)
 		smc_add_habit(member, which->habit);
-	return 0;
-}
-
-/* Who lives. */
-SEC("iter/bpf_sk_storage_map")
-int smc_bypass_census(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	struct smc_member *member;
-	struct sock *sk = ctx->sk;
-
-	if (!sk || !ctx->value)
-		return 0;
-	member = smc_member_of(sk);
-	if (member)
-		member->seen_ns = bpf_ktime_get_ns();
 	return 0;
 }
 

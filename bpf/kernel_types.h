@@ -44,6 +44,12 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 typedef struct {
+	int counter;
+} atomic_t;
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+typedef struct {
 	__s64 counter;
 } atomic64_t;
 struct list_head {
@@ -88,6 +94,7 @@ struct sock_common {
 	struct proto *skc_prot;
 	possible_net_t skc_net;
 	atomic64_t skc_cookie;
+	refcount_t skc_refcnt;
 	unsigned long skc_flags;
 	int skc_bound_dev_if;
 	volatile unsigned char skc_state;
@@ -197,13 +204,6 @@ struct bpf_iter_meta {
 	__u64 session_id;
 	__u64 seq_num;
 };
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	struct bpf_map *map;
-	struct sock *sk;
-	void *value;
-};
-
 struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;

@@ -118,7 +118,7 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	smc_parse_options(skb, packet, &options);
 	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
-	smc_forget_hairpin(skb, packet);
+	smc_forget_hairpin(packet);
 	if (!options.smc && !options.own)
 		return TC_ACT_UNSPEC;
 	decision = smc_decide_syn(skb, packet, &options, &inbound);

@@ -49,6 +49,7 @@ static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 		state->partner = hairpin->partner;
 		state->front = tuple;
 	}
+	smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(ctx));
 	smc_never_pace(ctx, sk);
 	return true;
 }

@@ -124,7 +124,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	__u16 pair;
 	bool asks;
 
-	smc_forget_hairpin(skb, packet);
+	smc_forget_hairpin(packet);
 	question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
 	if (question) {
 		if (question->cookie == cookie)
@@ -208,7 +208,7 @@ static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct 
 	__u32 zero = 0;
 	struct smc_question *question = bpf_map_lookup_elem(&smc_scratch, &zero);
 
-	smc_forget_hairpin(skb, packet);
+	smc_forget_hairpin(packet);
 	if (!question)
 		return;
 	__builtin_memset(question, 0, sizeof(*question));

@@ -10,6 +10,7 @@
 
 #include "bpf/bypass_abi.h"
 #include "bpf/bypass_maps.h"
+#include "bpf/smc_socket.h"
 #include "bpf/bypass_common.h"
 #include "bpf/bypass_wakes.h"
 #include "bpf/bypass_memory.h"

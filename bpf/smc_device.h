@@ -27,6 +27,7 @@ int smc_egress(struct __sk_buff *skb)
 		leg = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
 		/* an application's socket may be disconnected, and connect() again */
 		if (leg && (leg->role == SMC_ROLE_APP || smc_is_tuned(leg)) && sk->state == BPF_TCP_SYN_SENT) {
+			smc_leave_hairpin(leg, bpf_get_socket_cookie(skb));
 			bpf_sk_storage_delete(&smc_socks, sk);
 			leg = 0;
 		}
@@ -49,7 +50,7 @@ int smc_egress(struct __sk_buff *skb)
 			smc_ask_for_clc(skb, &packet);
 			return TC_ACT_UNSPEC;
 		}
-		paired = smc_pair(skb, &packet, leg);
+		paired = smc_pair(skb, &packet, sk, leg);
 		smc_count(paired);
 		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
 						: smc_refuse_leg(skb, &packet);
@@ -73,6 +74,8 @@ int smc_egress(struct __sk_buff *skb)
 			leg->partner = hairpin->partner;
 			leg->front = packet.tuple;
 		}
+		if (!hairpin->of_leg)
+			smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
 	}
 	return smc_turn(skb, packet.mac_len, hairpin->partner);
 }

@@ -10,6 +10,8 @@
 #include "bpf/bypass_maps.h"
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
+#include "bpf/smc_socket.h"
+#include "bpf/smc_stranded.h"
 #include "bpf/smc_questions.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_turn.h"
@@ -24,8 +26,7 @@
 #include "bpf/smc_app.h"
 #include "bpf/smc_option.h"
 #include "bpf/smc_explain.h"
-#include "bpf/smc_sweep.h"
 #include "bpf/smc_keepalive.h"
-#include "bpf/smc_legs.h"
+#include "bpf/smc_sweep.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Applications' keepalive and user timeout: user space reads this now and then, and sets them on the CLC socket, which
- * stands for the connection on the wire. The application's own socket only ever speaks to a leg.
+ * Applications' keepalive and user timeout: user space sets them on the CLC socket, which stands for the connection on
+ * the wire. The application's own socket only ever speaks to a leg. It may change its mind at any time.
  */
 #ifndef SMC_KEEPALIVE_H
 #define SMC_KEEPALIVE_H
 
 #define SMC_SOCK_KEEPOPEN 3 /* a bit of skc_flags */
 
-SEC("iter/bpf_sk_storage_map")
-int smc_keepalive(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void smc_read_keepalive(const struct smc_socket *which, struct smc_keepalive *terms)
 {
-	struct sock *sk = ctx->sk;
-	struct smc_sock *state = ctx->value;
-	struct tcp_sock *tcp;
-	struct smc_app_keepalive terms = {};
+	const struct sock *sk = (const struct sock *)which->sk;
+	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
 
-	if (!sk || !state || state->role != SMC_ROLE_APP)
-		return 0;
-	tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp)
-		return 0;
-	terms.keepalive = sk->__sk_common.skc_flags >> SMC_SOCK_KEEPOPEN & 1;
-	terms.user_timeout_ms = tcp->inet_conn.icsk_user_timeout;
-	if (!terms.keepalive && !terms.user_timeout_ms)
-		return 0;
-	terms.idle_ticks = tcp->keepalive_time;
-	terms.interval_ticks = tcp->keepalive_intvl;
-	terms.probes = tcp->keepalive_probes;
-	__builtin_memcpy(&terms.front, &state->front, sizeof(terms.front));
-	bpf_seq_write(ctx->meta->seq, &terms, sizeof(terms));
-	return 0;
+	terms->on = BPF_CORE_READ(sk, __sk_common.skc_flags) >> SMC_SOCK_KEEPOPEN & 1;
+	terms->user_timeout_ms = BPF_CORE_READ(tcp, inet_conn.icsk_user_timeout);
+	if (!terms->on && !terms->user_timeout_ms)
+		return;
+	terms->idle_ticks = BPF_CORE_READ(tcp, keepalive_time);
+	terms->interval_ticks = BPF_CORE_READ(tcp, keepalive_intvl);
+	terms->probes = BPF_CORE_READ(tcp, keepalive_probes);
+}
+
+/* Tells user space, if they are not what it was told last. Where there is no room, the next sweep tells it. */
+static __always_inline void smc_tell_keepalive(const struct smc_tuple *front, struct smc_hairpin *hairpin)
+{
+	struct smc_keepalive *told = &hairpin->keepalive;
+	struct smc_keepalive now = {};
+
+	smc_read_keepalive(&hairpin->sender, &now);
+	if (!smc_lives(&hairpin->sender))
+		return; /* it went meanwhile, and this was somebody else's memory */
+	if (now.on == told->on && now.idle_ticks == told->idle_ticks && now.interval_ticks == told->interval_ticks &&
+	    now.probes == told->probes && now.user_timeout_ms == told->user_timeout_ms)
+		return;
+	if (!bpf_map_update_elem(&smc_keepalives, front, &now, BPF_ANY))
+		*told = now;
 }
 
 #endif

@@ -40,6 +40,14 @@ SMC_GROWING_MAP(smc_questions, struct smc_tuple, struct smc_question, SMC_MAX_QU
 SMC_GROWING_MAP(smc_asking, __u64, struct smc_asking, SMC_MAX_CGROUPS);
 /* both directions of every leg; see smc_turn.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
+/*
+ * Of applications' sockets behind a leg: keepalive that changed, and those whose leg is gone. User space takes the
+ * entries out. No queues: before 6.9 a program that user space runs may not have one.
+ */
+SMC_GROWING_MAP(smc_keepalives, struct smc_tuple, struct smc_keepalive, SMC_MAX_TOLD);
+SMC_GROWING_MAP(smc_stranded, __u64, struct smc_stranded_socket, SMC_MAX_TOLD);
+/* cookie -> a socket that was tuned, for `smcctl ss` */
+SMC_GROWING_MAP(smc_tuned, __u64, struct smc_tuned_socket, SMC_MAX_TUNED);
 /* connections within this node that are being established: sequence number of the SYN -> what is known of them */
 SMC_MAP(smc_pairs, BPF_MAP_TYPE_LRU_HASH, __be32, struct smc_pair, SMC_MAX_PAIRS);
 /* SYNs that tc hands to sk_lookup; too old an entry means nothing */

@@ -22,7 +22,7 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	*marked = cookie;
 	member.generation = *generation;
 	member.first_seq = ctx->snd_una;
-	member.seen_ns = bpf_ktime_get_ns();
+	member.sk = (__u64)(unsigned long)tcp;
 	member.cgroup = sk->sk_cgrp_data.cgroup->kn->id;
 	member.netns = bpf_get_netns_cookie(ctx);
 	member.inode = sk->__sk_common.skc_net.net->ns.inum;

@@ -39,20 +39,48 @@ static long smc_sweep_asking(struct bpf_map *map, __u64 *cgroup, struct smc_aski
 	return 0;
 }
 
-struct smc_census {
-	__u64 since, now;
-};
+/* A callback at a leg's end would be cheaper, and any sockops program further up may switch it off. */
+static __always_inline bool smc_leg_is_gone(const struct smc_tuple *key, const struct smc_hairpin *hairpin)
+{
+	const struct smc_hairpin *leg = hairpin;
+	struct smc_tuple sender = *key;
+
+	if (!hairpin->of_leg) {
+		sender.local_port = hairpin->partner;
+		leg = bpf_map_lookup_elem(&smc_hairpins, &sender);
+	}
+	/* else it has made way */
+	return !leg || (leg != hairpin && leg->partner != key->local_port) || !smc_leg_lives(leg);
+}
 
 /* The hairpin of a leg that has ended stays for what its other end may still send. */
-static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin,
-			      struct smc_census *census)
+static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
 {
-	if (hairpin->seen_ns >= census->since)
+	struct smc_tuple tuple = *key;
+
+	if (!smc_leg_is_gone(&tuple, hairpin)) {
 		hairpin->closed_ns = 0;
-	else if (!hairpin->closed_ns)
-		hairpin->closed_ns = census->now;
-	else if (smc_older(census->now, hairpin->closed_ns, SMC_HAIRPIN_NS))
-		bpf_map_delete_elem(&smc_hairpins, key);
+		if (!hairpin->of_leg)
+			smc_tell_keepalive(&tuple, hairpin);
+	} else if (!hairpin->closed_ns) {
+		hairpin->closed_ns = *(__u64 *)now;
+	} else if (smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS)) {
+		if (hairpin->told < SMC_OFTEN_TOLD && smc_tell_stranded(&tuple, hairpin)) {
+			hairpin->told++;
+			hairpin->closed_ns = *(__u64 *)now; /* and again, if that does not help */
+		} else if (bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
+			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory is another entry's by now */
+		}
+	}
+	return 0;
+}
+
+static long smc_sweep_tuned(struct bpf_map *map, __u64 *key, struct smc_tuned_socket *tuned, void *unused)
+{
+	__u64 cookie = *key;
+
+	if (!smc_is_still(tuned->sk, cookie))
+		bpf_map_delete_elem(&smc_tuned, &cookie);
 	return 0;
 }
 
@@ -67,12 +95,11 @@ SEC("syscall")
 int smc_sweep(struct smc_clock *clock)
 {
 	__u64 now = bpf_ktime_get_ns();
-	struct smc_census census = {.since = clock->ktime_ns, .now = now};
 
 	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
 	bpf_for_each_map_elem(&smc_asking, smc_sweep_asking, 0, 0);
-	if (census.since)
-		clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &census, 0);
+	clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
+	clock->tuned = bpf_for_each_map_elem(&smc_tuned, smc_sweep_tuned, 0, 0);
 	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
 	clock->ktime_ns = now; /* the agent's own clock may be another's, in a time namespace */
 	return 0;

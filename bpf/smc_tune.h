@@ -45,6 +45,8 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	char reno[] = "reno"; /* in every kernel */
 	char before[16] = {};
 	bool tuned = false;
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct smc_tuned_socket listed = {};
 	struct smc_sock *state;
 	struct bpf_sock *sk;
 
@@ -71,6 +73,12 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	smc_address_of(ctx, false, state->front.local_ip);
 	state->front.remote_port = bpf_ntohl(ctx->remote_port);
 	state->front.local_port = ctx->local_port;
+	listed.sk = (__u64)(unsigned long)tcp;
+	listed.cgroup = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
+	listed.netns = ((struct sock *)tcp)->__sk_common.skc_net.net->ns.inum;
+	listed.client = client;
+	listed.front = state->front;
+	bpf_map_update_elem(&smc_tuned, &cookie, &listed, BPF_ANY);
 }
 
 /* A socket that was disconnected, and connects or listens now: as it was before, but for what was chosen since. */
@@ -80,10 +88,15 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 	struct smc_sock *state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	struct tcp_sock *tcp;
 	char before[16];
+	__u64 cookie;
 	__u32 none = 0;
 
 	if (!state || (!smc_is_tuned(state) && state->role != SMC_ROLE_APP))
 		return;
+	cookie = bpf_get_socket_cookie(ctx);
+	if (state->role == SMC_ROLE_APP)
+		smc_leave_hairpin(state, cookie);
+	bpf_map_delete_elem(&smc_tuned, &cookie);
 	tcp = smc_is_tuned(state) ? bpf_skc_to_tcp_sock(sk) : 0;
 	if (tcp && state->control[0] && smc_is_reno((struct inet_connection_sock *)tcp)) {
 		__builtin_memcpy(before, state->control, sizeof(before));
@@ -149,31 +162,26 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 		smc_pair_up(ctx, tcp, pair, client, local & (SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE));
 }
 
-/* Those that live, for `smcctl ss`: user space reads it. */
-SEC("iter/bpf_sk_storage_map")
-int smc_tuned(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	struct sock *sk = ctx->sk;
-	struct smc_sock *state = ctx->value;
-	struct smc_tuned_socket found = {};
-	struct tcp_sock *tcp;
+struct bpf_map;
 
-	if (!sk || !state || !smc_is_tuned(state))
-		return 0;
-	found.state = sk->__sk_common.skc_state;
-	if (found.state == BPF_TCP_CLOSE || found.state == BPF_TCP_LISTEN || found.state == BPF_TCP_SYN_SENT)
-		return 0; /* it was disconnected */
-	tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp)
-		return 0;
-	found.cookie = bpf_get_socket_cookie(sk);
-	found.client = state->role == SMC_ROLE_TUNED_CLIENT;
-	found.sent = tcp->bytes_acked;
-	found.received = tcp->bytes_received;
-	found.cgroup = sk->sk_cgrp_data.cgroup->kn->id;
-	found.netns = sk->__sk_common.skc_net.net->ns.inum;
-	__builtin_memcpy(&found.front, &state->front, sizeof(found.front));
-	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+static long smc_see_tuned_one(struct bpf_map *map, __u64 *cookie, struct smc_tuned_socket *tuned, void *unused)
+{
+	const struct sock *sk = (const struct sock *)tuned->sk;
+	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
+
+	tuned->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	tuned->sent = BPF_CORE_READ(tcp, bytes_acked);
+	tuned->received = BPF_CORE_READ(tcp, bytes_received);
+	if (!smc_is_still(tuned->sk, *cookie))
+		tuned->state = BPF_TCP_CLOSE; /* it is gone, and that was somebody else's memory */
+	return 0;
+}
+
+/* For `smcctl ss`: user space reads the entries then. */
+SEC("syscall")
+int smc_see_tuned(void *unused)
+{
+	bpf_for_each_map_elem(&smc_tuned, smc_see_tuned_one, 0, 0);
 	return 0;
 }
 

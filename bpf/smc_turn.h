@@ -208,41 +208,29 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	return smc_keep(skb, packet, device);
 }
 
-/* Where addresses are translated behind the socket it is not found. */
-static __always_inline bool smc_leg_lives(struct __sk_buff *skb, const struct smc_tuple *leg, __u16 front, bool v6)
-{
-	struct bpf_sock *skc = smc_socket_of(skb, leg, v6), *sk;
-	const struct smc_sock *state;
-	bool lives;
-
-	if (!skc)
-		return false;
-	sk = bpf_sk_fullsock(skc);
-	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
-	lives = state && smc_is_leg(state) && state->partner == front;
-	bpf_sk_release(skc);
-	return lives;
-}
-
 /*
  * A new connection may use ports whose hairpin is not swept yet. Nothing is taken on trust here: the agent that would
  * sweep may be gone as well.
  */
-static __always_inline void smc_forget_hairpin(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 {
-	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple), *back;
 	struct smc_tuple other = packet->tuple;
 
 	if (!hairpin || hairpin->isn == packet->seq)
 		return; /* or the leg's own SYN, on its way round */
 	other.local_port = hairpin->partner;
-	if (hairpin->of_leg ? smc_leg_lives(skb, &packet->tuple, other.local_port, packet->v6)
-			    : smc_leg_lives(skb, &other, packet->tuple.local_port, packet->v6))
+	back = bpf_map_lookup_elem(&smc_hairpins, &other);
+	if (back && (back->partner != packet->tuple.local_port || back->of_leg == hairpin->of_leg))
+		back = 0;
+	if (smc_leg_lives(hairpin) || (back && smc_leg_lives(back)))
 		return;
+	smc_tell_stranded(&packet->tuple, hairpin);
 	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
-	hairpin = bpf_map_lookup_elem(&smc_hairpins, &other);
-	if (hairpin && hairpin->partner == packet->tuple.local_port)
-		bpf_map_delete_elem(&smc_hairpins, &other);
+	if (!back)
+		return;
+	smc_tell_stranded(&other, back);
+	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
 /* Whose connection the server's leg would take over: nobody's, or one that is as good as gone. */
@@ -260,7 +248,7 @@ static __always_inline bool smc_front_is_free(struct __sk_buff *skb, const struc
 
 /* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
 static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const struct smc_packet *packet,
-						  struct smc_sock *leg)
+						  struct bpf_sock *sk, struct smc_sock *leg)
 {
 	const struct smc_tuple *front = &leg->front;
 	struct smc_hairpin to_front = {}, to_leg = {};
@@ -283,7 +271,7 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	to_front.mac_len = packet->mac_len;
 	to_front.of_leg = 1;
 	to_front.isn = to_leg.isn = packet->seq;
-	to_front.seen_ns = to_leg.seen_ns = bpf_ktime_get_ns();
+	smc_note_sender(&to_front, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
 	to_leg.partner = packet->tuple.local_port;
 	to_leg.mac_len = packet->mac_len;
 	leg->mac_len = packet->mac_len;
@@ -299,7 +287,7 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	}
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
 		question->state = SMC_QUESTION_TAKEN;
-		question->since_ns = to_leg.seen_ns;
+		question->since_ns = bpf_ktime_get_ns();
 	}
 	return SMC_LEG_PAIRED;
 }

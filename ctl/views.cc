@@ -93,6 +93,14 @@ void add_linkgroup(CLI::App& app, Context& context) {
     });
 }
 
+// The connections of an answer.
+json listed(json answer) {
+    if (!answer.value("whole", true)) {
+        std::cerr << "smcctl: more connections may be tuned than are listed here\n";
+    }
+    return std::move(answer["connections"]);
+}
+
 void add_sockets(CLI::App& app, Context& context) {
     auto* ss = app.add_subcommand("ss", "Connections, as smcss shows them");
     const auto selection = add_selection(ss, "More columns");
@@ -102,14 +110,13 @@ void add_sockets(CLI::App& app, Context& context) {
         context.exit = show(
             context, {{"command", "connections"}},
             [&](std::ostream& out, const json& list) { print_sockets(out, list, view); },
-            [&](json answer) { return chosen(std::move(answer["connections"]), view); });
+            [&](json answer) { return chosen(listed(std::move(answer)), view); });
     });
     auto* connections = app.add_subcommand("connections", "Connections with their path and reason");
     const auto ended = std::make_shared<bool>(false);
     connections->add_flag("--ended", *ended, "The last ones that ended instead");
     connections->callback([&context, ended] {
-        context.exit = show(context, {{"command", "connections"}, {"ended", *ended}}, print_connections,
-                            [](json answer) { return std::move(answer["connections"]); });
+        context.exit = show(context, {{"command", "connections"}, {"ended", *ended}}, print_connections, listed);
     });
 }
 

@@ -31,7 +31,6 @@ using ConfigMap = Map<std::uint32_t, smc_bypass_config>;
 
 constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // that a member may have on the way
 constexpr std::uint32_t kPerMessage = 1 << 10;                // what the kernel charges to nobody
-constexpr unsigned kTurnsPerLook = 4;                         // of the census
 
 bool has_function(const char* name) {
     const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
@@ -85,9 +84,6 @@ Result<void> Bypass::load(bool take_over) {
     }
     if (const int rc = smc_bypass__load(skeleton_); rc != 0) {
         return Error{-rc, "loading the bypass's BPF programs (is this kernel 6.3 or newer?)"};
-    }
-    if (!census_.attach(skeleton_->progs.smc_bypass_census, map_fd("smc_paired"))) {
-        return last_error("attaching smc_bypass_census");
     }
     enrolling_ = bpf_program__attach_iter(skeleton_->progs.smc_bypass_enrol, nullptr);
     return enrolling_ != nullptr ? Result<void>() : last_error("attaching smc_bypass_enrol");
@@ -238,11 +234,7 @@ void Bypass::set_limits() {
 }
 
 std::vector<std::uint64_t> Bypass::turn() {
-    if (turns_++ % kTurnsPerLook == 0 && census_.read<char>(1)) {
-        census_ns_ = state_.now_ns;  // of the turn before it
-    }
     smc_bypass_turn now{};
-    now.census_ns = census_ns_;
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn, now); !done) {
         log()->warn("{}", done.error().text());
         return {};

@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "agent/steer/map.h"
-#include "agent/steer/socket_records.h"
 #include "bpf/bypass_abi.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
 
 struct smc_bypass;
+struct bpf_link;
 struct bpf_map;
 struct bpf_program;
 
@@ -96,14 +96,11 @@ class Bypass {
     void take_out() const;
 
     ::smc_bypass* skeleton_ = nullptr;
-    bpf::SocketRecords census_;
     bpf_link* enrolling_ = nullptr;
     std::string path_;
     Terms terms_;
     bool taken_over_ = false;
     bool ready_ = false;  // it is whole
-    std::uint64_t census_ns_ = 0;
-    unsigned turns_ = 0;
     smc_bypass_turn state_{};
 };
 

@@ -96,10 +96,10 @@ json describe(const Connection& c) {
     return out;
 }
 
-json describe(const smc_tuned_socket& socket) {
+json describe(std::uint64_t cookie, const smc_tuned_socket& socket) {
     const Endpoint local = local_of(socket.front), remote = remote_of(socket.front);
     const bool client = socket.client != 0;
-    return {{"id", socket.cookie},
+    return {{"id", cookie},
             {"role", client ? "client" : "server"},
             {"path", "tuned"},
             {"reason", describe(Reason::kNone)},

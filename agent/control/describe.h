@@ -11,6 +11,6 @@ namespace smc {
 
 nlohmann::json describe(Reason reason);
 nlohmann::json describe(const Connection& connection);
-nlohmann::json describe(const smc_tuned_socket& socket);
+nlohmann::json describe(std::uint64_t cookie, const smc_tuned_socket& socket);
 
 }  // namespace smc

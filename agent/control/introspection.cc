@@ -234,6 +234,7 @@ json Introspection::own_connections() const {
 
 json Introspection::connections(bool ended) const {
     json list = json::array();
+    bool whole = true;
     if (ended) {
         for (const auto& c : p_.connections.ended()) {
             list.push_back(describe(*c));
@@ -247,13 +248,15 @@ json Introspection::connections(bool ended) const {
                 bypassed.insert(member.cookie);
             }
         }
-        for (const auto& socket : p_.programs.tuned(kMostTuned)) {
-            if (!bypassed.contains(socket.cookie)) {
-                list.push_back(describe(socket));
+        const bpf::Tuned tuned = p_.programs.tuned(kMostTuned);
+        for (const auto& [cookie, socket] : tuned.sockets) {
+            if (!bypassed.contains(cookie)) {
+                list.push_back(describe(cookie, socket));
             }
         }
+        whole = tuned.whole;
     }
-    return {{"connections", std::move(list)}};
+    return {{"connections", std::move(list)}, {"whole", whole}};
 }
 
 }  // namespace smc

@@ -45,7 +45,7 @@ Gateway::Gateway(const Parts& parts)
               accepted(std::move(fd), from, space, which);
           },
           [this] { used_up(); }),
-      keepalives_(parts.programs,
+      keepalives_([&programs = parts.programs](const smc_tuple& front) { return programs.keepalive_of(front); },
                   [this](std::uint64_t id, const KeepaliveTerms& terms) {
                       tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
                   }),
@@ -278,9 +278,9 @@ void Gateway::run_tcp(Runner& runner, SessionEnd end) {
 
 template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
-    keepalives_.add(runner.connection()->id, runner.front());
     running_[runner.connection()->id] = {&engine, connection};
     engine.add(std::move(connection));
+    keepalives_.add(runner.connection()->id, runner.front());
 }
 
 // Nothing of it is left here.
@@ -306,6 +306,13 @@ void Gateway::keep_alive(int fd) const {
     if (on != 0) {
         ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
     }
+}
+
+void Gateway::swept(const bpf::Swept& found) {
+    for (const auto& [front, terms] : found.keepalives) {
+        keepalives_.changed(front, terms);
+    }
+    stranded_.end(found.stranded);
 }
 
 // --- ends of connections --------------------------------------------------------------------------------------------

@@ -43,10 +43,9 @@ class Gateway {
     void let_all_go();
     // Accepts on the namespace's fresh listeners until it closes.
     void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
-    // Applications may change their mind about keepalive at any time: to be called now and then.
-    void pass_keepalive_on() { keepalives_.pass_on(); }
-    // A leg's reset may be lost on its way to its application.
-    void end_stranded(const std::vector<smc_stranded_socket>& sockets) { stranded_.end(sockets); }
+    // What the programs found when they looked at applications' sockets: some changed their keepalive, and of some the
+    // leg's reset was lost on its way.
+    void swept(const bpf::Swept& found);
     // A peer of SMC-D is gone, and no reset will tell its connections.
     void peer_gone(const smcd::Peer& peer);
     // From the engine, on the control thread.

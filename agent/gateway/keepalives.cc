@@ -1,25 +1,40 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/keepalives.h"
 
-#include <string>
-#include <utility>
-
 namespace smc {
 
-void Keepalives::pass_on() {
-    const auto as_bytes = [](const smc_tuple& tuple) {
-        return std::string(reinterpret_cast<const char*>(&tuple), sizeof tuple);
-    };
-    std::unordered_map<std::string, KeepaliveTerms> wanted;
-    for (const auto& [front, terms] : programs_.keepalives()) {
-        wanted.emplace(as_bytes(front), terms);
+namespace {
+
+std::string bytes_of(const smc_tuple& tuple) {
+    return {reinterpret_cast<const char*>(&tuple), sizeof tuple};
+}
+
+}  // namespace
+
+void Keepalives::add(std::uint64_t id, const smc_tuple& front) {
+    running_[id] = bytes_of(front);
+    ids_[bytes_of(front)] = id;
+    // The programs tell changes. What they told before now, this did not know whom to tell.
+    if (const KeepaliveTerms terms = seen_(front); terms != KeepaliveTerms{}) {
+        tell_(id, terms);
     }
-    for (auto& [id, running] : running_) {
-        const auto it = wanted.empty() ? wanted.end() : wanted.find(as_bytes(running.front));
-        const KeepaliveTerms now = it != wanted.end() ? it->second : KeepaliveTerms{};
-        if (now != std::exchange(running.told, now)) {
-            tell_(id, now);
-        }
+}
+
+void Keepalives::remove(std::uint64_t id) {
+    const auto it = running_.find(id);
+    if (it == running_.end()) {
+        return;
+    }
+    // Ports may be another connection's already.
+    if (const auto other = ids_.find(it->second); other != ids_.end() && other->second == id) {
+        ids_.erase(other);
+    }
+    running_.erase(it);
+}
+
+void Keepalives::changed(const smc_tuple& front, const KeepaliveTerms& terms) const {
+    if (const auto it = ids_.find(bytes_of(front)); it != ids_.end()) {
+        tell_(it->second, terms);
     }
 }
 

@@ -5,36 +5,35 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
-#include "agent/steer/programs.h"
+#include "bpf/abi.h"
 #include "os/keepalive_terms.h"
 
 namespace smc {
 
 class Keepalives {
  public:
+    // What the BPF programs have seen last of the application's socket of a connection.
+    using Seen = std::function<KeepaliveTerms(const smc_tuple& front)>;
+    // The application of a connection wants something else now.
     using Tell = std::function<void(std::uint64_t id, const KeepaliveTerms& terms)>;
 
-    // `programs` outlives this. `tell`: what the application of a connection wants is something else now.
-    Keepalives(const bpf::Programs& programs, Tell tell) : programs_(programs), tell_(std::move(tell)) {}
+    Keepalives(Seen seen, Tell tell) : seen_(std::move(seen)), tell_(std::move(tell)) {}
 
-    // `front`: its application's socket, as the programs know it.
-    void add(std::uint64_t id, const smc_tuple& front) { running_.emplace(id, Running{front, {}}); }
-    void remove(std::uint64_t id) { running_.erase(id); }
-    // Applications may change their mind at any time: to be called now and then.
-    void pass_on();
+    // A connection runs. `front`: its application's socket, as the programs know it.
+    void add(std::uint64_t id, const smc_tuple& front);
+    void remove(std::uint64_t id);
+    // An application has changed its mind. Its connection need not run yet.
+    void changed(const smc_tuple& front, const KeepaliveTerms& terms) const;
 
  private:
-    struct Running {
-        smc_tuple front;
-        KeepaliveTerms told;  // last
-    };
-
-    const bpf::Programs& programs_;
+    Seen seen_;
     Tell tell_;
-    std::unordered_map<std::uint64_t, Running> running_;
+    std::unordered_map<std::uint64_t, std::string> running_;  // connection -> bytes of its front
+    std::unordered_map<std::string, std::uint64_t> ids_;      // the other way round
 };
 
 }  // namespace smc

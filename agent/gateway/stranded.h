@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Applications' sockets whose leg is gone without a word (bpf/smc_legs.h): they are ended. Control thread only.
+// Applications' sockets whose leg is gone without a word (bpf/smc_stranded.h): they are ended. Control thread only.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "agent/netns/namespaces.h"
@@ -15,12 +16,10 @@ class Stranded {
     // Outlives it.
     explicit Stranded(const Namespaces& namespaces) : namespaces_(namespaces) {}
 
-    // Some of them: the others are there the next time, too.
-    void end(const std::vector<smc_stranded_socket>& sockets);
+    void end(const std::vector<std::pair<std::uint64_t, smc_stranded_socket>>& sockets);
 
  private:
     const Namespaces& namespaces_;
-    std::size_t next_ = 0;
     bool impossible_ = false;  // on this system
 };
 

@@ -4,7 +4,10 @@
 
 #include <bpf/bpf.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "os/result.h"
@@ -36,6 +39,38 @@ class Map {
         while (bpf_map_get_next_key(fd_, previous, &key) == 0) {
             all.push_back(key);
             previous = &key;
+        }
+        return all;
+    }
+    // Of a hash: entries that leave it, no more than so many.
+    [[nodiscard]] std::vector<std::pair<Key, Value>> take(std::size_t most) const {
+        std::vector<std::pair<Key, Value>> taken;
+        std::pair<Key, Value> one{};
+        while (taken.size() < most && bpf_map_get_next_key(fd_, nullptr, &one.first) == 0 &&
+               bpf_map_lookup_and_delete_elem(fd_, &one.first, &one.second) == 0) {
+            taken.push_back(one);
+        }
+        return taken;
+    }
+    // Of a hash: what is in it, no more than so many.
+    [[nodiscard]] std::vector<std::pair<Key, Value>> entries(std::size_t most) const {
+        constexpr __u32 kAtOnce = 4096;
+        std::vector<std::pair<Key, Value>> all;
+        std::vector<Key> keys(kAtOnce);
+        std::vector<Value> values(kAtOnce);
+        __u32 place = 0, count = 0;
+        for (void* from = nullptr; all.size() < most; from = &place) {
+            count = kAtOnce;
+            const bool more = bpf_map_lookup_batch(fd_, from, &place, keys.data(), values.data(), &count, nullptr) == 0;
+            if (!more && errno != ENOENT) {
+                break;
+            }
+            for (__u32 i = 0; i < count && all.size() < most; i++) {
+                all.emplace_back(keys[i], values[i]);
+            }
+            if (!more) {
+                break;
+            }
         }
         return all;
     }

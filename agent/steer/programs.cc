@@ -270,21 +270,7 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
         }
         links_.emplace_back(bpf_program__name(program), link);
     }
-    attach_iterators();
     return {};
-}
-
-void Programs::attach_iterators() {
-    const int sockets = map_fd("smc_socks");
-    if (!keepalives_.attach(skeleton_->progs.smc_keepalive, sockets)) {
-        log()->warn("applications' keepalive is not passed on: {}", std::generic_category().message(errno));
-    }
-    if (!legs_.attach(skeleton_->progs.smc_legs, sockets)) {
-        log()->warn("hairpins are not swept: {}", std::generic_category().message(errno));
-    }
-    if (!tuned_.attach(skeleton_->progs.smc_tuned, sockets)) {
-        log()->warn("tuned connections cannot be listed: {}", std::generic_category().message(errno));
-    }
 }
 
 std::vector<std::string> Programs::attached() const {

@@ -14,11 +14,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "agent/config/config.h"
 #include "agent/policy/policy.h"
 #include "agent/steer/map.h"
-#include "agent/steer/socket_records.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
 #include "os/keepalive_terms.h"
@@ -47,6 +48,20 @@ struct OwnPlace {
 
 // Its messages go to the log, at level debug: it warns of probes that fail by design, and its errors come back.
 void log_what_libbpf_says();
+
+// What the programs found when they went through the hairpins.
+struct Swept {
+    // Applications that changed what they want of keepalive.
+    std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives;
+    // Applications that wait for a leg which is gone, by their cookie. Some of them: the others are told the next time.
+    std::vector<std::pair<std::uint64_t, smc_stranded_socket>> stranded;
+};
+
+// Sockets whose other end is on this node and that were tuned, by their cookie.
+struct Tuned {
+    std::vector<std::pair<std::uint64_t, smc_tuned_socket>> sockets;
+    bool whole = true;  // false: there may be more
+};
 
 class Programs {
  public:
@@ -99,9 +114,8 @@ class Programs {
     [[nodiscard]] std::size_t questions() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
-    // Entries of tables that nobody needs any more. Found on the way: applications' sockets that wait for a leg which
-    // is gone.
-    std::vector<smc_stranded_socket> sweep();
+    // Once a second: entries of tables that nobody needs any more go.
+    Swept sweep();
     // How full the tables were that the last sweep() went through.
     struct Fill {
         const char* map;
@@ -138,11 +152,10 @@ class Programs {
     Map<std::uint32_t, std::uint64_t> clc_listeners;
     Map<smc_tuple, smc_hairpin> hairpins;
 
-    // Of every application's socket behind a leg that has keepalive or a user timeout: how long it waits for a peer.
-    // Nothing where the kernel has no iterator for it; likewise the next two.
-    [[nodiscard]] std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives() const;
-    // Sockets whose other end is on this node and that were tuned; no more than so many.
-    [[nodiscard]] std::vector<smc_tuned_socket> tuned(std::size_t most) const;
+    // How long the application's socket behind a leg waits for a peer, as sweep() saw last.
+    [[nodiscard]] KeepaliveTerms keepalive_of(const smc_tuple& front) const;
+    // No more than so many.
+    [[nodiscard]] Tuned tuned(std::size_t most) const;
 
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
@@ -154,7 +167,6 @@ class Programs {
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
-    void attach_iterators();
     void retire_old_lookups() const;
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
@@ -162,10 +174,6 @@ class Programs {
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
-    SocketRecords keepalives_;    // smc_keepalive
-    SocketRecords tuned_;         // smc_tuned
-    SocketRecords legs_;          // smc_legs
-    std::uint64_t swept_ns_ = 0;  // when, last; the programs' clock
     std::vector<Fill> fill_;
     OwnPlace place_;
     std::string pinned_;

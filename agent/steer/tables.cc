@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -24,6 +23,15 @@ std::uint64_t monotonic_ns() {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+KeepaliveTerms in_seconds(const smc_keepalive& terms) {
+    timespec tick{};
+    ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
+    const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
+    return {terms.on != 0, seconds(terms.idle_ticks), seconds(terms.interval_ticks), terms.probes,
+            terms.user_timeout_ms};
 }
 
 }  // namespace
@@ -102,43 +110,56 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
     return found.value_or(smc_inbound{});
 }
 
-std::vector<smc_stranded_socket> Programs::sweep() {
-    auto stranded = legs_.read<smc_stranded_socket>(std::numeric_limits<std::size_t>::max());
-    smc_clock clock{.ktime_ns = stranded ? swept_ns_ : 0, .questions = 0, .hairpins = 0, .inbound = 0, .pad = 0};
+Swept Programs::sweep() {
+    constexpr std::size_t kEndedAtOnce = 256;  // each of these costs user space a few system calls
+    Swept found;
+    smc_clock clock{};
     if (const auto done = run_program(skeleton_->progs.smc_sweep, clock); !done) {
         log()->warn("{}", done.error().text());
-    } else {
-        swept_ns_ = clock.ktime_ns;
-        fill_ = {{"smc_questions", clock.questions, SMC_MAX_QUESTIONS},
-                 {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
-                 {"smc_inbound", clock.inbound, SMC_MAX_INBOUND}};
-        constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
-        const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
-        clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
+        return found;
     }
-    return std::move(stranded).value_or(std::vector<smc_stranded_socket>());
+    fill_ = {{"smc_questions", clock.questions, SMC_MAX_QUESTIONS},
+             {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
+             {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
+             {"smc_tuned", clock.tuned, SMC_MAX_TUNED}};
+    constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
+    const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
+    clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
+    const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
+    for (const auto& [front, terms] : keepalives.take(SMC_MAX_TOLD)) {
+        found.keepalives.emplace_back(front, in_seconds(terms));
+    }
+    found.stranded = Map<std::uint64_t, smc_stranded_socket>(map_fd("smc_stranded")).take(kEndedAtOnce);
+    return found;
 }
 
 std::uint64_t Programs::ktime_ns() const {
     return monotonic_ns() + clock_ahead_ns_;
 }
 
-std::vector<std::pair<smc_tuple, KeepaliveTerms>> Programs::keepalives() const {
-    using Terms = std::vector<smc_app_keepalive>;
-    std::vector<std::pair<smc_tuple, KeepaliveTerms>> found;
-    timespec tick{};
-    ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-    const auto per_second = static_cast<unsigned>(1'000'000'000 / std::max(tick.tv_nsec, 1L));
-    const auto seconds = [&](std::uint32_t ticks) { return ticks != 0 ? std::max(1U, ticks / per_second) : 0; };
-    for (const auto& one : keepalives_.read<smc_app_keepalive>(SMC_MAX_HAIRPINS).value_or(Terms())) {
-        found.emplace_back(one.front, KeepaliveTerms{one.keepalive != 0, seconds(one.idle_ticks),
-                                                     seconds(one.interval_ticks), one.probes, one.user_timeout_ms});
-    }
-    return found;
+KeepaliveTerms Programs::keepalive_of(const smc_tuple& front) const {
+    const auto hairpin = hairpins.get(front);
+    return hairpin ? in_seconds(hairpin->keepalive) : KeepaliveTerms{};
 }
 
-std::vector<smc_tuned_socket> Programs::tuned(std::size_t most) const {
-    return tuned_.read<smc_tuned_socket>(most).value_or(std::vector<smc_tuned_socket>());
+Tuned Programs::tuned(std::size_t most) const {
+    const Map<std::uint64_t, smc_tuned_socket> sockets(map_fd("smc_tuned"));
+    std::uint32_t nothing = 0;
+    if (const auto seen = run_program(skeleton_->progs.smc_see_tuned, nothing); !seen) {
+        log()->warn("{}", seen.error().text());
+        return {.sockets = {}, .whole = false};
+    }
+    Tuned found{.sockets = sockets.entries(SMC_MAX_TUNED), .whole = true};
+    found.whole = found.sockets.size() < SMC_MAX_TUNED;
+    std::erase_if(found.sockets, [](const auto& entry) {
+        const __u32 state = entry.second.state;  // without a connection: it is gone, or was disconnected
+        return state == BPF_TCP_CLOSE || state == BPF_TCP_LISTEN || state == BPF_TCP_SYN_SENT;
+    });
+    if (found.sockets.size() > most) {
+        found.sockets.resize(most);
+        found.whole = false;
+    }
+    return found;
 }
 
 void Programs::set_full(std::uint64_t cgroup, bool full) const {

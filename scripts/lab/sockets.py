@@ -30,3 +30,14 @@ def sockets_of(pid):
                     continue
                 with socket.socket(fileno=own) as found:
                     yield found
+
+
+def waits_of(pid, port):
+    """How long each socket of this process waits that is connected to that port of another host: SO_KEEPALIVE,
+    TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT."""
+    found = []
+    for taken in sockets_of(pid):
+        with contextlib.suppress(OSError, IndexError):  # it is not connected, or no TCP
+            if taken.getpeername()[1] == port:
+                found.append([taken.getsockopt(*which) for which in ((1, 9), (6, 4), (6, 5), (6, 6), (6, 18))])
+    return found

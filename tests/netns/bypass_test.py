@@ -236,16 +236,19 @@ class Bypass(TwoPods):
         self.assertEqual(pair.ask(pair.server, "receive", count=100_000), 100_000)
         wait_for("it to be read", lambda: backlog() == 0, 30)
 
-    def test_an_agent_that_stands_still_forgets_nobody(self):
+    def test_an_agent_that_stands_still_forgets_those_that_ended_and_nobody_else(self):
         self.begin()
-        pair = self.promoted()
+        ending = self.promoted()
+        staying = Pair(self, port=5001)
+        staying.exchange(PROOF)
+        wait_for("all to be members", lambda: self.states() == [MEMBER] * 4, 30)
         self.a.agent.send_signal(signal.SIGSTOP)
-        pair.exchange(10)
-        time.sleep(4)  # longer than an entry lives unseen
+        staying.exchange(10)
+        for end in (ending.client, ending.server):
+            self.end_program(end)
         self.a.agent.send_signal(signal.SIGCONT)
-        time.sleep(1.5)  # six turns of it
-        self.assertEqual(self.states(), [MEMBER] * 2)
-        self.assertExchangedPastTcp(pair, 10)
+        wait_for("those that ended to go", lambda: self.states() == [MEMBER] * 2, 30)
+        self.assertExchangedPastTcp(staying, 10)
 
     def test_a_socket_that_is_used_again(self):
         """What it had not read of its first connection is not of its second."""

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Everything that keeps a connection on TCP, with nothing lost."""
-import contextlib
 import json
 import signal
 import unittest
@@ -9,7 +8,7 @@ from functools import partial
 from base import CLIENT, TwoNodes
 from lab.basics import sh, wait_for
 from lab.rawtcp import SMC_OPTION
-from lab.sockets import sockets_of
+from lab.sockets import waits_of
 
 RAW_IP = "10.77.0.50"
 DECLINE = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
@@ -33,17 +32,6 @@ print('ready', flush=True); c.sendall(sys.stdin.readline().strip().encode())
 try: print(c.recv(10), flush=True)
 except OSError as e: print(errno.errorcode.get(e.errno, e), flush=True)
 """
-
-
-def socket_options(pid, port):
-    """Of every socket of this process that is connected to that port of another host: SO_KEEPALIVE, TCP_KEEPIDLE,
-    TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT."""
-    found = []
-    for taken in sockets_of(pid):
-        with contextlib.suppress(OSError, IndexError):  # it is not connected, or no TCP
-            if taken.getpeername()[1] == port:
-                found.append([taken.getsockopt(*which) for which in ((1, 9), (6, 4), (6, 5), (6, 6), (6, 18))])
-    return found
 
 
 class Fallback(TwoNodes):
@@ -365,7 +353,7 @@ print('slow' if took > 2.5 else 'in time')
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [DECLINE], seconds=60)
         client = self.program(self.a, PATIENT, RAW_IP, 6000, json.dumps(options), says="ready")
-        found = partial(socket_options, self.a.agent.pid, 6000)
+        found = partial(waits_of, self.a.agent.pid, 6000)
         wait_for("it to be passed on", lambda: wanted in found(), 60)
         peer.kill()
         peer.wait()

@@ -2,7 +2,8 @@
 """What TCP does on the way between an application and the agent."""
 import unittest
 
-from base import TwoNodes
+from base import TALK, TwoNodes
+from lab.basics import wait_for
 
 # Connects, and holds on until its stdin ends. Arguments: address, congestion control of its own or "".
 HOLDER = """
@@ -10,6 +11,15 @@ import socket, sys
 c = socket.socket()
 if sys.argv[2]: c.setsockopt(socket.IPPROTO_TCP, 13, sys.argv[2].encode())
 c.connect((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('held', flush=True); sys.stdin.read()
+"""
+
+# Connects, and when it is told to, disconnects and connects elsewhere with the same socket.
+USED_AGAIN = """
+import ctypes, socket, sys
+c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
+sys.stdin.readline()
+assert ctypes.CDLL(None).connect(c.fileno(), bytes(16), 16) == 0  # AF_UNSPEC
+c.connect((sys.argv[1], 5001)); c.sendall(b'x'); c.recv(1); print('again', flush=True); sys.stdin.read()
 """
 
 
@@ -45,6 +55,41 @@ class Legs(TwoNodes):
         own = next(name for name in available if name != "reno")
         port = self.hold(own)
         self.assertEqual(self.congestion_controls(self.a)[port, 5000], own)
+
+    def test_hairpins_go_with_their_leg_and_no_sooner(self):
+        self.start_agents()
+        self.serve()
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        hairpins = {node: self.table(node, "smc_hairpins") for node in (self.a, self.b)}
+        for _ in range(3):
+            self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd", at_least=4)
+        keys = lambda entries: sorted(str(entry["formatted"]["key"]) for entry in entries)
+        for node, before in hairpins.items():
+            self.assertEqual(len(before), 2)  # one a direction
+            wait_for("those of the others to go", lambda: keys(self.table(node, "smc_hairpins")) == keys(before))
+        self.tell(talker, "hello")
+        self.assertEqual(self.hear(talker), "hello")
+        self.end_program(talker)
+        for node in hairpins:
+            wait_for("all to go", lambda: self.table(node, "smc_hairpins") == [])
+
+    def test_a_socket_that_is_used_again_leaves_its_hairpin(self):
+        self.start_agents()
+        self.serve()
+        self.serve(port=5001)
+        client = self.program(self.a, USED_AGAIN, self.b.ip4, says="up")
+        entries = lambda: [entry["formatted"] for entry in self.table(self.a, "smc_hairpins")]
+        hairpins = lambda: {str(entry["key"]) for entry in entries()}
+        before = hairpins()
+        self.assertEqual(len(before), 2)
+        self.tell(client, "go")
+        self.assertEqual(self.hear(client), "again")
+        left = [e["value"] for e in entries() if str(e["key"]) in before and not e["value"]["of_leg"]]
+        self.assertEqual([value["sender"]["cookie"] for value in left], [0])
+        self.assertPath(self.a, "smcd", at_least=2)
+        wait_for("those of its first connection to go", lambda: not hairpins() & before)
+        self.assertEqual(len(hairpins()), 2)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import unittest
 
 from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
+from lab.sockets import waits_of
 
 # Answers each request with "413" and a body of so many bytes, and closes with the request unread. Argument: body.
 HASTY = """
@@ -68,6 +69,15 @@ except TimeoutError: print('nothing', flush=True)
 except OSError as e: print(errno.errorcode[e.errno], flush=True)
 """
 
+# Is told again and again whether it wants keepalive, and after how many seconds.
+UNDECIDED = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 5000), 10); c.sendall(b'x'); c.recv(1); print('ready', flush=True)
+for line in sys.stdin:
+    on, idle = map(int, line.split())
+    c.setsockopt(1, 9, on); c.setsockopt(6, 4, idle); print('chosen', flush=True)
+"""
+
 
 class Loss(TwoNodes):
     def start(self, script, *arguments):
@@ -111,7 +121,7 @@ class Loss(TwoNodes):
         self.start_agents(smc={"keepalive_s": 600})
         self.start(
             "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)\n"
-            "k = s.accept(); time.sleep(60)"
+            "k = s.accept(); time.sleep(3600)"
         )
         client = self.program(self.a, PATIENT, self.b.ip4, json.dumps(options), size, says="ready")
         self.assertPath(self.a, "smcd")
@@ -124,6 +134,17 @@ class Loss(TwoNodes):
     def test_keepalive_of_an_application_holds_on_the_wire(self):
         options = [(1, 9, 1), (6, 4, 1), (6, 5, 1), (6, 6, 2)]  # SO_KEEPALIVE, TCP_KEEPIDLE, _KEEPINTVL, _KEEPCNT
         self.assertEqual(self.cut_off(options, 0), "ECONNRESET\n")
+
+    def test_keepalive_follows_an_application_that_changes_its_mind(self):
+        self.start_agents(smc={"keepalive_s": 600})
+        self.serve()
+        client = self.program(self.a, UNDECIDED, self.b.ip4, says="ready")
+        self.assertPath(self.a, "smcd")
+        for chosen, on_the_wire in (("1 77", [1, 77]), ("1 99", [1, 99]), ("0 99", [1, 600]), ("1 77", [1, 77])):
+            self.tell(client, chosen)
+            self.assertEqual(self.hear(client), "chosen")
+            found = lambda: [waits[:2] for waits in waits_of(self.a.agent.pid, 5000)]
+            wait_for(f"{chosen} to be passed on", lambda: on_the_wire in found())
 
     def test_a_user_timeout_of_an_application_holds_on_the_wire(self):
         # As much as the ring takes: of what waits in front of it the application's own TCP may tire first.
