@@ -66,6 +66,8 @@ class Process(subprocess.Popen):
 
 
 class Node:
+    defaults = {}  # of an agent's configuration, where a test says nothing
+
     def __init__(self, lab, name):
         self.lab, self.name = lab, name
         self.netns = f"{lab.tag}-{name}"
@@ -134,8 +136,9 @@ class Node:
             "local": {"smcd": True},
             "log": {"level": "debug"},
         }
-        for section, values in overrides.items():
-            config.setdefault(section, {}).update(values)
+        for more in (self.defaults, overrides):
+            for section, values in more.items():
+                config.setdefault(section, {}).update(values)
         return config
 
     def start_agent(self, command=(), **overrides):
@@ -155,12 +158,13 @@ class Node:
 
 
 class Lab:
+    series = ""  # tests of the same name in another series do not meet
     terminated = closing = False
 
     def __init__(self, name):
         if Lab.terminated:  # unittest takes a SystemExit for an error of one test, and would go on with the next
             sys.exit(TERMINATED)
-        self.tag = "smc-" + hashlib.sha256(name.encode()).hexdigest()[:6]
+        self.tag = "smc-" + hashlib.sha256((self.series + name).encode()).hexdigest()[:6]
         self.cgroup = f"{cgroup_mount()}/{self.tag}"
         self.run = f"/run/{self.tag}"
         self.nodes, self.processes = {}, []

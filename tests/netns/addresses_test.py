@@ -43,7 +43,7 @@ CLIENT = """
 import errno, json, socket, sys
 spec, out = json.loads(sys.argv[1]), {}
 try:
-    c = socket.socket(socket.AF_INET6 if ':' in spec['to'][0] else socket.AF_INET); c.settimeout(4)
+    c = socket.socket(socket.AF_INET6 if ':' in spec['to'][0] else socket.AF_INET); c.settimeout(15)
     for level, option, value in spec['options']:
         c.setsockopt(level, option, bytes.fromhex(value) if isinstance(value, str) else value)
     if spec['from']: c.bind(tuple(spec['from']))
@@ -296,7 +296,7 @@ class Addresses(TwoNodes):
 
         plain = scene()
         self.start_agents()
-        one.popen(["sleep", "60"])
+        one.popen(["sleep", "infinity"])
         wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
         for _ in range(2):
             self.assertEqual(scene(), plain)

@@ -152,7 +152,7 @@ class TwoNodes(unittest.TestCase):
         self.lab.link(pod, self.b)
         pod.apps = f"{self.a.cgroup}/pods/pod1"
         os.makedirs(pod.apps)
-        pod.popen(["sleep", "60"])
+        pod.popen(["sleep", "infinity"])
         wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
         return pod
 
@@ -225,7 +225,7 @@ class TwoPods(TwoNodes):
     def start(self, **more):
         self.a.start_agent(**more)
         for pod in (self.one, self.two):
-            pod.popen(["sleep", "60"])
+            pod.popen(["sleep", "infinity"])
         wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
 
     def translate(self):

@@ -81,6 +81,15 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 2)  # it was forgotten
 
+    def test_a_capable_server_is_asked_once_and_remembered(self):
+        self.start_agents()
+        self.serve()
+        for _ in range(3):
+            self.assertTrue(self.connect()["ok"])
+        decisions = self.a.agent.decisions()
+        self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_OUT_HELD"]), (1, 2))
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 3})
+
     def test_decline_without_a_common_eid(self):
         self.a.start_agent(smc={"ueids": ["BLUE"]})
         self.b.start_agent(smc={"ueids": ["GREEN"]})

@@ -85,7 +85,7 @@ class Ivshmem(TwoNodes):
         for node in nodes or (self.a, self.b):
             area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
             # Who declined is asked again soon; and each has time enough to be accelerated.
-            node.start_agent(ism=area, fallback={"cache_s": 1, "budget_ms": 5000})
+            node.start_agent(ism=area, fallback={"cache_s": 1, "budget_ms": 10000})
 
     def transfer(self, mib=8, ip=None):
         done = self.a.python(TRANSFER, ip or self.b.ip4, mib, timeout=120)

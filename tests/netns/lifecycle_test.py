@@ -233,7 +233,7 @@ while True:
                 for _ in range(3):
                     self.assertTrue(self.connect()["ok"])
                 self.assertPath(self.a, "smcd", at_least=3)
-                wait_for("hairpins to be swept", lambda: not self.table(self.a, "smc_hairpins"), 15)
+                wait_for("hairpins to be swept", lambda: not self.table(self.a, "smc_hairpins"))
                 with open(f"/proc/{self.a.agent.pid}/task/{self.a.agent.pid}/children") as children:
                     os.kill(int(children.read()), signal.SIGTERM)
                 self.assertEqual(self.a.agent.process.wait(10), 0)
@@ -285,7 +285,7 @@ import socket, sys, time
 held = []
 for _ in range(int(sys.argv[2])):
     c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); held.append(c)
-print('held', flush=True); time.sleep(60)"""
+print('held', flush=True); time.sleep(3600)"""
 
     def hold(self, node, count, **kwargs):
         """A program that keeps connections open."""
@@ -299,7 +299,7 @@ print('held', flush=True); time.sleep(60)"""
         os.makedirs(pod.apps)
         for i in range(60):
             sh("ip", "-n", pod.netns, "link", "add", f"br{i}", "up", "type", "bridge")
-        pod.popen(["sleep", "60"])
+        pod.popen(["sleep", "infinity"])
         self.connects_until(lambda: self.a.agent.prepared() == 2)
         pods = [s for s in self.a.agent.status()["namespaces"] if "br0" in s["devices"]]
         self.assertEqual([(len(s["devices"]), s["ipv4"]) for s in pods], [(60, True)])

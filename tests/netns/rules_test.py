@@ -111,7 +111,7 @@ class Rules(TwoNodes):
         listed = json.loads(node.run(["nft", "-j", "list", "counters"], check=True).stdout)["nftables"]
         return {c["counter"]["name"]: c["counter"]["packets"] for c in listed if "counter" in c}
 
-    def outcome(self, *prefix, ip=None, port=5000, timeout=4, **how):
+    def outcome(self, *prefix, ip=None, port=5000, timeout=15, **how):
         """ "ok", or the error that the client gets; `prefix`: the command that runs it."""
         command = [*prefix, "/usr/bin/python3", "-c", CLIENT, ip or self.b.ip4, str(port), str(timeout), "[]"]
         done = self.a.run(command, **how)

@@ -91,7 +91,7 @@ class Steering(TwoNodes):
 
         explained = json.loads(self.a.agent.ctl("explain", f"{self.b.ip4}:5001", "--json").stdout)
         self.assertEqual((explained["rule"], explained["steered"]), ("not-5001", False))
-        pid = self.a.popen(["sleep", "60"]).pid
+        pid = self.a.popen(["sleep", "infinity"]).pid
         text = self.a.agent.ctl("explain", f"{self.b.ip4}:5000", "--pid", str(pid)).stdout
         self.assertIn('rule "apps": allow', text)
         self.assertIn("is offered SMC", text)
@@ -208,7 +208,7 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
         self.lab.link(pod, self.b)
         pod.apps = f"{self.a.cgroup}/pods/pod1"
         os.makedirs(pod.apps)
-        pod.popen(["sleep", "60"])
+        pod.popen(["sleep", "infinity"])
         wait_for("the pod's namespace", lambda: self.a.agent.prepared() == 2)
         self.serve()
         self.assertTrue(self.connect(self.b.ip4, node=pod)["ok"])
@@ -275,7 +275,7 @@ c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); print(c.r
 import os, socket, time
 os.setgid(1235); os.setuid(1234)
 c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
-print('up', flush=True); time.sleep(60)""",
+print('up', flush=True); time.sleep(3600)""",
             says="up",
         )
         self.assertPath(self.a, "smcd")
@@ -311,7 +311,7 @@ print('up', flush=True); time.sleep(60)""",
             f"""
 import socket, time
 c = socket.create_connection(('{self.b.ip4}', 5000)); c.sendall(b'x'); c.recv(1)
-print('up', flush=True); time.sleep(60)""",
+print('up', flush=True); time.sleep(3600)""",
             says="up",
         )
         # P1.

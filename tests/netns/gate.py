@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The namespace tests of the gate (.ci/run): a few of each way that a connection can go, and none whose outcome depends
+on how soon somebody is scheduled.
+
+    gate.py            the ways, and how many tests each has
+    gate.py WAY        runs these, and says how long each took
+
+Agents have time enough here: what is tried is what they do, not whether they do it within a second. (Two times cannot
+be configured: docs/testing.md.) Tests about times are in netns.*. A test that fails without a fault behind it goes from
+this list into docs/testing.md, with its reason.
+"""
+import sys
+import time
+import unittest
+
+from base import TIME_ENOUGH
+from lab.nodes import Lab, Node
+
+WAYS = {
+    "ask": [
+        "steering_test.Steering.test_addresses_are_those_of_plain_tcp",
+        "steering_test.Steering.test_a_listener_older_than_the_agent_is_served",
+        "steering_test.Steering.test_nobody_listens",
+        "steering_test.Steering.test_a_static_binary",
+        "steering_test.Steering.test_clsact_where_there_is_no_tcx",
+        "steering_test.Steering.test_maps_can_be_read_by_a_person",
+        "addresses_test.Addresses.test_both_ends_and_ss_agree",
+        "addresses_test.Addresses.test_both_ends_and_ss_agree_on_ipv6",
+    ],
+    "hold": [
+        "fallback_test.Fallback.test_a_capable_server_is_asked_once_and_remembered",
+        "fallback_test.Fallback.test_the_memory_of_servers_is_bounded",
+    ],
+    "leg": [
+        "legs_test.Legs.test_legs_are_not_paced",
+        "legs_test.Legs.test_what_the_application_chose_stays",
+        "legs_test.Legs.test_hairpins_go_with_their_leg_and_no_sooner",
+        "legs_test.Legs.test_a_socket_that_is_used_again_leaves_its_hairpin",
+        "loss_test.Loss.test_a_reset_that_finds_no_neighbour_is_made_up_for",
+        "loss_test.Loss.test_keepalive_of_an_application_holds_on_the_wire",
+        "loss_test.Loss.test_keepalive_follows_an_application_that_changes_its_mind",
+    ],
+    "fall_back": [
+        "fallback_test.Fallback.test_a_server_without_smc_is_asked_and_answers_plain_tcp",
+        "fallback_test.Fallback.test_decline_without_a_common_eid",
+        "fallback_test.Fallback.test_decline_on_another_fabric",
+        "fallback_test.Fallback.test_seid_alone_is_enough",
+    ],
+    "kill": [
+        "lifecycle_test.Lifecycle.test_sigterm_leaves_nothing_behind",
+        "lifecycle_test.Lifecycle.test_killed_client_agent_ends_connections_with_an_error",
+        "lifecycle_test.Lifecycle.test_killed_server_agent_ends_connections_with_an_error",
+        "lifecycle_test.Lifecycle.test_plain_connections_outlive_the_agent",
+        "lifecycle_test.Lifecycle.test_a_restarted_peer_is_a_first_contact_again",
+        "lifecycle_test.Lifecycle.test_an_agent_in_a_time_namespace",
+    ],
+    "upgrade": [
+        "upgrade_test.Tcx.test_connections_stay_and_new_ones_have_the_next_agent",
+        "upgrade_test.Tcx.test_who_cannot_serve_takes_nobodys_place",
+        "upgrade_test.Patience.test_a_stop_waits_for_connections",
+    ],
+    "policy": [
+        "steering_test.Steering.test_rules_decide_in_order",
+        "steering_test.Steering.test_inbound_rules",
+        "rules_test.Rules.test_a_cgroup_that_may_not_connect",
+        "rules_test.Rules.test_a_user_who_may_not_connect",
+        "rules_test.Rules.test_firewalls_that_let_nothing_else_pass",
+        "lifecycle_test.Lifecycle.test_a_full_agent_lets_connections_be_plain",
+    ],
+    "bypass": [
+        "bypass_test.Bypass.test_ipv4_and_ipv6",
+        "bypass_test.Bypass.test_only_by_rule_and_where_automatic_rules_have_it",
+        "bypass_test.Bypass.test_every_byte_once_and_in_order",
+        "bypass_test.Bypass.test_the_end_comes_behind_the_last_byte",
+        "bypass_test.Bypass.test_who_closes_with_bytes_that_are_not_read_resets",
+        "bypass_test.Bypass.test_an_agent_that_is_started_again_takes_pairs_over",
+        "bypass_test.Bypass.test_an_agent_that_stands_still_forgets_those_that_ended_and_nobody_else",
+        "local_test.Local.test_what_smcctl_shows",
+    ],
+    "ivshmem": [
+        "ivshmem_test.Ivshmem.test_bytes_go_through_the_area",
+        "ivshmem_test.Ivshmem.test_a_peer_that_is_killed_is_forgotten_and_comes_back",
+        "ivshmem_test.Ivshmem.test_a_full_area_is_plain_tcp",
+    ],
+}
+
+
+class Timed(unittest.TextTestResult):
+    def startTest(self, test):
+        self.began = time.monotonic()
+        super().startTest(test)
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.stream.writeln(f"  {time.monotonic() - self.began:.1f} s")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] not in WAYS:
+        for way, tests in WAYS.items():
+            print(f"{way:10} {len(tests)}")
+        return 2 if len(sys.argv) != 1 else 0
+    Lab.series, Node.defaults = "gate", TIME_ENOUGH
+    tests = unittest.defaultTestLoader.loadTestsFromNames(WAYS[sys.argv[1]])
+    done = unittest.TextTestRunner(verbosity=2, resultclass=Timed).run(tests)
+    for test, why in done.skipped:
+        print(f"not tried: {test}: {why}", file=sys.stderr)
+    return 0 if done.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
