@@ -361,10 +361,9 @@ struct smc_hairpin {
 	__u16 partner; /* local port of the receiver */
 	__u16 mac_len;
 	__u8 of_leg; /* the sender is the leg */
-	__u8 told;   /* how often user space was told that the sender is stranded */
-	__u8 pad[2];
-	__be32 isn; /* sequence number of the leg's SYN */
-	__u32 pad_too;
+	__u8 pad[3];
+	__be32 isn;                     /* sequence number of the leg's SYN */
+	__u32 told;                     /* how often user space was told that the sender is stranded */
 	struct smc_socket sender;       /* an application's: from its first packet or its handshake's end on */
 	__u64 closed_ns;                /* since when the leg is gone; 0: it lives */
 	struct smc_keepalive keepalive; /* of an application, as user space was told last */
