@@ -214,7 +214,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     introspection_ = std::make_unique<Introspection>(
         IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabrics_, *smcd_memory_,
                            *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, bypass_,
-                           verdict_, drain_, pods_, [this] { return obstacle(); }});
+                           bypass_programs_, verdict_, drain_, pods_, [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
                                                   config_.kubernetes.api == "in-cluster", [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
@@ -257,7 +257,7 @@ bpf::LocalParts Agent::open_bypass() {
         return {};
     }
     const bypass::Terms terms{std::uint64_t{config_.bypass_mib} << 20, config_.cgroup_share, policy_hash(config_)};
-    auto opened = bypass::Bypass::open(config_.pin_path, terms);
+    auto opened = bypass::Bypass::open(config_.pin_path, terms, bypass_programs_);
     if (!opened) {
         log()->warn("no bypass: {}", opened.error().text());
         return {};
@@ -273,6 +273,7 @@ bpf::LocalParts Agent::open_bypass() {
                 fit ? "" : ": " + verdict_->obstacle);
     if (!fit && !forced && !bypass_->has_members()) {
         bypass_.reset();  // nobody could have it, and each receive of the node would pass by its programs
+        std::ranges::for_each(bypass_programs_, [](bpf::ProgramState& state) { state.loaded = false; });
         return {};
     }
     std::uint32_t mask = SMC_LOCAL_FORCE;

@@ -75,6 +75,7 @@ class Agent {
     std::unique_ptr<smcd::Memory> smcd_memory_;
     std::unique_ptr<smcd::Fabrics> fabrics_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
+    std::vector<bpf::ProgramState> bypass_programs_;
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::optional<bypass::Verdict> verdict_;  // of the kernel
     std::unique_ptr<bpf::Programs> programs_;

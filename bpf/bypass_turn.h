@@ -174,11 +174,14 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	return 0;
 }
 
-SEC("syscall")
-int smc_bypass_turn(struct smc_bypass_turn *turn)
-{
-	struct smc_turn_context context = {.config = smc_bypass_get_config(), .turn = turn};
+struct smc_bypass_turn smc_turned; /* what it says, last */
 
+SEC("tc")
+int smc_bypass_turn(void *unused)
+{
+	struct smc_turn_context context = {.config = smc_bypass_get_config(), .turn = &smc_turned};
+
+	__builtin_memset(&smc_turned, 0, sizeof(smc_turned));
 	if (!context.config)
 		return 0;
 	bpf_for_each_map_elem(&smc_bypass_cgroups, smc_turn_clear, 0, 0);
@@ -188,14 +191,16 @@ int smc_bypass_turn(struct smc_bypass_turn *turn)
 }
 
 /* A habit that user space knows of: only a program may write to an entry that others count in. */
-SEC("syscall")
-int smc_bypass_bar(struct smc_bypass_bar *which)
+struct smc_bypass_bar smc_barred; /* what it is told */
+
+SEC("tc")
+int smc_bypass_bar(void *unused)
 {
-	__u64 cookie = which->cookie;
+	__u64 cookie = smc_barred.cookie;
 	struct smc_member *member = bpf_map_lookup_elem(&smc_bypass, &cookie);
 
 	if (member)
-		smc_add_habit(member, which->habit);
+		smc_add_habit(member, smc_barred.habit);
 	return 0;
 }
 

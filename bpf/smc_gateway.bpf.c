@@ -4,6 +4,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 #include "bpf/abi.h"
 #include "bpf/bypass_abi.h"
@@ -28,5 +29,6 @@
 #include "bpf/smc_explain.h"
 #include "bpf/smc_keepalive.h"
 #include "bpf/smc_sweep.h"
+#include "bpf/smc_ends.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -28,6 +28,8 @@ static __always_inline void smc_tell_keepalive(const struct smc_tuple *front, st
 	struct smc_keepalive *told = &hairpin->keepalive;
 	struct smc_keepalive now = {};
 
+	if (!smc_reads_kernel)
+		return;
 	smc_read_keepalive(&hairpin->sender, &now);
 	if (!smc_lives(&hairpin->sender))
 		return; /* it went meanwhile, and this was somebody else's memory */

@@ -11,7 +11,7 @@
 static __always_inline bool smc_waits_for_leg(const struct smc_socket *which)
 {
 	const struct sock *sk = (const struct sock *)which->sk;
-	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	__u8 state = smc_reads_kernel ? BPF_CORE_READ(sk, __sk_common.skc_state) : 0;
 
 	return (state == BPF_TCP_ESTABLISHED || state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2) &&
 	       smc_lives(which);
@@ -37,7 +37,8 @@ static __always_inline bool smc_tell_stranded(const struct smc_tuple *front, con
 
 	if (hairpin->of_leg || !smc_waits_for_leg(&hairpin->sender))
 		return false;
-	found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	if (smc_reads_kernel)
+		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
 	bpf_map_update_elem(&smc_stranded, &cookie, &found, BPF_ANY);
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Tables age: user space runs this now and then (BPF_PROG_TEST_RUN). */
+/* Tables age: user space runs this now and then (BPF_PROG_TEST_RUN; see programs.h for the type). */
 #ifndef SMC_SWEEP_H
 #define SMC_SWEEP_H
 
@@ -91,9 +91,12 @@ static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct
 	return 0;
 }
 
-SEC("syscall")
-int smc_sweep(struct smc_clock *clock)
+struct smc_clock smc_swept; /* what it says, last */
+
+SEC("tc")
+int smc_sweep(void *unused)
 {
+	struct smc_clock *clock = &smc_swept;
 	__u64 now = bpf_ktime_get_ns();
 
 	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);

@@ -38,10 +38,18 @@ static __always_inline bool smc_is_reno(struct inet_connection_sock *connection)
 	return control->name[0] == 'r' && control->name[1] == 'e' && control->name[2] == 'n';
 }
 
+static __always_inline void smc_read_control(struct inet_connection_sock *connection, char *name)
+{
+	const struct tcp_congestion_ops *control = connection->icsk_ca_ops;
+
+#pragma unroll
+	for (int i = 0; i < 16; i++)
+		name[i] = control->name[i];
+}
+
 static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
-	struct tcp_congestion_ops *control = (void *)connection->icsk_ca_ops;
 	char reno[] = "reno"; /* in every kernel */
 	char before[16] = {};
 	bool tuned = false;
@@ -51,7 +59,7 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	struct bpf_sock *sk;
 
 	if (!BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt) && smc_paces(connection)) {
-		bpf_core_read(before, sizeof(before), &control->name);
+		smc_read_control(connection, before);
 		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 	}
 	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
@@ -169,6 +177,8 @@ static long smc_see_tuned_one(struct bpf_map *map, __u64 *cookie, struct smc_tun
 	const struct sock *sk = (const struct sock *)tuned->sk;
 	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
 
+	if (!smc_reads_kernel)
+		return 0;
 	tuned->state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	tuned->sent = BPF_CORE_READ(tcp, bytes_acked);
 	tuned->received = BPF_CORE_READ(tcp, bytes_received);
@@ -178,7 +188,7 @@ static long smc_see_tuned_one(struct bpf_map *map, __u64 *cookie, struct smc_tun
 }
 
 /* For `smcctl ss`: user space reads the entries then. */
-SEC("syscall")
+SEC("tc")
 int smc_see_tuned(void *unused)
 {
 	bpf_for_each_map_elem(&smc_tuned, smc_see_tuned_one, 0, 0);

@@ -59,6 +59,14 @@ std::string reason(const json& r) {
     return name == "none" ? "-" : name + " (" + r["code"].get<std::string>() + ")";
 }
 
+std::string names_of(const json& programs) {
+    std::string names;
+    for (const auto& one : programs) {
+        names += (names.empty() ? "" : " ") + word(one["program"]);
+    }
+    return names;
+}
+
 Row connection_row(const json& c) {
     return {word(c["id"]),      word(c["role"]),   word(c["path"]),        word(c["state"]),
             word(c["client"]),  word(c["server"]), bytes(c["bytes_sent"]), bytes(c["bytes_received"]),
@@ -111,6 +119,8 @@ void print_status(std::ostream& out, const json& s) {
                    : word(s["kubernetes"]["pods"]) + " on this node, as it was: " + word(s["kubernetes"]["problem"])},
               {"Programs", join(s["programs"])},
               {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
+              {"Left out", s["left_out"].empty() ? std::string("nothing")
+                                                 : names_of(s["left_out"]) + ": smcctl probe says what is lost"},
               {"Maps", word(s["pin_path"])}});
     out << "\nNamespaces\n";
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};

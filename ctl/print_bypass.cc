@@ -8,7 +8,27 @@ namespace smc::ctl {
 
 using nlohmann::json;
 
+namespace {
+
+// What is refused, and what is lost with it.
+void print_programs(std::ostream& out, const json& programs) {
+    std::vector<Row> rows{{"Program", "Hook", "This kernel", "What it is for, or what is lost"}};
+    for (const auto& one : programs) {
+        const bool refused = one["state"] == "refused";
+        rows.push_back({word(one["program"]), word(one["hook"]),
+                        refused                    ? "refuses it: " + word(one["error"])
+                        : one["state"] == "loaded" ? "has it"
+                                                   : "needs none",
+                        refused ? "LOST: " + word(one["lost"]) : word(one["purpose"])});
+    }
+    print_table(out, rows);
+    out << "\n";
+}
+
+}  // namespace
+
 void print_probe(std::ostream& out, const json& v) {
+    print_programs(out, v["programs"]);
     if (!v["tried"].get<bool>()) {
         out << "The bypass was not tried: local.bypass is off, or it was not loaded: see the agent's log\n";
         return;

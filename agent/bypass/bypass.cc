@@ -43,8 +43,9 @@ bool Bypass::left_behind(const std::string& pin_path) {
     return std::filesystem::exists(directory_of(pin_path));
 }
 
-Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms) {
-    std::unique_ptr<Bypass> bypass(new Bypass);
+Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms,
+                                             std::vector<bpf::ProgramState>& states) {
+    std::unique_ptr<Bypass> bypass(new Bypass(states));
     bpf::log_what_libbpf_says();
     bypass->path_ = directory_of(pin_path);
     bypass->terms_ = terms;
@@ -60,6 +61,8 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
         if (auto done = bypass->attach_and_pin(); !done) {
             return done.error();
         }
+    } else {
+        bypass->see_guards();
     }
     bypass->ready_ = true;
     bypass->set_limits();
@@ -67,26 +70,33 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
 }
 
 Result<void> Bypass::load(bool take_over) {
-    skeleton_ = smc_bypass__open();
-    if (skeleton_ == nullptr) {
-        return last_error("opening the bypass's BPF object");
-    }
-    bpf_map* map = nullptr;
-    bpf_object__for_each_map(map, skeleton_->obj) {
-        const std::string name = bpf_map__name(map);
-        if (!take_over || !bpf::is_to_be_pinned(name)) {
-            continue;
+    const auto prepare = [&](smc_bypass& skeleton) -> Result<void> {
+        bpf_map* map = nullptr;
+        bpf_object__for_each_map(map, skeleton.obj) {
+            const std::string name = bpf_map__name(map);
+            if (!take_over || !bpf::is_to_be_pinned(name)) {
+                continue;
+            }
+            const UniqueFd fd = pinned(path_, name);
+            if (!fd || bpf_map__reuse_fd(map, fd.get()) != 0) {
+                return last_error("taking over " + path_ + "/" + name);
+            }
         }
-        const UniqueFd fd = pinned(path_, name);
-        if (!fd || bpf_map__reuse_fd(map, fd.get()) != 0) {
-            return last_error("taking over " + path_ + "/" + name);
-        }
+        return {};
+    };
+    auto loaded = bpf::load_what_is_allowed<::smc_bypass>(smc_bypass__open, smc_bypass__load, smc_bypass__destroy,
+                                                          prepare, bpf::bypass_programs(), states_);
+    if (!loaded) {
+        return loaded.error();
     }
-    if (const int rc = smc_bypass__load(skeleton_); rc != 0) {
-        return Error{-rc, "loading the bypass's BPF programs (is this kernel 6.3 or newer?)"};
-    }
+    skeleton_ = std::move(*loaded);
     enrolling_ = bpf_program__attach_iter(skeleton_->progs.smc_bypass_enrol, nullptr);
-    return enrolling_ != nullptr ? Result<void>() : last_error("attaching smc_bypass_enrol");
+    return enrolling_ != nullptr ? Result<void>() : Result<void>(refused("smc_bypass_enrol", errno));
+}
+
+Error Bypass::refused(const std::string& program, int error) const {
+    bpf::leave_out(states_, program, error);
+    return bpf::refusal("to attach BPF program " + program, error);
 }
 
 Result<void> Bypass::attach_and_pin() const {
@@ -102,7 +112,7 @@ Result<void> Bypass::attach_and_pin() const {
     }
     const auto& programs = skeleton_->progs;
     if (bpf_prog_attach(bpf_program__fd(programs.smc_bypass_send), map_fd("smc_members"), BPF_SK_MSG_VERDICT, 0) != 0) {
-        return last_error("attaching smc_bypass_send");
+        return refused("smc_bypass_send", errno);
     }
     for (const bpf_program* program : {programs.smc_bypass_received, programs.smc_bypass_sent}) {
         if (auto attached = attach_and_pin(program); !attached) {
@@ -120,7 +130,7 @@ Result<void> Bypass::attach_and_pin(const bpf_program* program) const {
     const std::string name = bpf_program__name(program);
     bpf_link* link = bpf_program__attach(program);
     if (link == nullptr) {
-        return last_error("attaching " + name);
+        return refused(name, errno);
     }
     const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
     const int error = errno;
@@ -130,31 +140,46 @@ Result<void> Bypass::attach_and_pin(const bpf_program* program) const {
 
 // Without them there is less that can be excluded.
 void Bypass::set_guards() const {
-    const std::unique_ptr<smc_guards, decltype(&smc_guards__destroy)> guards(smc_guards__open(), &smc_guards__destroy);
-    if (!guards) {
-        return;
-    }
-    bpf_map* map = nullptr;
-    bpf_object__for_each_map(map, guards->obj) {
-        const int ours = map_fd(bpf_map__name(map));
-        if (ours >= 0) {
-            bpf_map__reuse_fd(map, ours);
+    const bool has_own_ioctl = has_function("tcp_bpf_ioctl");
+    const auto prepare = [&](smc_guards& skeleton) -> Result<void> {
+        bpf_map* map = nullptr;
+        bpf_object__for_each_map(map, skeleton.obj) {
+            const int ours = map_fd(bpf_map__name(map));
+            if (ours >= 0 && bpf_map__reuse_fd(map, ours) != 0) {
+                return last_error("sharing " + std::string(bpf_map__name(map)));
+            }
         }
+        bpf_program__set_autoload(skeleton.progs.smc_guard_member_ioctl, has_own_ioctl);
+        bpf_program__set_autoload(skeleton.progs.smc_guard_permission, true);
+        return {};
+    };
+    std::vector<bpf::ProgramState> states;
+    const auto guards = bpf::load_what_is_allowed<smc_guards>(smc_guards__open, smc_guards__load, smc_guards__destroy,
+                                                              prepare, bpf::guard_programs(), states);
+    if (!guards) {
+        log()->warn("no guards of the bypass: {}", guards.error().text());
     }
-    bpf_program__set_autoload(guards->progs.smc_guard_member_ioctl, has_function("tcp_bpf_ioctl"));
-    bpf_program__set_autoload(guards->progs.smc_guard_permission, has_function("bpf_lsm_file_permission"));
-    if (const int rc = smc_guards__load(guards.get()); rc != 0) {
-        log()->info("no guards of the bypass: {}", std::generic_category().message(-rc));
-        return;
-    }
-    bpf_program* program = nullptr;
-    bpf_object__for_each_program(program, guards->obj) {
-        if (!bpf_program__autoload(program)) {
+    for (bpf::ProgramState& state : states) {
+        const bpf_program* program =
+            guards && state.loaded ? bpf_object__find_program_by_name((*guards)->obj, state.name.c_str()) : nullptr;
+        if (program == nullptr) {
             continue;
         }
         if (auto attached = attach_and_pin(program); !attached) {
-            log()->info("no guard of the bypass: {}", attached.error().text());
+            state.loaded = false;
+            state.error = attached.error().code;
+            log()->warn("BPF program {} is left out: {}; lost: {}", state.name, attached.error().text(), state.lost);
         }
+    }
+    states_.insert(states_.end(), states.begin(), states.end());
+}
+
+// As an agent before has set them, or could not.
+void Bypass::see_guards() const {
+    for (const bpf::ProgramRow& row : bpf::guard_programs()) {
+        const bool there = has_guard(row.name);
+        const bool wanted = std::string_view(row.name) != "smc_guard_member_ioctl" || has_function("tcp_bpf_ioctl");
+        states_.push_back({row.name, "fentry, lsm", row.purpose, row.lost, there, there || !wanted ? 0 : EOPNOTSUPP});
     }
 }
 
@@ -193,7 +218,6 @@ Bypass::~Bypass() {
         bpf::remove_pins(path_);
     }
     bpf_link__destroy(enrolling_);
-    smc_bypass__destroy(skeleton_);
 }
 
 int Bypass::map_fd(const std::string& name) const {
@@ -234,12 +258,11 @@ void Bypass::set_limits() {
 }
 
 std::vector<std::uint64_t> Bypass::turn() {
-    smc_bypass_turn now{};
-    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn, now); !done) {
+    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn); !done) {
         log()->warn("{}", done.error().text());
         return {};
     }
-    state_ = now;
+    state_ = skeleton_->bss->smc_turned;
     take_out();
     set_limits();
     const Map<std::uint64_t, std::uint32_t> wanted(map_fd("smc_bypass_spaces"));
@@ -267,8 +290,8 @@ void Bypass::enrol() const {
 }
 
 void Bypass::bar(std::uint64_t cookie, smc_habit habit) const {
-    ::smc_bypass_bar which{cookie, static_cast<__u32>(habit), 0};
-    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_bar, which); !done) {
+    skeleton_->bss->smc_barred = {cookie, static_cast<__u32>(habit), 0};
+    if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_bar); !done) {
         log()->warn("{}", done.error().text());
     }
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/steer/loading.h"
 #include "agent/steer/map.h"
 #include "bpf/bypass_abi.h"
 #include "os/result.h"
@@ -39,7 +40,9 @@ struct Terms {
 class Bypass {
  public:
     // Loads the programs, or takes over those of an agent that was here before. An Error: this kernel cannot.
-    static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms);
+    // `states` is told of each program, whatever comes back; it outlives this.
+    static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms,
+                                                std::vector<bpf::ProgramState>& states);
     // Something is pinned there.
     static bool left_behind(const std::string& pin_path);
     // What is pinned stays if anybody is a member.
@@ -86,16 +89,19 @@ class Bypass {
     [[nodiscard]] bool taken_over() const { return taken_over_; }
 
  private:
-    Bypass() = default;
+    explicit Bypass(std::vector<bpf::ProgramState>& states) : states_(states) {}
     [[nodiscard]] int map_fd(const std::string& name) const;
     Result<void> load(bool take_over);
     Result<void> attach_and_pin() const;
+    [[nodiscard]] Error refused(const std::string& program, int error) const;
     void set_guards() const;
+    void see_guards() const;
     [[nodiscard]] Result<void> attach_and_pin(const bpf_program* program) const;
     void set_limits();
     void take_out() const;
 
-    ::smc_bypass* skeleton_ = nullptr;
+    std::vector<bpf::ProgramState>& states_;
+    std::shared_ptr<::smc_bypass> skeleton_;
     bpf_link* enrolling_ = nullptr;
     std::string path_;
     Terms terms_;

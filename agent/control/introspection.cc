@@ -9,6 +9,7 @@
 #include "agent/control/describe.h"
 #include "agent/control/dry_run.h"
 #include "agent/control/explain.h"
+#include "agent/control/program_view.h"
 #include "agent/log/log.h"
 
 namespace smc {
@@ -58,7 +59,9 @@ json Introspection::answer(const json& request) const {
         return devices();
     }
     if (command == "probe") {
-        return describe(p_.verdict);
+        json answer = describe(p_.verdict);
+        answer["programs"] = programs(p_);
+        return answer;
     }
     if (command == "bypass") {
         return describe(p_.bypass.get());

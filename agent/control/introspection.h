@@ -41,6 +41,7 @@ struct IntrospectionParts {
     const smcr::LinkGroups& smcr_groups;
     Engines& engines;
     const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
+    const std::vector<bpf::ProgramState>& bypass_programs;
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
     const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server tells of them

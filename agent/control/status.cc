@@ -7,6 +7,7 @@
 #include "agent/control/bypass_view.h"
 #include "agent/control/describe.h"
 #include "agent/control/introspection.h"
+#include "agent/control/program_view.h"
 #include "agent/upgrade/place.h"
 #include "smc_version.h"  // generated: kVersion
 
@@ -130,6 +131,7 @@ json Introspection::status() const {
                 {"eids", texts(p_.node.ueids)},
                 {"seid", p_.node.seid ? p_.node.seid->text() : ""},
                 {"programs", p_.programs.attached()},
+                {"left_out", left_out(p_)},
                 {"pin_path", p_.config.pin_path},
                 {"roce",
                  {{"enabled", p_.config.roce.enabled},

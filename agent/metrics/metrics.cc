@@ -203,6 +203,14 @@ void add_bypass(Families& to, const json& status) {
     }
 }
 
+void add_programs(Families& to, const json& status) {
+    for (const auto& one : status["left_out"]) {
+        to.gauge("smc_agent_program_left_out",
+                 "1: this kernel has refused a BPF program; smcctl probe says what is lost.", 1,
+                 {{"program", text(one["program"])}, {"hook", text(one["hook"])}});
+    }
+}
+
 void add_places(Families& to, const json& status) {
     for (const char* family : {"ipv4", "ipv6"}) {
         double served = 0, other = 0;
@@ -240,6 +248,7 @@ std::string metrics(const json& status) {
     add_connections(all, status);
     add_groups(all, status["groups"]);
     add_bypass(all, status);
+    add_programs(all, status);
     if (const auto kernel = kernel_smc()) {
         add_kernel(all, *kernel);
     }

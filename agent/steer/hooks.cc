@@ -96,7 +96,7 @@ Result<void> Hooks::load() {
     if (!withdrawn_) {
         lookup_.reset(bpf_link_create(lookup->get(), netns_.get(), BPF_SK_LOOKUP, nullptr));
         if (!lookup_) {
-            return last_error("attaching sk_lookup");
+            return refusal("to attach BPF program smc_lookup (sk_lookup)", errno);
         }
         // It outlives an agent that is killed: what ends a handshake that this one began is not for the application.
         lookup_pin_ = pin(lookup_, "smc_lookup_" + std::to_string(slot_));
@@ -150,7 +150,11 @@ void Hooks::attach(unsigned index, Device& device) const {
         attached = attach_clsact(index, device);
     } else {
         attached = attach_tcx(index, device);
-        if (!attached && tc_ == Tc::kAuto && (attached.error().code == EINVAL || attached.error().code == ENOTSUP)) {
+        const int error = attached ? 0 : attached.error().code;
+        if (tc_ == Tc::kAuto && (error == EINVAL || error == ENOTSUP || error == EPERM)) {
+            std::ranges::for_each(device.pins, [this](const std::string& name) { unpin(name); });
+            device.pins.clear();
+            device.links.clear();
             attached = attach_clsact(index, device);
         }
     }

@@ -67,21 +67,34 @@ void log_what_libbpf_says() {
 
 Result<void> Programs::open(const Config& config, const LocalParts& local) {
     log_what_libbpf_says();
-    skeleton_ = smc_gateway__open();
-    if (skeleton_ == nullptr) {
-        return last_error("opening the BPF object");
-    }
-    bpf_map__set_max_entries(skeleton_->maps.smc_servers, config.cache_entries);
-    skeleton_->rodata->smc_pid_is_open =
-        libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1 ? 1 : 0;
-    for (const auto& [name, fd] : local.maps) {
-        bpf_map* map = bpf_object__find_map_by_name(skeleton_->obj, name.c_str());
-        if (map == nullptr || bpf_map__reuse_fd(map, fd) != 0) {
-            return last_error("taking " + name + " of the bypass");
+    const bool reads = may_read_kernel();
+    const bool pid_is_open =
+        libbpf_probe_bpf_helper(BPF_PROG_TYPE_SCHED_CLS, BPF_FUNC_get_current_pid_tgid, nullptr) == 1;
+    const auto prepare = [&](smc_gateway& skeleton) -> Result<void> {
+        bpf_map__set_max_entries(skeleton.maps.smc_servers, config.cache_entries);
+        skeleton.rodata->smc_pid_is_open = pid_is_open ? 1 : 0;
+        skeleton.rodata->smc_reads_kernel = reads ? 1 : 0;
+        bpf_program__set_autoload(skeleton.progs.smc_socket_ends, !reads);
+        for (const auto& [name, fd] : local.maps) {
+            bpf_map* map = bpf_object__find_map_by_name(skeleton.obj, name.c_str());
+            if (map == nullptr || bpf_map__reuse_fd(map, fd) != 0) {
+                return last_error("taking " + name + " of the bypass");
+            }
         }
+        return {};
+    };
+    auto loaded = load_what_is_allowed<smc_gateway>(smc_gateway__open, smc_gateway__load, smc_gateway__destroy, prepare,
+                                                    gateway_programs(), states_);
+    if (!loaded) {
+        return loaded.error();
     }
-    if (const int rc = smc_gateway__load(skeleton_); rc != 0) {
-        return Error{-rc, "loading the BPF programs (is this kernel 6.1 or newer, with BTF?)"};
+    skeleton_ = std::move(*loaded);
+    if (!reads) {
+        states_.push_back({"bpf_probe_read_kernel", "helper", "",
+                           "keepalive of applications on the wire, ends of applications that a reset cannot reach, "
+                           "figures of tuned sockets",
+                           false, EPERM});
+        log()->warn("programs may not read the kernel's memory; lost: {}", states_.back().lost);
     }
     return {};
 }
@@ -119,7 +132,6 @@ Programs::~Programs() {
     }
     ring_buffer__free(ring_);
     unpin();
-    smc_gateway__destroy(skeleton_);
 }
 
 Result<void> Programs::fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const {
@@ -266,11 +278,25 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
     for (const auto& [program, cgroup] : wanted) {
         bpf_link* link = bpf_program__attach_cgroup(program, cgroup);
         if (link == nullptr) {
-            return last_error(std::string("attaching ") + bpf_program__name(program));
+            return refusal(std::string("to attach BPF program ") + bpf_program__name(program) + " (sockops)", errno);
         }
         links_.emplace_back(bpf_program__name(program), link);
     }
+    attach_ends();
     return {};
+}
+
+// Where it is loaded.
+void Programs::attach_ends() {
+    const bpf_program* program = skeleton_->progs.smc_socket_ends;
+    if (bpf_program__fd(program) < 0) {
+        return;
+    }
+    if (bpf_link* link = bpf_program__attach(program); link != nullptr) {
+        links_.emplace_back(bpf_program__name(program), link);
+    } else {
+        leave_out(states_, bpf_program__name(program), errno);
+    }
 }
 
 std::vector<std::string> Programs::attached() const {

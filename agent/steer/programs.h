@@ -19,6 +19,7 @@
 
 #include "agent/config/config.h"
 #include "agent/policy/policy.h"
+#include "agent/steer/loading.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
@@ -71,6 +72,8 @@ class Programs {
                                                   const LocalParts& local = {}, OwnPlace place = {});
     // Whether this kernel takes them. Leaves nothing behind.
     static Result<void> try_to_load(const Config& config);
+    // What has become of each program.
+    [[nodiscard]] const std::vector<ProgramState>& states() const { return states_; }
     ~Programs();
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
@@ -132,7 +135,7 @@ class Programs {
     void forget(std::uint64_t netns, const Endpoint& server) const;
     [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
     // Fills in the answers to everything that needs no socket. Changes nothing.
-    [[nodiscard]] Result<smc_query> explain(smc_query query) const;
+    [[nodiscard]] Result<smc_query> explain(const smc_query& query) const;
     // Sum over the CPUs.
     [[nodiscard]] std::uint64_t counter(smc_decision decision) const;
     // "SMC_OUT_ASKED", from BTF.
@@ -167,10 +170,12 @@ class Programs {
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
+    void attach_ends();
     void retire_old_lookups() const;
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
-    smc_gateway* skeleton_ = nullptr;
+    std::shared_ptr<smc_gateway> skeleton_;
+    std::vector<ProgramState> states_;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;

@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Runs a program of type "syscall" (BPF_PROG_TEST_RUN).
+// Runs a program that is there for user space (BPF_PROG_TEST_RUN; RUN_* in bpf/programs.h). What it is told and what it
+// says are global variables of its object.
 #pragma once
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include <array>
+#include <string>
+
 #include "os/result.h"
 
 namespace smc::bpf {
 
-// `context`: what it is told, and then what it makes of it.
-template <class Context>
-Result<void> run_program(const bpf_program* program, Context& context) {
+inline Result<void> run_program(const bpf_program* program) {
+    const std::string name = bpf_program__name(program);
+    std::array<char, 64> packet{};  // sched_cls wants one
     bpf_test_run_opts options{};
     options.sz = sizeof options;
-    options.ctx_in = &context;
-    options.ctx_size_in = sizeof context;
+    if (bpf_program__fd(program) < 0) {
+        return Error{EOPNOTSUPP, "running " + name + ", which this kernel has refused"};
+    }
+    if (bpf_program__type(program) == BPF_PROG_TYPE_SCHED_CLS) {
+        options.data_in = packet.data();
+        options.data_size_in = packet.size();
+    }
     return bpf_prog_test_run_opts(bpf_program__fd(program), &options) == 0
                ? Result<void>()
-               : Result<void>(last_error(std::string("running ") + bpf_program__name(program)));
+               : Result<void>(last_error("running " + name));
 }
 
 }  // namespace smc::bpf

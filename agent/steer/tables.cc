@@ -113,11 +113,11 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
 Swept Programs::sweep() {
     constexpr std::size_t kEndedAtOnce = 256;  // each of these costs user space a few system calls
     Swept found;
-    smc_clock clock{};
-    if (const auto done = run_program(skeleton_->progs.smc_sweep, clock); !done) {
-        log()->warn("{}", done.error().text());
+    if (const auto done = run_program(skeleton_->progs.smc_sweep); !done) {
+        leave_out(states_, bpf_program__name(skeleton_->progs.smc_sweep), done.error().code);
         return found;
     }
+    const smc_clock clock = skeleton_->bss->smc_swept;
     fill_ = {{"smc_questions", clock.questions, SMC_MAX_QUESTIONS},
              {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
              {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
@@ -144,8 +144,7 @@ KeepaliveTerms Programs::keepalive_of(const smc_tuple& front) const {
 
 Tuned Programs::tuned(std::size_t most) const {
     const Map<std::uint64_t, smc_tuned_socket> sockets(map_fd("smc_tuned"));
-    std::uint32_t nothing = 0;
-    if (const auto seen = run_program(skeleton_->progs.smc_see_tuned, nothing); !seen) {
+    if (const auto seen = run_program(skeleton_->progs.smc_see_tuned); !seen) {
         log()->warn("{}", seen.error().text());
         return {.sockets = {}, .whole = false};
     }
@@ -205,11 +204,13 @@ std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& 
     return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
 }
 
-Result<smc_query> Programs::explain(smc_query query) const {
-    if (const auto done = run_program(skeleton_->progs.smc_explain, query); !done) {
+Result<smc_query> Programs::explain(const smc_query& query) const {
+    smc_query& asked = skeleton_->bss->smc_asked;
+    asked = query;
+    if (const auto done = run_program(skeleton_->progs.smc_explain); !done) {
         return done.error();
     }
-    return query;
+    return asked;
 }
 
 std::uint64_t Programs::counter(smc_decision decision) const {

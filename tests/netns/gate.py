@@ -60,6 +60,12 @@ WAYS = {
         "upgrade_test.Tcx.test_who_cannot_serve_takes_nobodys_place",
         "upgrade_test.Patience.test_a_stop_waits_for_connections",
     ],
+    "refuse": [
+        "refused_test.Refused.test_programs_of_user_space_run_as_sched_cls",
+        "refused_test.Refused.test_no_program_may_read_the_kernels_memory",
+        "refused_test.Refused.test_the_bypass_alone_is_lost",
+        "refused_test.Refused.test_nothing_works_without_sk_lookup",
+    ],
     "policy": [
         "steering_test.Steering.test_rules_decide_in_order",
         "steering_test.Steering.test_inbound_rules",

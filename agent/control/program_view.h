@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What has become of each BPF program (agent/steer/loading.h), as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "agent/control/introspection.h"
+
+namespace smc {
+
+// [{"program", "hook", "purpose", "lost", "state": "loaded" | "refused" | "no use", "error"}]
+[[nodiscard]] nlohmann::json programs(const IntrospectionParts& parts);
+// Those of them that the kernel has refused.
+[[nodiscard]] nlohmann::json left_out(const IntrospectionParts& parts);
+
+}  // namespace smc

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Every BPF program of the project: what it is for, and what is lost where a kernel refuses it. The agent loads what it
+ * may have and says what it has left out.
+ *
+ *	NEEDED	its object is nothing without it
+ *	PART	by itself; it alone is left out
+ *	RUN_*	user space runs it (BPF_PROG_TEST_RUN): of type syscall, which can be preempted; where a kernel has none
+ *		for it, of type sched_cls, with softirqs off as long as it runs
+ */
+#ifndef SMC_PROGRAMS_H
+#define SMC_PROGRAMS_H
+
+#define SMC_GATEWAY_PROGRAMS(PROGRAM)                                                                                  \
+	PROGRAM(smc_out, NEEDED, "packets that leave by a device", "everything")                                       \
+	PROGRAM(smc_in, NEEDED, "packets that arrive by a device", "everything")                                       \
+	PROGRAM(smc_egress, NEEDED, "asks with a SYN, holds SYNs, turns a leg's packets round", "everything")          \
+	PROGRAM(smc_ingress, NEEDED, "hears answers, notes SYNs that ask", "everything")                               \
+	PROGRAM(smc_lookup, NEEDED, "hands a SYN that asks to the agent", "everything")                                \
+	PROGRAM(smc_app_sockops, NEEDED, "knows the applications' sockets", "everything")                              \
+	PROGRAM(smc_clc_ops, NEEDED, "writes and reads option 254 of CLC sockets", "everything")                       \
+	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old",                                     \
+		"room in the tables: when they are full, new connections are plain TCP")                               \
+	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain", "smcctl explain and dry-run")                         \
+	PROGRAM(smc_see_tuned, RUN_PART, "reads figures of tuned sockets", "tuned sockets in smcctl ss")               \
+	PROGRAM(smc_socket_ends, PART, "tells of sockets that end, where no program may read the kernel's memory",     \
+		"room in smc_hairpins: when it is full, new connections are plain TCP")
+
+#define SMC_BYPASS_PROGRAMS(PROGRAM)                                                                                   \
+	PROGRAM(smc_bypass_send, NEEDED, "puts a message into the peer's queue", "the bypass")                         \
+	PROGRAM(smc_bypass_received, NEEDED, "counts what is received", "the bypass")                                  \
+	PROGRAM(smc_bypass_sent, NEEDED, "counts what is sent", "the bypass")                                          \
+	PROGRAM(smc_bypass_enrol, NEEDED, "makes sockets members", "the bypass")                                       \
+	PROGRAM(smc_bypass_turn, RUN_NEEDED, "moves members from state to state", "the bypass")                        \
+	PROGRAM(smc_bypass_bar, RUN_NEEDED, "notes a habit that the agent has found", "the bypass")
+
+#define SMC_GUARD_PROGRAMS(PROGRAM)                                                                                    \
+	PROGRAM(smc_guard_splice, PART, "learns of splice()", "the bypass of automatic rules")                         \
+	PROGRAM(smc_guard_ioctl, PART, "learns of FIONREAD", "the bypass of automatic rules")                          \
+	PROGRAM(smc_guard_member_ioctl, PART, "learns of a member's FIONREAD", "the bypass of automatic rules")        \
+	PROGRAM(smc_guard_send, PART, "learns of MSG_OOB and MSG_ZEROCOPY", "the bypass of automatic rules")           \
+	PROGRAM(smc_guard_permission, PART, "refuses a splice() that would find nothing",                              \
+		"the bypass of automatic rules")
+
+#endif
