@@ -8,6 +8,7 @@
 #include "datapath/ism/local_fabric.h"
 #include "datapath/ivshmem/device.h"
 #include "datapath/ivshmem/ivshmem_fabric.h"
+#include "os/clock.h"
 #include "os/random.h"
 #include "os/unix_socket.h"
 
@@ -29,15 +30,8 @@ static_assert(bpf::OwnPlace::kMost == upgrade::Place::kMost);
 
 namespace {
 
-constexpr auto kBeat = std::chrono::milliseconds(250);
-constexpr unsigned kStandsStill = 2;  // beats that the data path may miss
-constexpr auto kEnginePatience = std::chrono::seconds(5);
-constexpr unsigned kBeatsPerSweep = 4;
-constexpr unsigned kBeatsPerRefresh = 8;
-// For answers to questions, when it stops: TCP itself goes on after a second.
-constexpr auto kPatience = std::chrono::milliseconds(900);
-// For the agent that serves, to say that it leaves, and to have left.
-constexpr auto kLeavingSoon = std::chrono::seconds(5), kLeaving = std::chrono::seconds(10);
+constexpr auto kSweep = std::chrono::seconds(1);    // the programs' tables
+constexpr auto kRefresh = std::chrono::seconds(2);  // which RoCE devices there are
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -53,6 +47,8 @@ clc::LocalNode local_node(const Config& config) {
     node.seid = Eid::parse(config.seid);
     node.host_name = host_name(config);
     node.step_timeout = config.step_timeout;
+    node.last_word = config.times.last_word;
+    node.late = config.times.late;
     node.max_connections = static_cast<std::uint8_t>(config.roce.max_connections);
     node.max_links = static_cast<std::uint8_t>(config.roce.max_links);
     return node;
@@ -83,8 +79,12 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       policy_(config_),
       signals_(io_, SIGTERM, SIGINT),
       heartbeat_(io_),
+      standstill_(config_.times.beat, config_.times.standstill),
+      sweep_(kSweep),
+      refresh_(kRefresh),
       node_(local_node(config_)),
-      departure_({io_, config_.stop_patience, config_.upgrade_patience, [this] { return connections_.live(); },
+      departure_({io_, config_.stop_patience, config_.upgrade_patience, std::max(config_.times.settle, config_.budget),
+                  [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->questions() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
                   [this] { tell_programs(); }, [this] { give_up_place(); }, [this] { io_.stop(); }}) {}
@@ -130,7 +130,7 @@ Result<void> Agent::start() {
     roce_devices_ = std::make_unique<smcr::Devices>(
         io_, config_.roce, [this](const std::string& device) { smcr_groups_->device_gone(device); },
         [this] { smcr_groups_->ports_changed(); });
-    smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engines_, config_.roce, *roce_devices_);
+    smcr_groups_ = std::make_unique<smcr::LinkGroups>(io_, *engines_, config_, *roce_devices_);
     if (config_.roce.enabled) {
         roce_devices_->refresh();
     }
@@ -153,13 +153,13 @@ Result<void> Agent::take_place() {
     if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
         return tried;
     }
-    const auto asked = upgrade::ask_to_leave(config_.control_socket, kLeavingSoon);
+    const auto asked = upgrade::ask_to_leave(config_.control_socket, config_.times.answer);
     if (!asked) {
         return asked.error();
     }
-    const TimePoint until = loop::now() + kLeaving;
+    const TimePoint until = os::now() + 2 * config_.times.answer;
     auto opened = open_control();
-    while (!opened && opened.error().code == EBUSY && *asked && loop::now() < until) {
+    while (!opened && opened.error().code == EBUSY && *asked && os::now() < until) {
         ::usleep(10'000);
         opened = open_control();
     }
@@ -168,7 +168,8 @@ Result<void> Agent::take_place() {
 
 Result<void> Agent::open_control() {
     control_ = std::make_unique<ControlServer>(
-        io_, config_.control_socket, [this](const nlohmann::json& request, const ControlServer::Who& who) {
+        io_, config_.control_socket, config_.times.control,
+        [this](const nlohmann::json& request, const ControlServer::Who& who) {
             return admin_ ? answer(request, who) : nlohmann::json{{"error", "starting"}};
         });
     return control_->start();
@@ -202,7 +203,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         [this](const std::string& path) { return pods_ ? pods_->pods().of_cgroup(path) : nullptr; },
         [this] { namespaces_->rescan_soon(); });
     namespaces_ =
-        std::make_unique<Namespaces>(io_, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
+        std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
@@ -211,12 +212,14 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
                                *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
     gateway_ = std::make_unique<Gateway>(
         Gateway::Parts{session, *programs_, *namespaces_, *engines_, connections_, [this] { tell_programs(); }});
-    introspection_ = std::make_unique<Introspection>(
-        IntrospectionParts{config_, node_, policy_, *programs_, *cgroups_, *namespaces_, *fabrics_, *smcd_memory_,
-                           *smcd_pool_, connections_, smcd_groups_, *roce_devices_, *smcr_groups_, *engines_, bypass_,
-                           bypass_programs_, verdict_, drain_, pods_, [this] { return obstacle(); }});
+    introspection_ = std::make_unique<Introspection>(IntrospectionParts{
+        config_,          node_,          policy_,       *programs_,  *cgroups_,
+        *namespaces_,     *fabrics_,      *smcd_memory_, *smcd_pool_, connections_,
+        smcd_groups_,     *roce_devices_, *smcr_groups_, *engines_,   bypass_,
+        bypass_programs_, verdict_,       drain_,        pods_,       [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
-                                                  config_.kubernetes.api == "in-cluster", [this] { tell_programs(); }});
+                                                  config_.kubernetes.api == "in-cluster", config_.times.control,
+                                                  [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -267,11 +270,13 @@ bpf::LocalParts Agent::open_bypass() {
     if (!wanted) {
         return {bypass_->shared_maps(), 0};
     }
-    verdict_ = bypass::probe(*bypass_);
+    verdict_ = bypass::probe(*bypass_, config_.times.trial);
     const bool fit = verdict_->obstacle.empty();
     log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", verdict_->took.count(),
                 fit ? "" : ": " + verdict_->obstacle);
-    if (!fit && !forced && !bypass_->has_members()) {
+    if (!fit && !verdict_->lasts) {
+        retrial_.emplace(io_, *bypass_, config_.times, [this](bypass::Verdict verdict) { bypass_tried(verdict); });
+    } else if (!fit && !forced && !bypass_->has_members()) {
         bypass_.reset();  // nobody could have it, and each receive of the node would pass by its programs
         std::ranges::for_each(bypass_programs_, [](bpf::ProgramState& state) { state.loaded = false; });
         return {};
@@ -281,6 +286,15 @@ bpf::LocalParts Agent::open_bypass() {
         mask |= SMC_LOCAL_BYPASS;
     }
     return {bypass_->shared_maps(), mask};
+}
+
+void Agent::bypass_tried(const bypass::Verdict& verdict) {
+    verdict_ = verdict;
+    if (verdict.obstacle.empty()) {
+        programs_->allow_local(SMC_LOCAL_BYPASS);
+        log()->info("the bypass of automatic rules is on ({} us): another trial has found nothing in the way",
+                    verdict.took.count());
+    }
 }
 
 void Agent::listen_to_programs() {
@@ -325,7 +339,7 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
         return WebServer::Answer{.body = "alive\n"};
     }
     if (path == "/readyz") {
-        const bool stands = stood_still_ > kStandsStill;
+        const bool stands = standstill_.stands();
         return WebServer::Answer{.status = stands ? 503U : 200U,
                                  .body = stands ? "the data path stands still\n" : "programs are attached\n"};
     }
@@ -366,7 +380,7 @@ void Agent::tell_programs() const {
 }
 
 std::string Agent::obstacle() const {
-    if (stood_still_ > kStandsStill) {
+    if (standstill_.stands()) {
         return "the data path stands still";
     }
     if (std::string going = departure_.obstacle(); !going.empty()) {
@@ -379,25 +393,26 @@ std::string Agent::obstacle() const {
 }
 
 void Agent::beat() {
-    const bool moves = engines_->come_round();
-    if (!moves && stood_still_++ == kStandsStill) {
-        log()->error("the data path stands still: new connections are plain TCP");
-    } else if (moves && std::exchange(stood_still_, 0) > kStandsStill) {
-        log()->info("the data path goes on");
+    const TimePoint now = os::now();
+    if (standstill_.look(engines_->come_round(), now)) {
+        if (standstill_.stands()) {
+            log()->error("the data path stands still: new connections are plain TCP");
+        } else {
+            log()->info("the data path goes on");
+        }
     }
     tell_programs();
     if (rounds_) {
         rounds_->come_round();
     }
-    if (beats_ % kBeatsPerSweep == 0) {
+    if (sweep_.due(now)) {
         gateway_->swept(programs_->sweep());
-        smcd_pool_->sweep(std::chrono::steady_clock::now());
+        smcd_pool_->sweep(now);
     }
-    if (config_.roce.enabled && beats_ % kBeatsPerRefresh == 0) {
+    if (config_.roce.enabled && refresh_.due(now)) {
         roce_devices_->refresh();
     }
-    beats_++;
-    heartbeat_.expires_after(kBeat);
+    heartbeat_.expires_after(config_.times.beat);
     heartbeat_.async_wait([this](std::error_code error) {
         if (!error) {
             beat();
@@ -420,6 +435,7 @@ void Agent::give_up_place() {
     web_.reset();
     pods_.reset();
     rounds_.reset();
+    retrial_.reset();
     gateway_->let_all_go();
     namespaces_->withdraw();
     if (auto withdrawn = programs_->withdraw(); !withdrawn) {
@@ -458,14 +474,14 @@ void Agent::stop() {
     heartbeat_.cancel();
     gateway_->let_all_go();
     smcr_groups_->end_all();
-    if (!engines_->stop(kEnginePatience)) {
+    if (!engines_->stop(config_.times.engine)) {
         // As if it were killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
         // applications.
         log()->error("the data path does not end: ending without it");
         ::_exit(1);
     }
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    while (programs_->questions() != 0 && std::chrono::steady_clock::now() < until) {
+    const TimePoint until = os::now() + config_.times.questions;
+    while (programs_->questions() != 0 && os::now() < until) {
         ::usleep(10'000);
     }
     namespaces_->close_all();

@@ -17,6 +17,7 @@
 #include "agent/control/introspection.h"
 #include "agent/gateway/gateway.h"
 #include "agent/kubernetes/node_pods.h"
+#include "agent/loop/standstill.h"
 #include "agent/upgrade/departure.h"
 #include "agent/upgrade/place.h"
 #include "agent/web/web_server.h"
@@ -39,6 +40,7 @@ class Agent {
     Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
     [[nodiscard]] bpf::LocalParts open_bypass();
+    void bypass_tried(const bypass::Verdict& verdict);
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
@@ -60,8 +62,8 @@ class Agent {
     asio::io_context io_;
     asio::signal_set signals_;
     asio::steady_timer heartbeat_;
-    unsigned beats_ = 0;
-    unsigned stood_still_ = 0;  // beats for which the data path has not moved
+    loop::Standstill standstill_;
+    loop::Every sweep_, refresh_;
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;
@@ -78,6 +80,7 @@ class Agent {
     std::vector<bpf::ProgramState> bypass_programs_;
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::optional<bypass::Verdict> verdict_;  // of the kernel
+    std::optional<bypass::Retrial> retrial_;
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<kubernetes::NodePods> pods_;  // nothing: no API server tells of them
     std::unique_ptr<Cgroups> cgroups_;

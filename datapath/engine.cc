@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 
+#include "os/clock.h"
+
 namespace smc {
 
 namespace {
@@ -159,7 +161,7 @@ void Engine::touch(Task& task, TimePoint now) {
 // From now on, and not from the beginning of this turn: streams may have made it long.
 void Engine::had_little(Task& task) {
     task.has_much_ = false;
-    short_until_ = std::chrono::steady_clock::now() + kShortFor;
+    short_until_ = os::now() + kShortFor;
 }
 
 void Engine::spin(Task& task, TimePoint until) {
@@ -178,7 +180,7 @@ void Engine::look_again(TimePoint now) {
 // Whoever is to bring the news may need this processor. Where others keep it for long, whoever sleeps is back sooner.
 void Engine::yield(TimePoint now) {
     ::sched_yield();
-    const auto back = std::chrono::steady_clock::now();
+    const auto back = os::now();
     if (back - now > kShared) {
         no_spin_until_ = back + kSharedFor;
     }
@@ -260,9 +262,9 @@ void Engine::loop() {
         for (const auto& lookout : lookouts_) {
             lookout->look();
         }
-        auto now = std::chrono::steady_clock::now();
+        auto now = os::now();
         const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms(now));
-        now = std::chrono::steady_clock::now();
+        now = os::now();
         answered_.store(asked_.load());
 
         touched_.clear();

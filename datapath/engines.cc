@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "os/clock.h"
+
 namespace smc {
 
 Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::OnEnd& on_end,
@@ -37,9 +39,9 @@ std::chrono::nanoseconds Engines::processor_time() const {
 }
 
 bool Engines::stop(std::chrono::milliseconds patience) const {
-    const auto until = std::chrono::steady_clock::now() + patience;
+    const auto until = os::now() + patience;
     return std::ranges::all_of(engines_, [&](const auto& engine) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - os::now());
         return engine->stop(std::max(left, std::chrono::milliseconds(0)));
     });
 }

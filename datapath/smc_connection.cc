@@ -16,9 +16,6 @@ constexpr std::uint32_t kBytesPerRun = 256 * 1024;
 // Where others ask and answer in between: they wait for one run() of a stream at each end, both ways.
 constexpr std::uint32_t kBytesPerShortRun = 16 * 1024;
 constexpr std::uint32_t kLittle = 4 * 1024;
-constexpr auto kIdle = std::chrono::seconds(2);
-// For what was sent before a reset that has overtaken it. A link that is this late is nearly lost.
-constexpr auto kResetGrace = std::chrono::milliseconds(250);
 // Who has just moved more is a stream, whose next bytes are many and can wait for a wake-up.
 constexpr std::uint32_t kSmall = 16 * 1024;
 
@@ -26,7 +23,7 @@ flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
     return {parts.transport->send_size(), parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
             static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout,
-            parts.transport->tells_by_itself() ? std::chrono::milliseconds(0) : kResetGrace};
+            parts.transport->tells_by_itself() ? std::chrono::milliseconds(0) : parts.reset_grace};
 }
 
 flow::LegEvents leg_events(std::uint32_t events) {
@@ -161,12 +158,12 @@ void SmcConnection::wake_up(TimePoint now) {
 
 void SmcConnection::look_for_idleness(TimePoint now) {
     if (idle_check_ == kNever) {
-        idle_check_ = moved_ != 0 ? now + kIdle : kNever;
+        idle_check_ = moved_ != 0 ? now + parts_.idle : kNever;
     } else if (now >= idle_check_) {
         const std::uint64_t sent = stats->bytes_sent.load(std::memory_order_relaxed);
         waits_ = !flow_.sending().drained();
         const bool idle = sent == std::exchange(sent_at_check_, sent) && flow_.sending().drained();
-        idle_check_ = idle ? kNever : now + kIdle;
+        idle_check_ = idle ? kNever : now + parts_.idle;
         if (idle && !ended() && !last_words_) {
             parts_.transport->idle();
         }

@@ -12,6 +12,7 @@
 #include "datapath/task.h"
 #include "datapath/transport.h"
 #include "smc/flow/flow.h"
+#include "smc/times.h"
 
 namespace smc {
 
@@ -22,6 +23,7 @@ class SmcConnection final : public ConnectionTask {
         std::unique_ptr<ClcSocket> clc;
         std::unique_ptr<Transport> transport;
         std::chrono::milliseconds close_timeout{10000};
+        std::chrono::milliseconds reset_grace = Times{}.reset_grace, idle = Times{}.idle;
         std::uint32_t send_buffer = 0;  // that the application chose; 0: it did not
         bool peer_has_agent = false;    // its CLC socket may be reset when it has said that it is done
         bool speaks = false;            // the peer waits for a first message before its application hears of us

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "datapath/pieces.h"
+#include "os/clock.h"
 
 namespace smc {
 
@@ -36,7 +37,7 @@ class Tap {
             return;
         }
         held_ += bytes + kEach;
-        Piece piece{std::chrono::system_clock::now(), sent, offset, {}};
+        Piece piece{os::wall_now(), sent, offset, {}};
         for (int i = 0; i < from.count && piece.bytes.size() < bytes; i++) {
             const auto part = std::min<std::size_t>(from.part[i].iov_len, bytes - piece.bytes.size());
             piece.bytes.append(static_cast<const char*>(from.part[i].iov_base), part);

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "agent/bypass/trial.h"
+#include "os/clock.h"
 
 namespace smc::bypass {
 
@@ -290,10 +291,14 @@ constexpr Case kCases[] = {
     {"recv() of 0 bytes, when there are none: EAGAIN", nothing_asked, kTolerated, nullptr, false},
 };
 
-Finding tried(Bypass& bypass, const Case& which) {
-    Trial trial(bypass);
+bool wants_a_guard(const Bypass& bypass, const Case& which) {
+    return which.guard != nullptr && !bypass.has_guard(which.guard);
+}
+
+Finding tried(Bypass& bypass, const Case& which, std::chrono::milliseconds moment) {
+    Trial trial(bypass, moment);
     Finding finding{which.what, {}, which.excluded};
-    if (which.guard != nullptr && !bypass.has_guard(which.guard)) {
+    if (wants_a_guard(bypass, which)) {
         finding.excluded.clear();
     }
     const bool before = which.bytes_before && trial.send("by TCP");
@@ -323,30 +328,55 @@ bool in_a_namespace_of_its_own() {
     return any && ::ioctl(any.get(), SIOCSIFFLAGS, &lo) == 0;
 }
 
+bool is_open(const Finding& finding) {
+    return !finding.difference.empty() && finding.excluded.empty();
+}
+
 string obstacle_of(const std::vector<Finding>& findings) {
-    const auto found = std::ranges::find_if(
-        findings, [](const Finding& one) { return !one.difference.empty() && one.excluded.empty(); });
+    const auto found = std::ranges::find_if(findings, is_open);
     return found == findings.end() ? "" : found->what + ": " + found->difference;
 }
 
 }  // namespace
 
-Verdict probe(Bypass& bypass) {
+Verdict probe(Bypass& bypass, std::chrono::milliseconds moment) {
+    constexpr int kTries = 3;
     Verdict verdict;
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = os::now();
     std::thread apart([&] {
         if (!in_a_namespace_of_its_own()) {
             verdict.obstacle = "it could not be tried: no network namespace";
             return;
         }
         for (const Case& which : kCases) {
-            verdict.findings.push_back(tried(bypass, which));
+            const bool unguarded = wants_a_guard(bypass, which);
+            Finding finding = tried(bypass, which, moment);
+            for (int n = 1; n < kTries && is_open(finding) && !unguarded; n++) {
+                finding = tried(bypass, which, moment);
+            }
+            verdict.lasts |= is_open(finding) && unguarded;
+            verdict.findings.push_back(std::move(finding));
         }
         verdict.obstacle = obstacle_of(verdict.findings);
     });
     apart.join();
-    verdict.took = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
+    verdict.took = std::chrono::duration_cast<std::chrono::microseconds>(os::now() - start);
     return verdict;
+}
+
+Retrial::Retrial(asio::io_context& io, Bypass& bypass, const Times& times, std::function<void(Verdict)> on_verdict)
+    : bypass_(bypass), times_(times), on_verdict_(std::move(on_verdict)), next_(io, [this] { again(); }), thread_(io) {
+    next_.set_in(times_.retrial);
+}
+
+void Retrial::again() {
+    thread_.run([&bypass = bypass_, moment = times_.trial] { return probe(bypass, moment); },
+                [this](Verdict verdict) {
+                    if (!verdict.obstacle.empty()) {
+                        next_.set_in(times_.retrial);
+                    }
+                    on_verdict_(std::move(verdict));
+                });
 }
 
 }  // namespace smc::bypass

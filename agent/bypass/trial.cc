@@ -14,8 +14,6 @@ namespace smc::bypass {
 
 namespace {
 
-constexpr int kMomentMs = 50;  // for what TCP has on its way over lo: a softirq
-
 std::uint64_t cookie_of(int fd) {
     std::uint64_t cookie = 0;
     socklen_t size = sizeof cookie;
@@ -41,7 +39,7 @@ void set_blocking(int fd, bool blocking) {
 
 }  // namespace
 
-Trial::Trial(Bypass& bypass) : bypass_(bypass) {
+Trial::Trial(Bypass& bypass, std::chrono::milliseconds moment) : bypass_(bypass), moment_(moment) {
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -96,7 +94,7 @@ bool Trial::send(const std::string& bytes, int flags) const {
 
 void Trial::wait_for_bytes() const {
     pollfd one{receiver(), POLLIN | POLLPRI, 0};
-    ::poll(&one, 1, kMomentMs);
+    ::poll(&one, 1, static_cast<int>(moment_.count()));
 }
 
 std::string Trial::receive(int flags, std::size_t most) const {

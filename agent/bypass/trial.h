@@ -3,6 +3,7 @@
 // bypass, unless somebody says otherwise. Nobody is there to read errors: what cannot be done shows in what follows.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -13,7 +14,8 @@ namespace smc::bypass {
 
 class Trial {
  public:
-    explicit Trial(Bypass& bypass);
+    // `moment`: for what TCP has on its way over lo, which a softirq brings.
+    Trial(Bypass& bypass, std::chrono::milliseconds moment);
     ~Trial();
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
@@ -47,6 +49,7 @@ class Trial {
     void watch(const End& own, const End& peer) const;
 
     Bypass& bypass_;
+    std::chrono::milliseconds moment_;
     End sender_, receiver_;
 };
 

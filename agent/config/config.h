@@ -12,6 +12,7 @@
 
 #include "bpf/abi.h"
 #include "os/paths.h"
+#include "smc/times.h"
 #include "smc/wire/ids.h"
 
 namespace smc {
@@ -140,7 +141,13 @@ struct Config {
     // Of either, in percent.
     unsigned namespace_share = 75;
     unsigned cgroup_share = 75;
+    Times times;
     std::string log_level = "info";
+
+    // How long the handshake of a leg may take.
+    [[nodiscard]] std::chrono::milliseconds leg_patience() const {
+        return times.leg.count() != 0 ? times.leg : budget * 3 / 10;
+    }
 };
 
 // One line for the operator: "/limits/connections: found \"many\", allowed: integer from 1 to 1000000".

@@ -206,6 +206,10 @@ std::vector<ConfigKey> make_keys() {
         key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),
             "debug, info, warn or error. debug has a line for every connection."),
     };
+#define SMC_TIME_KEY(name, usual, least, most, meaning) \
+    keys.push_back(key("times", #name "_ms", SMC_MEMBER(times.name), integer(least, most), meaning));
+    SMC_TIMES(SMC_TIME_KEY)
+#undef SMC_TIME_KEY
     return keys;
 }
 

@@ -103,6 +103,22 @@ std::optional<ConfigProblem> check_pnets(const json& document) {
     return std::nullopt;
 }
 
+// Both are told at a beat, so one that is missed must not be enough.
+std::optional<ConfigProblem> check_times(const json& document) {
+    const Times usual;
+    const auto beat = value_at(document, "times", "beat_ms", usual.beat.count()).get<std::int64_t>();
+    for (const auto& [key, otherwise] :
+         {std::pair("stale_ms", usual.stale), std::pair("standstill_ms", usual.standstill)}) {
+        const auto value = value_at(document, "times", key, otherwise.count()).get<std::int64_t>();
+        if (value < 2 * beat) {
+            return ConfigProblem{std::string("/times/") + key, "found " + std::to_string(value) +
+                                                                   ", allowed: twice times.beat_ms (" +
+                                                                   std::to_string(beat) + ") or more"};
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<ConfigProblem> check_meaning(const json& document) {
@@ -131,6 +147,9 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
         return ConfigProblem{"/policy/rules", "found " + std::to_string(groups.size()) +
                                                   " different sets of cgroups and pods, allowed: at most " +
                                                   std::to_string(SMC_MAX_RULE_GROUPS)};
+    }
+    if (auto problem = check_times(document)) {
+        return problem;
     }
     const auto listen = value_at(document, "http", "listen", "").get<std::string>();
     if (!listen.empty() && !Endpoint::parse(listen)) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 
 namespace smc {
 
@@ -13,7 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostUeids = 8, kMostTaps = 4;
-constexpr auto kTapPatience = std::chrono::seconds(5);  // of a tap that nobody empties
 
 json error(std::string text) {
     return {{"error", std::move(text)}};
@@ -71,7 +71,7 @@ json Admin::revoke() const {
 
 json Admin::drain(bool on) {
     if (on != p_.drain.on) {
-        p_.drain = {on, loop::now()};
+        p_.drain = {on, os::now()};
         log()->info("{}, {} connections run on", on ? "draining: new connections are plain TCP" : "serving again",
                     p_.connections.live());
         p_.drain_changed();
@@ -158,10 +158,10 @@ std::string Admin::open_tap(std::uint64_t id) {
         return "4 connections are captured already";
     }
     const auto tap = std::make_shared<Tap>();
-    taps_.emplace(id, OpenTap{connection, tap, ++last_tap_, loop::now()});
+    taps_.emplace(id, OpenTap{connection, tap, ++last_tap_, os::now()});
     connection->stats->tap.set(tap);
     log()->info("connection {} is captured", id);
-    look_.set_in(kTapPatience);
+    look_.set_in(p_.patience);
     return "";
 }
 
@@ -178,7 +178,7 @@ json Admin::capture(std::uint64_t id, std::uint64_t tap, bool end) {
         return error("the capture of connection " + std::to_string(id) + " was given up: nobody had asked for a while");
     }
     OpenTap& open = it->second;
-    open.asked = loop::now();
+    open.asked = os::now();
     const bool ended = p_.connections.find(id) == nullptr;
     const Tap::Taken taken = open.tap->take();
     json pieces = json::array();
@@ -207,9 +207,9 @@ json Admin::capture(std::uint64_t id, std::uint64_t tap, bool end) {
 }
 
 void Admin::close_idle_taps() {
-    std::erase_if(taps_, [](const auto& entry) {
+    std::erase_if(taps_, [this](const auto& entry) {
         const OpenTap& open = entry.second;
-        if (loop::now() - open.asked < kTapPatience) {
+        if (os::now() - open.asked < p_.patience) {
             return false;
         }
         if (const auto connection = open.connection.lock()) {
@@ -218,7 +218,7 @@ void Admin::close_idle_taps() {
         return true;
     });
     if (!taps_.empty()) {
-        look_.set_in(kTapPatience);
+        look_.set_in(p_.patience);
     }
 }
 

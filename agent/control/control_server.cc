@@ -21,7 +21,6 @@ using nlohmann::json;
 constexpr std::size_t kLongestRequest = 65536;
 constexpr std::size_t kMostConversations = 64, kMostOfOthers = 16;
 constexpr int kBacklog = 16;
-constexpr auto kPatience = std::chrono::seconds(5);
 constexpr int kAtOnce = 8;  // who connects over and over keeps nobody from his turn
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 
@@ -41,7 +40,7 @@ class ControlServer::Conversation {
  public:
     Conversation(ControlServer& server, UniqueFd fd, const Who& who)
         : server_(server), who_(who), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
-        deadline_.set_in(kPatience);
+        deadline_.set_in(server.patience_);
     }
     [[nodiscard]] bool owner() const { return who_.owner; }
 
@@ -104,8 +103,11 @@ class ControlServer::Conversation {
     std::size_t sent_ = 0;  // of the answer
 };
 
-ControlServer::ControlServer(asio::io_context& io, std::string path, Handler handler)
-    : io_(io), path_(std::move(path)), handler_(std::move(handler)), retry_(io, [this] { accept_all(); }) {}
+ControlServer::ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds patience,
+                             Handler handler)
+    : io_(io), path_(std::move(path)), patience_(patience), handler_(std::move(handler)), retry_(io, [this] {
+          accept_all();
+      }) {}
 
 ControlServer::~ControlServer() {
     give_up_socket();

@@ -29,7 +29,8 @@ class ControlServer {
     };
     using Handler = std::function<nlohmann::json(const nlohmann::json& request, const Who& who)>;
 
-    ControlServer(asio::io_context& io, std::string path, Handler handler);
+    // `patience`: with who asks or is answered slowly.
+    ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds patience, Handler handler);
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
@@ -49,6 +50,7 @@ class ControlServer {
 
     asio::io_context& io_;
     std::string path_;
+    std::chrono::milliseconds patience_;
     Handler handler_;
     std::optional<LockFile> lock_;
     std::optional<loop::FdWatch> listener_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/steer/addresses.h"
+#include "os/clock.h"
 #include "smc/wire/cdc.h"
 
 namespace smc {
@@ -50,7 +51,7 @@ json describe(const Connection& c) {
         {"server", c.server.text()},
         {"netns", c.netns},
         {"pid", c.pid},
-        {"age_s", std::chrono::duration<double>(std::chrono::system_clock::now() - c.since).count()},
+        {"age_s", std::chrono::duration<double>(os::wall_now() - c.since).count()},
         {"state", c.stats->state.load()},
         {"bytes_sent", c.stats->bytes_sent.load()},
         {"bytes_received", c.stats->bytes_received.load()},

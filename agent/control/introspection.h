@@ -21,6 +21,7 @@
 #include "agent/smcr/link_groups.h"
 #include "agent/steer/programs.h"
 #include "datapath/engine.h"
+#include "os/clock.h"
 #include "smc/group/smcd_groups.h"
 
 namespace smc {
@@ -78,7 +79,7 @@ class Introspection {
     [[nodiscard]] nlohmann::json devices() const;
 
     IntrospectionParts p_;
-    std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point started_ = os::now();
 };
 
 }  // namespace smc

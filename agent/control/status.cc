@@ -9,6 +9,7 @@
 #include "agent/control/introspection.h"
 #include "agent/control/program_view.h"
 #include "agent/upgrade/place.h"
+#include "os/clock.h"
 #include "smc_version.h"  // generated: kVersion
 
 namespace smc {
@@ -96,7 +97,7 @@ json Introspection::places() const {
 
 json Introspection::status() const {
     const std::string obstacle = p_.obstacle();
-    const auto uptime = std::chrono::steady_clock::now() - started_;
+    const auto uptime = os::now() - started_;
     json others = json::array();
     std::for_each(p_.fabrics.all().begin() + 1, p_.fabrics.all().end(), [&](const auto& fabric) {
         others.push_back(

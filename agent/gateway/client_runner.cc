@@ -7,6 +7,7 @@
 #include "agent/gateway/saved_packet.h"
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
+#include "os/clock.h"
 
 namespace smc {
 
@@ -80,7 +81,7 @@ void ClientRunner::connected() {
     }
     const auto seen = option_of(option);
     local_ = smcr::gid_of(local_endpoint(clc_->fd()));
-    feed(session_.connected(seen, means_for(parts_.roce_devices, clc_->fd(), wanted_.question.smcd != 0), loop::now()));
+    feed(session_.connected(seen, means_for(parts_.roce_devices, clc_->fd(), wanted_.question.smcd != 0), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {
@@ -100,14 +101,16 @@ void ClientRunner::on(const session::FinishConnect&) {
         return leg_connected();  // as nearly always: its packets have not left this host
     }
     leg_->when_writable([this] { leg_connected(); });
-    patience_.set_in(kLegPatience);
+    // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
+    // of the leg: then the application's own connection decides.
+    patience_.set_in(parts_.config.leg_patience());
 }
 
 void ClientRunner::leg_connected() {
     patience_.set(kNever);
     const int error = take_connect_error(leg_->fd());
     if (error == 0) {
-        return feed(session_.leg_connected(loop::now()));
+        return feed(session_.leg_connected(os::now()));
     }
     // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
     // no room for the leg.

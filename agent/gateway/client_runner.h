@@ -6,6 +6,7 @@
 #include "agent/gateway/likeness.h"
 #include "agent/gateway/runner.h"
 #include "agent/steer/programs.h"
+#include "os/clock.h"
 #include "smc/session/client.h"
 
 namespace smc {
@@ -26,7 +27,7 @@ class ClientRunner final : public Runner<session::Client> {
           patience_(parts.io, [this] { lose_patience(); }) {}
 
     [[nodiscard]] smc_tuple front() const override { return wanted_.tuple; }
-    void start() { feed(session_.start(loop::now() + parts_.config.budget, wanted_.question.answer_isn != 0)); }
+    void start() { feed(session_.start(os::now() + parts_.config.budget, wanted_.question.answer_isn != 0)); }
 
     // Its application does without us, whatever the session wants.
     void let_go();

@@ -10,6 +10,7 @@
 #include "datapath/smc_connection.h"
 #include "datapath/socket_leg.h"
 #include "datapath/spliced_connection.h"
+#include "os/clock.h"
 
 namespace smc {
 
@@ -53,12 +54,12 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    return loop::now() < used_up_until_ ? "it has no descriptors left" : has_room() ? "" : "it is full";
+    return os::now() < used_up_until_ ? "it has no descriptors left" : has_room() ? "" : "it is full";
 }
 
 // Who has our "yes" waits already; nobody else need.
 void Gateway::used_up() {
-    used_up_until_ = loop::now() + std::chrono::seconds(1);
+    used_up_until_ = os::now() + std::chrono::seconds(1);
     p_.room_changed();
 }
 
@@ -183,7 +184,7 @@ void Gateway::session_ended(Runner& runner, SessionEnd end) {
             refuse(c, end.outcome.reason, end.outcome.detail);
             break;
     }
-    p_.connections.took(c->path, std::chrono::steady_clock::now() - c->began);
+    p_.connections.took(c->path, os::now() - c->began);
 }
 
 template <class Runner>
@@ -207,6 +208,8 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))),
                                std::move(transport),
                                p_.session.config.close_timeout,
+                               p_.session.config.times.reset_grace,
+                               p_.session.config.times.idle,
                                runner.buffers().send,
                                runner.peer_has_agent(),
                                runner.speaks(end.outcome)};

@@ -27,10 +27,6 @@ struct Likeness {
 // A socket that is connecting. An Error has connect()'s errno.
 Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
 
-// A leg's handshake does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps
-// the packets of the leg: then the application's own connection decides.
-inline constexpr auto kLegPatience = std::chrono::milliseconds(300);
-
 [[nodiscard]] bool is_connecting(int fd);
 // What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet. It is told once: the next answer is 0.
 [[nodiscard]] int take_connect_error(int fd);

@@ -16,6 +16,7 @@
 #include "agent/smcr/devices.h"
 #include "agent/smcr/link_groups.h"
 #include "datapath/tcp_socket.h"
+#include "os/clock.h"
 #include "smc/group/smcd_groups.h"
 #include "smc/session/actions.h"
 
@@ -99,7 +100,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
           deadline_(parts.io,
                     [this] {
                         if (!catches_up()) {
-                            feed(session_.tick(loop::now()));
+                            feed(session_.tick(os::now()));
                         }
                     }),
           on_end_(std::move(on_end)) {}
@@ -129,9 +130,9 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     void use_clc_socket(UniqueFd fd) {
         clc_.emplace(parts_.io, std::move(fd),
-                     ClcIo::Hooks{[this](wire::Bytes message) { feed(session_.clc_message(message, loop::now())); },
-                                  [this](const Fault& fault) { feed(session_.clc_fault(fault, loop::now())); },
-                                  [this] { feed(session_.clc_closed(loop::now())); }});
+                     ClcIo::Hooks{[this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
+                                  [this](const Fault& fault) { feed(session_.clc_fault(fault, os::now())); },
+                                  [this] { feed(session_.clc_closed(os::now())); }});
     }
     void end(SessionEnd how) {
         ended_ = true;
@@ -163,7 +164,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     void on(const session::SendClc& action) {
         if (!clc_->write(action.message)) {
             pending_.clear();
-            feed(session_.clc_not_sent(loop::now()));
+            feed(session_.clc_not_sent(os::now()));
         }
     }
     void on(const session::ResetClc&) {
@@ -177,20 +178,20 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         // C.3).
         const smcd::Peer peer{parts_.fabrics.on(action.chid), action.peer};
         if (const auto reached = peer.fabric->reach(peer.gid); !reached) {
-            return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), loop::now()));
+            return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), os::now()));
         }
         const auto own = smcd_->register_dmb(peer);
-        feed(own ? session_.dmb_registered(*own, loop::now())
-                 : session_.dmb_refused(Reason::kOutOfMemory, own.error().text(), loop::now()));
+        feed(own ? session_.dmb_registered(*own, os::now())
+                 : session_.dmb_refused(Reason::kOutOfMemory, own.error().text(), os::now()));
     }
     void on(const session::AttachDmb& action) {
         const clc::SmcdPeer& peer = action.peer;
         const auto then = [this](const Result<void>& attached) {
             if (attached) {
-                return feed(session_.dmb_attached(loop::now()));
+                return feed(session_.dmb_attached(os::now()));
             }
             const Reason reason = attached.error().code == ENOMEM ? Reason::kOutOfMemory : Reason::kFabric;
-            feed(session_.dmb_not_attached(reason, attached.error().text(), loop::now()));
+            feed(session_.dmb_not_attached(reason, attached.error().text(), os::now()));
         };
         smcd_->attach({parts_.fabrics.on(peer.chid), peer.gid}, peer.token, bytes_of(peer.dmb_size),
                       parts_.config.step_timeout, then);
@@ -199,13 +200,13 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         in_group_ = true;
         parts_.smcr_groups.join(
             member(), Session::kServer, action.peer, local_, action.deadline,
-            {[this](const group::Joined& joined) { feed(session_.joined(joined.local, loop::now())); },
+            {[this](const group::Joined& joined) { feed(session_.joined(joined.local, os::now())); },
              [this](const group::JoinRefused& refused) {
-                 feed(session_.join_refused(refused.refusal, refused.detail, loop::now()));
+                 feed(session_.join_refused(refused.refusal, refused.detail, os::now()));
              },
-             [this] { feed(session_.link_ready(loop::now())); },
+             [this] { feed(session_.link_ready(os::now())); },
              [this](const group::LinkFailed& failed) {
-                 feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, loop::now()));
+                 feed(session_.link_failed(failed.reason, failed.detail, failed.may_decline, os::now()));
              },
              [this](bool aborts) { client_spoke(aborts); }});
     }

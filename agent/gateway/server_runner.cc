@@ -7,6 +7,7 @@
 #include "agent/gateway/saved_packet.h"
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
+#include "os/clock.h"
 
 namespace smc {
 
@@ -43,7 +44,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, means_for(parts.roce_devices, clc.get(), inbound.smcd != 0),
-                             {inbound.peer_agent != 0, inbound.peer_speaks != 0}, loop::now()),
+                             {inbound.peer_agent != 0, inbound.peer_speaks != 0}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),
@@ -78,7 +79,9 @@ void ServerRunner::on(const session::ConnectApplication&) {
         return connected();
     }
     application_->when_writable([this] { connected(); });
-    patience_.set_in(kLegPatience);
+    // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
+    // of the leg: then the application's own connection decides.
+    patience_.set_in(parts_.config.leg_patience());
 }
 
 void ServerRunner::connected() {
@@ -87,7 +90,7 @@ void ServerRunner::connected() {
     if (error != 0) {
         return refused(error);
     }
-    feed(session_.application_connected(loop::now()));
+    feed(session_.application_connected(os::now()));
 }
 
 // Unless it is this thread that has been late.
@@ -98,7 +101,7 @@ void ServerRunner::lose_patience() {
 }
 
 void ServerRunner::refused(int error) {
-    feed(session_.application_refused(std::generic_category().message(error), loop::now()));
+    feed(session_.application_refused(std::generic_category().message(error), os::now()));
 }
 
 smc_tuple ServerRunner::front() const {

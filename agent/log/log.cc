@@ -9,6 +9,8 @@
 #include <deque>
 #include <mutex>
 
+#include "os/clock.h"
+
 namespace smc {
 
 namespace {
@@ -45,18 +47,18 @@ const char* name(LogLevel level) {
 class LastLines {
  public:
     [[nodiscard]] bool wants(LogLevel level) const {
-        return level != LogLevel::kDebug || std::chrono::steady_clock::now().time_since_epoch().count() <
-                                                listened_until_.load(std::memory_order_relaxed);
+        return level != LogLevel::kDebug ||
+               os::now().time_since_epoch().count() < listened_until_.load(std::memory_order_relaxed);
     }
     void add(LogLevel level, std::string text) {
         const std::lock_guard lock(mutex_);
-        lines_.push_back({++last_, std::chrono::system_clock::now(), name(level), std::move(text)});
+        lines_.push_back({++last_, os::wall_now(), name(level), std::move(text)});
         if (lines_.size() > kKept) {
             lines_.pop_front();
         }
     }
     std::vector<LogLine> behind(std::uint64_t after) {
-        listened_until_ = (std::chrono::steady_clock::now() + kListens).time_since_epoch().count();
+        listened_until_ = (os::now() + kListens).time_since_epoch().count();
         const std::lock_guard lock(mutex_);
         const auto first = std::ranges::upper_bound(lines_, after, {}, &LogLine::number);
         return {first, lines_.end()};

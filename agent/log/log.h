@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "os/clock.h"
+
 namespace smc {
 
 enum class LogLevel : std::uint8_t {
@@ -70,7 +72,7 @@ class LogLimiter {
     // True if the line may be written; `held_back` then tells how many of this kind were not.
     bool admit(const std::string& kind, std::uint64_t& held_back) {
         Kind& k = kinds_[kind];
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = os::now();
         if (now - k.since >= std::chrono::seconds(1)) {
             k.since = now;
             k.written = 0;

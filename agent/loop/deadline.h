@@ -7,14 +7,10 @@
 #include <functional>
 #include <memory>
 
+#include "os/clock.h"
 #include "smc/time.h"
 
 namespace smc::loop {
-
-// The one place on the control thread that asks the clock.
-inline TimePoint now() {
-    return std::chrono::steady_clock::now();
-}
 
 class Deadline {
  public:
@@ -42,7 +38,7 @@ class Deadline {
             }
         });
     }
-    void set_in(std::chrono::milliseconds time) { set(now() + time); }
+    void set_in(std::chrono::milliseconds time) { set(os::now() + time); }
 
  private:
     asio::steady_timer timer_;

@@ -16,6 +16,7 @@
 
 #include "agent/log/log.h"
 #include "agent/loop/deadline.h"
+#include "os/clock.h"
 #include "os/unique_fd.h"
 
 namespace smc {
@@ -116,7 +117,7 @@ void Cgroups::listen() {
 
 // On any thread: what there is of the tree, and who of it has a place.
 Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::uint64_t>& known) {
-    const TimePoint began = loop::now();
+    const TimePoint began = os::now();
     Walked walked;
     auto found = walk_cgroups(root);
     if (!found) {
@@ -131,7 +132,7 @@ Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::ui
         }
         walked.left_out = found->size() - walked.kept.size();
     }
-    walked.took = loop::now() - began;
+    walked.took = os::now() - began;
     return walked;
 }
 

@@ -13,6 +13,7 @@
 #include <net/ethernet.h>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 #include "os/in_namespace.h"
 
 namespace smc {
@@ -283,7 +284,7 @@ bool Namespace::has_address(const Endpoint& address) const {
 }
 
 std::size_t Namespace::local_ports() const {
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = os::now();
     if (now < local_ports_until_) {
         return local_ports_;
     }

@@ -14,19 +14,17 @@
 
 #include "agent/log/log.h"
 #include "agent/loop/deadline.h"
+#include "os/clock.h"
 
 namespace smc {
 
 namespace {
 
-constexpr auto kRegularly = std::chrono::seconds(1);
-constexpr auto kSettling = std::chrono::seconds(5);
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr int kRest = 9;  // so many times what the last look took: a tenth of a processor at most
 constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // or it stood still
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
-constexpr unsigned kLooksPerProbe = 5;
 constexpr unsigned kLooksPerPardon = 60;  // of namespaces that could not be opened
 
 std::string netns_path(int pid) {
@@ -55,32 +53,34 @@ std::optional<Present> find_namespaces(const std::vector<std::string>& cgroups) 
 
 }  // namespace
 
-Namespaces::Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
-                       OnFresh on_fresh)
+Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
+                       bpf::Hooks::Tc tc, OnFresh on_fresh)
     : io_(io),
+      times_(times),
       parts_{programs, io, hooking_, tc, hurry_},
       cgroups_(cgroups),
       on_fresh_(std::move(on_fresh)),
       soon_(io),
       regular_(io),
+      probes_(times.probe),
       look_(std::in_place, io) {
     look_again_later();
 }
 
 void Namespaces::look_again_later() {
-    regular_.expires_after(kRegularly);
+    regular_.expires_after(times_.look);
     regular_.async_wait([this](std::error_code error) {
         if (!error) {
-            if (loop::now() - looked_at_ >= kRest * last_look_) {
+            if (os::now() - looked_at_ >= kRest * last_look_) {
                 rescan();
             }
-            const bool probes = looks_++ % kLooksPerProbe == 0;
-            if (looks_ % kLooksPerPardon == 0) {
+            const bool probes = probes_.due(os::now());
+            if (++looks_ % kLooksPerPardon == 0) {
                 failed_.clear();
             }
             for (const auto& [inode, served] : served_) {
                 on_fresh_(served.space);
-                if (probes) {
+                if (probes || served.space->doubtful()) {
                     served.space->probe();
                 }
             }
@@ -90,9 +90,9 @@ void Namespaces::look_again_later() {
 }
 
 void Namespaces::settle() {
-    const auto until = std::chrono::steady_clock::now() + kSettling;
+    const TimePoint until = os::now() + times_.prepare;
     while (std::ranges::any_of(served_, [](const auto& entry) { return entry.second.space->busy(); }) &&
-           std::chrono::steady_clock::now() < until) {
+           os::now() < until) {
         io_.run_one_until(until);
     }
 }
@@ -126,13 +126,13 @@ void Namespaces::rescan() {
     looking_ = true;
     look_->run(
         [cgroups = cgroups_.enrolled()] {
-            const TimePoint began = loop::now();
+            const TimePoint began = os::now();
             auto present = find_namespaces(cgroups);
-            return std::pair(std::move(present), loop::now() - began);
+            return std::pair(std::move(present), os::now() - began);
         },
         [this](const auto& looked) {
             looking_ = false;
-            looked_at_ = loop::now();
+            looked_at_ = os::now();
             last_look_ = std::min(looked.second, kLongestLook);
             if (looked.first) {
                 take(*looked.first);  // else out of descriptors: nothing is known to be gone

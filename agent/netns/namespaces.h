@@ -12,6 +12,7 @@
 
 #include "agent/loop/background.h"
 #include "agent/loop/fd_watch.h"
+#include "agent/loop/standstill.h"
 #include "agent/netns/cgroups.h"
 #include "agent/netns/namespace.h"
 
@@ -22,8 +23,8 @@ class Namespaces {
     // A namespace may have fresh listeners: it is new, or one could not be opened or served before.
     using OnFresh = std::function<void(const std::shared_ptr<Namespace>&)>;
 
-    Namespaces(asio::io_context& io, bpf::Programs& programs, const Cgroups& cgroups, bpf::Hooks::Tc tc,
-               OnFresh on_fresh);
+    Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
+               bpf::Hooks::Tc tc, OnFresh on_fresh);
     ~Namespaces() { close_all(); }
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
@@ -60,6 +61,7 @@ class Namespaces {
     [[nodiscard]] std::uint32_t free_slot() const;
 
     asio::io_context& io_;
+    const Times& times_;
     asio::thread_pool hooking_{1};
     std::atomic<bool> hurry_{false};  // of that thread
     Namespace::Parts parts_;
@@ -73,6 +75,7 @@ class Namespaces {
     bool full_ = false;
     bool withdrawn_ = false;
     unsigned looks_ = 0;
+    loop::Every probes_;
     bool looking_ = false, again_ = false;
     TimePoint looked_at_{};
     std::chrono::steady_clock::duration last_look_{};

@@ -2,6 +2,7 @@
 #include "agent/smcd/exchange.h"
 
 #include "datapath/smcd/dmb_transport.h"
+#include "os/clock.h"
 
 namespace smc::smcd {
 
@@ -66,7 +67,7 @@ void Exchange::attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std
 }
 
 void Exchange::give_back() {
-    const TimePoint now = std::chrono::steady_clock::now();
+    const TimePoint now = os::now();
     const bool kept = served_ && peer_.dmb.use_count() == 1;  // by nobody else: nothing is written or read any more
     if (kept) {
         pool_.park(whose_, peers_token_, std::move(peer_), now);

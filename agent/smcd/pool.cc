@@ -9,6 +9,7 @@ namespace smc::smcd {
 namespace {
 
 constexpr std::size_t kMost = 256;  // of each kind; a descriptor each
+// The same at both ends, so no key of the configuration.
 constexpr auto kIdle = std::chrono::seconds(2);
 // Longer than the owner may keep what the peer has parked, so that it is the owner who lets go.
 constexpr auto kPeersIdle = 2 * kIdle;

@@ -7,6 +7,7 @@
 
 #include "agent/log/log.h"
 #include "datapath/smcr/rmbe_transport.h"
+#include "os/clock.h"
 #include "os/random.h"
 #include "os/rtnetlink.h"
 
@@ -63,10 +64,14 @@ RemoteRmbe remote_of(std::uint8_t link, const clc::Rmbe& rmbe) {
 
 }  // namespace
 
-LinkGroups::LinkGroups(asio::io_context& io, Engines& engines, const Config::Roce& config, Devices& devices)
-    : io_(io), engines_(engines), config_(config), devices_(devices), groups_(terms_of(config)), deadline_(io, [this] {
-          tick();
-      }) {}
+LinkGroups::LinkGroups(asio::io_context& io, Engines& engines, const Config& config, Devices& devices)
+    : io_(io),
+      engines_(engines),
+      config_(config.roce),
+      last_messages_(config.times.last_messages),
+      devices_(devices),
+      groups_(terms_of(config.roce)),
+      deadline_(io, [this] { tick(); }) {}
 
 LinkGroups::~LinkGroups() {
     blocking_.stop();
@@ -122,12 +127,12 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
          devices_.pnets().of_port(device->context->name(), device->port.number)},
         deadline,
         random_id<AlertToken>()};
-    const TimePoint now = loop::now();
+    const TimePoint now = os::now();
     carry_out(server ? groups_.join_as_server(std::move(join), now) : groups_.join_as_client(std::move(join), now));
 }
 
 void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
-    carry_out(groups_.await_link(member, peer, loop::now()));
+    carry_out(groups_.await_link(member, peer, os::now()));
 }
 
 void LinkGroups::await_peer(group::MemberId member) {
@@ -171,11 +176,11 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
 
 void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving& how) {
     hooks_.erase(member);
-    carry_out(groups_.leave(member, how, loop::now()));
+    carry_out(groups_.leave(member, how, os::now()));
 }
 
 void LinkGroups::device_gone(const std::string& name) {
-    carry_out(groups_.device_gone(name, loop::now()));
+    carry_out(groups_.device_gone(name, os::now()));
 }
 
 void LinkGroups::ports_changed() {
@@ -196,11 +201,11 @@ void LinkGroups::ports_changed() {
             }
         }
     }
-    carry_out(groups_.set_ports(std::move(ports), loop::now()));
+    carry_out(groups_.set_ports(std::move(ports), os::now()));
 }
 
 void LinkGroups::end_all() {
-    carry_out(groups_.end_all(loop::now()));
+    carry_out(groups_.end_all(os::now()));
 }
 
 // --- carrying out ---------------------------------------------------------------------------------------------------
@@ -223,7 +228,7 @@ void LinkGroups::carry_out(group::Actions actions) {
 void LinkGroups::on(const group::CreateLink& action) {
     if (const auto created = create_link(action); !created) {
         carry_out(groups_.link_refused(action.group, action.link, refusal_of(created.error()), created.error().text(),
-                                       loop::now()));
+                                       os::now()));
     }
 }
 
@@ -238,14 +243,14 @@ LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
                         log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes",
                                      static_cast<std::uint32_t>(id), number, message.empty() ? 0 : message[0],
                                      message.size());
-                        (*self)->carry_out((*self)->groups_.message(id, number, message, loop::now()));
+                        (*self)->carry_out((*self)->groups_.message(id, number, message, os::now()));
                     }
                 });
             },
             [&io = io_, weak = std::weak_ptr(self_), id, number](std::string why) {
                 asio::post(io, [weak, id, number, why = std::move(why)] {
                     if (const auto self = weak.lock()) {
-                        (*self)->carry_out((*self)->groups_.link_down(id, number, why, loop::now()));
+                        (*self)->carry_out((*self)->groups_.link_down(id, number, why, os::now()));
                     }
                 });
             }};
@@ -278,14 +283,14 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     }
     const QpEnd own = (*link)->end();
     there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link, hooks_for(id, action.link),
-                                                config_.busy_poll);
+                                                config_.busy_poll, last_messages_);
     if (group.engine == nullptr) {
         group.engine = &engines_.least_busy();
     }
     group.links[action.link] = std::move(there);
     const group::SmcrGroup* known = groups_.find(id);
     const bool direct = known != nullptr && is_direct(own.gid, known->key().peer_gid);
-    carry_out(groups_.link_created(id, action.link, own, random_id<LinkId>(), direct, loop::now()));
+    carry_out(groups_.link_created(id, action.link, own, random_id<LinkId>(), direct, os::now()));
     return {};
 }
 
@@ -313,10 +318,10 @@ void LinkGroups::connected(GroupId id, std::uint8_t number, const Result<void>& 
     }
     if (!result) {
         return carry_out(
-            groups_.link_refused(id, number, refusal_of(result.error()), result.error().text(), loop::now()));
+            groups_.link_refused(id, number, refusal_of(result.error()), result.error().text(), os::now()));
     }
     group->engine->add_task(there->driver);
-    carry_out(groups_.link_connected(id, number, loop::now()));
+    carry_out(groups_.link_connected(id, number, os::now()));
 }
 
 void LinkGroups::on(const group::UseLink& action) {
@@ -379,7 +384,7 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
     const GroupId id = action.group;
     const group::BufferId buffer = action.buffer;
     const auto refused = [&](const Error& error) {
-        carry_out(groups_.buffer_refused(id, buffer, action.link, refusal_of(error), error.text(), loop::now()));
+        carry_out(groups_.buffer_refused(id, buffer, action.link, refusal_of(error), error.text(), os::now()));
     };
     if (!group->buffers.contains(buffer)) {
         auto allocated = Buffer::allocate(action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
@@ -387,7 +392,7 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
                                               asio::post(io, [weak, id, buffer, element] {
                                                   if (const auto self = weak.lock()) {
                                                       (*self)->carry_out((*self)->groups_.element_returned(
-                                                          id, buffer, static_cast<std::uint8_t>(element), loop::now()));
+                                                          id, buffer, static_cast<std::uint8_t>(element), os::now()));
                                                   }
                                               });
                                           });
@@ -400,7 +405,7 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
     if (!token) {
         return refused(token.error());
     }
-    carry_out(groups_.buffer_registered(id, buffer, action.link, token->rkey, token->address, loop::now()));
+    carry_out(groups_.buffer_registered(id, buffer, action.link, token->rkey, token->address, os::now()));
 }
 
 void LinkGroups::on(const group::DropBuffer& action) {
@@ -423,7 +428,7 @@ void LinkGroups::on(const group::SendMessage& action) {
     }
     if (!there->driver->send_soon(action.bytes)) {
         post([id = action.group, number](LinkGroups& self) {
-            self.carry_out(self.groups_.link_down(id, number, "the peer does not take what it is sent", loop::now()));
+            self.carry_out(self.groups_.link_down(id, number, "the peer does not take what it is sent", os::now()));
         });
     }
     group->engine->kick(there->driver);
@@ -538,7 +543,7 @@ void LinkGroups::on(const group::GroupOver& action) {
 // --- time -----------------------------------------------------------------------------------------------------------
 
 void LinkGroups::tick() {
-    const TimePoint now = loop::now();
+    const TimePoint now = os::now();
     for (const auto& [id, there] : live_) {
         for (const auto& [number, link] : there.links) {
             groups_.heard(id, number, link.driver->counters().messages_received.load(std::memory_order_relaxed), now);

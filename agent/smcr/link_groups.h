@@ -22,7 +22,7 @@ namespace smc::smcr {
 
 class LinkGroups {
  public:
-    LinkGroups(asio::io_context& io, Engines& engines, const Config::Roce& config, Devices& devices);
+    LinkGroups(asio::io_context& io, Engines& engines, const Config& config, Devices& devices);
     ~LinkGroups();
     LinkGroups(const LinkGroups&) = delete;
     LinkGroups& operator=(const LinkGroups&) = delete;
@@ -112,6 +112,7 @@ class LinkGroups {
     asio::io_context& io_;
     Engines& engines_;
     const Config::Roce& config_;
+    std::chrono::milliseconds last_messages_;
     Devices& devices_;
     asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address
     group::SmcrGroups groups_;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include "agent/log/log.h"
 #include "agent/steer/probe_packet.h"
@@ -28,6 +29,8 @@ constexpr unsigned kClsactPriority = 0x534d;
 // Devices that one namespace may have; more, and nothing of it is served.
 constexpr std::size_t kMostDevices = 256;
 constexpr unsigned kFreshAtOnce = 4;
+// A packet may be late where nobody was scheduled, so one that has not come round says nothing yet.
+constexpr unsigned kMisses = 3;
 
 // tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
 constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
@@ -297,14 +300,17 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
 }
 
 void Hooks::probe(unsigned index, Device& device, Family family) const {
-    const bool works = comes_round(index, device, family);
-    if (device.works[family] && !works) {
-        log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?", device.name);
-    }
-    device.works[family] = works;
+    bool comes = comes_round(index, device, family);
     // Somebody may have deleted the qdisc that the programs were attached to.
-    if (!works && device.clsact && attach_clsact(index, device)) {
-        device.works[family] = comes_round(index, device, family);
+    if (!comes && device.clsact && attach_clsact(index, device)) {
+        comes = comes_round(index, device, family);
+    }
+    unsigned& misses = device.misses[family];
+    misses = comes ? 0 : misses + 1;
+    if (comes) {
+        device.works[family] = true;
+    } else if (misses >= kMisses && std::exchange(device.works[family], false)) {
+        log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?", device.name);
     }
 }
 
@@ -340,6 +346,7 @@ Hooks::State Hooks::conclude(bool unfinished) const {
     for (const auto& [index, device] : devices_) {
         if (device.up && device.problem.empty()) {
             state.devices.push_back(device.name);
+            state.doubtful |= std::ranges::any_of(device.misses, [](unsigned n) { return n != 0 && n < kMisses; });
         }
     }
     if (unfinished) {

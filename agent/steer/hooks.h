@@ -30,6 +30,7 @@ class Hooks {
                                                      "its devices are being prepared"};
         std::vector<std::string> devices;  // that have programs
         bool unfinished = true;            // there are more: call sync_devices() again
+        bool doubtful = false;             // a hairpin has failed lately: call probe() soon
     };
 
     // `slot` is the namespace's place in the maps. Nothing is loaded yet.
@@ -57,11 +58,12 @@ class Hooks {
         std::string name;
         bool up = false;
         std::uint32_t mac_len = 0;
-        std::string problem;                  // why it has no programs; empty: it has
-        bool clsact = false;                  // they are filters of its qdisc
-        std::vector<std::string> pins;        // else links, pinned under these names
-        std::vector<UniqueFd> links;          // ... or held, where they could not be pinned
-        std::array<bool, kFamilies> works{};  // its hairpins, when they were tried last
+        std::string problem;                       // why it has no programs; empty: it has
+        bool clsact = false;                       // they are filters of its qdisc
+        std::vector<std::string> pins;             // else links, pinned under these names
+        std::vector<UniqueFd> links;               // ... or held, where they could not be pinned
+        std::array<bool, kFamilies> works{};       // its hairpins
+        std::array<unsigned, kFamilies> misses{};  // packets in a row that have not come round
     };
     Result<void> load();
     void attach(unsigned index, Device& device) const;

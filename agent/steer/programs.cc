@@ -91,9 +91,7 @@ Result<void> Programs::open(const Config& config, const LocalParts& local) {
     skeleton_ = std::move(*loaded);
     if (!reads) {
         states_.push_back({"bpf_probe_read_kernel", "helper", "",
-                           "keepalive of applications on the wire, ends of applications that a reset cannot reach, "
-                           "figures of tuned sockets",
-                           false, EPERM});
+                           "applications' keepalive, resets by the agent, figures in smcctl ss", false, EPERM});
         log()->warn("programs may not read the kernel's memory; lost: {}", states_.back().lost);
     }
     return {};
@@ -157,7 +155,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     smc_config shared{};
     shared.abi_version = SMC_ABI_VERSION;
     shared.rule_count = static_cast<__u32>(policy.table().size());
-    shared.heartbeat_max_age_ns = 900'000'000;  // beats come every 250 ms; promised is one second
+    shared.heartbeat_max_age_ns = static_cast<__u64>(std::chrono::nanoseconds(config.times.stale).count());
     shared.budget_ns = static_cast<__u64>(std::chrono::nanoseconds(config.budget).count());
     shared.not_now_ns = static_cast<__u64>(std::chrono::nanoseconds(config.cache_time).count());
     shared.default_allow = policy.default_allow() ? 1 : 0;

@@ -160,6 +160,8 @@ class Programs {
     // No more than so many.
     [[nodiscard]] Tuned tuned(std::size_t most) const;
 
+    // What could not be had at first, of enum smc_local.
+    void allow_local(std::uint32_t what) const;
     // A cgroup has as many connections as it may have, or no longer.
     void set_full(std::uint64_t cgroup, bool full) const;
 

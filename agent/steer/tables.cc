@@ -13,17 +13,12 @@
 #include "agent/steer/addresses.h"
 #include "agent/steer/programs.h"
 #include "agent/steer/run_program.h"
+#include "os/clock.h"
 #include "smc_gateway.skel.h"
 
 namespace smc::bpf {
 
 namespace {
-
-std::uint64_t monotonic_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 KeepaliveTerms in_seconds(const smc_keepalive& terms) {
     timespec tick{};
@@ -123,7 +118,7 @@ Swept Programs::sweep() {
              {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
              {"smc_tuned", clock.tuned, SMC_MAX_TUNED}};
     constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
-    const std::uint64_t ahead = clock.ktime_ns - monotonic_ns();
+    const std::uint64_t ahead = clock.ktime_ns - os::monotonic_ns();
     clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
     for (const auto& [front, terms] : keepalives.take(SMC_MAX_TOLD)) {
@@ -134,7 +129,7 @@ Swept Programs::sweep() {
 }
 
 std::uint64_t Programs::ktime_ns() const {
-    return monotonic_ns() + clock_ahead_ns_;
+    return os::monotonic_ns() + clock_ahead_ns_;
 }
 
 KeepaliveTerms Programs::keepalive_of(const smc_tuple& front) const {
@@ -159,6 +154,14 @@ Tuned Programs::tuned(std::size_t most) const {
         found.whole = false;
     }
     return found;
+}
+
+void Programs::allow_local(std::uint32_t what) const {
+    const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
+    if (auto config = configs.get(0)) {
+        config->local_mask |= what;
+        [[maybe_unused]] const auto put = configs.put(0, *config);
+    }
 }
 
 void Programs::set_full(std::uint64_t cgroup, bool full) const {

@@ -6,12 +6,12 @@
 #include <csignal>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 
 namespace smc::upgrade {
 
 namespace {
 
-constexpr auto kSettling = std::chrono::seconds(3);  // longer than fallback.budget_ms usually is
 constexpr auto kSettlingLook = std::chrono::milliseconds(5);
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kLongestPause = std::chrono::seconds(60);
@@ -46,7 +46,7 @@ bool Departure::leave(pid_t asker) {
     state_ = State::kSettling;
     asker_ = asker;
     started_it_ = successor_.has_value();
-    until_ = loop::now() + kSettling;
+    until_ = os::now() + p_.settle;
     log()->info("leaving: another agent takes this one's place");
     p_.changed();
     look_.set_in(kSettlingLook);
@@ -65,10 +65,10 @@ void Departure::signalled() {
                 patience.count());
     if (state_ == State::kServing) {
         state_ = State::kStopping;
-        until_ = loop::now() + patience;
+        until_ = os::now() + patience;
         p_.changed();
     } else if (state_ == State::kReleased) {
-        until_ = std::min<TimePoint>(until_, loop::now() + patience);
+        until_ = std::min<TimePoint>(until_, os::now() + patience);
     }
     look_.set_in(kLook);
 }
@@ -108,13 +108,13 @@ void Departure::watch_successor() {
         log()->error("upgrade: pid {} ended, {}", successor_->pid(), end->how);
         successor_.reset();
         if (state_ == State::kReleased && !end->in_order && !signalled_) {
-            again_ = loop::now() + pause_;
+            again_ = os::now() + pause_;
             pause_ = std::min<std::chrono::seconds>(pause_ * 2, kLongestPause);
         }
     }
-    if (loop::now() >= again_ && p_.somebody_serves()) {
+    if (os::now() >= again_ && p_.somebody_serves()) {
         again_ = kNever;  // which was started by somebody else
-    } else if (loop::now() >= again_) {
+    } else if (os::now() >= again_) {
         again_ = kNever;
         if (auto started = Successor::start()) {
             log()->info("upgrade: started pid {} in its place", started->pid());
@@ -122,7 +122,7 @@ void Departure::watch_successor() {
             told_manager_ = false;
         } else {
             log()->error("upgrade: {}", started.error().text());
-            again_ = loop::now() + kLongestPause;
+            again_ = os::now() + kLongestPause;
         }
     }
 }
@@ -131,14 +131,14 @@ void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("who wanted this agent's place has gone: it keeps it");
         state_ = signalled_ ? State::kStopping : State::kServing;
-        until_ = loop::now() + p_.stop_patience;
+        until_ = os::now() + p_.stop_patience;
         return p_.changed();
     }
-    if (!p_.settled() && loop::now() < until_) {
+    if (!p_.settled() && os::now() < until_) {
         return;
     }
     state_ = State::kReleased;
-    until_ = loop::now() + p_.upgrade_patience;
+    until_ = os::now() + p_.upgrade_patience;
     log()->info("left: {} connections stay until they end, {} s at most", p_.connections(),
                 p_.upgrade_patience.count());
     p_.release();
@@ -150,19 +150,19 @@ bool Departure::is_over() {
         case State::kSettling:
             return false;
         case State::kStopping:
-            return p_.connections() == 0 || loop::now() >= until_;
+            return p_.connections() == 0 || os::now() >= until_;
         case State::kReleased:
             break;
     }
     if (signalled_) {
-        return p_.connections() == 0 || loop::now() >= until_;
+        return p_.connections() == 0 || os::now() >= until_;
     }
     if (started_it_) {  // U2
         const bool successor_serves = again_ == kNever && (!successor_ || told_manager_);
-        return successor_serves && (p_.connections() == 0 || loop::now() >= until_);
+        return successor_serves && (p_.connections() == 0 || os::now() >= until_);
     }
     // Whoever has started the next one ends this one, and would start it again if it just ended.
-    return loop::now() >= until_ || is_left_alone();
+    return os::now() >= until_ || is_left_alone();
 }
 
 // The agent that has taken the place is gone for good. Whoever keeps this one running starts it again.
@@ -170,9 +170,9 @@ bool Departure::is_left_alone() {
     if (p_.connections() != 0 || !is_gone(asker_) || p_.somebody_serves()) {
         nobody_since_ = kNever;
     } else if (nobody_since_ == kNever) {
-        nobody_since_ = loop::now();
+        nobody_since_ = os::now();
     }
-    return nobody_since_ != kNever && loop::now() - nobody_since_ >= p_.left_alone_after;
+    return nobody_since_ != kNever && os::now() - nobody_since_ >= p_.left_alone_after;
 }
 
 }  // namespace smc::upgrade

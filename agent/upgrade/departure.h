@@ -23,6 +23,7 @@ class Departure {
     struct Parts {
         asio::io_context& io;
         std::chrono::seconds stop_patience, upgrade_patience;
+        std::chrono::milliseconds settle;  // for settled()
         std::function<std::size_t()> connections;
         std::function<bool()> settled;          // nobody is between a SYN and a first byte
         std::function<bool()> somebody_serves;  // has the control socket, when this one has released it

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "agent/log/log.h"
+#include "os/clock.h"
 #include "os/result.h"
 
 namespace smc {
@@ -56,7 +57,7 @@ struct MhdCallbacks {
             return;
         }
         if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-            since[info->connect_fd] = loop::now();
+            since[info->connect_fd] = os::now();
         } else {
             since.erase(info->connect_fd);
         }
@@ -138,7 +139,7 @@ void WebServer::turn() {
 }
 
 void WebServer::end_old_ones() {
-    const TimePoint now = loop::now();
+    const TimePoint now = os::now();
     for (const auto& [fd, since] : since_) {
         if (now - since > kLongestLife) {
             ::shutdown(fd, SHUT_RDWR);

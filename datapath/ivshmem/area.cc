@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "os/clock.h"
 #include "os/random.h"
 #include "os/unique_fd.h"
 
@@ -69,12 +70,12 @@ Result<void> Area::lay_out() {
     const auto state = shared(super.state);
     const std::uint64_t number = new_number();
     std::uint64_t seen = state.load();
-    const auto begun = std::chrono::steady_clock::now();
+    const auto begun = os::now();
     auto until = begun + kPatience;
     while (seen != kReady) {
         const std::uint64_t magic = shared(super.magic).load();
         const std::uint32_t version = shared(super.version).load();
-        const auto now = std::chrono::steady_clock::now();
+        const auto now = os::now();
         if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || (seen == 0 && magic != 0)) {
             return Error{EPROTO, "the shared area holds something else"};
         }
@@ -97,7 +98,7 @@ Result<void> Area::lay_out() {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (const std::uint64_t changed = state.load(); changed != seen) {
             seen = changed;
-            until = std::chrono::steady_clock::now() + kPatience;
+            until = os::now() + kPatience;
         }
     }
     if (shared(super.magic).load() != kMagic) {

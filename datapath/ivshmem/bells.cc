@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "os/clock.h"
+
 namespace smc::ivshmem {
 
 namespace {
@@ -46,9 +48,9 @@ void Bells::remove(DmbHeader* header) {
 }
 
 void Bells::listen() {
-    auto now = std::chrono::steady_clock::now(), until = now, beat = now, rested = now, no_spin_until = now, last = now;
+    auto now = os::now(), until = now, beat = now, rested = now, no_spin_until = now, last = now;
     std::unique_lock lock(mutex_);
-    for (; !stops_; now = std::chrono::steady_clock::now()) {
+    for (; !stops_; now = os::now()) {
         if (now >= beat) {
             area_->say_alive();
             beat = now + kBeat;
@@ -65,13 +67,13 @@ void Bells::listen() {
         if (now < until) {
             ::sched_yield();
             lock.lock();
-            if (const auto back = std::chrono::steady_clock::now(); back - now > kKept) {
+            if (const auto back = os::now(); back - now > kKept) {
                 no_spin_until = back + kKeptFor;
             }
         } else {
             lock.lock();
             changed_.wait_for(lock, std::clamp((now - last) / kPartOfSilence, kShortestPause, kLongestPause));
-            rested = std::chrono::steady_clock::now();
+            rested = os::now();
         }
     }
 }
@@ -82,13 +84,13 @@ void Bells::look() {
     if (area_->rung() == heard_.load(std::memory_order_relaxed)) {
         return;
     }
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = os::now();
     if (now.time_since_epoch() < deaf_until_.load(std::memory_order_relaxed)) {
         return;
     }
     if (const std::unique_lock lock(mutex_, std::try_to_lock); lock) {
         hear();
-        const auto end = std::chrono::steady_clock::now();
+        const auto end = os::now();
         deaf_until_.store((end + kPartOfTime * (end - now)).time_since_epoch(), std::memory_order_relaxed);
     }
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "datapath/ivshmem/bells.h"
+#include "os/clock.h"
 #include "os/random.h"
 
 namespace smc::ivshmem {
@@ -167,7 +168,7 @@ void IvshmemFabric::look_for_the_dead() {
         peers_.erase(gid);
         on_peer_lost_(gid);
     };
-    if (!lost_ && !area_->look(std::chrono::steady_clock::now())) {
+    if (!lost_ && !area_->look(os::now())) {
         lost_ = true;
         for (const Gid& gid : std::set(peers_)) {
             lose(gid);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "datapath/counter.h"
+#include "os/clock.h"
 
 namespace smc::smcr {
 
@@ -14,19 +15,19 @@ namespace {
 
 // LLC messages that wait to be dealt with. An honest peer has a few requests under way.
 constexpr int kMaxLlcPending = 256;
-constexpr auto kLastMessages = std::chrono::milliseconds(300);
 constexpr int kPatienceMs = 30;  // of it, for one completion
 constexpr std::size_t kMaxQueued = 1024;
 
 }  // namespace
 
 LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
-                       std::chrono::microseconds busy_poll)
+                       std::chrono::microseconds busy_poll, std::chrono::milliseconds last_messages)
     : link_(std::move(link)),
       group_(std::move(group)),
       number_(number),
       hooks_(std::move(hooks)),
-      busy_poll_(busy_poll) {
+      busy_poll_(busy_poll),
+      last_messages_(last_messages) {
     source_ = {this, 0};
 }
 
@@ -126,7 +127,7 @@ bool LinkDriver::end_if_wanted(TimePoint now) {
     }
     const bool first = deadline_ == kNever;
     if (first) {
-        deadline_ = now + kLastMessages;
+        deadline_ = now + last_messages_;
     }
     if (at_once || drained() || now >= deadline_) {
         link_->shut(*why);
@@ -140,11 +141,11 @@ void LinkDriver::abort(Reason reason) {
         ended_ = true;
         return;
     }
-    const auto until = std::chrono::steady_clock::now() + kLastMessages;
+    const auto until = os::now() + last_messages_;
     link_->want_completions(true);
     bool more = poll(true);
     send_queued();
-    while (!drained() && !link_->broken() && std::chrono::steady_clock::now() < until) {
+    while (!drained() && !link_->broken() && os::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
         if (!more && ::poll(&waiting, 1, kPatienceMs) == 0) {
             break;  // nobody is there

@@ -14,6 +14,7 @@
 #include "datapath/smcr/group_driver.h"
 #include "datapath/smcr/link.h"
 #include "datapath/task.h"
+#include "smc/times.h"
 
 namespace smc::smcr {
 
@@ -31,7 +32,7 @@ class LinkDriver final : public Task, private LinkHandler {
     };
     // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
     LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
-               std::chrono::microseconds busy_poll);
+               std::chrono::microseconds busy_poll, std::chrono::milliseconds last_messages = Times{}.last_messages);
 
     // --- any thread
     //
@@ -99,6 +100,7 @@ class LinkDriver final : public Task, private LinkHandler {
     std::uint8_t number_;
     Hooks hooks_;
     std::chrono::microseconds busy_poll_;
+    std::chrono::milliseconds last_messages_;
     Counters counters_;
     Poller* poller_ = nullptr;
     Poller::Source source_{};

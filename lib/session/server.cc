@@ -8,11 +8,6 @@ namespace smc::session {
 
 namespace {
 
-// For what the client's agent said before it closed: it may come by another way, and later.
-constexpr auto kLastWord = std::chrono::milliseconds(250);
-// Behind its time: whoever asks has stood still himself, and there may be news that he has not seen.
-constexpr auto kLate = std::chrono::milliseconds(100);
-
 void append(Actions& to, Actions from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
@@ -51,7 +46,7 @@ Actions Server::negotiated(clc::Outcome outcome, TimePoint now) {
     if (outcome_.is_smc()) {
         const bool waits = outcome_.is_on_new_link() && peer_.speaks;
         state_ = waits ? State::kAwaitingClient : State::kDone;  // S1
-        deadline_ = waits ? now + (clc_closed_ ? kLastWord : node_.step_timeout) : kNever;
+        deadline_ = waits ? now + (clc_closed_ ? node_.last_word : node_.step_timeout) : kNever;
         return waits ? Actions{AwaitClient{}} : Actions{Run{outcome_}};
     }
     if (outcome_.peer_out_of_sync) {
@@ -101,7 +96,7 @@ Actions Server::clc_fault(const Fault& fault, TimePoint now) {
 Actions Server::clc_closed(TimePoint now) {
     clc_closed_ = true;
     if (state_ == State::kAwaitingClient) {
-        deadline_ = std::min(deadline_, now + kLastWord);
+        deadline_ = std::min(deadline_, now + node_.last_word);
         return {};
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
@@ -209,8 +204,8 @@ Actions Server::tick(TimePoint now) {
     if (state_ == State::kConnecting && now >= deadline_) {
         return refuse(Reason::kServerRefused, "the application does not answer", {});
     }
-    if (state_ == State::kAwaitingClient && now >= deadline_ + kLate && !std::exchange(was_late_, true)) {
-        deadline_ = now + kLastWord;
+    if (state_ == State::kAwaitingClient && now >= deadline_ + node_.late && !std::exchange(was_late_, true)) {
+        deadline_ = now + node_.last_word;
         return {};
     }
     if (state_ == State::kAwaitingClient && now >= deadline_) {

@@ -92,7 +92,7 @@ print(right, *wrong, flush=True)
 
 
 # For an agent whose every connection is to be accelerated, on a machine that is busy, too.
-TIME_ENOUGH = {"fallback": {"budget_ms": 10000}}
+TIME_ENOUGH = {"fallback": {"budget_ms": 10000}, "times": {"stale_ms": 10000, "standstill_ms": 10000}}
 
 
 class TwoNodes(unittest.TestCase):

@@ -6,8 +6,8 @@ on how soon somebody is scheduled.
     gate.py            the ways, and how many tests each has
     gate.py WAY        runs these, and says how long each took
 
-Agents have time enough here: what is tried is what they do, not whether they do it within a second. (Two times cannot
-be configured: docs/testing.md.) Tests about times are in netns.*. A test that fails without a fault behind it goes from
+Agents have time enough here: what is tried is what they do, not whether they do it within a second. Tests about times
+are in netns.*. A test that fails without a fault behind it goes from
 this list into docs/testing.md, with its reason.
 """
 import sys
@@ -31,6 +31,9 @@ WAYS = {
     "hold": [
         "fallback_test.Fallback.test_a_capable_server_is_asked_once_and_remembered",
         "fallback_test.Fallback.test_the_memory_of_servers_is_bounded",
+        "fallback_test.Fallback.test_a_syn_is_kept_while_the_agents_talk",
+        "fallback_test.Fallback.test_a_client_that_goes_on_while_its_agent_hangs",
+        "fallback_test.Fallback.test_an_agent_that_is_killed_while_the_agents_talk",
     ],
     "leg": [
         "legs_test.Legs.test_legs_are_not_paced",

@@ -59,6 +59,16 @@ TEST_CASE("problem__what_a_schema_cannot_say") {
     CHECK(problem(R"({"smc": {"ueids": ["A..B"]}})") == R"(/smc/ueids/0: found "A..B", allowed: no two dots in a row)");
     CHECK_FALSE(problem(R"({"smc": {"ueids": []}})").empty());
     CHECK(problem(R"({"smc": {"ueids": [], "seid": "SYS"}})").empty());
+    CHECK(problem(R"({"times": {"beat_ms": 500}})") ==
+          "/times/stale_ms: found 900, allowed: twice times.beat_ms (500) or more");
+    CHECK(problem(R"({"times": {"beat_ms": 500, "stale_ms": 1000, "standstill_ms": 1000}})").empty());
+}
+
+TEST_CASE("config__a_legs_time_is_part_of_the_budget") {
+    const auto leg = [](const char* text) { return std::get<Config>(parse_config(text)).leg_patience().count(); };
+    CHECK(leg("{}") == 300);
+    CHECK(leg(R"({"fallback": {"budget_ms": 10000}})") == 3000);
+    CHECK(leg(R"({"times": {"leg_ms": 50}})") == 50);
 }
 
 TEST_CASE("problem__fabrics_that_are_one") {

@@ -21,9 +21,9 @@ struct Agent {
     Departure departure;
 
     explicit Agent(unsigned stop_s = 60, unsigned upgrade_s = 60)
-        : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), [this] { return connections; },
-                     [this] { return settled; }, [this] { return another_serves; }, [] {}, [this] { released = true; },
-                     [this] { over = true; }, std::chrono::milliseconds(300)}) {}
+        : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), std::chrono::seconds(3),
+                     [this] { return connections; }, [this] { return settled; }, [this] { return another_serves; },
+                     [] {}, [this] { released = true; }, [this] { over = true; }, std::chrono::milliseconds(300)}) {}
     // What the timers want, until something is so; false: it is not after some seconds.
     template <class Truth>
     bool until(Truth truth) {

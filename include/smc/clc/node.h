@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "smc/times.h"
 #include "smc/wire/clc.h"
 #include "smc/wire/qp_end.h"
 
@@ -20,6 +21,7 @@ struct LocalNode {
     std::optional<Eid> seid;
     std::string host_name;
     std::chrono::milliseconds step_timeout{6000};
+    std::chrono::milliseconds last_word = Times{}.last_word, late = Times{}.late;
     std::uint8_t max_connections = 255;  // of an SMC-R link group, 16 to 255
     std::uint8_t max_links = 2;          // likewise, 1 or 2; before release 1 there is no such choice
 
