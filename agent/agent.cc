@@ -60,6 +60,11 @@ std::uint64_t policy_hash(const Config& config) {
     return std::hash<std::string>()(all.at("policy").dump() + all.at("local").dump() + all.at("cgroup").dump());
 }
 
+// How long an agent that leaves waits for connections that are being set up: each of them has its budget.
+std::chrono::milliseconds settling(const Config& config) {
+    return std::max(config.times.settle, config.budget);
+}
+
 // The applications need the others.
 unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
@@ -83,7 +88,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       sweep_(kSweep),
       refresh_(kRefresh),
       node_(local_node(config_)),
-      departure_({io_, config_.stop_patience, config_.upgrade_patience, std::max(config_.times.settle, config_.budget),
+      departure_({io_, config_.stop_patience, config_.upgrade_patience, settling(config_),
                   [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->questions() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
@@ -157,7 +162,7 @@ Result<void> Agent::take_place() {
     if (!asked) {
         return asked.error();
     }
-    const TimePoint until = os::now() + 2 * config_.times.answer;
+    const TimePoint until = os::now() + config_.times.answer + settling(config_);
     auto opened = open_control();
     while (!opened && opened.error().code == EBUSY && *asked && os::now() < until) {
         ::usleep(10'000);
@@ -207,6 +212,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
                                      [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
+        if (verdict_ && !verdict_->obstacle.empty() && !verdict_->lasts) {
+            rounds_->try_again(config_.times, [this](const auto& verdict, bool last) { bypass_tried(verdict, last); });
+        }
     }
     const SessionParts session{io_,         config_,      node_,          *fabrics_,
                                *smcd_pool_, smcd_groups_, *roce_devices_, *smcr_groups_};
@@ -238,6 +246,9 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     namespaces_->start();
     namespaces_->settle();
     programs_->replace_predecessor();
+    if (rounds_) {
+        rounds_->start();
+    }
     beat();  // questions begin here
     if (!config_.kubernetes.api.empty()) {
         pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
@@ -274,11 +285,9 @@ bpf::LocalParts Agent::open_bypass() {
     const bool fit = verdict_->obstacle.empty();
     log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", verdict_->took.count(),
                 fit ? "" : ": " + verdict_->obstacle);
-    if (!fit && !verdict_->lasts) {
-        retrial_.emplace(io_, *bypass_, config_.times, [this](bypass::Verdict verdict) { bypass_tried(verdict); });
-    } else if (!fit && !forced && !bypass_->has_members()) {
-        bypass_.reset();  // nobody could have it, and each receive of the node would pass by its programs
-        std::ranges::for_each(bypass_programs_, [](bpf::ProgramState& state) { state.loaded = false; });
+    bypass_forced_ = forced;
+    if (!fit && verdict_->lasts && !forced && !bypass_->has_members()) {
+        unload_bypass();
         return {};
     }
     std::uint32_t mask = SMC_LOCAL_FORCE;
@@ -288,13 +297,25 @@ bpf::LocalParts Agent::open_bypass() {
     return {bypass_->shared_maps(), mask};
 }
 
-void Agent::bypass_tried(const bypass::Verdict& verdict) {
+void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     verdict_ = verdict;
     if (verdict.obstacle.empty()) {
         programs_->allow_local(SMC_LOCAL_BYPASS);
         log()->info("the bypass of automatic rules is on ({} us): another trial has found nothing in the way",
                     verdict.took.count());
+    } else if (last) {
+        log()->info("the bypass of automatic rules stays off: {}", verdict.obstacle);
+        if (!bypass_forced_ && !bypass_->has_members()) {
+            asio::post(io_, [this] { unload_bypass(); });  // the rounds have called this
+        }
     }
+}
+
+// Nobody could have it, and each receive of the node would pass by its programs.
+void Agent::unload_bypass() {
+    rounds_.reset();
+    bypass_.reset();
+    std::ranges::for_each(bypass_programs_, [](bpf::ProgramState& state) { state.loaded = false; });
 }
 
 void Agent::listen_to_programs() {
@@ -402,9 +423,6 @@ void Agent::beat() {
         }
     }
     tell_programs();
-    if (rounds_) {
-        rounds_->come_round();
-    }
     if (sweep_.due(now)) {
         gateway_->swept(programs_->sweep());
         smcd_pool_->sweep(now);
@@ -435,7 +453,6 @@ void Agent::give_up_place() {
     web_.reset();
     pods_.reset();
     rounds_.reset();
-    retrial_.reset();
     gateway_->let_all_go();
     namespaces_->withdraw();
     if (auto withdrawn = programs_->withdraw(); !withdrawn) {

@@ -40,7 +40,8 @@ class Agent {
     Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
     [[nodiscard]] bpf::LocalParts open_bypass();
-    void bypass_tried(const bypass::Verdict& verdict);
+    void bypass_tried(const bypass::Verdict& verdict, bool last);
+    void unload_bypass();
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
@@ -78,9 +79,9 @@ class Agent {
     std::unique_ptr<smcd::Fabrics> fabrics_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::vector<bpf::ProgramState> bypass_programs_;
+    bool bypass_forced_ = false;              // for somebody, whatever the probe finds
     std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
     std::optional<bypass::Verdict> verdict_;  // of the kernel
-    std::optional<bypass::Retrial> retrial_;
     std::unique_ptr<bpf::Programs> programs_;
     std::unique_ptr<kubernetes::NodePods> pods_;  // nothing: no API server tells of them
     std::unique_ptr<Cgroups> cgroups_;

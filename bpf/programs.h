@@ -19,12 +19,12 @@
 	PROGRAM(smc_lookup, NEEDED, "hands a SYN that asks to the agent", "everything")                                \
 	PROGRAM(smc_app_sockops, NEEDED, "knows the applications' sockets", "everything")                              \
 	PROGRAM(smc_clc_ops, NEEDED, "writes and reads option 254 of CLC sockets", "everything")                       \
-	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old",                                     \
-		"room in the tables: when they are full, new connections are plain TCP")                               \
+	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old, looks at sockets behind legs",       \
+		"applications' keepalive, resets by the agent, room in the tables: full ones mean plain TCP")          \
 	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain", "smcctl explain and dry-run")                         \
 	PROGRAM(smc_see_tuned, RUN_PART, "reads figures of tuned sockets", "tuned sockets in smcctl ss")               \
-	PROGRAM(smc_socket_ends, PART, "tells of sockets that end, where no program may read the kernel's memory",     \
-		"room in smc_hairpins: when it is full, new connections are plain TCP")
+	PROGRAM(smc_socket_ends, NEEDED, "tells of sockets that end, where no program may read the kernel's memory",   \
+		"everything, on such a kernel")
 
 #define SMC_BYPASS_PROGRAMS(PROGRAM)                                                                                   \
 	PROGRAM(smc_bypass_send, NEEDED, "puts a message into the peer's queue", "the bypass")                         \

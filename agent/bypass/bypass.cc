@@ -64,6 +64,9 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
     } else {
         bypass->see_guards();
     }
+    if (const auto done = bpf::run_program(bypass->skeleton_->progs.smc_bypass_turn); !done) {
+        return bypass->refused("smc_bypass_turn", done.error().code);
+    }
     bypass->ready_ = true;
     bypass->set_limits();
     return bypass;
@@ -96,7 +99,7 @@ Result<void> Bypass::load(bool take_over) {
 
 Error Bypass::refused(const std::string& program, int error) const {
     bpf::leave_out(states_, program, error);
-    return bpf::refusal("to attach BPF program " + program, error);
+    return bpf::refusal("to attach or to run BPF program " + program, error);
 }
 
 Result<void> Bypass::attach_and_pin() const {
@@ -179,7 +182,8 @@ void Bypass::see_guards() const {
     for (const bpf::ProgramRow& row : bpf::guard_programs()) {
         const bool there = has_guard(row.name);
         const bool wanted = std::string_view(row.name) != "smc_guard_member_ioctl" || has_function("tcp_bpf_ioctl");
-        states_.push_back({row.name, "fentry, lsm", row.purpose, row.lost, there, there || !wanted ? 0 : EOPNOTSUPP});
+        const int error = there || !wanted ? 0 : ENOENT;
+        states_.push_back({row.name, "of the agent before", row.purpose, row.lost, there, error});
     }
 }
 
@@ -203,7 +207,7 @@ void Bypass::forget(std::uint64_t cookie) const {
 }
 
 Bypass::~Bypass() {
-    if (skeleton_ == nullptr) {
+    if (skeleton_ == nullptr && !taken_over_) {
         return;
     }
     if (!ready_) {

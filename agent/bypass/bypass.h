@@ -40,7 +40,7 @@ struct Terms {
 class Bypass {
  public:
     // Loads the programs, or takes over those of an agent that was here before. An Error: this kernel cannot.
-    // `states` is told of each program, whatever comes back; it outlives this.
+    // `states` is told of each program that is loaded or refused; it outlives this.
     static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms,
                                                 std::vector<bpf::ProgramState>& states);
     // Something is pinned there.

@@ -364,19 +364,4 @@ Verdict probe(Bypass& bypass, std::chrono::milliseconds moment) {
     return verdict;
 }
 
-Retrial::Retrial(asio::io_context& io, Bypass& bypass, const Times& times, std::function<void(Verdict)> on_verdict)
-    : bypass_(bypass), times_(times), on_verdict_(std::move(on_verdict)), next_(io, [this] { again(); }), thread_(io) {
-    next_.set_in(times_.retrial);
-}
-
-void Retrial::again() {
-    thread_.run([&bypass = bypass_, moment = times_.trial] { return probe(bypass, moment); },
-                [this](Verdict verdict) {
-                    if (!verdict.obstacle.empty()) {
-                        next_.set_in(times_.retrial);
-                    }
-                    on_verdict_(std::move(verdict));
-                });
-}
-
 }  // namespace smc::bypass

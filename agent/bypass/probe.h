@@ -4,14 +4,10 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "agent/bypass/bypass.h"
-#include "agent/loop/background.h"
-#include "agent/loop/deadline.h"
-#include "smc/times.h"
 
 namespace smc::bypass {
 
@@ -31,20 +27,5 @@ struct Verdict {
 // Takes some tens of milliseconds. `moment`: how long bytes may be on their way. What differs is tried again, twice: a
 // machine that stands still is no property of its kernel.
 [[nodiscard]] Verdict probe(Bypass& bypass, std::chrono::milliseconds moment);
-
-// Another probe now and then, until one finds nothing in the way. The probes are on another thread.
-class Retrial {
- public:
-    Retrial(asio::io_context& io, Bypass& bypass, const Times& times, std::function<void(Verdict)> on_verdict);
-
- private:
-    void again();
-
-    Bypass& bypass_;
-    const Times& times_;
-    std::function<void(Verdict)> on_verdict_;
-    loop::Deadline next_;
-    loop::Background thread_;
-};
 
 }  // namespace smc::bypass

@@ -10,7 +10,9 @@ namespace smc::bypass {
 
 namespace {
 
+constexpr auto kRound = std::chrono::milliseconds(250);
 constexpr unsigned kRoundsPerLook = 4;
+constexpr unsigned kTrials = 5;
 
 }  // namespace
 
@@ -28,6 +30,33 @@ bool Rounds::walk(Work work, Then then) {
 }
 
 void Rounds::come_round() {
+    if (!trying_) {
+        turn();
+    }
+    next_.set_in(kRound);
+}
+
+void Rounds::try_again(const Times& times, OnVerdict on_verdict) {
+    trials_ = Trials{times.retrial, times.trial, std::move(on_verdict), kTrials};
+    next_trial_.set_in(trials_->pause);
+}
+
+void Rounds::try_now() {
+    trying_ = walk([&bypass = bypass_, moment = trials_->moment] { return probe(bypass, moment); },
+                   [this](const Verdict& verdict) {
+                       trying_ = false;
+                       const bool last = verdict.obstacle.empty() || --trials_->left == 0;
+                       if (!last) {
+                           next_trial_.set_in(trials_->pause);
+                       }
+                       trials_->on_verdict(verdict, last);
+                   });
+    if (!trying_) {
+        next_trial_.set_in(kRound);
+    }
+}
+
+void Rounds::turn() {
     std::vector<UniqueFd> spaces;
     for (const std::uint64_t cookie : bypass_.turn()) {
         if (const auto space = namespaces_.by_cookie(cookie)) {

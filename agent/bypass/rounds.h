@@ -5,22 +5,46 @@
 
 #include <asio/io_context.hpp>
 
+#include <chrono>
+#include <functional>
+#include <optional>
+
 #include "agent/bypass/bypass.h"
 #include "agent/bypass/conntrack_watch.h"
+#include "agent/bypass/probe.h"
 #include "agent/loop/background.h"
+#include "agent/loop/deadline.h"
 #include "agent/netns/namespaces.h"
+#include "smc/times.h"
 
 namespace smc::bypass {
 
 class Rounds {
  public:
     Rounds(asio::io_context& io, Bypass& bypass, const Namespaces& namespaces)
-        : bypass_(bypass), namespaces_(namespaces), thread_(io) {}
+        : bypass_(bypass),
+          namespaces_(namespaces),
+          next_(io, [this] { come_round(); }),
+          next_trial_(io, [this] { try_now(); }),
+          thread_(io) {}
 
-    // Four times a second.
-    void come_round();
+    // Four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h counts on it).
+    void start() { come_round(); }
+
+    // The probe has found something in the way that may not last: it is tried again now and then. No members are moved
+    // meanwhile. `on_verdict`: of each trial; `last`: there will be no other.
+    using OnVerdict = std::function<void(const Verdict& verdict, bool last)>;
+    void try_again(const Times& times, OnVerdict on_verdict);
 
  private:
+    struct Trials {
+        std::chrono::milliseconds pause, moment;
+        OnVerdict on_verdict;
+        unsigned left;
+    };
+    void come_round();
+    void turn();
+    void try_now();
     void watch_conntrack();
     void look(std::vector<Bypass::Listed> members);
     template <class Work, class Then>
@@ -30,7 +54,9 @@ class Rounds {
     const Namespaces& namespaces_;
     ConntrackWatch conntrack_;  // used on the other thread
     unsigned rounds_ = 0;
-    bool walking_ = false;
+    bool walking_ = false, trying_ = false;
+    std::optional<Trials> trials_;
+    loop::Deadline next_, next_trial_;
     loop::Background thread_;  // goes first: it uses the others
 };
 

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <cerrno>
 #include <cstring>
@@ -117,6 +118,8 @@ std::string Trial::what_send_says() const {
 }
 
 void Trial::wait_blocking(bool blocking) const {
+    const timeval longest{.tv_sec = 1, .tv_usec = 0};  // nobody waits for ever for what a kernel has lost
+    ::setsockopt(receiver(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
     set_blocking(receiver(), blocking);
 }
 

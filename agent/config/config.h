@@ -144,9 +144,9 @@ struct Config {
     Times times;
     std::string log_level = "info";
 
-    // How long the handshake of a leg may take.
+    // How long the handshake of a leg may take: less than TCP waits before it repeats a SYN.
     [[nodiscard]] std::chrono::milliseconds leg_patience() const {
-        return times.leg.count() != 0 ? times.leg : budget * 3 / 10;
+        return times.leg.count() != 0 ? times.leg : std::min(budget * 3 / 10, std::chrono::milliseconds(900));
     }
 };
 

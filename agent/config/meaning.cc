@@ -103,18 +103,24 @@ std::optional<ConfigProblem> check_pnets(const json& document) {
     return std::nullopt;
 }
 
-// Both are told at a beat, so one that is missed must not be enough.
+// Both are told at a beat, so one that is late must not be enough.
 std::optional<ConfigProblem> check_times(const json& document) {
     const Times usual;
     const auto beat = value_at(document, "times", "beat_ms", usual.beat.count()).get<std::int64_t>();
     for (const auto& [key, otherwise] :
          {std::pair("stale_ms", usual.stale), std::pair("standstill_ms", usual.standstill)}) {
         const auto value = value_at(document, "times", key, otherwise.count()).get<std::int64_t>();
-        if (value < 2 * beat) {
+        if (value < 3 * beat) {
             return ConfigProblem{std::string("/times/") + key, "found " + std::to_string(value) +
-                                                                   ", allowed: twice times.beat_ms (" +
+                                                                   ", allowed: three times times.beat_ms (" +
                                                                    std::to_string(beat) + ") or more"};
         }
+    }
+    const auto look = value_at(document, "times", "look_ms", usual.look.count()).get<std::int64_t>();
+    if (const auto probe = value_at(document, "times", "probe_ms", usual.probe.count()).get<std::int64_t>();
+        probe < look) {
+        return ConfigProblem{"/times/probe_ms", "found " + std::to_string(probe) + ", allowed: times.look_ms (" +
+                                                    std::to_string(look) + ") or more"};
     }
     return std::nullopt;
 }

@@ -15,6 +15,7 @@
 
 #include "agent/log/log.h"
 #include "agent/steer/probe_packet.h"
+#include "os/clock.h"
 #include "os/in_namespace.h"
 #include "os/random.h"
 
@@ -31,6 +32,7 @@ constexpr std::size_t kMostDevices = 256;
 constexpr unsigned kFreshAtOnce = 4;
 // A packet may be late where nobody was scheduled, so one that has not come round says nothing yet.
 constexpr unsigned kMisses = 3;
+constexpr auto kApart = std::chrono::milliseconds(500);  // else one moment would count for all of them
 
 // tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
 constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
@@ -306,10 +308,16 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
         comes = comes_round(index, device, family);
     }
     unsigned& misses = device.misses[family];
-    misses = comes ? 0 : misses + 1;
     if (comes) {
+        misses = 0;
         device.works[family] = true;
-    } else if (misses >= kMisses && std::exchange(device.works[family], false)) {
+        return;
+    }
+    if (const TimePoint now = os::now(); misses == 0 || now - device.missed[family] >= kApart) {
+        misses++;
+        device.missed[family] = now;
+    }
+    if (misses >= kMisses && std::exchange(device.works[family], false)) {
         log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?", device.name);
     }
 }
@@ -322,6 +330,8 @@ void Hooks::probe_all() {
             if (all_work && device.up && device.problem.empty()) {
                 probe(index, device, family);
                 all_work = device.works[family];
+            } else {
+                device.misses[family] = 0;
             }
         }
     }

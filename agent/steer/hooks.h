@@ -12,6 +12,7 @@
 
 #include "agent/steer/programs.h"
 #include "os/rtnetlink.h"
+#include "smc/time.h"
 
 namespace smc::bpf {
 
@@ -58,12 +59,13 @@ class Hooks {
         std::string name;
         bool up = false;
         std::uint32_t mac_len = 0;
-        std::string problem;                       // why it has no programs; empty: it has
-        bool clsact = false;                       // they are filters of its qdisc
-        std::vector<std::string> pins;             // else links, pinned under these names
-        std::vector<UniqueFd> links;               // ... or held, where they could not be pinned
-        std::array<bool, kFamilies> works{};       // its hairpins
-        std::array<unsigned, kFamilies> misses{};  // packets in a row that have not come round
+        std::string problem;                        // why it has no programs; empty: it has
+        bool clsact = false;                        // they are filters of its qdisc
+        std::vector<std::string> pins;              // else links, pinned under these names
+        std::vector<UniqueFd> links;                // ... or held, where they could not be pinned
+        std::array<bool, kFamilies> works{};        // its hairpins
+        std::array<unsigned, kFamilies> misses{};   // packets in a row that have not come round
+        std::array<TimePoint, kFamilies> missed{};  // the last of them
     };
     Result<void> load();
     void attach(unsigned index, Device& device) const;

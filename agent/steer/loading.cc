@@ -88,7 +88,7 @@ std::string what_may_forbid(int error) {
         const std::string modules = first_line("/sys/kernel/security/lsm");
         causes.push_back("a seccomp filter, or a security module" + (modules.empty() ? "" : " (" + modules + ")"));
     } else {
-        causes.emplace_back("a kernel older than 6.1, or built without it");
+        causes.emplace_back("a kernel that is too old for it, or built without it");
     }
     return fmt::format("{}", fmt::join(causes, "; "));
 }

@@ -52,7 +52,7 @@ void leave_out(std::vector<ProgramState>& states, const std::string& name, int e
 // An object that nobody has loaded yet, with all set that its user wants: maps, constants, programs that have a use.
 using OpenObject = std::function<Result<std::shared_ptr<bpf_object>>()>;
 
-// What the first attempt to load it made of it. `states` is told of every program, whatever comes back.
+// What the first attempt to load it made of it. `states` is told of each program that is loaded or refused.
 class Fitting {
  public:
     Fitting(std::span<const ProgramRow> rows, std::vector<ProgramState>& states) : rows_(rows), states_(states) {}

@@ -113,7 +113,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     programs->devices = Map<smc_device_key, smc_device>(programs->map_fd("smc_devices"));
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
-    programs->sweep();  // for its clock
+    programs->try_to_run();
     if (auto filled = programs->fill_tables(config, policy, local); !filled) {
         return filled.error();
     }
@@ -233,7 +233,7 @@ void Programs::replace_predecessor() {
 
 Result<void> Programs::withdraw() {
     place_.deserted.clear();  // numbers that others may have from here on
-    // Of sockets it is only to know those behind a leg, which a server accepts as late as it likes.
+    // Of sockets it is only to know those behind a leg, which a server accepts as late as it likes, and their ends.
     const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
     if (auto config = configs.get(0)) {
         config->local = config->local_mask = 0;
@@ -242,7 +242,7 @@ Result<void> Programs::withdraw() {
         }
     }
     std::erase_if(links_, [](const auto& entry) {
-        const bool goes = entry.first != "smc_app_sockops";
+        const bool goes = entry.first != "smc_app_sockops" && entry.first != "smc_socket_ends";
         if (goes) {
             bpf_link__destroy(entry.second);
         }
@@ -280,21 +280,23 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
         }
         links_.emplace_back(bpf_program__name(program), link);
     }
-    attach_ends();
-    return {};
+    return attach_ends();
 }
 
-// Where it is loaded.
-void Programs::attach_ends() {
+// Where it is loaded. Pinned (P1): programs that stay on devices must still learn which legs have gone.
+Result<void> Programs::attach_ends() {
     const bpf_program* program = skeleton_->progs.smc_socket_ends;
     if (bpf_program__fd(program) < 0) {
-        return;
+        return {};
     }
-    if (bpf_link* link = bpf_program__attach(program); link != nullptr) {
-        links_.emplace_back(bpf_program__name(program), link);
-    } else {
-        leave_out(states_, bpf_program__name(program), errno);
+    bpf_link* link = bpf_program__attach(program);
+    if (link == nullptr) {
+        return refusal(std::string("to attach BPF program ") + bpf_program__name(program), errno);
     }
+    links_.emplace_back(bpf_program__name(program), link);
+    return bpf_link__pin(link, (pinned_ + "/" + bpf_program__name(program)).c_str()) == 0
+               ? Result<void>()
+               : Result<void>(last_error(std::string("pinning ") + bpf_program__name(program)));
 }
 
 std::vector<std::string> Programs::attached() const {

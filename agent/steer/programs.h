@@ -172,7 +172,9 @@ class Programs {
     Result<void> pin(const std::string& path);
     Result<void> pin_maps(const std::string& fresh, const std::string& path) const;
     void unpin();
-    void attach_ends();
+    Result<void> attach_ends();
+    void try_to_run();
+    [[nodiscard]] Result<void> run(const bpf_program* program) const;
     void retire_old_lookups() const;
     [[nodiscard]] std::uint64_t ktime_ns() const;
 

@@ -18,9 +18,6 @@ inline Result<void> run_program(const bpf_program* program) {
     std::array<char, 64> packet{};  // sched_cls wants one
     bpf_test_run_opts options{};
     options.sz = sizeof options;
-    if (bpf_program__fd(program) < 0) {
-        return Error{EOPNOTSUPP, "running " + name + ", which this kernel has refused"};
-    }
     if (bpf_program__type(program) == BPF_PROG_TYPE_SCHED_CLS) {
         options.data_in = packet.data();
         options.data_size_in = packet.size();

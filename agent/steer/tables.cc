@@ -108,8 +108,10 @@ smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
 Swept Programs::sweep() {
     constexpr std::size_t kEndedAtOnce = 256;  // each of these costs user space a few system calls
     Swept found;
-    if (const auto done = run_program(skeleton_->progs.smc_sweep); !done) {
-        leave_out(states_, bpf_program__name(skeleton_->progs.smc_sweep), done.error().code);
+    if (const auto done = run(skeleton_->progs.smc_sweep); !done) {
+        if (done.error().code != EOPNOTSUPP) {
+            log()->warn("{}", done.error().text());
+        }
         return found;
     }
     const smc_clock clock = skeleton_->bss->smc_swept;
@@ -128,6 +130,26 @@ Swept Programs::sweep() {
     return found;
 }
 
+// Those that user space runs are left out where it may not.
+void Programs::try_to_run() {
+    for (const bpf_program* program :
+         {skeleton_->progs.smc_sweep, skeleton_->progs.smc_explain, skeleton_->progs.smc_see_tuned}) {
+        if (const auto done = run(program); !done && done.error().code != EOPNOTSUPP) {
+            leave_out(states_, bpf_program__name(program), done.error().code);
+        }
+    }
+    sweep();  // for its clock
+}
+
+// EOPNOTSUPP: it is left out.
+Result<void> Programs::run(const bpf_program* program) const {
+    const auto state = std::ranges::find(states_, bpf_program__name(program), &ProgramState::name);
+    if (state == states_.end() || !state->loaded) {
+        return Error{EOPNOTSUPP, std::string("running ") + bpf_program__name(program) + ", which this kernel refuses"};
+    }
+    return run_program(program);
+}
+
 std::uint64_t Programs::ktime_ns() const {
     return os::monotonic_ns() + clock_ahead_ns_;
 }
@@ -139,7 +161,7 @@ KeepaliveTerms Programs::keepalive_of(const smc_tuple& front) const {
 
 Tuned Programs::tuned(std::size_t most) const {
     const Map<std::uint64_t, smc_tuned_socket> sockets(map_fd("smc_tuned"));
-    if (const auto seen = run_program(skeleton_->progs.smc_see_tuned); !seen) {
+    if (const auto seen = run(skeleton_->progs.smc_see_tuned); !seen) {
         log()->warn("{}", seen.error().text());
         return {.sockets = {}, .whole = false};
     }
@@ -210,7 +232,7 @@ std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& 
 Result<smc_query> Programs::explain(const smc_query& query) const {
     smc_query& asked = skeleton_->bss->smc_asked;
     asked = query;
-    if (const auto done = run_program(skeleton_->progs.smc_explain); !done) {
+    if (const auto done = run(skeleton_->progs.smc_explain); !done) {
         return done.error();
     }
     return asked;

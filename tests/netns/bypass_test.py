@@ -9,6 +9,7 @@ import time
 import unittest
 
 from base import TwoPods
+from lab import refusals
 from lab.basics import sh, wait_for
 
 PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pair_peer.py")
@@ -518,6 +519,18 @@ class Bypass(TwoPods):
         self.assertTrue(os.path.exists(f"{place}/theirs"))
         self.assertEqual(self.a.agent.ctl("bypass", "revoke").returncode, 1)
         os.unlink(f"{place}/theirs")
+
+    def test_an_agent_that_may_not_have_it_switches_off_what_was_left(self):
+        self.begin()
+        pair = self.promoted()
+        self.a.agent.stop(signal.SIGKILL)
+        self.begin(command=refusals.command("programs `sk_msg`"))
+        self.assertFalse(self.a.agent.ask("bypass")["there"])
+        (place,) = self.pins()
+        self.assertNotEqual(place, f"{self.a.pins}-bypass")
+        config = sh("bpftool", "-j", "map", "dump", "pinned", f"{place}/smc_bypass_config")
+        self.assertEqual(json.loads(config)[0]["formatted"]["value"]["identity"]["off"], 1)
+        pair.exchange(50)
 
     def test_programs_of_another_build_are_left_to_their_pairs(self):
         """They are switched off, and their pins go with the last of their sockets."""

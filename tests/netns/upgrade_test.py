@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 from base import CHURN, TALK, TwoNodes
+from lab import refusals
 from lab.agent import Agent
 from lab.basics import AGENT, CTL, sh, wait_for
 
@@ -44,10 +45,11 @@ def alive(pid):
 
 class Upgrade(TwoNodes):
     overrides = {}
+    command = ()
 
     def setUp(self):
         super().setUp()
-        self.start_agents(**self.overrides)
+        self.start_agents(**self.overrides, command=self.command)
         self.addCleanup(self.end_agents)
         self.serve()
 
@@ -310,6 +312,22 @@ class Patience(Upgrade):
         self.assertEqual(self.a.agent.stop(), 0)
         self.tell(talker, "x")
         self.assertIn("error", self.hear(talker))
+
+
+class WithoutLooks(Upgrade):
+    """A kernel that lets no program look at a socket, so that its end has to be an event: also when the agent leaves."""
+
+    command = refusals.command("`bpf_probe_read_kernel`")
+
+    def test_the_agent_that_leaves_hears_of_ends(self):
+        first, second = self.talk(), self.talk()
+        self.upgrade(self.a)
+        hairpins = f"{self.a.pins}-leaving-0/smc_hairpins"
+        count = lambda: len(json.loads(sh("bpftool", "-j", "map", "dump", "pinned", hairpins)))
+        self.assertEqual(count(), 4)
+        self.end_program(first)
+        wait_for("the hairpins of one to go", lambda: count() == 2)
+        self.assert_talks(second)
 
 
 if __name__ == "__main__":

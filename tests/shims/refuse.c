@@ -107,7 +107,7 @@ long syscall(long number, ...) {
             errno = error;
             return -1;
         }
-        if (a[0] == BPF_PROG_LOAD && strstr(getenv("SMC_REFUSE"), "helper:") != NULL) {
+        if (a[0] == BPF_PROG_LOAD && getenv("SMC_REFUSE") != NULL && strstr(getenv("SMC_REFUSE"), "helper:") != NULL) {
             const unsigned long given = attributes->insns;
             struct bpf_insn* code = malloc(attributes->insn_cnt * sizeof *code);
 

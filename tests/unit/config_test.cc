@@ -60,14 +60,17 @@ TEST_CASE("problem__what_a_schema_cannot_say") {
     CHECK_FALSE(problem(R"({"smc": {"ueids": []}})").empty());
     CHECK(problem(R"({"smc": {"ueids": [], "seid": "SYS"}})").empty());
     CHECK(problem(R"({"times": {"beat_ms": 500}})") ==
-          "/times/stale_ms: found 900, allowed: twice times.beat_ms (500) or more");
-    CHECK(problem(R"({"times": {"beat_ms": 500, "stale_ms": 1000, "standstill_ms": 1000}})").empty());
+          "/times/stale_ms: found 900, allowed: three times times.beat_ms (500) or more");
+    CHECK(problem(R"({"times": {"beat_ms": 500, "stale_ms": 1500, "standstill_ms": 1500}})").empty());
+    CHECK(problem(R"({"times": {"look_ms": 6000}})") ==
+          "/times/probe_ms: found 5000, allowed: times.look_ms (6000) or more");
 }
 
 TEST_CASE("config__a_legs_time_is_part_of_the_budget") {
     const auto leg = [](const char* text) { return std::get<Config>(parse_config(text)).leg_patience().count(); };
     CHECK(leg("{}") == 300);
-    CHECK(leg(R"({"fallback": {"budget_ms": 10000}})") == 3000);
+    CHECK(leg(R"({"fallback": {"budget_ms": 100}})") == 30);
+    CHECK(leg(R"({"fallback": {"budget_ms": 10000}})") == 900);
     CHECK(leg(R"({"times": {"leg_ms": 50}})") == 50);
 }
 
