@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 8u
+#define SMC_ABI_VERSION 9u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
@@ -136,6 +136,7 @@ enum smc_decision {
 	SMC_OUT_LATER_SYN,
 	SMC_OUT_HEADERS,
 	SMC_OUT_MPTCP,
+	SMC_OUT_NET_SMC,
 	SMC_OUT_TCP_SIGNED,
 	SMC_OUT_FAST_OPEN,
 	SMC_OUT_NO_ROOM,
@@ -164,6 +165,7 @@ enum smc_decision {
 	SMC_IN_MPTCP,
 	SMC_IN_FAST_OPEN,
 	SMC_IN_NO_LISTENER,
+	SMC_IN_NET_SMC,
 	SMC_IN_NOT_ENROLLED,
 	SMC_IN_SPECIAL,
 	SMC_IN_DENIED,

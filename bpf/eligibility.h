@@ -27,6 +27,7 @@
 	X(SMC_OUT_LATER_SYN, SOCKET, later_syn, "the SYN is a retransmission, and only a first one asks")              \
 	X(SMC_OUT_HEADERS, SOCKET, headers, "its packets have IP options or extension headers")                        \
 	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                     \
+	X(SMC_OUT_NET_SMC, SOCKET, net_smc, "the socket is one of the kernel's own SMC (net/smc)")                     \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                     \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
@@ -41,6 +42,7 @@
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                      \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                      \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
+	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                            \
 	X(SMC_IN_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")        \
 	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \

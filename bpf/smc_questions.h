@@ -104,6 +104,12 @@ static __always_inline bool smc_q_mptcp(struct smc_subject *s)
 	return s->mptcp;
 }
 
+/* It asks, or answers, by itself. */
+static __always_inline bool smc_q_net_smc(struct smc_subject *s)
+{
+	return s->tcp && bpf_core_field_exists(s->tcp->syn_smc) && BPF_CORE_READ_BITFIELD(s->tcp, syn_smc);
+}
+
 static __always_inline bool smc_q_tcp_signed(struct smc_subject *s)
 {
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);

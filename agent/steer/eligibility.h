@@ -9,6 +9,9 @@
 
 namespace smc::bpf {
 
+// smc_explain answers with a bit for each.
+static_assert(SMC_IN_NOTHING < 64);
+
 struct Question {
     smc_decision decision;
     bool of_socket;    // only the socket can tell
