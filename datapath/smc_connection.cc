@@ -21,8 +21,11 @@ constexpr std::uint32_t kSmall = 16 * 1024;
 
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
-    return {parts.transport->send_size(), parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
-            static_cast<std::uint32_t>(parts.transport->receive_ring().size()), parts.close_timeout,
+    return {parts.transport->send_size(),
+            parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
+            static_cast<std::uint32_t>(parts.transport->receive_ring().size()),
+            !parts.transport->tells_by_itself(),
+            parts.close_timeout,
             parts.transport->tells_by_itself() ? std::chrono::milliseconds(0) : parts.reset_grace};
 }
 

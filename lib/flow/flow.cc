@@ -6,7 +6,7 @@
 namespace smc::flow {
 
 Flow::Flow(const Terms& terms)
-    : sending_(terms.send_size, terms.window),
+    : sending_(terms.send_size, terms.window, terms.cursor_is_told),
       receiving_(terms.receive_size),
       close_timeout_(terms.close_timeout),
       reset_grace_(terms.reset_grace) {}

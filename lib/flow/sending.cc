@@ -53,6 +53,9 @@ bool Sending::block() {
         return false;
     }
     produced_.flags |= cdc::kWriterBlocked;
+    if (asks_) {
+        request_cursor();
+    }
     return true;
 }
 
@@ -68,6 +71,9 @@ void Sending::took(std::uint32_t bytes, bool urgent) {
     produced_.cursor = cdc::advance(produced_.cursor, bytes, size_);
     urgent_.took(urgent);
     produced_.flags = urgent_.flags();
+    if (asks_ && used() > window_ / 2) {
+        request_cursor();
+    }
 }
 
 }  // namespace smc::flow

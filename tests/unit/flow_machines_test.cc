@@ -197,6 +197,26 @@ TEST_CASE("sending__a_blocked_writer_is_told_once_and_until_it_writes_again") {
     CHECK(s.produced().flags == 0);
 }
 
+TEST_CASE("sending__a_window_that_is_smaller_than_the_ring_asks_for_the_cursor") {
+    Sending s(1000, 4, true);
+    s.took(2, false);
+    CHECK(s.produced().flags == 0);
+    s.took(2, false);  // with the bytes: whoever has consumed them tells nobody who asks later
+    CHECK(s.produced().flags == cdc::kCursorRequested);
+    CHECK(s.state() == Sending::Room::kFull);
+    CHECK(s.block());
+    CHECK(s.produced().flags == (cdc::kWriterBlocked | cdc::kCursorRequested));
+    CHECK_FALSE(s.block());
+    s.peer_consumed({0, 4});
+    s.took(1, false);
+    CHECK(s.produced().flags == 0);  // both at once
+
+    Sending whole(4, 4, true);
+    whole.took(4, false);
+    CHECK(whole.block());
+    CHECK(whole.produced().flags == cdc::kWriterBlocked);
+}
+
 TEST_CASE("sending__nothing_is_written_behind_an_urgent_byte_before_it_is_consumed_F3") {
     Sending s(100, 100);
     CHECK(s.announce_urgent());

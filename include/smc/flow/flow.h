@@ -90,6 +90,7 @@ class Flow {
         std::uint32_t send_size = 0;     // bytes of the peer's ring
         std::uint32_t window = 0;        // how many of them may be in use at once
         std::uint32_t receive_size = 0;  // bytes of the own ring
+        bool cursor_is_told = false;     // by the peer, in messages; else it is seen whenever somebody looks
         // How long a peer that owes nothing but its last flags may take.
         std::chrono::milliseconds close_timeout{10000};
         // How long what a peer published may take after its reset of the CLC socket. 0: it cannot be late.

@@ -40,8 +40,11 @@ class UrgentSend {
 class Sending {
  public:
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there
-    // is less memory to send from.
-    Sending(std::uint32_t size, std::uint32_t window) : size_(size), window_(window) {}
+    // is less memory to send from. `asks`: where it is less, the peer is asked for its cursor (R), because it has to
+    // tell: it measures what it has consumed by its own ring, and Linux tells of less than a tenth of that to nobody
+    // who has not asked before it consumed. So the request is with the bytes, from the second half of the window on.
+    Sending(std::uint32_t size, std::uint32_t window, bool asks = false)
+        : size_(size), window_(window), asks_(asks && window < size) {}
 
     // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
     [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
@@ -57,7 +60,7 @@ class Sending {
     // Everything that was sent has been consumed.
     [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
 
-    // The ring is full and there is more to write. True: the peer is to be told (B); it was not yet.
+    // The window is full and there is more to write. True: the peer is to be told (B); it was not yet.
     bool block();
     // An urgent byte lies ahead. True: the peer is to be told.
     bool announce_urgent();
@@ -75,6 +78,7 @@ class Sending {
     [[nodiscard]] std::uint32_t used() const { return cdc::distance(consumed_, produced_.cursor, size_); }
 
     std::uint32_t size_, window_;
+    bool asks_;
     cdc::Producer produced_;
     cdc::Cursor consumed_;
     UrgentSend urgent_;
