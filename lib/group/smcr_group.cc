@@ -64,12 +64,12 @@ clc::Rmbe SmcrGroup::rmbe(const Seat& seat) const {
             compress_size(terms_.rmbe_bytes)};
 }
 
-std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, Out out) {
+std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out) {
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
     if (auto seat = buffers_.take(member, token)) {
-        seat->link = least_used_link();
+        seat->link = named && is_up(*named) ? *named : least_used_link();
         members_.emplace(member, seat->link);
         out.actions.push_back(OpenToken{id_, seat->token});
         return seat;

@@ -297,6 +297,10 @@ void SmcrGroup::ports_changed(Out out) {
     }
 }
 
+bool SmcrGroup::is_up(std::uint8_t link) const {
+    return std::ranges::count(links_.up(), link) != 0;
+}
+
 // Those of an asymmetric link are for a failure of the other one.
 std::uint8_t SmcrGroup::least_used_link() const {
     const auto numbers = links_.up();

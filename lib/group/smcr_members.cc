@@ -175,7 +175,8 @@ bool SmcrGroups::seat(Member& member, Out out) {
     if (!group.can_be_told()) {
         return false;
     }
-    member.seat = group.take(id, member.join.random, out);
+    const bool is_told = !member.server && !member.first_contact;
+    member.seat = group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt, out);
     if (!member.seat) {
         if (const auto refusal = group.take_refusal()) {
             refuse(member, *refusal, "", out);

@@ -142,6 +142,8 @@ struct Pair {
             REQUIRE(told<LinkReady>(node->log, member));
             node->groups.running(MemberId{member});
         }
+        // The Confirm names the link that the Accept has named.
+        CHECK(server.group(member).links().with_peer(own.local.link) == accept.seat.link);
         return accept;
     }
 };
@@ -571,6 +573,15 @@ TEST_CASE("smcr_groups__a_port_that_comes_makes_an_asymmetric_group_symmetric_an
         CHECK(node->group(1).links().all().size() == 2);
         CHECK(node->groups.registered() == 2 * kLink + 2 * kBuffer);
     }
+}
+
+TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_named") {
+    Ports p;
+    p.connect(1);
+    p.connect(2);
+    p.server.leave(2);  // the client has not heard of it, and counts two links that are used alike
+    CHECK(p.connect(3).seat.link == 2);
+    CHECK(p.client.groups.seat_of(MemberId{3})->link == 2);
 }
 
 TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_join_what_is_left") {

@@ -89,8 +89,10 @@ class SmcrGroup {
     void ports_changed(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
-    // A seat, or nothing: then more memory is on its way, or take_refusal() says why not.
-    std::optional<Seat> take(MemberId member, AlertToken token, Out out);
+    // A seat, or nothing: then more memory is on its way, or take_refusal() says why not. `named`: the link that the
+    // server's Accept has named. The client confirms with that one while it is up. RFC 7609 section 3.5.2.3 lets it
+    // take any, but Linux then writes by the link that it has named itself, with an RKey of the other.
+    std::optional<Seat> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
     // Why there will be no more memory, told once.
     [[nodiscard]] std::optional<Refusal> take_refusal() { return std::exchange(refused_, std::nullopt); }
     // How a member leaves.
@@ -177,6 +179,7 @@ class SmcrGroup {
     void link_up(const llc::LinkUp& up, Out out);
     [[nodiscard]] bool could_be_better() const;
     [[nodiscard]] RoceGid target() const;
+    [[nodiscard]] bool is_up(std::uint8_t link) const;
     [[nodiscard]] std::uint8_t least_used_link() const;
     void registered_everywhere(BufferId id, Buffer& buffer, Out out);
     void carry_out(const llc::Actions& actions, Out out);
