@@ -16,6 +16,17 @@ RoceGid network_of(RoceGid address, unsigned prefix_bits) {
     return address;
 }
 
+// What peers compare (RFC 7609 section 3.5.1.2: "IP subnet number") and Linux sends, in the field that A.2.2 calls a
+// mask.
+Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
+    const RoceGid network = network_of(address, 96 + prefix_bits);
+    std::uint32_t number = 0;
+    for (std::size_t i = 12; i < network.bytes.size(); i++) {
+        number = number << 8 | network.bytes[i];
+    }
+    return Ipv4Mask{number};
+}
+
 }  // namespace
 
 // H4: in this state nothing is answered any more.
@@ -84,7 +95,7 @@ Proposal ClientHandshake::proposal() const {
         Subnet& subnet = p.subnet.emplace();
         if (roce_->own_address.is_v4()) {
             subnet.mask_bits = roce_->prefix_bits;
-            subnet.mask = Ipv4Mask{subnet.mask_bits == 0 ? 0 : ~0U << (32 - subnet.mask_bits)};
+            subnet.mask = subnet_number(roce_->own_address, roce_->prefix_bits);
         } else {
             subnet.prefixes.push_back({network_of(roce_->own_address, roce_->prefix_bits), roce_->prefix_bits});
         }

@@ -140,6 +140,13 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     away = s;
     away.v1 = false;
     CHECK(answer(c, away) == Reason::kVersionMismatch);
+    // Not the mask but the number of the subnet, which is what Linux compares.
+    RoceOffer odd = c;
+    odd.own_address = *RoceGid::parse("10.20.30.40");
+    odd.prefix_bits = 20;
+    ClientHandshake numbered(kClient, {true, odd});
+    const auto subnet = *std::get<Proposal>(decode_proposal(bytes(numbered.start(kStart)))).subnet;
+    CHECK((text(subnet.mask) == "10.20.16.0" && subnet.mask_bits == 20));
     // A device that has RoCEv1 is met there: both versions in one Proposal, each with its own GID.
     RoceOffer both = c;
     both.v2 = true;

@@ -31,7 +31,7 @@ struct Ipv6Prefix {
 
 // v2.1 "CLC Proposal IP Subnet Extension Area"; RFC 7609 A.2.2 from "IPv4 Subnet Mask" on.
 struct Subnet {
-    Ipv4Mask mask{};
+    Ipv4Mask mask{};  // in fact the subnet's number: 10.1.2.0, as section 3.5.1.2 says and peers do
     std::uint8_t mask_bits = 0;
     List<Ipv6Prefix, kMaxPrefixes> prefixes;
 };
