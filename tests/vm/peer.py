@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A TCP program as everybody writes it; with --smc, the same over the kernel's own AF_SMC sockets.
+"""A TCP program as everybody writes it; with --smc, the same over the kernel's own AF_SMC sockets; with --sndbuf=N and
+--rcvbuf=N, with buffers that it has chosen (those of a listener are its connections').
 
     peer.py serve PORT COUNT                  echoes COUNT connections, all at once
     peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections at once
     peer.py duplex serve|ADDRESS PORT BYTES   sends and receives BYTES at the same time, reading late and slowly
+    peer.py churn ADDRESS PORT SECONDS N L    N threads connect over and over, L connections stay and send, all to an
+                                              echo server; prints what came back right, and what did not
     peer.py steps serve|ADDRESS PORT STEP...  one connection; what each step met is printed
         send:N  recv:N  shut  close  eof      eof expects the end of the stream
         abort                                 close with SO_LINGER 0
@@ -17,6 +20,7 @@
 import ctypes
 import errno
 import fcntl
+import json
 import os
 import select
 import socket
@@ -29,7 +33,13 @@ AF_SMC, SMCPROTO_SMC, SMCPROTO_SMC6 = 43, 0, 1
 SIOCATMARK = 0x8905
 PATTERN = bytes(i * 7 % 251 for i in range(251 * 256))
 NATIVE = "--smc" in sys.argv
-ARGS = [a for a in sys.argv[1:] if a != "--smc"]
+ARGS = [a for a in sys.argv[1:] if not a.startswith("--")]
+BUFFERS = {
+    option: int(a.partition("=")[2])
+    for a in sys.argv
+    for name, option in (("--sndbuf=", socket.SO_SNDBUF), ("--rcvbuf=", socket.SO_RCVBUF))
+    if a.startswith(name)
+}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -39,6 +49,13 @@ def pattern(at, n):
 
 
 def new_socket(family):
+    new = plain_socket(family)
+    for option, value in BUFFERS.items():
+        new.setsockopt(socket.SOL_SOCKET, option, value)
+    return new
+
+
+def plain_socket(family):
     if not NATIVE:
         return socket.socket(family, socket.SOCK_STREAM)
     fd = _libc.socket(AF_SMC, socket.SOCK_STREAM, SMCPROTO_SMC6 if family == socket.AF_INET6 else SMCPROTO_SMC)
@@ -145,6 +162,39 @@ def duplex(connection, size):
     print(f"{received} bytes", flush=True)
 
 
+def churn(host, port, seconds, threads, long_ones):
+    end = time.monotonic() + seconds
+    short, long, wrong = [0] * threads, [0] * long_ones, []
+
+    def once(size, rounds=1):
+        connection = connect(host, port)
+        connection.settimeout(60)
+        for n in range(rounds):
+            connection.sendall(pattern(n * size, size))
+            at = n * size
+            while at < (n + 1) * size:
+                at += check(connection.recv((n + 1) * size - at), at)
+            if rounds > 1 and time.monotonic() > end:
+                break
+        connection.close()
+
+    def guarded(what, counts, index, *arguments):
+        while time.monotonic() < end:
+            try:
+                once(*arguments)
+                counts[index] += 1
+            except (OSError, SystemExit) as error:
+                wrong.append(f"{what}: {error}")
+
+    workers = [threading.Thread(target=guarded, args=("short", short, n, 2000)) for n in range(threads)]
+    workers += [threading.Thread(target=guarded, args=("long", long, n, 20000, 1 << 30)) for n in range(long_ones)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    print(json.dumps({"short": sum(short), "long": sum(long), "wrong": wrong}), flush=True)
+
+
 def step(connection, text, sent, received):
     name, _, argument = text.partition(":")
     if name == "send":
@@ -216,6 +266,8 @@ if mode == "serve":
     serve(int(rest[0]), int(rest[1]))
 elif mode == "client":
     client(rest[0], int(rest[1]), int(rest[2]), int((rest + ["1"])[3]))
+elif mode == "churn":
+    churn(rest[0], *map(int, rest[1:]))
 elif mode == "duplex":
     duplex(one_connection(rest[0], int(rest[1])), int(rest[2]))
 else:

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""net/smc of Linux as the peer: with other sizes than its usual ones, with two ports, and beside an agent on one node.
+"""
+import json
+import os
+import unittest
+
+from lab import netsmc
+from lab.basics import wait_for
+from lab.machines import VmLab
+from programs import NATIVE, TCP
+
+AGENTS_KERNEL = os.environ.get("SMC_VM_KERNEL", "7")
+# Bytes of what arrived and waits to be read, at Linux, for the sockets that choose none: net.smc.rmem.
+RMEM = [16384, 65536, 4 << 20, 16 << 20]
+# Buffers that programs choose.
+CHOSEN = ["--sndbuf=4096", "--rcvbuf=4096", "--rcvbuf=4194304", "--sndbuf=4194304"]
+
+
+class Sizes(unittest.TestCase):
+    """A stream stands still for ever where the two ends wait for different things."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("sizes"))
+        cls.linux, cls.node = cls.lab.machine("linux", "6.12"), cls.lab.machine("node", AGENTS_KERNEL)
+        cls.lab.boot()
+        netsmc.make_ready(cls.linux)
+        cls.agent = cls.node.start_agent()
+        cls.port = 7500
+
+    def both_roles(self, *options):
+        size = 1_000_000
+        for client, server in (((self.node, TCP), (self.linux, NATIVE)), ((self.linux, NATIVE), (self.node, TCP))):
+            for where in ("client", "server"):
+                type(self).port += 1
+                of_client, of_server = (options, ()) if where == "client" else ((), options)
+                with self.subTest(client=client[0].name, options=options, of=where):
+                    name = f"{self.port}.log"
+                    other = server[0].start_server([*server[1], *of_server, "duplex", "serve", self.port, size], name)
+                    done = client[0].run(
+                        [*client[1], *of_client, "duplex", server[0].ip4, self.port, size], timeout=90, check=False
+                    )
+                    self.assertEqual(done.stdout, f"{size} bytes\n", done.stderr)
+                    self.assertEqual(other.wait(), 0, other.text())
+                    self.assertEqual({c["path"] for c in self.agent.ended(self.port)}, {"smcr"})
+                if not options:
+                    break
+
+    def test_1_what_linux_has_for_those_who_choose_nothing(self):
+        for size in RMEM:
+            with self.subTest(rmem=size):
+                self.linux.sh(f"sysctl -qw net.smc.rmem={size} net.smc.wmem={size}")
+                self.both_roles()
+        self.linux.sh("sysctl -qw net.smc.rmem=65536 net.smc.wmem=65536")
+
+    def test_2_what_programs_choose(self):
+        for option in CHOSEN:
+            self.both_roles(option)
+
+
+class TwoPorts(unittest.TestCase):
+    """A link group of two links, and connections that come and go beside others that stay."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("twoports", roce_wires=2))
+        cls.linux, cls.node = cls.lab.machine("linux", "6.12"), cls.lab.machine("node", AGENTS_KERNEL)
+        cls.lab.boot()
+        netsmc.make_ready(cls.linux)
+        for machine in (cls.linux, cls.node):
+            # Linux wants the GIDs of SMC-Rv2 in the network of the TCP connection.
+            for wire in (1, 2):
+                machine.sh(
+                    f"ip addr flush dev eth{wire}; ip addr add 10.99.0.{10 * wire + machine.index}/24 dev eth{wire}"
+                )
+        for device in ("rxe0", "rxe1"):
+            netsmc.ask(cls.linux, "pnet", "RACK1", "eth0", device)
+        cls.agent = cls.node.start_agent()
+
+    def churn(self, client, server, port):
+        server[0].start_server([*server[1], "serve", port, 1_000_000], f"serve{port}.log")
+        first = client[0].run([*client[1], "client", server[0].ip4, port, 1000])
+        self.assertEqual(first.stdout, "1000 bytes\n")
+        wait_for("two links", lambda: any(len(g["links"]) == 2 for g in self.agent.smcr_groups()), 90)
+        done = client[0].run([*client[1], "churn", server[0].ip4, port, 20, 3, 4], timeout=150)
+        seen = json.loads(done.stdout)
+        print(f"{seen['short']} short, {seen['long']} long", end=" ", flush=True)
+        self.assertEqual(seen["wrong"], [])
+        self.assertGreater(seen["short"], 0)
+        self.assertEqual(seen["long"], 4)
+        paths = {(c["path"], c["reason"]["name"]) for c in self.agent.connections(port, ended=True)}
+        self.assertEqual(paths, {("smcr", "none")})
+
+    def test_1_the_agent_connects(self):
+        self.churn((self.node, TCP), (self.linux, NATIVE), 7601)
+
+    def test_2_linux_connects(self):
+        self.churn((self.linux, NATIVE), (self.node, TCP), 7602)
+
+
+class OneNode(unittest.TestCase):
+    """An agent on a node whose programs use net/smc themselves."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("onenode"))
+        cls.a, cls.b = cls.lab.machine("a", "6.12"), cls.lab.machine("b", "6.12")
+        cls.lab.boot()
+        for machine in (cls.a, cls.b):
+            netsmc.make_ready(machine)
+        cls.agent = cls.b.start_agent()
+
+    def test_1_its_listeners_are_left_alone(self):
+        echo = self.b.start_server([*NATIVE, "serve", 7701, 1], "serve7701.log")
+        before = netsmc.counters(self.b)
+        self.assertEqual(self.a.run([*NATIVE, "client", self.b.ip4, 7701, 100_000]).stdout, "100000 bytes\n")
+        self.assertEqual(echo.wait(), 0)
+        after = netsmc.counters(self.b)
+        self.assertEqual((after["server"] - before["server"], after["fallbacks"]), (1, before["fallbacks"]))
+        self.assertEqual(self.agent.decisions()["SMC_IN_NET_SMC"], 1)
+        self.assertEqual(self.agent.connections(7701, ended=True), [])
+
+    def test_2_its_clients_are_left_alone(self):
+        echo = self.a.start_server([*NATIVE, "serve", 7702, 1], "serve7702.log")
+        before = netsmc.counters(self.b)
+        self.assertEqual(self.b.run([*NATIVE, "client", self.a.ip4, 7702, 100_000]).stdout, "100000 bytes\n")
+        self.assertEqual(echo.wait(), 0)
+        self.assertEqual(netsmc.counters(self.b)["client"] - before["client"], 1)
+        self.assertEqual(self.agent.decisions()["SMC_OUT_NET_SMC"], 1)
+
+    def test_3_others_on_the_same_node_are_the_agents(self):
+        echo = self.b.start_server([*TCP, "serve", 7703, 1], "serve7703.log")
+        self.assertEqual(self.a.run([*NATIVE, "client", self.b.ip4, 7703, 100_000]).stdout, "100000 bytes\n")
+        self.assertEqual(echo.wait(), 0)
+        self.assertEqual({c["path"] for c in self.agent.ended(7703)}, {"smcr"})
+
+
+if __name__ == "__main__":
+    unittest.main()
