@@ -116,6 +116,8 @@ bool SmcConnection::turn(TimePoint now) {
             parts_.leg->end_writing();
         } else if (std::holds_alternative<flow::WantRoom>(step)) {
             parts_.transport->want_room();
+        } else if (std::holds_alternative<flow::AskLeg>(step)) {
+            flow_.leg_has(parts_.leg->delivered(), now);
         } else if (std::holds_alternative<flow::LookAtClcSocket>(step)) {
             look_at_clc_socket();
         } else if (std::holds_alternative<flow::Sleep>(step)) {

@@ -59,7 +59,7 @@ Step Flow::next(TimePoint now, bool can_send) {
                 return LookAtClcSocket{};
             case Phase::kClose:
                 phase_ = Phase::kSleep;
-                advance_close(now);
+                step = advance_close(now);
                 break;
             case Phase::kSleep:
                 return Sleep{};
@@ -130,7 +130,7 @@ std::optional<Step> Flow::send(bool can_send) {
         return std::nullopt;
     }
     const Sending::Room room = sending_.state();
-    if (room != Sending::Room::kSome && (close_.peer() & cdc::kConnectionClosed) != 0) {
+    if (room != Sending::Room::kSome && peer_is_closed()) {
         abort(Reason::kPeerClosedEarly);  // it will never make room (section 4.8.1)
         return std::nullopt;
     }
@@ -149,7 +149,7 @@ std::optional<Step> Flow::send(bool can_send) {
 }
 
 void Flow::took(std::uint32_t bytes, bool urgent, bool drained) {
-    if ((close_.peer() & cdc::kConnectionClosed) != 0) {
+    if (peer_is_closed()) {
         abort(Reason::kPeerClosedEarly);  // it will never read this; TCP would answer with a reset
         return;
     }
@@ -206,7 +206,7 @@ void Flow::clc_has_ended() {
 
 void Flow::clc_reset() {
     clc_has_ended();
-    if (close_.state() == CloseMachine::State::kClosed) {
+    if (close_.state() == CloseMachine::State::kClosed || all_is_said()) {
         return;
     }
     if (reset_grace_.count() == 0) {
@@ -216,14 +216,24 @@ void Flow::clc_reset() {
     }
 }
 
-void Flow::advance_close(TimePoint now) {
+std::optional<Step> Flow::advance_close(TimePoint now) {
     if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
-        abort(Reason::kApplicationReset);  // reading would not tell: behind its FIN, or not possible now
-        return;
+        // Reading would not tell: behind its FIN, or not possible now. An application that has gone behind its FIN has
+        // taken nothing back: what it wrote is the peer's to read, however late. What still comes for it is lost.
+        if (reading_ != Reading::kEnded || receiving_.available() != 0) {
+            abort(Reason::kApplicationReset);
+            return std::nullopt;
+        }
+        writing_ = Writing::kEnded;
     }
-    if (reading_ == Reading::kEnded && writing_ == Writing::kEnded && (close_.flags() & cdc::kConnectionClosed) == 0) {
+    const bool ended = reading_ == Reading::kEnded;
+    if (ended && writing_ == Writing::kEnded && (close_.flags() & cdc::kConnectionClosed) == 0) {
         close_.application_closed();
         publish_ = true;
+        close_deadline_ = now + close_timeout_;
+    }
+    // The peer's application has gone altogether, and its end was passed on: this one may keep its socket for ever.
+    if (!ended && writing_ == Writing::kEnded && peer_is_closed() && close_deadline_ == kNever) {
         close_deadline_ = now + close_timeout_;
     }
     if (close_.state() == CloseMachine::State::kClosed) {
@@ -231,22 +241,39 @@ void Flow::advance_close(TimePoint now) {
         if (close_.active() || clc_ended_ || now >= close_deadline_) {
             finish(Reason::kNone);
         }
-    } else if (now >= close_deadline_) {
-        if (sending_.drained()) {
-            finish(Reason::kCloseTimeout);  // everything was delivered both ways; its application only keeps the socket
-            return;
-        }
+    } else if (now >= close_deadline_ && !sending_.drained()) {
         // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked.
         close_deadline_ = now + close_timeout_;
         sending_.request_cursor();
         publish_ = true;
+    } else if (now >= close_deadline_ && !ended) {
+        phase_ = Phase::kClose;
+        return AskLeg{};  // which would be lost with the leg
+    } else if (now >= close_deadline_) {
+        finish(Reason::kCloseTimeout);  // everything was delivered both ways; its application only keeps the socket
+        return std::nullopt;
     }
     await_flags(now);
+    return std::nullopt;
+}
+
+void Flow::leg_has(bool all, TimePoint now) {
+    phase_ = Phase::kSleep;
+    if (all) {
+        finish(Reason::kCloseTimeout);
+    } else {
+        close_deadline_ = now + close_timeout_;
+    }
+}
+
+// One application has gone, and the other has what it wrote: a FIN or a reset says nothing more.
+bool Flow::all_is_said() const {
+    return peer_is_closed() || ((close_.flags() & cdc::kConnectionClosed) != 0 && sending_.drained());
 }
 
 // F4: a FIN or a reset that nothing has announced yet.
 void Flow::await_flags(TimePoint now) {
-    if (!clc_ended_ || (close_.peer_done() && !clc_reset_)) {
+    if (!clc_ended_ || (close_.peer_done() && !clc_reset_) || all_is_said()) {
         clc_deadline_ = kNever;
     } else if (clc_deadline_ == kNever) {
         clc_deadline_ = now + (clc_reset_ ? reset_grace_ : close_timeout_);

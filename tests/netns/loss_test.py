@@ -79,6 +79,18 @@ for line in sys.stdin:
 """
 
 
+# Reads when it is told to, and says how many bytes there were, and what was behind them.
+LATE_READER = """
+import errno, socket, sys
+s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
+c, _ = s.accept(); sys.stdin.readline(); got, end = 0, 'end'
+try:
+    while d := c.recv(65536): got += len(d)
+except OSError as e: end = errno.errorcode[e.errno]
+print(got, end, flush=True)
+"""
+
+
 class Loss(TwoNodes):
     def start(self, script, *arguments):
         return self.program(self.b, script, *arguments, says="ready")
@@ -115,6 +127,21 @@ class Loss(TwoNodes):
         for node in (self.a, self.b):
             wait_for("the connection to be forgotten", lambda: not node.agent.connections(), 30)
             self.assertPath(node, "smcd")
+
+    def test_a_reader_that_is_late_for_a_client_that_has_gone(self):
+        """TCP keeps for it what was written before close(), after the client's FIN-WAIT-2 and for as long as it likes."""
+        sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
+        self.start_agents(smc={"close_timeout_ms": 1000})
+        server = self.start(LATE_READER)
+        write = f"import socket; socket.create_connection(('{self.b.ip4}', 5000), 10).sendall(b'x' * 900_000)"
+        self.assertEqual(self.a.python(write).returncode, 0)
+        self.assertPath(self.a, "smcd")
+        # its FIN-WAIT-2, and with it the CLOSE-WAIT of the leg, which has asked for it
+        wait_for("the client's own socket to be forgotten", lambda: "WAIT" not in self.a.run(["ss", "-Htan"]).stdout)
+        self.tell(server, "read")
+        self.assertEqual(self.hear(server), "900000 end")
+        for node in (self.a, self.b):
+            wait_for("the connection to end", lambda: not node.agent.connections())
 
     def cut_off(self, options, size):
         """How a connection ends whose application chose to wait for few seconds only, when the wire is cut."""

@@ -83,6 +83,95 @@ TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
     CHECK((!flow.ring_taken() && !flow.ended()));
 }
 
+// --- an application that has gone behind its end
+// -----------------------------------------------------------------------
+
+namespace {
+
+// Runs it until it sleeps or ends. `leg`: what the next read says, and then nothing any more.
+Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends, bool delivered = true) {
+    for (int steps = 0; steps < 100; steps++) {
+        const Step step = flow.next(now, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            std::exchange(ends, false) ? flow.leg_ended() : flow.leg_empty();
+        } else if (std::holds_alternative<Deliver>(step)) {
+            flow.delivered(std::get<Deliver>(step).piece.bytes);
+        } else if (std::holds_alternative<AskLeg>(step)) {
+            flow.leg_has(delivered, now);
+        } else if (std::holds_alternative<LookAtClcSocket>(step)) {
+            flow.clc_reset();
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+            return step;
+        } else if (std::holds_alternative<End>(step)) {
+            return step;
+        }
+    }
+    FAIL("it neither sleeps nor ends");
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    REQUIRE(std::holds_alternative<Take>([&] {
+        Step step = flow.next(now, true);
+        while (std::holds_alternative<Load>(step)) {
+            flow.peer({});
+            step = flow.next(now, true);
+        }
+        return step;
+    }()));
+    flow.took(50, false, false);
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    flow.leg_changed({.ending = true, .failed = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, false)));
+    // However late the peer's application reads, and whatever becomes of the CLC socket.
+    for (int late = 1; late < 5; late++) {
+        REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now + std::chrono::minutes(late), false)));
+    }
+    PeerState read;
+    read.consumer = {0, 50};
+    flow.clc_changed();
+    const Step step = run_flow(flow, read, now + std::chrono::hours(1), false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kCloseTimeout);
+    CHECK(std::get<End>(step).how == End::How::kOrderly);
+}
+
+TEST_CASE("flow__what_comes_for_an_application_that_has_gone_is_reset") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    flow.leg_changed({.ending = true, .failed = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, false)));
+    PeerState more;
+    more.producer.cursor = {0, 7};
+    const Step step = run_flow(flow, more, now, false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kApplicationReset);
+}
+
+TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    PeerState gone;
+    gone.producer = {.cursor = {0, 30}, .state = cdc::kSendingDone | cdc::kConnectionClosed};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now, false)));
+    CHECK(flow.next_deadline() == now + std::chrono::seconds(10));
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(10), false, false)));
+    CHECK(flow.next_deadline() == now + std::chrono::seconds(20));
+    flow.clc_changed();  // which is reset: the peer has nothing more to say
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(11), false, false)));
+    const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).how == End::How::kOrderly);
+}
+
 // --- the reset of a CLC socket --------------------------------------------------------------------------------------
 
 namespace {

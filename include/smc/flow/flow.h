@@ -59,6 +59,8 @@ struct Consumed {
 };
 // There is something to send and no way to send it: run again when there is. No answer.
 struct WantRoom {};
+// Whether the application's kernel has everything that was written to the leg, its end included. Answer: leg_has().
+struct AskLeg {};
 // See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
 struct LookAtClcSocket {};
 // Nothing to do. Ask to be told of news; look again at once if the peer published something meanwhile. Answer: slept().
@@ -73,7 +75,8 @@ struct End {
     Reason reason = Reason::kNone;
     How how = How::kReset;
 };
-using Step = std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, LookAtClcSocket, Sleep, End>;
+using Step =
+    std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
 
 // What is new about the leg.
 struct LegEvents {
@@ -125,6 +128,7 @@ class Flow {
     void took(std::uint32_t bytes, bool urgent, bool drained);
     void leg_empty();
     void leg_ended();
+    void leg_has(bool all, TimePoint now);
     // The leg failed; an interrupted call is not a failure, and is answered with nothing at all.
     void leg_broke() { abort(Reason::kApplicationReset); }
     // It failed, but what the application wrote before may still be read (F8).
@@ -154,7 +158,9 @@ class Flow {
     std::optional<Step> receive();
     std::optional<Step> send(bool can_send);
     void after_turn();
-    void advance_close(TimePoint now);
+    std::optional<Step> advance_close(TimePoint now);
+    [[nodiscard]] bool all_is_said() const;
+    [[nodiscard]] bool peer_is_closed() const { return (close_.peer() & cdc::kConnectionClosed) != 0; }
     void await_flags(TimePoint now);
     void finish(Reason reason);
 
