@@ -91,7 +91,7 @@ class Engine final : private Poller {
     void touch(Task& task, TimePoint now);
     void wait_for_turn(Task& task);
     void run_next(TimePoint now);
-    void run_all(std::vector<Task*>& tasks, TimePoint now);
+    void run_all(const std::vector<Task*>& tasks, TimePoint now);
     void run_task(Task& task, TimePoint now);
     void forget_ended();
     void end_all();
@@ -114,7 +114,7 @@ class Engine final : private Poller {
 
     // engine's thread only
     std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
-    std::uint64_t last_order_ = 0;
+    std::uint64_t last_order_ = 0, round_ = 0;
     std::deque<Task*> ready_;     // have more to do: one of them has its turn each time round
     std::vector<Task*> touched_;  // had events in this turn
     std::vector<Task*> called_;   // another task has something for them

@@ -63,12 +63,13 @@ class Task {
     // While it spins: there is news, so run() it. Without a system call.
     [[nodiscard]] virtual bool look() { return false; }
 
-    // The order in which tasks of one turn run: that in which they came to the engine. 0 before.
+    // Its number among those of its engine, in the order in which they came there. 0 before.
     [[nodiscard]] std::uint64_t order() const { return order_; }
 
  private:
     friend class Engine;
     std::uint64_t order_ = 0;
+    std::uint64_t round_ = 0;         // of the engine, in which it ran last
     bool waits_ = false;              // for its turn, with more to do
     bool has_much_ = false;           // had, when it ran last
     TimePoint spins_until_ = kNever;  // kNever: it does not

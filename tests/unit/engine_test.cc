@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "os/unique_fd.h"
@@ -83,6 +84,38 @@ class Looker final : public Task {
     Poller* poller_ = nullptr;
     int runs_ = 0;
     bool done_ = false;
+};
+
+// Says when it runs, for each ring of its bell.
+class Rung final : public Task {
+ public:
+    Rung(int name, std::vector<int>& log) : name_(name), log_(log) {}
+    bool start(Poller& poller) override { return poller.watch(bell.get(), EPOLLIN, source_); }
+    void on_event(int, std::uint32_t) override {
+        std::uint64_t count = 0;
+        rang_ = ::read(bell.get(), &count, sizeof count) == sizeof count;
+    }
+    bool run(TimePoint) override {
+        if (std::exchange(rang_, false)) {
+            log_.push_back(name_);
+            done_ = true;
+        }
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+    void ring() const {
+        const std::uint64_t one = 1;
+        REQUIRE(::write(bell.get(), &one, sizeof one) == sizeof one);
+    }
+
+    UniqueFd bell{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+
+ private:
+    int name_;
+    std::vector<int>& log_;
+    Poller::Source source_{this, 0};
+    bool rang_ = false, done_ = false;
 };
 
 void await_a_round(Engine& engine) {
@@ -239,6 +272,27 @@ class Waiter final : public Task {
 };
 
 }  // namespace
+
+TEST_CASE("engine__runs_tasks_in_the_order_in_which_their_news_came") {
+    std::vector<int> log;
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    std::vector<std::shared_ptr<Rung>> tasks;
+    for (int name = 0; name < 4; name++) {
+        engine->add_task(tasks.emplace_back(std::make_shared<Rung>(name, log)));
+    }
+    const auto stuck = std::make_shared<Stuck>();
+    engine->add_task(stuck);
+    stuck->begun.get_future().wait();
+    for (const int name : {2, 0, 3, 1}) {  // while nobody is looked at, so that all are found in one turn
+        tasks[static_cast<std::size_t>(name)]->ring();
+    }
+    stuck->go_on.set_value();
+    while (engine->tasks() != 0) {
+        std::this_thread::yield();
+    }
+    REQUIRE(engine->stop());
+    CHECK(log == std::vector<int>{2, 0, 3, 1});
+}
 
 TEST_CASE("engine__looks_out_each_time_round") {
     const auto bringer = std::make_shared<Bringer>();
