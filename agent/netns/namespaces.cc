@@ -31,10 +31,14 @@ std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
 }
 
-// By inode: those in which a process of these cgroups lives, and which. Nothing: they could not all be asked.
-using Present = std::map<std::uint64_t, int>;
-std::optional<Present> find_namespaces(const std::vector<std::string>& cgroups) {
+}  // namespace
+
+// What asking /proc costs is most of what an agent at rest does, and hardly any process ever changes its namespace. A
+// socket in one that is not known asks for a thorough look (SMC_EVENT_NETNS_WANTED).
+std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>& cgroups, bool thorough) {
     Present present;
+    std::unordered_map<int, Seen> seen;
+    looks_++;
     for (const std::string& cgroup : cgroups) {
         errno = 0;
         std::ifstream procs(cgroup + "/cgroup.procs");
@@ -42,16 +46,23 @@ std::optional<Present> find_namespaces(const std::vector<std::string>& cgroups) 
             return std::nullopt;  // else it is gone
         }
         for (int pid = 0; procs >> pid;) {
+            const auto before = seen_.find(pid);
+            if (!thorough && before != seen_.end() && looks_ - before->second.look < kGoodFor) {
+                present.emplace(before->second.inode, pid);
+                seen.insert(*before);
+                continue;
+            }
             struct stat status {};
             if (::stat(netns_path(pid).c_str(), &status) == 0) {
                 present.emplace(status.st_ino, pid);
+                // Not all of them in the same look again.
+                seen.insert({pid, {status.st_ino, looks_ - static_cast<unsigned>(pid) % (kGoodFor / 2)}});
             }
         }
     }
+    seen_ = std::move(seen);
     return present;
 }
-
-}  // namespace
 
 Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
                        bpf::Hooks::Tc tc, OnFresh on_fresh)
@@ -98,6 +109,7 @@ void Namespaces::settle() {
 }
 
 void Namespaces::rescan_soon() {
+    thorough_ = true;
     if (soon_pending_) {
         return;
     }
@@ -112,7 +124,7 @@ void Namespaces::rescan_soon() {
 }
 
 void Namespaces::start() {
-    if (const auto present = find_namespaces(cgroups_.enrolled())) {
+    if (const auto present = sightings_.look(cgroups_.enrolled(), true)) {
         take(*present);
     }
 }
@@ -125,9 +137,9 @@ void Namespaces::rescan() {
     }
     looking_ = true;
     look_->run(
-        [cgroups = cgroups_.enrolled()] {
+        [&sightings = sightings_, cgroups = cgroups_.enrolled(), thorough = std::exchange(thorough_, false)] {
             const TimePoint began = os::now();
-            auto present = find_namespaces(cgroups);
+            auto present = sightings.look(cgroups, thorough);
             return std::pair(std::move(present), os::now() - began);
         },
         [this](const auto& looked) {

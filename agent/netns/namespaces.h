@@ -9,6 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "agent/loop/background.h"
 #include "agent/loop/fd_watch.h"
@@ -17,6 +20,24 @@
 #include "agent/netns/namespace.h"
 
 namespace smc {
+
+// In which network namespaces the processes of cgroups live.
+class Sightings {
+ public:
+    // By inode: those that there are, and a process in each. Nothing: they could not all be asked. `thorough`: else
+    // what was seen of a process lately is taken for true.
+    using Present = std::map<std::uint64_t, int>;
+    std::optional<Present> look(const std::vector<std::string>& cgroups, bool thorough);
+
+ private:
+    static constexpr unsigned kGoodFor = 16;  // looks
+    struct Seen {
+        std::uint64_t inode;
+        unsigned look;
+    };
+    std::unordered_map<int, Seen> seen_;  // by process
+    unsigned looks_ = 0;
+};
 
 class Namespaces {
  public:
@@ -77,6 +98,8 @@ class Namespaces {
     unsigned looks_ = 0;
     loop::Every probes_;
     bool looking_ = false, again_ = false;
+    bool thorough_ = false;  // the next look
+    Sightings sightings_;    // of that thread
     TimePoint looked_at_{};
     std::chrono::steady_clock::duration last_look_{};
     std::optional<loop::Background> look_;  // nothing: it is closed
