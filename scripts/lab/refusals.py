@@ -38,10 +38,19 @@ REFUSALS = {
 }
 
 
+def preloaded(words):
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"  # something is in front of its library
+    return ["env", f"LD_PRELOAD={SHIM}", f"SMC_REFUSE={words}", f"ASAN_OPTIONS={sanitizer}"]
+
+
 def command(what):
     """What runs an agent that is refused this."""
-    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"  # something is in front of its library
-    return ["env", f"LD_PRELOAD={SHIM}", f"SMC_REFUSE={REFUSALS[what]}", f"ASAN_OPTIONS={sanitizer}"]
+    return preloaded(REFUSALS[what])
+
+
+def late(seconds):
+    """What runs an agent to which nothing comes in time for so long."""
+    return preloaded(f"late:{seconds}")
 
 
 def left_out(agent):

@@ -57,10 +57,15 @@ class Refused(TwoNodes):
 
     def test_nothing_is_swept(self):
         out = self.start("`BPF_PROG_TEST_RUN`")
-        self.assertIn("room in the tables", out["smc_sweep"])
+        self.assertIn("room in tables", out["smc_sweep"])
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         self.assertEqual(self.a.agent_log().count("smc_sweep (tc) is left out"), 1)
+        self.assertIn("smc_explain", out)
+        self.assertIn("refuses", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stderr)
+        self.assertFalse(self.a.agent.status()["bypass"]["there"])
+        warnings = [line for line in self.a.agent_log().splitlines() if " warning " in line]
+        self.assertEqual(len(warnings), len(set(line.split(" ", 1)[1] for line in warnings)), warnings)
 
     def test_clsact_in_place_of_tcx(self):
         self.assertEqual(self.start("links `tcx`"), {})

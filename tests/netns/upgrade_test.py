@@ -315,7 +315,7 @@ class Patience(Upgrade):
 
 
 class WithoutLooks(Upgrade):
-    """A kernel that lets no program look at a socket, so that its end has to be an event: also when the agent leaves."""
+    """A kernel that lets no program look at a socket: its end has to be an event, also when the agent leaves."""
 
     command = refusals.command("`bpf_probe_read_kernel`")
 

@@ -68,7 +68,17 @@ class Refused(unittest.TestCase):
         else:
             self.assertIn(table, text)
 
-    def test_2_lockdown(self):
+    def test_2_a_trial_of_the_bypass_that_failed_is_not_the_last(self):
+        agent = self.node.start_agent({"times": {"retrial_ms": 2000}}, "late", refusals.late(3))
+        try:
+            said = agent.log()
+            self.assertIn("the bypass of automatic rules is off", said)
+            wait_for("another trial", lambda: agent.ask("probe")["automatic"])
+            self.assertIn("another trial has found nothing in the way", agent.log())
+        finally:
+            self.assertEqual(agent.stop(), 0)
+
+    def test_3_lockdown(self):
         """It is chosen when all modules are loaded: those of this package are not signed."""
         self.node.sh("mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security")
         seen = {}
@@ -82,7 +92,7 @@ class Refused(unittest.TestCase):
         for mode, what in seen.items():
             self.assertIn(f"`lockdown={mode}`: {what}", " ".join(text.split()))
 
-    def test_3_nothing_is_left(self):
+    def test_4_nothing_is_left(self):
         wait_for("the programs to go", lambda: "name smc_" not in self.node.run(["bpftool", "prog", "show"]).stdout)
         self.assertEqual(self.node.sh("ls /sys/fs/bpf"), "")
 
