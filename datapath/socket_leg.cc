@@ -61,11 +61,15 @@ Leg::Read SocketLeg::read(Pieces to) {
 Leg::Read SocketLeg::read_carefully(Pieces to) {
     std::uint32_t queued = socket_.readable();
     if (queued == 0) {
-        char byte = 0;
-        if (const ssize_t n = ::recv(socket_.fd(), &byte, 1, MSG_DONTWAIT | MSG_PEEK); n <= 0) {
+        // Or it says so for a socket that somebody has in a sockmap: then only looking tells how much there is.
+        Pieces all = to;
+        msghdr message = message_of(all);
+        const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_PEEK);
+        if (n <= 0) {
             return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
         }
-        queued = std::max(socket_.readable(), 1U);  // it came in between; what came with it must not be torn from it
+        const auto there = static_cast<std::uint32_t>(n);
+        queued = std::max(socket_.readable(), there < room(to) ? there : there + 1);
     }
     // Asked before where the mark is: urgent data that arrives in between lies beyond, and a read that begins at the
     // mark would run across it.

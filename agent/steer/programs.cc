@@ -90,8 +90,8 @@ Result<void> Programs::open(const Config& config, const LocalParts& local) {
     }
     skeleton_ = std::move(*loaded);
     if (!reads) {
-        states_.push_back({"bpf_probe_read_kernel", "helper", "",
-                           "keepalive, resets, figures in smcctl ss", false, EPERM});
+        states_.push_back(
+            {"bpf_probe_read_kernel", "helper", "", "keepalive, resets, figures in smcctl ss", false, EPERM});
         log()->warn("programs may not read the kernel's memory; lost: {}", states_.back().lost);
     }
     return {};

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What TCP does on the way between an application and the agent."""
+import os
 import unittest
 
 from base import TALK, TwoNodes
-from lab.basics import wait_for
+from lab.basics import sh, wait_for
 
 # Connects, and holds on until its stdin ends. Arguments: address, congestion control of its own or "".
 HOLDER = """
@@ -46,7 +47,43 @@ young.close(); old.close()
 """
 
 
+# A tracer that has every socket of the node in a map of its own, and lets all pass.
+TRACER = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_SOCKHASH); __uint(max_entries, 4096); __type(key, __u64); __type(value, __u32); }
+    socks SEC(".maps");
+SEC("sockops") int add(struct bpf_sock_ops *ctx) {
+  __u64 cookie = bpf_get_socket_cookie(ctx);
+  if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+    bpf_sock_hash_update(ctx, &socks, &cookie, BPF_NOEXIST);
+  return 1;
+}
+SEC("sk_msg") int pass(struct sk_msg_md *message) { return SK_PASS; }
+char LICENSE[] SEC("license") = "GPL";
+"""
+
+
 class Legs(TwoNodes):
+    def trace(self):
+        source, pins = self.a.write("tracer.c", TRACER), f"/sys/fs/bpf/{self.lab.tag}-tracer"
+        headers = f"-I/usr/include/{os.uname().machine}-linux-gnu"
+        sh("clang-14", "-O2", "-g", "-target", "bpf", headers, "-c", source, "-o", source[:-1] + "o")
+        sh("bpftool", "prog", "loadall", source[:-1] + "o", pins, "pinmaps", pins)
+        sh("bpftool", "prog", "attach", "pinned", f"{pins}/pass", "msg_verdict", "pinned", f"{pins}/socks")
+        sh("bpftool", "cgroup", "attach", self.lab.cgroup, "sock_ops", "pinned", f"{pins}/add", "multi")
+
+    def test_beside_a_tracer_with_every_socket_in_a_map(self):
+        """What a kernel says of how much there is to read may be wrong for a socket in a sockmap."""
+        self.trace()
+        self.start_agents()
+        self.serve()
+        talker = self.program(self.a, TALK, self.b.ip4, says="up")
+        for _ in range(25):
+            self.tell(talker, "z" * 400_000)
+            self.assertEqual(len(self.hear(talker)), 400_000)
+        self.assertPath(self.a, "smcd")
+
     def test_what_is_sent_first_can_be_read_first(self):
         self.start_agents(engine={"threads": 1, "spin_us": 0})  # news in memory has no order
         server = self.program(self.b, BOTH_READ, says="ready")

@@ -129,7 +129,7 @@ class Loss(TwoNodes):
             self.assertPath(node, "smcd")
 
     def test_a_reader_that_is_late_for_a_client_that_has_gone(self):
-        """TCP keeps for it what was written before close(), after the client's FIN-WAIT-2 and for as long as it likes."""
+        """TCP keeps for it what was written before close(), beyond the client's FIN-WAIT-2, for as long as it likes."""
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
         self.start_agents(smc={"close_timeout_ms": 1000})
         server = self.start(LATE_READER)
