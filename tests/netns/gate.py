@@ -38,9 +38,12 @@ WAYS = {
     "leg": [
         "legs_test.Legs.test_legs_are_not_paced",
         "legs_test.Legs.test_what_the_application_chose_stays",
+        "legs_test.Legs.test_what_is_sent_first_can_be_read_first",
+        "legs_test.Legs.test_beside_a_tracer_with_every_socket_in_a_map",
         "legs_test.Legs.test_hairpins_go_with_their_leg_and_no_sooner",
         "legs_test.Legs.test_a_socket_that_is_used_again_leaves_its_hairpin",
         "loss_test.Loss.test_a_reset_that_finds_no_neighbour_is_made_up_for",
+        "loss_test.Loss.test_a_reader_that_is_late_for_a_client_that_has_gone",
         "loss_test.Loss.test_keepalive_of_an_application_holds_on_the_wire",
         "loss_test.Loss.test_keepalive_follows_an_application_that_changes_its_mind",
     ],
