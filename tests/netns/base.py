@@ -179,7 +179,8 @@ class TwoNodes(unittest.TestCase):
 
     def table(self, node, name):
         """What is in a map of the programs, also while no agent can be asked."""
-        return json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
+        dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
+        return [entry for entry in dumped if "error" not in entry.get("value", {})]  # it went meanwhile
 
     def decisions(self, node):
         """What the programs have decided, also while no agent can be asked."""

@@ -24,29 +24,6 @@ c.connect((sys.argv[1], 5001)); c.sendall(b'x'); c.recv(1); print('again', flush
 """
 
 
-# Two connections of one client: in each round the younger one is written first. How often the older one alone could be
-# read: the server hears of it before it hears of what was sent sooner.
-BOTH_READ = """
-import select, socket
-s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)
-old, young = s.accept()[0], s.accept()[0]
-p = select.epoll(); p.register(old, select.EPOLLIN); p.register(young, select.EPOLLIN); wrong = 0
-while True:
-    found = {fd for fd, _ in p.poll()}
-    wrong += found == {old.fileno()}
-    if not young.recv(1): break
-    old.recv(1); old.sendall(b'n')
-print(wrong, flush=True)
-"""
-BOTH_WRITTEN = """
-import socket, sys
-old, young = (socket.create_connection((sys.argv[1], 5000), 10) for _ in range(2)); print('up', flush=True)
-sys.stdin.readline()
-for _ in range(200): young.sendall(b'y'); old.sendall(b'o'); old.recv(1)
-young.close(); old.close()
-"""
-
-
 # A tracer that has every socket of the node in a map of its own, and lets all pass.
 TRACER = """
 #include <linux/bpf.h>
@@ -83,14 +60,6 @@ class Legs(TwoNodes):
             self.tell(talker, "z" * 400_000)
             self.assertEqual(len(self.hear(talker)), 400_000)
         self.assertPath(self.a, "smcd")
-
-    def test_what_is_sent_first_can_be_read_first(self):
-        self.start_agents(engine={"threads": 1, "spin_us": 0})  # news in memory has no order
-        server = self.program(self.b, BOTH_READ, says="ready")
-        client = self.program(self.a, BOTH_WRITTEN, self.b.ip4, says="up")
-        self.assertPath(self.a, "smcd", at_least=2)
-        self.tell(client, "go")
-        self.assertEqual(self.hear(server), "0")
 
     def congestion_controls(self, node):
         """Of every established connection, {(local port, remote port): name}."""
