@@ -88,8 +88,9 @@ TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
 
 namespace {
 
-// Runs it until it sleeps or ends. `leg`: what the next read says, and then nothing any more.
-Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends, bool delivered = true) {
+// Runs it until it sleeps or ends; its CLC socket was reset, if it looks. `ends`: so does its application's stream,
+// which is silent otherwise. `delivered`: the application's kernel has everything.
+Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = false, bool delivered = true) {
     for (int steps = 0; steps < 100; steps++) {
         const Step step = flow.next(now, true);
         if (std::holds_alternative<Load>(step)) {
@@ -174,40 +175,15 @@ TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
 
 // --- the reset of a CLC socket --------------------------------------------------------------------------------------
 
-namespace {
-
-// Runs it until it sleeps or ends: its application is silent, its CLC socket was reset.
-Step behind_a_reset(Flow& flow, const PeerState& peer, TimePoint now) {
-    for (int steps = 0; steps < 100; steps++) {
-        const Step step = flow.next(now, true);
-        if (std::holds_alternative<Load>(step)) {
-            flow.peer(peer);
-        } else if (std::holds_alternative<Take>(step)) {
-            flow.leg_empty();
-        } else if (std::holds_alternative<LookAtClcSocket>(step)) {
-            flow.clc_reset();
-        } else if (std::holds_alternative<Sleep>(step)) {
-            flow.slept();
-            return step;
-        } else if (std::holds_alternative<End>(step)) {
-            return step;
-        }
-    }
-    FAIL("it neither sleeps nor ends");
-    return {};
-}
-
-}  // namespace
-
 TEST_CASE("flow__what_a_reset_has_overtaken_is_waited_for_F4") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(250)});
     flow.clc_changed();
-    REQUIRE(std::holds_alternative<Sleep>(behind_a_reset(flow, {}, now)));
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now)));
     REQUIRE(flow.next_deadline() == now + std::chrono::milliseconds(250));
     PeerState late;
     late.producer = {.cursor = {0, 7}, .state = cdc::kAbnormalClose};
-    const Step step = behind_a_reset(flow, late, now + std::chrono::milliseconds(249));
+    const Step step = run_flow(flow, late, now + std::chrono::milliseconds(249));
     REQUIRE(std::holds_alternative<End>(step));
     CHECK(std::get<End>(step).reason == Reason::kPeerAborted);
     CHECK(std::get<End>(step).how == End::How::kDeliver);
@@ -218,16 +194,16 @@ TEST_CASE("flow__a_reset_that_nothing_explains_ends_it_F4") {
     const TimePoint now{};
     Flow graced({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(250)});
     graced.clc_changed();
-    REQUIRE(std::holds_alternative<Sleep>(behind_a_reset(graced, {}, now)));
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now)));
     graced.clc_changed();  // heard of again: not a reason to wait longer
-    REQUIRE(std::holds_alternative<Sleep>(behind_a_reset(graced, {}, now + std::chrono::milliseconds(200))));
-    const Step late = behind_a_reset(graced, {}, now + std::chrono::milliseconds(250));
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now + std::chrono::milliseconds(200))));
+    const Step late = run_flow(graced, {}, now + std::chrono::milliseconds(250));
     REQUIRE(std::holds_alternative<End>(late));
     CHECK(std::get<End>(late).reason == Reason::kPeerReset);
 
     Flow strict({.send_size = 100, .window = 100, .receive_size = 100});
     strict.clc_changed();
-    const Step at_once = behind_a_reset(strict, {}, now);
+    const Step at_once = run_flow(strict, {}, now);
     REQUIRE(std::holds_alternative<End>(at_once));
     CHECK(std::get<End>(at_once).reason == Reason::kPeerReset);
 }
