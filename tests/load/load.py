@@ -9,6 +9,7 @@ A connection is right if it echoes. Its way may be any while the load is there, 
 seconds after its end all have to be SMC-D again (a server that has failed once is not asked for five). Times are shown,
 beside those of plain TCP in the same run, and decide nothing."""
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -22,6 +23,9 @@ sys.path[:0] = [os.path.join(HERE, "..", "netns"), os.path.join(HERE, "..", ".."
 from base import ECHO  # noqa: E402
 from lab.basics import wait_for  # noqa: E402
 from lab.nodes import Lab  # noqa: E402
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
 
 # One connection after the other to each of two ports, for so many seconds.
 # {"served", "plain": [how many echoed, how many did not, the slowest in seconds]}
@@ -54,7 +58,9 @@ while True:
 
 @contextlib.contextmanager
 def programs(*commands):
-    running = [subprocess.Popen(["/usr/bin/python3", "-c", *command]) for command in commands]
+    """They die with this one: nobody else could end what leaves others no processor."""
+    die = lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    running = [subprocess.Popen(["/usr/bin/python3", "-c", *command], preexec_fn=die) for command in commands]
     try:
         yield
     finally:
