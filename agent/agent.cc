@@ -32,6 +32,7 @@ namespace {
 
 constexpr auto kSweep = std::chrono::seconds(1);    // the programs' tables
 constexpr auto kRefresh = std::chrono::seconds(2);  // which RoCE devices there are
+constexpr auto kTidying = std::chrono::minutes(1);  // what other builds have pinned
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -87,6 +88,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       standstill_(config_.times.beat, config_.times.standstill),
       sweep_(kSweep),
       refresh_(kRefresh),
+      tidying_(kTidying),
       node_(local_node(config_)),
       departure_({io_, config_.stop_patience, config_.upgrade_patience, settling(config_),
                   [this] { return connections_.live(); },
@@ -198,14 +200,17 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (!root_fd || !own_fd) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
-    auto programs = bpf::Programs::load(config_, policy_, open_bypass(), {place_->number(), place_->deserted()});
+    auto programs =
+        bpf::Programs::load(config_, policy_, open_bypass(root_fd.get()), {place_->number(), place_->deserted()});
     if (!programs) {
         return programs.error();
     }
     programs_ = std::move(*programs);
     cgroups_ = std::make_unique<Cgroups>(
         io_, root, own, policy_, programs_->cgroups,
-        [this](const std::string& path) { return pods_ ? pods_->pods().of_cgroup(path) : nullptr; },
+        [this](const std::string& path) -> Cgroups::PodAt {
+            return {pods_ ? pods_->pods().of_cgroup(path) : nullptr, !kubernetes::pod_uid(path).empty()};
+        },
         [this] { namespaces_->rescan_soon(); });
     namespaces_ =
         std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
@@ -226,7 +231,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         smcd_groups_,     *roce_devices_, *smcr_groups_, *engines_,   bypass_,
         bypass_programs_, verdict_,       drain_,        pods_,       [this] { return obstacle(); }});
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
-                                                  config_.kubernetes.api == "in-cluster", config_.times.control,
+                                                  kubernetes::is_in_pod(config_.kubernetes), config_.times.control,
                                                   [this] { tell_programs(); }});
     if (auto started = cgroups_->start(); !started) {
         return started;
@@ -261,7 +266,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
 }
 
 // An agent without it serves all the same.
-bpf::LocalParts Agent::open_bypass() {
+bpf::LocalParts Agent::open_bypass(int root_cgroup_fd) {
     const auto anybody_has = [&](const char* word) {
         return config_.bypass == word ||
                std::ranges::any_of(config_.rules, [&](const Rule& rule) { return rule.bypass == word; });
@@ -270,7 +275,8 @@ bpf::LocalParts Agent::open_bypass() {
     if (!wanted && !bypass::Bypass::left_behind(config_.pin_path)) {
         return {};
     }
-    const bypass::Terms terms{std::uint64_t{config_.bypass_mib} << 20, config_.cgroup_share, policy_hash(config_)};
+    const bypass::Terms terms{std::uint64_t{config_.bypass_mib} << 20, config_.cgroup_share, policy_hash(config_),
+                              root_cgroup_fd};
     auto opened = bypass::Bypass::open(config_.pin_path, terms, bypass_programs_);
     if (!opened) {
         log()->warn("no bypass: {}", opened.error().text());
@@ -365,10 +371,13 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
                                  .body = stands ? "the data path stands still\n" : "programs are attached\n"};
     }
     if (path == "/metrics") {
-        return WebServer::Answer{.type = kMetricsType, .body = metrics(introspection_->status())};
+        const auto& all = kept_metrics_.get([this] { return metrics(introspection_->status()); });
+        return WebServer::Answer{.type = kMetricsType, .body = all};
     }
     if (config_.http_page && path == "/api/overview") {
-        const auto all = introspection_->overview().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        const auto& all = kept_overview_.get([this] {
+            return introspection_->overview().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        });
         return WebServer::Answer{.type = "application/json", .body = all};
     }
     return config_.http_page ? page_file(path) : std::nullopt;
@@ -387,7 +396,14 @@ void Agent::lose_peer(const smcd::Peer& peer) {
 
 // What may no longer be bypassed goes on by TCP. Connections of the agent run on, as with any change of rules.
 void Agent::pods_changed() {
-    if (cgroups_->reconsider() && bypass_) {
+    bool less = cgroups_->reconsider();
+    // Nor what the agent before had made pairs of, and lost its right while nobody looked.
+    if (bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true)) {
+        less = less || std::ranges::any_of(bypass_->members(SMC_MAX_MEMBERS), [&](const auto& one) {
+                   return cgroups_->may_less(one.member.cgroup, one.member.rules);
+               });
+    }
+    if (less && bypass_) {
         bypass_->revoke();
     }
 }
@@ -426,6 +442,9 @@ void Agent::beat() {
     if (sweep_.due(now)) {
         gateway_->swept(programs_->sweep());
         smcd_pool_->sweep(now);
+    }
+    if (tidying_.due(now)) {
+        bypass::Bypass::remove_retired(config_.pin_path);
     }
     if (config_.roce.enabled && refresh_.due(now)) {
         roce_devices_->refresh();

@@ -20,6 +20,7 @@
 #include "agent/loop/standstill.h"
 #include "agent/upgrade/departure.h"
 #include "agent/upgrade/place.h"
+#include "agent/web/kept.h"
 #include "agent/web/web_server.h"
 
 namespace smc {
@@ -39,7 +40,7 @@ class Agent {
     Result<void> open_control();
     Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
-    [[nodiscard]] bpf::LocalParts open_bypass();
+    [[nodiscard]] bpf::LocalParts open_bypass(int root_cgroup_fd);
     void bypass_tried(const bypass::Verdict& verdict, bool last);
     void unload_bypass();
     void listen_to_programs();
@@ -64,7 +65,8 @@ class Agent {
     asio::signal_set signals_;
     asio::steady_timer heartbeat_;
     loop::Standstill standstill_;
-    loop::Every sweep_, refresh_;
+    loop::Every sweep_, refresh_, tidying_;
+    bool pods_known_ = false;  // they were, once: pairs of an agent before this one have been looked at
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;
@@ -94,6 +96,7 @@ class Agent {
     std::unique_ptr<Introspection> introspection_;
     std::unique_ptr<Admin> admin_;
     std::optional<loop::FdWatch> program_events_;
+    Kept<> kept_metrics_, kept_overview_;
     std::unique_ptr<WebServer> web_;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // smc-agent: command line and configuration; everything else is agent.h.
 #include <CLI/CLI.hpp>
-#include <fstream>
+#include <array>
+#include <cerrno>
+#include <cstdio>
 #include <iostream>
-#include <sstream>
+#include <memory>
 #include <system_error>
 
 #include "agent/agent.h"
@@ -16,19 +18,30 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
+// 0, or an errno: a directory, for one, can be opened but not be read.
+int read(const std::string& path, std::string& text) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
+    if (!file) {
+        return errno;
+    }
+    std::array<char, 65536> chunk;
+    while (const std::size_t n = std::fread(chunk.data(), 1, chunk.size(), file.get())) {
+        text.append(chunk.data(), n);
+    }
+    return std::ferror(file.get()) != 0 ? errno : 0;
+}
+
 // nullopt: the problem was printed.
 std::optional<smc::Config> read_config(const std::string& path) {
     if (path.empty()) {
         return smc::Config{};
     }
-    std::ifstream file(path);
-    if (!file) {
-        std::cerr << "smc-agent: " << path << ": cannot be read: " << std::generic_category().message(errno) << "\n";
+    std::string text;
+    if (const int failure = read(path, text); failure != 0) {
+        std::cerr << "smc-agent: " << path << ": cannot be read: " << std::generic_category().message(failure) << "\n";
         return std::nullopt;
     }
-    std::stringstream text;
-    text << file.rdbuf();
-    auto parsed = smc::parse_config(text.str());
+    auto parsed = smc::parse_config(text);
     if (const auto* problem = std::get_if<smc::ConfigProblem>(&parsed)) {
         std::cerr << "smc-agent: " << path << ": " << (problem->pointer.empty() ? "/" : problem->pointer) << ": "
                   << problem->text << "\n";
@@ -46,7 +59,8 @@ int main(int argc, char** argv) {
     int ready_fd = -1;
     bool print = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
-    app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs");
+    app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs")
+        ->check([](const std::string& name) { return name.empty() ? "no file is named" : ""; });
     app.add_option("--ready-fd", ready_fd)->group("");  // of the agent that starts this one (agent/upgrade/successor.h)
     app.add_flag("--take-over", take_over, "If an agent serves already, have it leave and take its place");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");

@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 9u
+#define SMC_ABI_VERSION 10u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
@@ -159,6 +159,7 @@ enum smc_decision {
 	SMC_IN_AGENT_STALE,
 	SMC_IN_AGENT_FULL,
 	SMC_IN_SAME_AGENT,
+	SMC_IN_PASSES,
 	SMC_IN_NOT_SERVED,
 	SMC_IN_NETNS_FULL,
 	SMC_IN_CGROUP_FULL,
@@ -171,6 +172,7 @@ enum smc_decision {
 	SMC_IN_DENIED,
 	SMC_IN_TCP_SIGNED,
 	SMC_IN_IPSEC,
+	SMC_IN_HEADERS,
 	SMC_IN_NOTHING,
 	SMC_IN_TABLE_FULL,
 	SMC_IN_MADE_WAY,  /* the client went on without us while our leg was half open */
@@ -250,7 +252,8 @@ struct smc_cgroup {
 /* Of a cgroup: entries of smc_questions. An entry that user space deletes is counted until the next sweep. */
 struct smc_asking {
 	__s32 now;
-	__u32 counted; /* by the sweep that is under way */
+	__s32 before;  /* when the sweep that is under way began */
+	__s32 counted; /* by that sweep, of those that it found */
 };
 
 struct smc_netns {
@@ -316,6 +319,7 @@ struct smc_question {
 	enum smc_question_state state;
 	__u32 ifindex;
 	__u64 cookie;   /* the application's socket */
+	__u64 asked_ns; /* when it came; a sweep counts those before it */
 	__u64 since_ns; /* in this state, or in the one before where time does not matter */
 	__u64 netns;    /* cookie */
 	__u64 cgroup;
@@ -465,11 +469,11 @@ static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
-static_assert(sizeof(smc_question) == 248);
+static_assert(sizeof(smc_question) == 256);
 static_assert(sizeof(smc_hairpin) == 56);
 static_assert(sizeof(smc_inbound) == 40);
 static_assert(sizeof(smc_config) == 64);
-static_assert(sizeof(smc_asking) == 8);
+static_assert(sizeof(smc_asking) == 12);
 static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);
 static_assert(sizeof(smc_stranded_socket) == 44);

@@ -48,6 +48,7 @@ enum smc_habit {
 	SMC_HABIT_STREAMS = 8192,    /* so much that it goes by TCP most of the time: then TCP alone is faster */
 	SMC_HABIT_EDGES = 16384,     /* waits for edges, and does not read until there is nothing (bypass_wakes.h) */
 	SMC_HABIT_CONTROL = 32768,   /* wants control messages: TCP_INQ, time stamps */
+	SMC_HABIT_PACED = 65536,     /* SO_MAX_PACING_RATE: nobody paces what goes past TCP */
 };
 
 /* No habits of a program, but of a connection: its next one may have it. */
@@ -59,9 +60,11 @@ struct smc_member {
 	__u32 habits; /* enum smc_habit, or'ed; they are never forgotten */
 	__u64 peer;   /* cookie */
 	__u64 cgroup;
+	__u64 rules;             /* that matched the cgroup when it was paired, as struct smc_cgroup has them */
 	__u64 netns;             /* cookie */
 	__u64 sk;                /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 redirected;        /* bytes that it sent past TCP */
+	__u64 redirected_told;   /* ... of which smc_bypass_turn has told user space */
 	__u64 messages;          /* ... in so many messages */
 	__u64 last;              /* the place in its stream behind the last of them */
 	__u64 consumed;          /* bytes that its receives have returned, by either way */
@@ -79,7 +82,7 @@ struct smc_member {
 	__u32 client;            /* 0: the server's */
 	__u32 inode;             /* of its network namespace */
 	__u32 alone;             /* its peer is gone */
-	__u32 failed;            /* a send of its failed: what it redirected is not known exactly */
+	__u32 failed;            /* what it redirected is not known exactly, or what its peer has read of that */
 	struct smc_tuple front;  /* slot is 0 */
 };
 
@@ -103,6 +106,8 @@ struct smc_bypass_config {
 struct smc_bypass_cgroup {
 	__u32 members; /* enrolled, or about to be */
 	__u32 habits;  /* of its sockets that were members, and what guards have seen of any of them */
+	__u64 sent;    /* bytes past TCP, of those that are members */
+	__u64 came;    /* ... to them */
 };
 
 /* What program smc_bypass_bar is told. */
@@ -119,7 +124,8 @@ struct smc_bypass_turn {
 	__u32 enrol; /* wait for smc_bypass_enrol */
 	__u32 leaving;
 	__u32 out;
-	__u32 pad;
+	__u32 joined;     /* have become members since it was asked last */
+	__u64 moved;      /* bytes past TCP, since then; also of sockets that are gone now */
 	__u64 redirected; /* of those that live */
 	__u64 messages;
 	__u64 backlog; /* bytes that went past TCP, and that nobody has read yet */

@@ -84,6 +84,11 @@ static __always_inline bool smc_wants_control(struct tcp_sock *tcp)
 	       (BPF_CORE_READ(sk, __sk_common.skc_flags) & 1UL << bpf_core_enum_value(enum sock_flags, SOCK_RCVTSTAMP));
 }
 
+static __always_inline bool smc_is_paced(const struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_max_pacing_rate) != ~0UL;
+}
+
 static __always_inline void smc_add_habit(struct smc_member *member, __u32 habit)
 {
 	if ((member->habits & habit) != habit)

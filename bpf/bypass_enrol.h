@@ -28,6 +28,8 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 		habits |= SMC_HABIT_SHUTS_DOWN;
 	if (smc_wants_control(tcp))
 		habits |= SMC_HABIT_CONTROL;
+	if (smc_is_paced(sk))
+		habits |= SMC_HABIT_PACED;
 	if (smc_may_miss_an_edge(member, sk))
 		habits |= SMC_HABIT_EDGES;
 	return habits;
@@ -42,12 +44,17 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	struct tcp_sock *tcp;
 	__u64 cookie;
 
-	if (!common || common->skc_state != BPF_TCP_ESTABLISHED)
+	if (!common)
 		return 0;
-	cookie = bpf_get_socket_cookie(common);
-	member = bpf_map_lookup_elem(&smc_bypass, &cookie);
+	cookie = common->skc_cookie.counter;
+	member = smc_member_at(cookie);
 	if (!member || member->state != SMC_MEMBER_PROVEN)
 		return 0;
+	if (common->skc_state != BPF_TCP_ESTABLISHED) {
+		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* half closed already, and so it stays */
+		member->state = SMC_MEMBER_LEAVING;
+		return 0;
+	}
 	tcp = bpf_skc_to_tcp_sock(common);
 	if (!tcp)
 		return 0;

@@ -48,4 +48,14 @@ static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)
 	return smc_counter_has_room(&group->memory, pages);
 }
 
+/*
+ * Beyond an SO_RCVBUF that the application has chosen: what came by TCP behind it would be dropped until the reader has
+ * come so far, and sent again much later. (Where nothing is chosen TCP lets the buffer grow.)
+ */
+static __always_inline bool smc_fills_buffer(struct sock *sk, __u32 size)
+{
+	return (BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & SMC_RCVBUF_LOCK) &&
+	       BPF_CORE_READ(sk, sk_backlog.rmem_alloc.counter) + (int)size > BPF_CORE_READ(sk, sk_rcvbuf);
+}
+
 #endif

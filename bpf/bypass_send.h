@@ -36,6 +36,22 @@ static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 coo
 	return !peer->habits;
 }
 
+/* What may have been chosen for the sender's own. */
+static __always_inline bool smc_sends_plainly(struct smc_member *own, struct tcp_sock *tcp)
+{
+	struct sock *sk = (struct sock *)tcp;
+
+	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops)
+		smc_add_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
+	if (sk->__sk_common.skc_flags & smc_zerocopy_bit())
+		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
+	if (smc_wants_control(tcp))
+		smc_add_habit(own, SMC_HABIT_CONTROL);
+	if (smc_is_paced(sk))
+		smc_add_habit(own, SMC_HABIT_PACED);
+	return !own->habits;
+}
+
 static __always_inline bool smc_may_redirect(const struct smc_bypass_config *config, struct tcp_sock *tcp,
 					     struct smc_member *own, struct smc_member *peer, __u32 size)
 {
@@ -72,19 +88,11 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 		return;
 	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
 		return;
-	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops) {
-		smc_add_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
-		return;
-	}
 	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
 		return; /* TCP has its own mind of what to say of a send behind a FIN */
-	if (sk->__sk_common.skc_flags & smc_zerocopy_bit()) {
-		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
+	if (!smc_sends_plainly(own, tcp) || !smc_peer_is_plain(peer, cookie))
 		return;
-	}
-	if (!smc_peer_is_plain(peer, cookie))
-		return;
-	if (!smc_has_memory_for((struct sock *)peer->sk, size)) {
+	if (!smc_has_memory_for((struct sock *)peer->sk, size) || smc_fills_buffer((struct sock *)peer->sk, size)) {
 		own->passing = 1;
 		return;
 	}

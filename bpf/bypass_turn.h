@@ -25,10 +25,12 @@ static __always_inline bool smc_is_placed(const struct smc_member *member)
 	return member->state > SMC_MEMBER_WATCHED && member->state < SMC_MEMBER_OUT;
 }
 
-/* Places that members have: counted anew each time. */
+/* Places that members have, and what they move: counted anew each time. */
 static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
 {
 	cgroup->members = 0;
+	cgroup->sent = 0;
+	cgroup->came = 0;
 	return 0;
 }
 
@@ -36,13 +38,18 @@ static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member
 			   struct smc_turn_context *context)
 {
 	struct smc_bypass_cgroup *cgroup;
+	struct smc_member *peer;
 
 	if (!smc_is_placed(member))
 		return 0;
 	context->turn->members++;
 	cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
-	if (cgroup)
-		cgroup->members++;
+	if (!cgroup)
+		return 0;
+	peer = smc_peer_of(member, *cookie);
+	cgroup->members++;
+	cgroup->sent += member->redirected;
+	cgroup->came += peer ? peer->redirected : 0;
 	return 0;
 }
 
@@ -115,12 +122,23 @@ static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 l
 	return unread > 0 ? (__u64)unread : 0;
 }
 
+/* What is told is the difference: a sum of those that live would shrink when one of them is gone. */
+static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc_member *member)
+{
+	__u64 redirected = *(volatile __u64 *)&member->redirected;
+
+	turn->moved += redirected - member->redirected_told;
+	member->redirected_told = redirected;
+}
+
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
 {
 	/* its state says it does not send past TCP any more; its peer's, likewise */
 	if (smc_is_drained(member, peer) && !bpf_map_push_elem(&smc_bypass_gone, &cookie, BPF_ANY))
 		member->state = SMC_MEMBER_OUT;
 }
+
+__u32 smc_inexact; /* what smc_bypass_turn is told: receives have passed by the program; whose were they? */
 
 static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *member,
 			    struct smc_turn_context *context)
@@ -131,6 +149,9 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	bool stays;
 
 	peer = smc_peer_of(member, cookie);
+	smc_tell_of(context->turn, member);
+	if (smc_inexact)
+		member->failed = 1;
 	if (!smc_is_still(member->sk, cookie)) {
 		smc_forget_member(member, cookie);
 		return 0;
@@ -153,6 +174,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 			smc_remember_habits(member);
 		} else if (member->state == SMC_MEMBER_ENROLLED && peer->state >= SMC_MEMBER_ENROLLED) {
 			member->state = SMC_MEMBER_MEMBER;
+			context->turn->joined++;
 		}
 		break;
 	case SMC_MEMBER_LEAVING:

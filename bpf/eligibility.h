@@ -39,6 +39,7 @@
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
 	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
 	X(SMC_IN_SAME_AGENT, SOCKET, same_agent, "both ends are served by this agent, which leaves them to TCP")       \
+	X(SMC_IN_PASSES, SOCKET, passes, "the SYN only passes through this network namespace")                         \
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                      \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                      \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
@@ -51,6 +52,7 @@
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
+	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
 #endif

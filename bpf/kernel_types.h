@@ -152,6 +152,10 @@ struct sock {
 	int sk_rcvbuf;
 	int sk_rcvlowat;
 	int sk_peek_off;
+	unsigned long sk_max_pacing_rate;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
 	__u8 sk_shutdown;
 	__u16 sk_protocol;
 	unsigned char sk_userlocks : 4;
@@ -164,7 +168,15 @@ enum sock_flags {
 	SOCK_ZEROCOPY,
 };
 struct tcp_ulp_ops;
+struct ipv6_txoptions;
+struct ipv6_pinfo {
+	struct ipv6_txoptions *opt;
+};
+struct inet_sock {
+	struct ipv6_pinfo *pinet6; /* only in kernels with IPv6 */
+};
 struct inet_connection_sock {
+	struct inet_sock icsk_inet;
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	const struct tcp_ulp_ops *icsk_ulp_ops;
 	__u32 icsk_user_timeout;

@@ -27,6 +27,34 @@ static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, cons
 	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
 }
 
+/*
+ * A listener on all addresses is found for any address. What a router forwards has its question answered where it
+ * arrives. (Where a device does not forward, the packet is for here, or for nobody.)
+ */
+static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	struct bpf_fib_lookup route = {
+		.l4_protocol = IPPROTO_TCP,
+		.sport = bpf_htons(packet->tuple.remote_port),
+		.dport = bpf_htons(packet->tuple.local_port),
+		.ifindex = skb->ifindex,
+	};
+	long found;
+
+	if (packet->v6) {
+		route.family = AF_INET6;
+		__builtin_memcpy(route.ipv6_src, packet->tuple.remote_ip, 16);
+		__builtin_memcpy(route.ipv6_dst, packet->tuple.local_ip, 16);
+	} else {
+		route.family = AF_INET;
+		__builtin_memcpy(&route.ipv4_src, packet->tuple.remote_ip + 12, 4);
+		__builtin_memcpy(&route.ipv4_dst, packet->tuple.local_ip + 12, 4);
+	}
+	found = bpf_fib_lookup(skb, &route, sizeof(route), 0);
+	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH ||
+	       found == BPF_FIB_LKUP_RET_UNSUPP_LWT || found == BPF_FIB_LKUP_RET_FRAG_NEEDED;
+}
+
 /* A SYN that nobody would answer must get its RST from the kernel, so the listener is looked up before steering. */
 static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_packet *packet,
 							const struct smc_tcp_options *options,
@@ -49,6 +77,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	subject.signed_segments = options->signed_segments;
 	subject.fast_open = options->fast_open || packet->payload;
 	subject.own_tag = options->own && options->own_tag == subject.config->tag;
+	subject.passes = smc_passes(skb, packet);
 	skc = smc_listener(skb, packet);
 	sk = skc ? bpf_sk_fullsock(skc) : 0;
 	tcp = sk && sk->state == BPF_TCP_LISTEN ? bpf_skc_to_tcp_sock(sk) : 0;
@@ -110,13 +139,16 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_tcp_options options = {};
-	struct smc_inbound inbound = {};
+	struct smc_inbound inbound = {}, before = {}, *known;
 	enum smc_decision decision;
 
 	if (smc_make_way(skb, packet))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
 	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
+	known = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
+	if (known && known->isn == packet->seq && bpf_ktime_get_ns() - known->since_ns <= smc_inbound_life(known))
+		before = *known;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_hairpin(packet);
 	if (!options.smc && !options.own)
@@ -124,7 +156,11 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* it asks nobody else */
-	if (decision == SMC_IN_STEERED) {
+	if (before.since_ns && decision != SMC_IN_STEERED) {
+		/* sent again: the agent has answered it, and what comes behind that answer is CLC */
+		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
+	} else if (decision == SMC_IN_STEERED) {
+		inbound.cookie = before.cookie;
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.isn = packet->seq;
 		inbound.port = options.own ? options.own_port : 0;

@@ -60,7 +60,6 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		smc_netns_wanted(ctx);
 		smc_untune(ctx);
-		smc_unpair(ctx);
 	} else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also the client's, whose SYNs crossed */
 		if (!smc_begin_behind_leg(ctx))
 			smc_look_for_pair(ctx, false);

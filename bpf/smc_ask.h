@@ -79,7 +79,7 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 	const struct cred *owner = file ? file->f_cred : 0;
 
 	question->ifindex = skb->ifindex;
-	question->since_ns = bpf_ktime_get_ns();
+	question->asked_ns = question->since_ns = bpf_ktime_get_ns();
 	if (packet->v6) {
 		__u32 *ip = (__u32 *)question->local.ip;
 
@@ -107,6 +107,16 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 	question->tos = packet->tos;
 }
 
+/*
+ * The very packet that asked, on another device below the first: a bridge's port, a bond's, what is under a VLAN. TCP
+ * counts before it sends again.
+ */
+static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, const struct smc_packet *packet,
+						const struct smc_question *question, const struct tcp_sock *tcp)
+{
+	return question->isn == packet->seq && question->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
+}
+
 /* The SYN of an application: it asks, waits, or is left alone. */
 static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packet *packet,
 				   const struct smc_device *device, struct bpf_sock *sk)
@@ -118,7 +128,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	struct smc_question *question;
 	const struct smc_server *server;
 	enum smc_decision decision;
-	struct tcp_sock *tcp;
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	__u64 cgroup_id;
 	__u32 zero = 0;
 	__u16 pair;
@@ -127,13 +137,14 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	smc_forget_hairpin(packet);
 	question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
 	if (question) {
+		if (question->cookie == cookie && smc_is_further_down(skb, packet, question, tcp))
+			return TC_ACT_UNSPEC;
 		if (question->cookie == cookie)
 			return smc_ask_again(question, config, packet->tuple.slot, packet->v6)
 				       ? smc_keep(skb, packet, device)
 				       : TC_ACT_UNSPEC;
 		smc_end_question(&packet->tuple, question);
 	}
-	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);

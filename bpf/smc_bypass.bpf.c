@@ -18,5 +18,6 @@
 #include "bpf/bypass_receive.h"
 #include "bpf/bypass_enrol.h"
 #include "bpf/bypass_turn.h"
+#include "bpf/bypass_reuse.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -39,8 +39,16 @@ int smc_egress(struct __sk_buff *skb)
 		sk = 0;
 	}
 	device = bpf_map_lookup_elem(&smc_devices, &key);
-	if (!device || !smc_parse(skb, key.slot, device->mac_len, true, &packet))
+	if (!device)
 		return TC_ACT_UNSPEC;
+	if (!smc_parse(skb, key.slot, device->mac_len, true, &packet)) {
+		if (leg && leg->partner)
+			return TC_ACT_SHOT; /* to be held: it has IPv6 headers since lately, and is sent again */
+		if (sk && sk->state == BPF_TCP_SYN_SENT && skb->protocol == bpf_htons(ETH_P_IPV6) &&
+		    smc_tcp_behind(skb, device->mac_len))
+			smc_count(SMC_OUT_HEADERS);
+		return TC_ACT_UNSPEC;
+	}
 	if (leg && leg->partner)
 		return smc_hold(skb, &packet, device, leg);
 	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {

@@ -13,6 +13,7 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	__u64 cookie = bpf_get_socket_cookie(ctx), *marked;
 	struct smc_member member = {.peer = peer, .client = client};
 	__u32 zero = 0, *generation = bpf_map_lookup_elem(&smc_bypass_generation, &zero);
+	const struct smc_cgroup *cgroup;
 
 	if (!ctx->sk || !generation)
 		return false;
@@ -24,6 +25,8 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	member.first_seq = ctx->snd_una;
 	member.sk = (__u64)(unsigned long)tcp;
 	member.cgroup = sk->sk_cgrp_data.cgroup->kn->id;
+	cgroup = bpf_map_lookup_elem(&smc_cgroups, &member.cgroup);
+	member.rules = cgroup ? cgroup->rules : 0;
 	member.netns = bpf_get_netns_cookie(ctx);
 	member.inode = sk->__sk_common.skc_net.net->ns.inum;
 	smc_address_of(ctx, true, member.front.remote_ip);
@@ -31,23 +34,6 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	member.front.remote_port = bpf_ntohl(ctx->remote_port);
 	member.front.local_port = ctx->local_port;
 	return !bpf_map_update_elem(&smc_bypass, &cookie, &member, BPF_ANY);
-}
-
-/* A socket that was disconnected, and connects or listens now: nothing of what it was is true any more. */
-static __always_inline void smc_unpair(struct bpf_sock_ops *ctx)
-{
-	struct bpf_sock *sk = ctx->sk;
-	const __u64 *paired = sk ? bpf_sk_storage_get(&smc_paired, sk, 0, 0) : 0;
-	const struct smc_member *member;
-	__u64 cookie = paired ? *paired : 0;
-
-	if (!cookie)
-		return;
-	bpf_map_delete_elem(&smc_members, &cookie);
-	member = bpf_map_lookup_elem(&smc_bypass, &cookie);
-	if (member)
-		smc_forget_member(member, cookie);
-	bpf_sk_storage_delete(&smc_paired, sk);
 }
 
 /* The client stands first; the server then, perhaps, and knows who its client is. The entry of the handshake goes. */

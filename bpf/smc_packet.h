@@ -62,6 +62,31 @@ static __always_inline void smc_map_v6(__u8 *ip, const struct in6_addr *address)
 	__builtin_memcpy(ip, address, 16);
 }
 
+#define SMC_MOST_HEADERS 4
+
+/*
+ * Where the TCP header of an IPv6 packet is, behind what an application asked for later than its connection, or BIG TCP
+ * puts there: hop-by-hop options, a routing header, destination options. 0: nowhere.
+ */
+static __always_inline __u32 smc_tcp_behind(struct __sk_buff *skb, __u32 mac_len)
+{
+	__u32 at = mac_len + sizeof(struct ipv6hdr);
+	struct {
+		__u8 next, len;
+	} header;
+
+	if (bpf_skb_load_bytes(skb, mac_len + offsetof(struct ipv6hdr, nexthdr), &header.next, 1))
+		return 0;
+	for (int i = 0; i < SMC_MOST_HEADERS && header.next != IPPROTO_TCP; i++) {
+		if (header.next != IPPROTO_HOPOPTS && header.next != IPPROTO_ROUTING && header.next != IPPROTO_DSTOPTS)
+			return 0;
+		if (bpf_skb_load_bytes(skb, at, &header, sizeof(header)))
+			return 0;
+		at += (header.len + 1) * 8;
+	}
+	return header.next == IPPROTO_TCP ? at : 0;
+}
+
 /* False: not a TCP packet that could be ours. */
 static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 mac_len, bool outgoing,
 				      struct smc_packet *packet)

@@ -24,6 +24,7 @@ struct smc_subject {
 	/* what the SYN says; nothing in an explanation */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
 	bool own_tag;  /* a SYN that this agent has put a question into */
+	bool passes;   /* its address is not one of this namespace */
 	bool listener; /* somebody listens there */
 };
 
@@ -130,6 +131,17 @@ static __always_inline bool smc_q_ipsec(struct smc_subject *s)
 	return !s->tcp || smc_has_ipsec(s->tcp);
 }
 
+/* Its answers would leave past the programs, which take them for another protocol's. */
+static __always_inline bool smc_q_listener_headers(struct smc_subject *s)
+{
+	const struct ipv6_pinfo *six;
+
+	if (!s->tcp || !bpf_core_field_exists(s->tcp->inet_conn.icsk_inet.pinet6))
+		return false;
+	six = s->tcp->inet_conn.icsk_inet.pinet6;
+	return six && six->opt;
+}
+
 static __always_inline bool smc_q_not_now(struct smc_subject *s)
 {
 	const struct smc_server *server = smc_server_of(s->netns_cookie, &s->remote);
@@ -151,6 +163,11 @@ static __always_inline bool smc_q_nothing(struct smc_subject *s)
 static __always_inline bool smc_q_same_agent(struct smc_subject *s)
 {
 	return s->own_tag;
+}
+
+static __always_inline bool smc_q_passes(struct smc_subject *s)
+{
+	return s->passes;
 }
 
 static __always_inline bool smc_q_no_listener(struct smc_subject *s)

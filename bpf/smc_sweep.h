@@ -11,6 +11,13 @@ static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 	return (__s64)(now - since) > (__s64)life;
 }
 
+static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
+{
+	asking->before = asking->now;
+	asking->counted = 0;
+	return 0;
+}
+
 static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
 {
 	__u64 life = SMC_QUESTION_NS;
@@ -21,8 +28,8 @@ static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struc
 	else if (question->state == SMC_QUESTION_CLC || question->state == SMC_QUESTION_LEG)
 		life = SMC_OWN_QUESTION_NS;
 	if (smc_older(*(__u64 *)now, question->since_ns, life)) {
-		smc_end_question(key, question);
-	} else if (question->cgroup) {
+		bpf_map_delete_elem(&smc_questions, key);
+	} else if (question->cgroup && question->asked_ns <= *(__u64 *)now) {
 		asking = bpf_map_lookup_elem(&smc_asking, &question->cgroup);
 		if (asking)
 			asking->counted++;
@@ -30,10 +37,10 @@ static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struc
 	return 0;
 }
 
-static long smc_sweep_asking(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
+/* Others ask and end meanwhile: the count is put right by what it was wrong, and keeps what they did to it. */
+static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
 {
-	asking->now = asking->counted;
-	asking->counted = 0;
+	__sync_fetch_and_add(&asking->now, asking->counted - asking->before);
 	if (!asking->now)
 		bpf_map_delete_elem(&smc_asking, cgroup);
 	return 0;
@@ -97,10 +104,12 @@ SEC("tc")
 int smc_sweep(void *unused)
 {
 	struct smc_clock *clock = &smc_swept;
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now;
 
+	bpf_for_each_map_elem(&smc_asking, smc_begin_counting, 0, 0);
+	now = bpf_ktime_get_ns();
 	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
-	bpf_for_each_map_elem(&smc_asking, smc_sweep_asking, 0, 0);
+	bpf_for_each_map_elem(&smc_asking, smc_end_counting, 0, 0);
 	clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
 	clock->tuned = bpf_for_each_map_elem(&smc_tuned, smc_sweep_tuned, 0, 0);
 	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);

@@ -26,7 +26,7 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 static __always_inline bool smc_turn_round(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
-	__u32 tcp_at = mac_len + sizeof(struct ipv6hdr);
+	__u32 tcp_at;
 	struct {
 		__be16 source, dest;
 	} ports, turned;
@@ -37,8 +37,10 @@ static __always_inline bool smc_turn_round(struct __sk_buff *skb, __u32 mac_len,
 		if (bpf_skb_load_bytes(skb, mac_len, &first, 1))
 			return false;
 		tcp_at = mac_len + (first & 15) * 4;
+	} else {
+		tcp_at = smc_tcp_behind(skb, mac_len);
 	}
-	if (bpf_skb_load_bytes(skb, tcp_at, &ports, sizeof(ports)))
+	if (!tcp_at || bpf_skb_load_bytes(skb, tcp_at, &ports, sizeof(ports)))
 		return false;
 	smc_swap_addresses(skb, mac_len, v6);
 	turned.source = ports.dest;

@@ -17,6 +17,27 @@ using nlohmann::json;
 
 namespace {
 
+// Until no connection is left, at the latest `until`; it changes nothing itself. Nothing, and the exit code: somebody
+// has ended it meanwhile.
+std::optional<json> wait_for_drain(Context& context, json answer, std::chrono::steady_clock::time_point until) {
+    const json pid = answer.value("pid", json());
+    while (answer["connections"] != 0 && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        auto now = answer_of(context, {{"command", "drain"}, {"on", nullptr}});
+        if (!now) {
+            return std::nullopt;
+        }
+        answer = std::move(*now);
+        if (!answer["draining"].get<bool>() || answer.value("pid", json()) != pid) {
+            std::cerr << "Error: " << (answer["draining"].get<bool>() ? "another agent" : "the agent")
+                      << " serves again: nobody waits for connections any more\n";
+            context.exit = kRefused;
+            return std::nullopt;
+        }
+    }
+    return answer;
+}
+
 void add_drain(CLI::App& app, Context& context) {
     auto* drain = app.add_subcommand("drain", "New connections stay plain TCP; those that are there run on");
     const auto wait = std::make_shared<unsigned>(0);
@@ -25,10 +46,9 @@ void add_drain(CLI::App& app, Context& context) {
     drain->add_flag("--end", *end, "Serve again")->excludes(waits);
     drain->callback([&context, wait, end] {
         auto answer = answer_of(context, {{"command", "drain"}, {"on", !*end}});
-        const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(*wait);
-        while (answer && (*answer)["connections"] != 0 && std::chrono::steady_clock::now() < until) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(200));
-            answer = answer_of(context, {{"command", "drain"}, {"on", true}});
+        if (answer && *wait != 0) {
+            const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(*wait);
+            answer = wait_for_drain(context, std::move(*answer), until);
         }
         if (!answer) {
             return;
@@ -66,7 +86,7 @@ json upgrade(const std::string& socket) {
     const auto before = ask(socket, {{"command", "status"}});
     const auto started = before ? ask(socket, {{"command", "upgrade"}}) : before;
     if (!started) {
-        return {{"error", "no agent answers: " + started.error().text()}};
+        return {{"error", "no agent answers: " + started.error().text()}, {"absent", true}};
     }
     if (!started->contains("pid")) {
         return {{"error", started->value("error", "this agent knows no upgrade")}};
@@ -104,7 +124,7 @@ void add_upgrade(CLI::App& app, Context& context) {
         const json done = upgrade(context.socket);
         if (done.contains("error")) {
             std::cerr << "Error: " << done["error"].get<std::string>() << "\n";
-            context.exit = kRefused;
+            context.exit = done.contains("absent") ? kNoAgent : kRefused;
         } else if (context.json) {
             std::cout << done.dump(2) << "\n";
         } else {

@@ -20,7 +20,7 @@ Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& requ
     const UniqueFd& fd = *connected;
     const timeval patience{10, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    const std::string line = request.dump() + "\n";
+    const std::string line = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     // Ctrl-C ends what is done over and over, and not a question that is under way.
     const auto again = [](const auto& call) {
         ssize_t n = 0;

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -22,9 +23,12 @@ struct Context {
 
 using Print = std::function<void(std::ostream&, const nlohmann::json&)>;
 using Choose = std::function<nlohmann::json(nlohmann::json)>;
+using Ask = std::function<std::optional<nlohmann::json>(Context&)>;
 
 // One question, and its answer on standard output. `choose`: what of it is wanted.
 int show(const Context& context, const nlohmann::json& request, const Print& print, const Choose& choose = {});
+// The same of an answer that takes several questions.
+int show(const Context& context, const Ask& ask, const Print& print, const Choose& choose = {});
 // The same without printing: nothing, and the exit code, if there was no answer.
 std::optional<nlohmann::json> answer_of(Context& context, const nlohmann::json& request);
 

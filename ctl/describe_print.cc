@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "ctl/table.h"
+
 namespace smc::ctl {
 
 namespace {
@@ -28,13 +30,6 @@ ordered_json to_json(const Value& value) {
                                  },
                                  [](const auto& plain) { return ordered_json(plain); }},
                       static_cast<const Value::variant&>(value));
-}
-
-// Control characters do not reach a terminal, wherever they come from.
-std::string printable(std::string text) {
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    return text;
 }
 
 std::string plain_text(const Value& value) {

@@ -12,6 +12,7 @@
 #include <memory>
 #include <thread>
 
+#include "ctl/client.h"
 #include "ctl/commands.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
@@ -56,12 +57,32 @@ void print_event(const json& event, bool as_json) {
     }
 }
 
+// Another agent may take the place meanwhile: for a moment nobody answers, or only that he starts.
+std::optional<json> events_behind(Context& context, std::uint64_t last, bool patient) {
+    const json request = {{"command", "events"}, {"after", last}};
+    for (const auto until = std::chrono::steady_clock::now() + 5s;
+         patient && !interrupted && std::chrono::steady_clock::now() < until; wait_for(250ms)) {
+        if (auto answer = ask(context.socket, request); answer && !answer->contains("error")) {
+            return *answer;
+        }
+    }
+    return answer_of(context, request);
+}
+
 void follow_events(Context& context, bool only_those_that_are_there) {
     std::uint64_t last = 0;
+    json who;
     for (bool first = true; !interrupted && std::cout; first = false) {
-        const auto answer = answer_of(context, {{"command", "events"}, {"after", last}});
+        const auto answer = events_behind(context, last, !first);
         if (!answer) {
             return;
+        }
+        if (const json now = answer->value("pid", json()); now != who) {
+            who = now;
+            if (!first) {
+                last = 0;  // another agent counts its own lines
+                continue;
+            }
         }
         for (const auto& event : (*answer)["events"]) {
             const auto number = event["number"].get<std::uint64_t>();
@@ -79,47 +100,59 @@ void follow_events(Context& context, bool only_those_that_are_there) {
     }
 }
 
-// What a connection moved since the last look.
-struct Moved {
-    double sent = 0, received = 0;
-};
-
-std::string rate(double bytes_per_second) {
-    return bytes(json(bytes_per_second)) + "/s";
+// Which connection it is. A pair within this node is the same, whether it goes past TCP or not.
+std::string key(const json& connection) {
+    const std::string path = word(connection["path"]);
+    return (path == "bypass" ? "tuned" : path) + word(connection["id"]);
 }
 
-void print_top(const json& now, const std::map<std::string, json>& before, double seconds, std::size_t lines) {
-    std::map<std::string, std::pair<std::size_t, Moved>> paths;
-    std::vector<std::pair<Moved, const json*>> rows;
+// Bytes a second since the last look: of the paths, and of those connections that move the most.
+json rates(const json& now, const std::map<std::string, json>& before, double seconds, std::size_t lines) {
+    json paths = json::object();
+    std::vector<json> all;
     for (const auto& c : now) {
-        const auto it = before.find(word(c["path"]) + word(c["id"]));
+        const auto it = before.find(key(c));
+        // What goes past TCP and what TCP carries are counted apart: of a change nothing is known for this once.
+        const bool changed = it != before.end() && it->second["path"] != c["path"];
         const auto delta = [&](const char* key) {
-            const double then = it == before.end() ? 0 : it->second[key].get<double>();
+            const double then = it == before.end() ? 0 : (changed ? c : it->second)[key].get<double>();
             return seconds > 0 ? std::max(0.0, c[key].get<double>() - then) / seconds : 0;
         };
-        const Moved moved{delta("bytes_sent"), delta("bytes_received")};
-        auto& [count, sum] = paths[word(c["path"])];
-        count++;
-        sum.sent += moved.sent;
-        sum.received += moved.received;
-        rows.emplace_back(moved, &c);
+        json one = {{"sent_per_s", delta("bytes_sent")}, {"received_per_s", delta("bytes_received")}};
+        json& path = *paths.emplace(word(c["path"]), json{{"connections", 0}}).first;
+        path["connections"] = path["connections"].get<int>() + 1;
+        for (const char* key : {"sent_per_s", "received_per_s"}) {
+            path[key] = path.value(key, 0.0) + one[key].get<double>();
+        }
+        for (const char* key : {"id", "path", "role", "client", "server"}) {
+            one[key] = c[key];
+        }
+        all.push_back(std::move(one));
     }
+    std::ranges::stable_sort(all, std::ranges::greater(), [](const json& one) {
+        return one["sent_per_s"].get<double>() + one["received_per_s"].get<double>();
+    });
+    all.resize(std::min(lines, all.size()));
+    return {{"seconds", seconds}, {"paths", std::move(paths)}, {"connections", std::move(all)}};
+}
+
+std::string rate(const json& bytes_per_second) {
+    return bytes(bytes_per_second) + "/s";
+}
+
+void print_top(const json& rates) {
     std::vector<Row> table{{"Path", "#Conns", "Sent", "Received"}};
-    for (const auto& [path, entry] : paths) {
-        table.push_back({path, std::to_string(entry.first), rate(entry.second.sent), rate(entry.second.received)});
+    for (const auto& [path, sum] : rates["paths"].items()) {
+        table.push_back({path, word(sum["connections"]), rate(sum["sent_per_s"]), rate(sum["received_per_s"])});
     }
     print_table(std::cout, table);
     std::cout << "\n";
-    std::ranges::stable_sort(rows, std::ranges::greater(),
-                             [](const auto& row) { return row.first.sent + row.first.received; });
     table = {{"Id", "Path", "Role", "Client", "Server", "Sent", "Received"}};
-    for (std::size_t i = 0; i < std::min(lines, rows.size()); i++) {
-        const auto& [moved, c] = rows[i];
-        table.push_back({word((*c)["id"]), word((*c)["path"]), word((*c)["role"]), word((*c)["client"]),
-                         word((*c)["server"]), rate(moved.sent), rate(moved.received)});
+    for (const auto& c : rates["connections"]) {
+        table.push_back({word(c["id"]), word(c["path"]), word(c["role"]), word(c["client"]), word(c["server"]),
+                         rate(c["sent_per_s"]), rate(c["received_per_s"])});
     }
     print_table(std::cout, table);
-    std::cout << std::flush;
 }
 
 void top(Context& context, unsigned times, std::size_t lines) {
@@ -134,14 +167,18 @@ void top(Context& context, unsigned times, std::size_t lines) {
         const auto now = std::chrono::steady_clock::now();
         const json& list = (*answer)["connections"];
         if (i != 0) {  // the first look is what the second is compared with
-            if (::isatty(STDOUT_FILENO) != 0) {
-                std::cout << "\033[H\033[2J";
+            const json moved = rates(list, before, std::chrono::duration<double>(now - then).count(), lines);
+            if (context.json) {
+                std::cout << moved.dump() << "\n";
+            } else {
+                std::cout << (::isatty(STDOUT_FILENO) != 0 ? "\033[H\033[2J" : "");
+                print_top(moved);
             }
-            print_top(list, before, std::chrono::duration<double>(now - then).count(), lines);
+            std::cout << std::flush;
         }
         before.clear();
         for (const auto& c : list) {
-            before.emplace(word(c["path"]) + word(c["id"]), c);
+            before.emplace(key(c), c);
         }
         then = now;
         if (times == 0 || i < times) {

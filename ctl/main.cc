@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent says no or the capture is broken,
 // 2 usage, 3 no agent there.
+#include <algorithm>
+#include <iostream>
+
 #include "ctl/commands.h"
 #include "os/paths.h"
 #include "smc_version.h"
@@ -29,6 +32,14 @@ int main(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? kDone : kUsage;
+    } catch (const nlohmann::json::exception&) {
+        std::cerr << "Error: what answers at " << context.socket << " is no smc-agent of this version\n";
+        return kNoAgent;
+    }
+    std::cout.flush();
+    if (!std::cout) {  // output that nobody gets is a failure; a reader who has seen enough is SIGPIPE
+        std::cerr << "Error: cannot write the output\n";
+        return std::max<int>(context.exit, kRefused);
     }
     return context.exit;
 }

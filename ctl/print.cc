@@ -27,7 +27,9 @@ std::string bytes(const json& value) {
 
 json fabrics_of(const json& ism) {
     json all = ism.value("others", json::array());  // an older agent has none
-    all.insert(all.begin(), ism);
+    if (!ism.value("provider", std::string()).empty()) {
+        all.insert(all.begin(), ism);
+    }
     return all;
 }
 
@@ -99,7 +101,7 @@ void print_status(std::ostream& out, const json& s) {
                                  : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
               {"Leaving", agent["leaving"].empty() ? "nobody" : join(agent["leaving"])},
               {"Host name", word(agent["host_name"])},
-              {"ISM", fabrics},
+              {"ISM", fabrics.empty() ? "no fabric (the log says why)" : fabrics},
               {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + ", " + word(ism["pooled"]) +
                            " kept for the next connections; with the peers' " + bytes(ism["taken_bytes"]) +
                            " of at most " + bytes(ism["memory_bytes"])},

@@ -37,16 +37,17 @@ void print_info(std::ostream& out, const json& s) {
     out << "\nHardware Capabilities\n";
     print_table(out, {{"UEIDs:", words(s["eids"])},
                       {"SEID:", word(s["seid"]).empty() ? "n/a" : word(s["seid"])},
-                      {"ISM:", fabrics},
+                      {"ISM:", fabrics.empty() ? "n/a" : fabrics},
                       {"RoCE:", roce ? word(s["roce"]["ports"]) + " ports" : "n/a"}});
 }
 
 void print_stats(std::ostream& out, const json& sums) {
-    for (const auto& [key, title] : {std::pair{"smcd", "SMC-D"}, std::pair{"smcr", "SMC-R"}}) {
+    for (const auto& [key, title] :
+         {std::pair{"smcd", "SMC-D"}, std::pair{"smcr", "SMC-R"}, std::pair{"bypass", "Bypass"}}) {
         const json& s = sums[key];
         out << title << " Connections Summary\n";
         print_table(out,
-                    {{"  SMC connections", word(s["connections"])},
+                    {{key == std::string("bypass") ? "  Sockets" : "  SMC connections", word(s["connections"])},
                      {"  Data received (Bytes)", word(s["received_bytes"]) + " (" + bytes(s["received_bytes"]) + ")"},
                      {"  Data transmitted (Bytes)", word(s["sent_bytes"]) + " (" + bytes(s["sent_bytes"]) + ")"}});
         out << "\n";
@@ -113,7 +114,13 @@ void print_dry_run(std::ostream& out, const json& answer) {
 
 void print_drain(std::ostream& out, const json& answer) {
     out << (answer["draining"].get<bool>() ? "Draining: new connections are plain TCP" : "Serving") << "; "
-        << word(answer["connections"]) << " connections are in the agent\n";
+        << word(answer["connections"]) << " connections are in the agent";
+    if (answer["connections"] != 0 && answer.contains("live")) {  // an older agent does not say
+        const auto& live = answer["live"];
+        out << ": " << word(live["smcd"]) << " over SMC-D, " << word(live["smcr"]) << " over SMC-R, "
+            << word(live["fallback"]) << " over TCP, " << word(live["handshake"]) << " being set up";
+    }
+    out << "\n";
 }
 
 void print_upgrade(std::ostream& out, const json& answer) {

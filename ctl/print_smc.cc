@@ -186,8 +186,8 @@ void print_devices(std::ostream& out, const json& devices, int details) {
     out << "\nISM devices\n";
     rows = {{"FID", "Type", "PCI-ID", "PCHID", "InUse", "#LGs", "PNET-ID"}};
     for (const auto& d : devices["smcd"]) {
-        rows.push_back({"-", word(d["provider"]), "-", word(d["chid"]), d["groups"].get<int>() > 0 ? "Yes" : "No",
-                        word(d["groups"]), "-"});
+        rows.push_back({"-", word(d["provider"]), or_dash(d.value("device", "")), word(d["chid"]),
+                        d["groups"].get<int>() > 0 ? "Yes" : "No", word(d["groups"]), "-"});
     }
     print_table(out, rows);
 }

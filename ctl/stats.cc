@@ -46,13 +46,14 @@ json minus(json sums, const json& before) {
 json sums_of(const json& status) {
     json sums = {{"smcd", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
                  {"smcr", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
+                 {"bypass", {{"connections", 0U}, {"sent_bytes", 0U}, {"received_bytes", 0U}}},
                  {"fallbacks", json::object()},
                  {"refused", json::object()}};
     for (const auto& total : status["totals"]) {
         const auto path = total["path"].get<std::string>();
         const auto count = total["count"].get<std::uint64_t>();
         const auto reason = total["reason"]["name"].get<std::string>();
-        if (path == "smcd" || path == "smcr") {
+        if (path == "smcd" || path == "smcr" || path == "bypass") {
             sums[path]["connections"] = sums[path]["connections"].get<std::uint64_t>() + count;
         } else if (path == "fallback" || path == "refused") {
             sums[path == "fallback" ? "fallbacks" : "refused"][reason] = count;

@@ -29,8 +29,15 @@ inline void print_table(std::ostream& out, const std::vector<Row>& rows) {
     }
 }
 
+// Control characters do not reach a terminal, wherever they come from.
+inline std::string printable(std::string text) {
+    std::ranges::replace_if(
+        text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+    return text;
+}
+
 inline std::string word(const nlohmann::json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return printable(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 }  // namespace smc::ctl

@@ -33,9 +33,14 @@ std::optional<json> answer_of(Context& context, const json& request) {
 }
 
 int show(const Context& how, const json& request, const Print& print, const Choose& choose) {
+    return show(
+        how, [&request](Context& context) { return answer_of(context, request); }, print, choose);
+}
+
+int show(const Context& how, const Ask& ask, const Print& print, const Choose& choose) {
     Context context = how;
     for (;;) {
-        auto answer = answer_of(context, request);
+        auto answer = ask(context);
         if (!answer) {
             return context.exit;
         }
@@ -158,6 +163,24 @@ void add_stats(CLI::App& app, Context& context) {
     });
 }
 
+// The agent tells of a few namespaces at a time.
+std::optional<json> dry_run_of(Context& context) {
+    json all = {{"namespaces", json::array()}};
+    json after = 0;
+    for (bool more = true; more;) {
+        const auto answer = answer_of(context, {{"command", "dry-run"}, {"after", after}});
+        if (!answer) {
+            return std::nullopt;
+        }
+        for (const auto& space : (*answer)["namespaces"]) {
+            after = space["netns"];
+            all["namespaces"].push_back(space);
+        }
+        more = answer->value("more", false);
+    }
+    return all;
+}
+
 void add_explain(CLI::App& app, Context& context) {
     auto* explain = app.add_subcommand("explain", "What would happen to a connection, and why");
     const auto address = std::make_shared<std::string>();
@@ -168,9 +191,7 @@ void add_explain(CLI::App& app, Context& context) {
         context.exit = show(context, {{"command", "explain"}, {"address", *address}, {"pid", *pid}}, print_explanation);
     });
     app.add_subcommand("dry-run", "What would become of the connections that there are now; touches none")
-        ->callback([&context] {
-            context.exit = show(context, {{"command", "dry-run"}}, print_dry_run);
-        });
+        ->callback([&context] { context.exit = show(context, dry_run_of, print_dry_run); });
 }
 
 }  // namespace

@@ -71,7 +71,10 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
 
 bool SmcConnection::run(TimePoint now) {
     bool more = false;
-    if (!ended() && peer_is_gone.load(std::memory_order_relaxed)) {
+    if (!ended() && !last_words_ && !parts_.transport->stands()) {
+        abort(Reason::kPeerReset);
+    } else if (!ended() && !last_words_ && peer_is_gone.load(std::memory_order_relaxed)) {
+        flow_.peer(parts_.transport->peer());  // F8: it may have died before it rang
         abort(Reason::kPeerReset);
     }
     if (!ended() && !last_words_) {

@@ -66,6 +66,9 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
         return Step::kMoved;
     }
     if (n == 0) {
+        if (!urgent && c.from->at_mark()) {
+            return Step::kMoved;  // an urgent byte and the end came at once, behind the first look
+        }
         const int side = c.from == &leg_ ? 0 : 1;
         if (failed_[side]) {
             fail(side);  // the error was told already, to a write

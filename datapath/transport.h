@@ -48,6 +48,8 @@ class Transport {
     virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
     // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;
+    // False: its memory has become somebody else's. Nothing is to be read from it or written any more.
+    [[nodiscard]] virtual bool stands() const { return true; }
     // Nothing has been sent for a while, and the peer has consumed everything.
     virtual void idle() {}
     // Sends what is due and had no room before, or what the peer asked for since.

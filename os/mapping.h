@@ -16,8 +16,10 @@ namespace smc {
 
 class Mapping {
  public:
-    // The first `bytes` of a file, shared with everybody who has it.
-    static Result<Mapping> shared(int fd, std::size_t bytes) { return map(bytes, MAP_SHARED, fd); }
+    // So many bytes of a file, shared with everybody who has it.
+    static Result<Mapping> shared(int fd, std::size_t bytes, off_t from = 0) {
+        return map(bytes, MAP_SHARED, fd, from);
+    }
     // Zeroed memory of this process, page-aligned.
     static Result<Mapping> anonymous(std::size_t bytes) { return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1); }
 
@@ -38,8 +40,8 @@ class Mapping {
     [[nodiscard]] std::span<std::uint8_t> bytes() const { return bytes_; }
 
  private:
-    static Result<Mapping> map(std::size_t bytes, int flags, int fd) {
-        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
+    static Result<Mapping> map(std::size_t bytes, int flags, int fd, off_t from = 0) {
+        void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, from);
         if (memory == MAP_FAILED) {
             return last_error("mapping " + std::to_string(bytes) + " bytes");
         }

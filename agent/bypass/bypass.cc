@@ -32,6 +32,15 @@ using ConfigMap = Map<std::uint32_t, smc_bypass_config>;
 constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // that a member may have on the way
 constexpr std::uint32_t kPerMessage = 1 << 10;                // what the kernel charges to nobody
 
+// Which may be that of an agent that was here before.
+UniqueFd attached_program(const std::string& directory, const std::string& name) {
+    const UniqueFd link = pinned(directory, name);
+    bpf_link_info info{};
+    __u32 size = sizeof info;
+    return UniqueFd(link && bpf_obj_get_info_by_fd(link.get(), &info, &size) == 0 ? bpf_prog_get_fd_by_id(info.prog_id)
+                                                                                  : -1);
+}
+
 bool has_function(const char* name) {
     const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), &btf__free);
     return kernel && btf__find_by_name_kind(kernel.get(), name, BTF_KIND_FUNC) > 0;
@@ -41,6 +50,10 @@ bool has_function(const char* name) {
 
 bool Bypass::left_behind(const std::string& pin_path) {
     return std::filesystem::exists(directory_of(pin_path));
+}
+
+void Bypass::remove_retired(const std::string& pin_path) {
+    bypass::remove_retired(directory_of(pin_path));
 }
 
 Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const Terms& terms,
@@ -68,6 +81,8 @@ Result<std::unique_ptr<Bypass>> Bypass::open(const std::string& pin_path, const 
         return bypass->refused("smc_bypass_turn", done.error().code);
     }
     bypass->ready_ = true;
+    bypass->received_ = attached_program(path, "smc_bypass_received");
+    bypass->missed_ = bypass->missed();
     bypass->set_limits();
     return bypass;
 }
@@ -118,9 +133,13 @@ Result<void> Bypass::attach_and_pin() const {
         return refused("smc_bypass_send", errno);
     }
     for (const bpf_program* program : {programs.smc_bypass_received, programs.smc_bypass_sent}) {
-        if (auto attached = attach_and_pin(program); !attached) {
+        if (auto attached = pin(program, bpf_program__attach(program)); !attached) {
             return attached;
         }
+    }
+    bpf_link* reused = bpf_program__attach_cgroup(programs.smc_bypass_reused, terms_.cgroup_fd);
+    if (auto attached = pin(programs.smc_bypass_reused, reused); !attached) {
+        return attached;
     }
     set_guards();
     smc_bypass_config config{};
@@ -129,9 +148,8 @@ Result<void> Bypass::attach_and_pin() const {
     return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
 }
 
-Result<void> Bypass::attach_and_pin(const bpf_program* program) const {
+Result<void> Bypass::pin(const bpf_program* program, bpf_link* link) const {
     const std::string name = bpf_program__name(program);
-    bpf_link* link = bpf_program__attach(program);
     if (link == nullptr) {
         return refused(name, errno);
     }
@@ -168,7 +186,7 @@ void Bypass::set_guards() const {
         if (program == nullptr) {
             continue;
         }
-        if (auto attached = attach_and_pin(program); !attached) {
+        if (auto attached = pin(program, bpf_program__attach(program)); !attached) {
             state.loaded = false;
             state.error = attached.error().code;
             log()->warn("BPF program {} is left out: {}; lost: {}", state.name, attached.error().text(), state.lost);
@@ -262,17 +280,33 @@ void Bypass::set_limits() {
 }
 
 std::vector<std::uint64_t> Bypass::turn() {
+    skeleton_->bss->smc_inexact = 0;
+    if (const auto missed = this->missed(); missed > missed_) {
+        log()->warn("the kernel has not shown {} receives: the bypass ends for all that have it", missed - missed_);
+        missed_ = missed;
+        skeleton_->bss->smc_inexact = 1;
+        revoke();
+    }
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn); !done) {
         log()->warn("{}", done.error().text());
         return {};
     }
     state_ = skeleton_->bss->smc_turned;
+    totals_.members += state_.joined;
+    totals_.bytes += state_.moved;
     take_out();
     set_limits();
     const Map<std::uint64_t, std::uint32_t> wanted(map_fd("smc_bypass_spaces"));
     std::vector<std::uint64_t> spaces = state_.enrol != 0 ? wanted.keys() : std::vector<std::uint64_t>();
     std::ranges::for_each(spaces, [&](std::uint64_t cookie) { wanted.erase(cookie); });
     return spaces;
+}
+
+// A kernel may let a tracepoint pass by a program that was interrupted in it: what was read then is in nobody's count.
+std::uint64_t Bypass::missed() const {
+    bpf_prog_info info{};
+    __u32 size = sizeof info;
+    return received_ && bpf_obj_get_info_by_fd(received_.get(), &info, &size) == 0 ? info.recursion_misses : 0;
 }
 
 // B2: the program has found them drained.
@@ -315,6 +349,17 @@ void Bypass::set_off(bool off) {
 
 smc_bypass_config Bypass::limits() const {
     return ConfigMap(map_fd("smc_bypass_config")).get(0).value_or(smc_bypass_config{});
+}
+
+std::vector<std::pair<std::uint64_t, smc_bypass_cgroup>> Bypass::cgroups() const {
+    std::vector<std::pair<std::uint64_t, smc_bypass_cgroup>> found;
+    const Map<std::uint64_t, smc_bypass_cgroup> all(map_fd("smc_bypass_cgroups"));
+    for (const std::uint64_t id : all.keys()) {
+        if (const auto one = all.get(id); one && one->members != 0) {
+            found.emplace_back(id, *one);
+        }
+    }
+    return found;
 }
 
 std::vector<Bypass::Listed> Bypass::members(std::size_t most) const {

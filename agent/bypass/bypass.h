@@ -35,6 +35,7 @@ struct Terms {
     std::uint64_t memory = 0;    // bytes, of all
     unsigned cgroup_share = 75;  // percent of the places that one cgroup may have
     std::uint64_t policy = 0;    // a hash: pairs of another one are revoked
+    int cgroup_fd = -1;          // below which its sockets are
 };
 
 class Bypass {
@@ -45,6 +46,8 @@ class Bypass {
                                                 std::vector<bpf::ProgramState>& states);
     // Something is pinned there.
     static bool left_behind(const std::string& pin_path);
+    // What other builds have pinned goes when the last of their members has.
+    static void remove_retired(const std::string& pin_path);
     // What is pinned stays if anybody is a member.
     ~Bypass();
     Bypass(const Bypass&) = delete;
@@ -57,6 +60,12 @@ class Bypass {
     std::vector<std::uint64_t> turn();
     // What it said, last.
     [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
+    // Since the start of this agent.
+    struct Totals {
+        std::uint64_t members = 0;  // sockets that became one
+        std::uint64_t bytes = 0;    // past TCP, each of them sent and received on this node
+    };
+    [[nodiscard]] const Totals& totals() const { return totals_; }
     [[nodiscard]] smc_bypass_config limits() const;
     // Sockets are in the map.
     [[nodiscard]] bool has_members() const;
@@ -75,6 +84,8 @@ class Bypass {
         smc_member member;
         std::uint64_t sent;  // bytes that its peer has received
     };
+    // Cgroups that have members, by their IDs.
+    [[nodiscard]] std::vector<std::pair<std::uint64_t, smc_bypass_cgroup>> cgroups() const;
     // No more than so many that are members.
     [[nodiscard]] std::vector<Listed> members(std::size_t most) const;
     // One of the guards (bpf/smc_guards.bpf.c), by its program's name: this kernel has taken it.
@@ -96,9 +107,10 @@ class Bypass {
     [[nodiscard]] Error refused(const std::string& program, int error) const;
     void set_guards() const;
     void see_guards() const;
-    [[nodiscard]] Result<void> attach_and_pin(const bpf_program* program) const;
+    [[nodiscard]] Result<void> pin(const bpf_program* program, bpf_link* link) const;
     void set_limits();
     void take_out() const;
+    [[nodiscard]] std::uint64_t missed() const;
 
     std::vector<bpf::ProgramState>& states_;
     std::shared_ptr<::smc_bypass> skeleton_;
@@ -107,7 +119,10 @@ class Bypass {
     Terms terms_;
     bool taken_over_ = false;
     bool ready_ = false;  // it is whole
+    UniqueFd received_;   // the program that counts receives
+    std::uint64_t missed_ = 0;
     smc_bypass_turn state_{};
+    Totals totals_;
 };
 
 }  // namespace smc::bypass

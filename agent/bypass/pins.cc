@@ -37,6 +37,9 @@ class ForeignConfig {
     // 0: they are not all there, so nobody ever was a member.
     [[nodiscard]] std::uint64_t build() const { return identity_.build; }
     void switch_off() {
+        if (value_.empty()) {
+            return;
+        }
         identity_.off = 1;
         std::memcpy(value_.data(), &identity_, sizeof identity_);
         bpf_map_update_elem(map_.get(), &kKey, value_.data(), BPF_ANY);
@@ -48,6 +51,8 @@ class ForeignConfig {
     std::vector<char> value_;
     smc_bypass_identity identity_{};
 };
+
+}  // namespace
 
 void remove_retired(const std::string& directory) {
     std::error_code ignored;
@@ -63,8 +68,6 @@ void remove_retired(const std::string& directory) {
     }
     std::ranges::for_each(idle, bpf::remove_pins);
 }
-
-}  // namespace
 
 std::string directory_of(const std::string& pin_path) {
     return pin_path + "-bypass";
@@ -100,6 +103,7 @@ Result<void> make_way(const std::string& directory) {
         return made;
     }
     if (auto good = bpf::has_only_ours(directory); !good) {
+        ForeignConfig(directory).switch_off();  // somebody may be a member, and nobody would end that any more
         return good;
     }
     if (std::filesystem::exists(directory) && ForeignConfig(directory).build() != build()) {

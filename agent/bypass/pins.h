@@ -19,6 +19,8 @@ namespace smc::bypass {
 [[nodiscard]] std::uint64_t build();
 // The directory holds those of this build, or there is none: what others left is out of the way, and switched off.
 Result<void> make_way(const std::string& directory);
+// Those of other builds that nobody is in any more.
+void remove_retired(const std::string& directory);
 // Switches off what is pinned there. It stays, elsewhere, until the last of its sockets is closed.
 void retire(const std::string& directory);
 

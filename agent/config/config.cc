@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/config/config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "agent/config/keys.h"
 #include "agent/config/meaning.h"
+#include "agent/config/reading.h"
 #include "agent/config/schema.h"
 #include "os/endpoint.h"
 
@@ -14,12 +17,28 @@ namespace smc {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr std::size_t kMostText = std::size_t{4} << 20;
+
+}  // namespace
+
 std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
+    if (text.size() > kMostText) {
+        return ConfigProblem{"", fmt::format("found {} bytes, allowed: at most {}", text.size(), kMostText)};
+    }
     json document;
+    Reading reading;
     try {
-        document = json::parse(text);
+        document = json::parse(text, [&reading](int, json::parse_event_t event, const json& value) {
+            reading.see(event, value);
+            return true;
+        });
     } catch (const json::parse_error& error) {
         return ConfigProblem{"", std::string("not JSON: ") + error.what()};
+    }
+    if (const auto& problem = reading.problem()) {
+        return *problem;
     }
     if (auto problem = check_schema(document)) {
         return *problem;

@@ -33,7 +33,7 @@ struct PortRange {
 struct PodSelector {
     using Words = std::map<std::string, std::string>;
     std::vector<std::string> namespaces{"*"};
-    Words labels{}, annotations{}, namespace_labels{};
+    Words labels{}, annotations{}, namespace_labels{}, namespace_annotations{};
 
     bool operator==(const PodSelector&) const = default;
 };
@@ -127,7 +127,6 @@ struct Config {
         std::chrono::seconds test_link{30};
         unsigned sends = 256, receives = 128;
         unsigned timeout = 17, retries = 7;
-        std::chrono::microseconds busy_poll{0};
         bool eye_catchers = false;
     } roce;
 

@@ -174,8 +174,6 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "timeout", SMC_MEMBER(roce.timeout), integer(8, 24),
             "InfiniBand's local ACK timeout: 4.096 us times 2 to this power."),
         key("roce", "retries", SMC_MEMBER(roce.retries), integer(0, 7), "Retransmissions before a link breaks."),
-        key("roce", "busy_poll_us", SMC_MEMBER(roce.busy_poll), integer(0, 1000000),
-            "How long the data path polls before it sleeps. Costs a core while there is traffic."),
         key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
             "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),

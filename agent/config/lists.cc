@@ -24,7 +24,8 @@ ordered_json pods_schema() {
              {{"namespaces", list({{"type", "string"}, {"minLength", 1}, {"maxLength", 63}}, 1, 64)},
               {"labels", words},
               {"annotations", words},
-              {"namespace_labels", words}}}};
+              {"namespace_labels", words},
+              {"namespace_annotations", words}}}};
 }
 
 ordered_json pods_of(const Rule& rule) {
@@ -33,7 +34,8 @@ ordered_json pods_of(const Rule& rule) {
         out.push_back({{"namespaces", pods.namespaces},
                        {"labels", pods.labels},
                        {"annotations", pods.annotations},
-                       {"namespace_labels", pods.namespace_labels}});
+                       {"namespace_labels", pods.namespace_labels},
+                       {"namespace_annotations", pods.namespace_annotations}});
     }
     return out;
 }
@@ -194,7 +196,8 @@ Rule rule_from(const json& from) {
         const PodSelector all;
         rule.pods.push_back({pods.value("namespaces", all.namespaces), pods.value("labels", all.labels),
                              pods.value("annotations", all.annotations),
-                             pods.value("namespace_labels", all.namespace_labels)});
+                             pods.value("namespace_labels", all.namespace_labels),
+                             pods.value("namespace_annotations", all.namespace_annotations)});
         rule.cgroups.clear();  // unless it names some
     }
     rule.cgroups = from.value("cgroups", rule.cgroups);

@@ -32,6 +32,15 @@ json::json_pointer pointer_of(const std::vector<std::string>& context) {
     return pointer;
 }
 
+// Of a member of an object; nullptr: it is unknown. A map has one for all of them.
+const json* schema_of(const json& object, const std::string& key) {
+    if (const auto known = object.find("properties"); known != object.end() && known->contains(key)) {
+        return &known->at(key);
+    }
+    const auto others = object.find("additionalProperties");
+    return others != object.end() && others->is_object() ? &*others : nullptr;
+}
+
 const json* schema_at(const json& schema, const json& document, const json::json_pointer& pointer) {
     std::vector<std::string> steps;
     for (auto p = pointer; !p.empty(); p.pop_back()) {
@@ -44,12 +53,10 @@ const json* schema_at(const json& schema, const json& document, const json::json
             node = &node->at("items");
             value = &value->at(std::stoul(step));
         } else {
-            const auto& properties = node->at("properties");
-            const auto it = properties.find(step);
-            if (it == properties.end()) {
+            node = schema_of(*node, step);
+            if (node == nullptr) {
                 return nullptr;
             }
-            node = &*it;
             value = &value->at(step);
         }
     }
@@ -86,6 +93,8 @@ std::string allowed(const json& node) {
     bound("maxLength", "of at most this many characters:");
     bound("minItems", "of at least this many items:");
     bound("maxItems", "of at most this many items:");
+    bound("minProperties", "of at least this many keys:");
+    text += node.value("uniqueItems", false) ? ", each once" : "";
     bound("pattern", "matching");
     return text;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "agent/control/describe.h"
 #include "agent/log/log.h"
 #include "os/clock.h"
 
@@ -38,7 +39,7 @@ std::optional<json> Admin::answer(const json& request, pid_t asker) {
         return revoke();
     }
     if (command == "drain") {
-        return drain(request.value("on", true));
+        return drain(request.value("on", json(true)));
     }
     if (command == "leave") {
         return leave(asker);
@@ -69,14 +70,18 @@ json Admin::revoke() const {
     return {{"revoked", members}};
 }
 
-json Admin::drain(bool on) {
+json Admin::drain(const json& wanted) {
+    const bool on = wanted.is_null() ? p_.drain.on : wanted.get<bool>();
     if (on != p_.drain.on) {
         p_.drain = {on, os::now()};
         log()->info("{}, {} connections run on", on ? "draining: new connections are plain TCP" : "serving again",
                     p_.connections.live());
         p_.drain_changed();
     }
-    return {{"draining", on}, {"connections", p_.connections.live()}};
+    return {{"draining", on},
+            {"pid", ::getpid()},
+            {"connections", p_.connections.live()},
+            {"live", live_by_path(p_.connections)}};
 }
 
 // Asked by the agent that takes this one's place.

@@ -42,7 +42,8 @@ class Admin {
 
  private:
     [[nodiscard]] nlohmann::json revoke() const;
-    [[nodiscard]] nlohmann::json drain(bool on);
+    // wanted: a truth value, or null, which changes nothing.
+    [[nodiscard]] nlohmann::json drain(const nlohmann::json& wanted);
     [[nodiscard]] nlohmann::json leave(pid_t asker);
     [[nodiscard]] nlohmann::json upgrade();
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);

@@ -113,4 +113,15 @@ json describe(std::uint64_t cookie, const smc_tuned_socket& socket) {
             {"bytes_received", socket.received}};
 }
 
+json live_by_path(const Connections& connections) {
+    json counts = json::object();
+    for (const Path path : {Path::kHandshake, Path::kSmcD, Path::kSmcR, Path::kFallback}) {
+        counts[name(path)] = 0;
+    }
+    for (const auto& [id, c] : connections.all()) {
+        counts[name(c->path)] = counts[name(c->path)].get<int>() + 1;
+    }
+    return counts;
+}
+
 }  // namespace smc

@@ -12,5 +12,7 @@ namespace smc {
 nlohmann::json describe(Reason reason);
 nlohmann::json describe(const Connection& connection);
 nlohmann::json describe(std::uint64_t cookie, const smc_tuned_socket& socket);
+// How many there are on each path: the agent's own, not those that were tuned or are bypassed, which are the kernel's.
+nlohmann::json live_by_path(const Connections& connections);
 
 }  // namespace smc

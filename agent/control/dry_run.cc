@@ -2,6 +2,7 @@
 #include "agent/control/dry_run.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "agent/control/describe.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
+#include "os/clock.h"
 #include "os/in_namespace.h"
 
 namespace smc {
@@ -22,7 +24,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // the control thread waits for it
+constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // of a namespace: the control thread waits for it
+constexpr auto kTurn = std::chrono::milliseconds(50);           // behind which it has other things to do
 constexpr unsigned kEstablished = 1, kListen = 10;
 
 // "0100007F:1F90", words of 32 bits in the machine's order; of IPv6 four of them.
@@ -139,10 +142,17 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
 
 }  // namespace
 
-json dry_run(const IntrospectionParts& parts) {
+json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
+    const auto until = os::now() + kTurn;
     const std::set<std::uint64_t> own = own_sockets();
     json spaces = json::array();
-    for (const auto& space : parts.namespaces.all()) {
+    for (const auto& space : parts.namespaces.all()) {  // by inode
+        if (space->inode() <= after) {
+            continue;
+        }
+        if (!spaces.empty() && os::now() >= until) {
+            return {{"namespaces", spaces}, {"more", true}};
+        }
         const Sockets sockets = sockets_of(*space, own);
         std::map<Endpoint, std::size_t> by_server;
         for (const Endpoint& remote : sockets.remotes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/control/introspection.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -24,7 +26,7 @@ json events(std::uint64_t after) {
         const auto us = std::chrono::duration_cast<std::chrono::microseconds>(line.when.time_since_epoch()).count();
         lines.push_back({{"number", line.number}, {"us", us}, {"level", line.level}, {"text", line.text}});
     }
-    return {{"events", std::move(lines)}};
+    return {{"pid", ::getpid()}, {"events", std::move(lines)}};
 }
 
 // What an answer has room for, beside the agent's own.
@@ -70,7 +72,7 @@ json Introspection::answer(const json& request) const {
         return events(request.value("after", std::uint64_t{0}));
     }
     if (command == "dry-run") {
-        return dry_run(p_);
+        return dry_run(p_, request.value("after", std::uint64_t{0}));
     }
     return {{"error", "unknown command \"" + command + "\""}};
 }
@@ -141,6 +143,7 @@ json Introspection::link_groups() const {
         smcr.push_back({{"id", static_cast<std::uint32_t>(group->id())},
                         {"role", group->key().server ? "SERV" : "CLNT"},
                         {"type", group::text(group->links().type())},
+                        {"degraded", group->links().degraded()},
                         {"version", group->key().version},
                         {"release", peer.release},
                         {"peer_id", text(peer.id)},
@@ -188,6 +191,8 @@ json Introspection::devices() const {
         const auto groups = std::ranges::count(p_.smcd_groups.all(), fabric->chid(),
                                                [](const auto& entry) { return entry.first.chid; });
         smcd.push_back({{"provider", fabric->provider()},
+                        {"device", fabric->device()},
+                        {"wake_up", fabric->wake_up()},
                         {"chid", text(fabric->chid())},
                         {"gid", fabric->gid().text()},
                         {"groups", groups},

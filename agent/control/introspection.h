@@ -66,7 +66,7 @@ class Introspection {
  private:
     [[nodiscard]] nlohmann::json sums() const;
     [[nodiscard]] nlohmann::json places() const;
-    [[nodiscard]] nlohmann::json live_by_path() const;
+    [[nodiscard]] nlohmann::json ism() const;
     // The agent's, and those within this node that were tuned or are bypassed.
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;

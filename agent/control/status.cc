@@ -39,6 +39,15 @@ json Introspection::sums() const {
     for (const auto& [path, sum] : p_.connections.traffic()) {
         traffic.push_back({{"path", name(path)}, {"sent", sum.sent}, {"received", sum.received}});
     }
+    json totals = json::array();
+    for (const auto& [key, count] : p_.connections.totals()) {
+        totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
+    }
+    if (p_.bypass != nullptr) {
+        const auto& [members, bytes] = p_.bypass->totals();
+        traffic.push_back({{"path", "bypass"}, {"sent", bytes}, {"received", bytes}});
+        totals.push_back({{"path", "bypass"}, {"reason", describe(Reason::kNone)}, {"count", members}});
+    }
     json durations = json::array();
     for (const auto& [path, histogram] : p_.connections.durations()) {
         durations.push_back({{"path", name(path)},
@@ -46,15 +55,11 @@ json Introspection::sums() const {
                              {"counts", histogram.counts()},
                              {"sum_s", histogram.sum()}});
     }
-    json totals = json::array();
-    for (const auto& [key, count] : p_.connections.totals()) {
-        totals.push_back({{"path", name(key.first)}, {"reason", describe(key.second)}, {"count", count}});
-    }
     return {{"totals", std::move(totals)},
             {"traffic", std::move(traffic)},
             {"handshakes", std::move(durations)},
             {"decisions", std::move(counters)},
-            {"live", live_by_path()}};
+            {"live", live_by_path(p_.connections)}};
 }
 
 // Whom it serves, and where.
@@ -95,14 +100,30 @@ json Introspection::places() const {
               {"changes", p_.pods ? p_.pods->changes() : 0}}}};
 }
 
+// The first fabric, with what they have in common; the others behind it. No provider: there is none.
+json Introspection::ism() const {
+    json fabrics = json::array();
+    for (const auto& fabric : p_.fabrics.all()) {
+        fabrics.push_back(
+            {{"provider", fabric->provider()}, {"gid", fabric->gid().text()}, {"chid", text(fabric->chid())}});
+    }
+    json all = fabrics.empty() ? json{{"provider", ""}, {"gid", ""}, {"chid", ""}} : fabrics.front();
+    if (!fabrics.empty()) {
+        fabrics.erase(fabrics.begin());
+    }
+    all.update({{"directory", p_.config.ism.directory},
+                {"others", std::move(fabrics)},
+                {"dmbs", p_.fabrics.registered()},
+                {"dmb_bytes", p_.config.dmb_kib * 1024},
+                {"pooled", p_.smcd_pool.kept()},
+                {"taken_bytes", p_.smcd_memory.taken()},
+                {"memory_bytes", p_.smcd_memory.limit()}});
+    return all;
+}
+
 json Introspection::status() const {
     const std::string obstacle = p_.obstacle();
     const auto uptime = os::now() - started_;
-    json others = json::array();
-    std::for_each(p_.fabrics.all().begin() + 1, p_.fabrics.all().end(), [&](const auto& fabric) {
-        others.push_back(
-            {{"provider", fabric->provider()}, {"gid", fabric->gid().text()}, {"chid", text(fabric->chid())}});
-    });
     json all = {{"agent",
                  {{"version", kVersion},
                   {"pid", ::getpid()},
@@ -113,17 +134,7 @@ json Introspection::status() const {
                   {"leaving", upgrade::Place::leaving(p_.config.control_socket)},
                   {"live", p_.connections.live()},
                   {"host_name", p_.node.host_name}}},
-                {"ism",
-                 {{"provider", p_.fabrics.all().front()->provider()},
-                  {"directory", p_.config.ism.directory},
-                  {"gid", p_.node.ism.front().gid.text()},
-                  {"chid", text(p_.node.ism.front().chid)},
-                  {"others", others},
-                  {"dmbs", p_.fabrics.registered()},
-                  {"dmb_bytes", p_.config.dmb_kib * 1024},
-                  {"pooled", p_.smcd_pool.kept()},
-                  {"taken_bytes", p_.smcd_memory.taken()},
-                  {"memory_bytes", p_.smcd_memory.limit()}}},
+                {"ism", ism()},
                 {"engine",
                  {{"spin_us", p_.engines.longest_spin().count()},
                   {"threads", p_.engines.count()},
@@ -154,16 +165,28 @@ json Introspection::status() const {
 json Introspection::overview() const {
     struct Sum {
         std::map<Path, std::size_t> counts;
+        std::size_t bypassed = 0;
         std::uint64_t sent = 0, received = 0;
     };
     std::map<std::string, Sum> sums;
-    for (const auto& [id, c] : p_.connections.all()) {
-        const auto group = p_.cgroups.groups().find(c->cgroup);
+    const auto sum_of = [&](std::uint64_t cgroup) -> Sum& {
+        const auto group = p_.cgroups.groups().find(cgroup);
         const bool known = group != p_.cgroups.groups().end();
-        Sum& sum = sums[!known ? "unknown" : group->second.pod.empty() ? group->second.path : group->second.pod];
+        return sums[!known ? "unknown" : group->second.pod.empty() ? group->second.path : group->second.pod];
+    };
+    for (const auto& [id, c] : p_.connections.all()) {
+        Sum& sum = sum_of(c->cgroup);
         sum.counts[c->path]++;
         sum.sent += c->stats->bytes_sent;
         sum.received += c->stats->bytes_received;
+    }
+    if (p_.bypass != nullptr) {
+        for (const auto& [id, one] : p_.bypass->cgroups()) {
+            Sum& sum = sum_of(id);
+            sum.bypassed += one.members;
+            sum.sent += one.sent;
+            sum.received += one.came;
+        }
     }
     json applications = json::array();
     for (auto& [who, sum] : sums) {
@@ -171,24 +194,13 @@ json Introspection::overview() const {
                                 {"smcd", sum.counts[Path::kSmcD]},
                                 {"smcr", sum.counts[Path::kSmcR]},
                                 {"fallback", sum.counts[Path::kFallback]},
+                                {"bypass", sum.bypassed},
                                 {"sent", sum.sent},
                                 {"received", sum.received}});
     }
     json all = status();
     all["applications"] = std::move(applications);
     return all;
-}
-
-// The agent's own; those that were tuned or are bypassed are the kernel's.
-json Introspection::live_by_path() const {
-    json counts = json::object();
-    for (const Path path : {Path::kHandshake, Path::kSmcD, Path::kSmcR, Path::kFallback}) {
-        counts[name(path)] = 0;
-    }
-    for (const auto& [id, c] : p_.connections.all()) {
-        counts[name(c->path)] = counts[name(c->path)].get<int>() + 1;
-    }
-    return counts;
 }
 
 }  // namespace smc

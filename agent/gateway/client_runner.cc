@@ -81,7 +81,7 @@ void ClientRunner::connected() {
     }
     const auto seen = option_of(option);
     local_ = smcr::gid_of(local_endpoint(clc_->fd()));
-    feed(session_.connected(seen, means_for(parts_.roce_devices, clc_->fd(), wanted_.question.smcd != 0), os::now()));
+    feed(session_.connected(seen, means_for(parts_, clc_->fd(), wanted_.question.smcd != 0), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {

@@ -76,7 +76,8 @@ void Gateway::question_answered(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }
-    if (event.question.smcd == 0 && !p_.session.roce_devices.serves(from_abi(event.question.local))) {
+    const bool smcd = event.question.smcd != 0 && !p_.session.node.ism.empty();
+    if (!smcd && !p_.session.roce_devices.serves(from_abi(event.question.local))) {
         p_.connections.count(Path::kFallback, Reason::kNoDevice);  // of this address only: nothing is learnt
         return let_go(p_.programs, space.get(), event.tuple, event.question);
     }

@@ -44,9 +44,10 @@ struct SessionEnd {
 };
 
 // What may be used for a TCP connection. `smcd`: what the policy says.
-inline clc::Means means_for(const smcr::Devices& devices, int fd, bool smcd) {
+inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
     const auto peer = peer_endpoint(fd);
-    return {smcd, peer ? devices.offer_for(local_endpoint(fd), *peer) : std::nullopt};
+    return {smcd && !parts.node.ism.empty(),
+            peer ? parts.roce_devices.offer_for(local_endpoint(fd), *peer) : std::nullopt};
 }
 
 // An application that chose a small receive buffer gets a small ring. SMC's sizes are 16 KiB times a power of two.

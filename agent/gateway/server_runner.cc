@@ -43,7 +43,7 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
-             session::Server(parts.node, parts.smcd_groups, means_for(parts.roce_devices, clc.get(), inbound.smcd != 0),
+             session::Server(parts.node, parts.smcd_groups, means_for(parts, clc.get(), inbound.smcd != 0),
                              {inbound.peer_agent != 0, inbound.peer_speaks != 0}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),

@@ -167,7 +167,8 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
 // In pages. False: it could not be had, and nothing has changed.
 bool ApiWatch::list() try {
     json items = json::array();
-    std::string more;
+    std::string more, version;
+    version_.clear();
     do {
         Transfer transfer;
         const auto status = get("limit=500" + (more.empty() ? "" : "&continue=" + more), transfer, kListTakes);
@@ -183,7 +184,7 @@ bool ApiWatch::list() try {
             return false;
         }
         std::ranges::move(page["items"], std::back_inserter(items));
-        version_ = page["metadata"].value("resourceVersion", "");
+        version = page["metadata"].value("resourceVersion", "");
         more = page["metadata"].value("continue", "");
         if (const std::unique_ptr<char, void (*)(void*)> escaped(
                 ::curl_easy_escape(nullptr, more.c_str(), static_cast<int>(more.size())), ::curl_free);
@@ -193,10 +194,10 @@ bool ApiWatch::list() try {
     } while (!more.empty() && !stops_);
     say("");
     tell([this, items = std::move(items)] { hooks_.listed(items); });
+    version_ = version;
     return !version_.empty();
 } catch (const json::exception& error) {
     say("the API server's list of " + path_ + ": " + error.what());
-    version_.clear();
     return false;
 }
 
@@ -217,6 +218,10 @@ ApiWatch::Ended ApiWatch::watch() {
         say("the API server answers " + std::to_string(*status) + " to a watch of " + path_);
         return Ended::kFailed;
     }
+    if (transfer.ended == Ended::kFailed) {  // line() has said why
+        version_.clear();                    // from there it would be the same again
+        return Ended::kFailed;
+    }
     say("");
     return transfer.ended;
 }
@@ -224,12 +229,17 @@ ApiWatch::Ended ApiWatch::watch() {
 ApiWatch::Ended ApiWatch::line(const std::string& text) try {
     json event = json::parse(text, nullptr, false);
     if (!event.is_object() || !event.contains("object") || !event["object"].is_object()) {
+        say("the API server's watch of " + path_ + " has a line that is no event");
         return Ended::kFailed;
     }
     const std::string type = event.value("type", "");
     json& object = event["object"];
     if (type == "ERROR") {
-        return object.value("code", 0) == kGoneStatus ? Ended::kGone : Ended::kFailed;
+        if (object.value("code", 0) == kGoneStatus) {
+            return Ended::kGone;
+        }
+        say("the API server ends a watch of " + path_ + ": " + object.value("message", "it does not say why"));
+        return Ended::kFailed;
     }
     const json metadata = object.value("metadata", json::object());
     if (const std::string version = metadata.value("resourceVersion", ""); !version.empty()) {
@@ -240,7 +250,8 @@ ApiWatch::Ended ApiWatch::line(const std::string& text) try {
         tell([this, type, object = std::move(object)] { hooks_.changed(type, object); });
     }
     return Ended::kInOrder;
-} catch (const json::exception&) {
+} catch (const json::exception& error) {
+    say("the API server's watch of " + path_ + ": " + error.what());
     return Ended::kFailed;
 }
 

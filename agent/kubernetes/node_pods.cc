@@ -35,6 +35,10 @@ std::string file_of(const Config::Kubernetes& config, const std::string& chosen,
 
 }  // namespace
 
+bool is_in_pod(const Config::Kubernetes& config) {
+    return config.api == "in-cluster" || !environment("KUBERNETES_SERVICE_HOST").empty();
+}
+
 NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change)
     : soon_(io, [this, changed = std::move(on_change)] {
           pending_ = false;

@@ -14,6 +14,9 @@
 
 namespace smc::kubernetes {
 
+// Whether this process ends with a pod's container: kubelet gives every container the API server's address.
+[[nodiscard]] bool is_in_pod(const Config::Kubernetes& config);
+
 class NodePods {
  public:
     // `on_change`: pods or labels are others now; a little later, once for many.

@@ -96,7 +96,7 @@ void Pods::change(Kind kind, const std::string& type, const json& object) {
 void Pods::put(Kind kind, const json& object) {
     const json& metadata = metadata_of(object);
     if (kind == Kind::kNamespaces) {
-        namespaces_[text(metadata, "name")] = words(metadata, "labels");
+        namespaces_[text(metadata, "name")] = {words(metadata, "labels"), words(metadata, "annotations")};
         return;
     }
     const std::string uid = text(metadata, "uid");
@@ -107,6 +107,7 @@ void Pods::put(Kind kind, const json& object) {
             text(metadata, "name"),
             words(metadata, "labels"),
             words(metadata, "annotations"),
+            {},
             {}};
     label(pod);
     if (const auto hash = pod.annotations.find(kConfigHash); hash != pod.annotations.end()) {
@@ -117,7 +118,9 @@ void Pods::put(Kind kind, const json& object) {
 
 void Pods::label(Pod& pod) const {
     const auto it = namespaces_.find(pod.space);
-    pod.namespace_labels = it == namespaces_.end() ? Pod::Words() : it->second;
+    const Namespace space = it == namespaces_.end() ? Namespace() : it->second;
+    pod.namespace_labels = space.labels;
+    pod.namespace_annotations = space.annotations;
 }
 
 const Pod* Pods::of_cgroup(const std::string& path) const {

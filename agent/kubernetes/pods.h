@@ -33,9 +33,12 @@ class Pods {
     void put(Kind kind, const nlohmann::json& object);
     void label(Pod& pod) const;
 
-    std::map<std::string, Pod> pods_;               // by UID
-    std::map<std::string, std::string> mirrors_;    // UID of kubelet for a static pod -> UID of its mirror
-    std::map<std::string, Pod::Words> namespaces_;  // their labels
+    std::map<std::string, Pod> pods_;             // by UID
+    std::map<std::string, std::string> mirrors_;  // UID of kubelet for a static pod -> UID of its mirror
+    struct Namespace {
+        Pod::Words labels, annotations;
+    };
+    std::map<std::string, Namespace> namespaces_;
 };
 
 }  // namespace smc::kubernetes

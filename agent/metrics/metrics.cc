@@ -94,12 +94,13 @@ void add_connections(Families& to, const json& status) {
         to.gauge("smc_agent_connections", "Connections in the agent now.", number(count), {{"path", path}});
     }
     // Every path, from the start: a series that begins with its first connection has lost that one for rate().
-    for (const char* path : {"smcd", "smcr"}) {
+    for (const char* path : {"smcd", "smcr", "bypass"}) {
         double count = 0;
         for (const auto& total : status["totals"]) {
             count += total["path"] == path ? number(total["count"]) : 0;
         }
-        to.counter("smc_agent_connections_total", "Connections that came to run on SMC.", count, {{"path", path}});
+        to.counter("smc_agent_connections_total", "Connections that were accelerated, by path.", count,
+                   {{"path", path}});
     }
     const auto by_reason = [&](const char* path, const char* name, const char* help) {
         for (const auto& total : status["totals"]) {
@@ -141,6 +142,11 @@ void add_groups(Families& to, const json& groups) {
     for (const char* kind : {"smcd", "smcr"}) {
         to.gauge("smc_agent_link_groups", "Link groups.", static_cast<double>(groups[kind].size()), {{"mode", kind}});
     }
+    double degraded = 0;
+    for (const auto& group : groups["smcr"]) {
+        degraded += number(group["degraded"]);
+    }
+    to.gauge("smc_agent_link_groups_degraded", "SMC-R link groups that have lost their second link.", degraded);
     for (const auto& group : groups["smcr"]) {
         for (const auto& link : group["links"]) {
             to.gauge("smc_agent_link_state", "1: the link is active.", link["state"] == "LINK_ACTIVE" ? 1 : 0,

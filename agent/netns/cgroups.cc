@@ -228,7 +228,10 @@ void Cgroups::add(const CgroupFound& one) {
 }
 
 Cgroups::Group Cgroups::judged(const std::string& below) const {
-    const Pod* pod = pod_of_(below);
+    const auto [pod, is_pod] = pod_of_(below);
+    if (is_pod && pod == nullptr && policy_.denies_by_pod()) {
+        return {below, 0, false, ""};  // it may be one that is to be left alone
+    }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
     return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : ""};
@@ -241,14 +244,21 @@ Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
     return map_.put(id, entry);
 }
 
+bool Cgroups::is_less(std::uint64_t before, std::uint64_t now) const {
+    return (policy_.allowing() & before & ~now) != 0 || (policy_.denying() & now & ~before) != 0;
+}
+
+bool Cgroups::may_less(std::uint64_t id, std::uint64_t rules) const {
+    const auto it = groups_.find(id);
+    return it != groups_.end() && is_less(rules, it->second.rules);
+}
+
 bool Cgroups::reconsider() {
     bool less = false, changed = false;
     for (auto& [id, group] : groups_) {
         Group now = judged(group.path);
         if (now.rules != group.rules || now.enrolled != group.enrolled) {
-            const std::uint64_t allowed = policy_.allowing() & group.rules & ~now.rules;
-            const std::uint64_t denied = policy_.denying() & now.rules & ~group.rules;
-            less = less || allowed != 0 || denied != 0;
+            less = less || is_less(group.rules, now.rules);
             changed = true;
             if (auto put = publish(id, now); !put) {
                 log()->warn("cgroup {}: {}", group.path, put.error().text());

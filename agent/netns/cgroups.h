@@ -31,8 +31,12 @@ Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
-    // Whose pod a cgroup is, by its path; nullptr: nobody's who is known.
-    using PodOf = std::function<const Pod*(const std::string& path)>;
+    // Whose pod a cgroup is, by its path.
+    struct PodAt {
+        const Pod* pod = nullptr;  // nullptr: nobody's who is known
+        bool is_somebodys = false;
+    };
+    using PodOf = std::function<PodAt(const std::string& path)>;
 
     // on_change: a cgroup appeared, vanished, or became populated or empty.
     // `own` is the agent's: it is never enrolled.
@@ -47,6 +51,8 @@ class Cgroups {
 
     // Pods are others now. True: somebody may do less than before.
     bool reconsider();
+    // The same of one, for which these rules were: false, if it is gone.
+    [[nodiscard]] bool may_less(std::uint64_t id, std::uint64_t rules) const;
 
     [[nodiscard]] const std::string& root() const { return root_; }
     struct Group {
@@ -76,6 +82,7 @@ class Cgroups {
     void add_some();
     void add(const CgroupFound& one);
     [[nodiscard]] Group judged(const std::string& below) const;
+    [[nodiscard]] bool is_less(std::uint64_t before, std::uint64_t now) const;
     Result<void> publish(std::uint64_t id, const Group& group) const;
 
     std::string root_, own_;

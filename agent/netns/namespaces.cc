@@ -255,6 +255,14 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
     return spaces;
 }
 
+std::vector<UniqueFd> Namespaces::handles() const {
+    std::vector<UniqueFd> handles;
+    for (const auto& [inode, served] : served_) {
+        handles.push_back(served.space->handle());
+    }
+    return handles;
+}
+
 void Namespaces::withdraw() {
     withdrawn_ = hurry_ = true;
     for (const auto& [inode, served] : served_) {

@@ -62,6 +62,7 @@ class Namespaces {
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
+    [[nodiscard]] std::vector<UniqueFd> handles() const;
     // Another agent serves from here on: no namespace is opened any more, and none is listened in. Those that are there
     // stay until they are gone, or this is. When it returns, nobody works on them.
     void withdraw();

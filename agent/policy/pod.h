@@ -10,7 +10,7 @@ namespace smc {
 struct Pod {
     using Words = std::map<std::string, std::string>;
     std::string space, name;  // its Kubernetes namespace, and its name there
-    Words labels, annotations, namespace_labels;
+    Words labels, annotations, namespace_labels, namespace_annotations;
 
     [[nodiscard]] std::string text() const { return space + "/" + name; }
 };

@@ -46,7 +46,8 @@ bool has_all(const Pod::Words& has, const Pod::Words& wanted) {
 
 bool selects(const PodSelector& selector, const Pod& pod) {
     return matches_any(selector.namespaces, pod.space) && has_all(pod.labels, selector.labels) &&
-           has_all(pod.annotations, selector.annotations) && has_all(pod.namespace_labels, selector.namespace_labels);
+           has_all(pod.annotations, selector.annotations) && has_all(pod.namespace_labels, selector.namespace_labels) &&
+           has_all(pod.namespace_annotations, selector.namespace_annotations);
 }
 
 }  // namespace
@@ -71,6 +72,15 @@ Policy::Policy(const Config& config) : default_allow_(config.default_allow) {
             }
         }
     }
+}
+
+bool Policy::denies_by_pod() const {
+    for (std::size_t group = 0; group < groups_.size(); group++) {
+        if ((denying_ & 1ULL << group) != 0 && !groups_[group].pods.empty()) {
+            return true;
+        }
+    }
+    return false;
 }
 
 std::uint64_t Policy::rules_for_cgroup(const std::string& path, const Pod* pod) const {

@@ -26,6 +26,8 @@ class Policy {
     // The groups that have rules which allow something, or deny something.
     [[nodiscard]] std::uint64_t allowing() const { return allowing_; }
     [[nodiscard]] std::uint64_t denying() const { return denying_; }
+    // Whether a pod that nobody has told of yet may be one that is denied.
+    [[nodiscard]] bool denies_by_pod() const;
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
     // Of the rule that a row of the table comes from; "default" for -1.

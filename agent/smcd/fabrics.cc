@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "agent/log/log.h"
 #include "datapath/ism/local_fabric.h"
@@ -20,17 +21,25 @@ Chid chid_of(const std::string& text) {
     return Chid{number};
 }
 
+// By who shares it, which is no reason not to start: what is left is SMC-R and TCP.
+bool is_spoilt(const Error& error) {
+    return error.code == EPROTO || error.code == ETIMEDOUT;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Fabrics>> Fabrics::open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost) {
     std::unique_ptr<Fabrics> fabrics(new Fabrics(std::move(on_peer_lost)));
-    Result<void> added;
+    std::optional<Error> mistake;
     for (const IsmFabric& wanted : config.fabrics()) {
-        if (added = fabrics->add(io, wanted); !added) {
+        if (const auto added = fabrics->add(io, wanted); !added) {
             log()->warn("ism: the fabric with CHID {} is not used: {}", wanted.chid, added.error().text());
+            if (!is_spoilt(added.error())) {
+                mistake = added.error();
+            }
         }
     }
-    return fabrics->all_.empty() ? Result<std::unique_ptr<Fabrics>>(added.error()) : std::move(fabrics);
+    return fabrics->all_.empty() && mistake ? Result<std::unique_ptr<Fabrics>>(*mistake) : std::move(fabrics);
 }
 
 Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
@@ -42,13 +51,16 @@ Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
         }
     };
     if (wanted.provider == "ivshmem") {
-        auto path = wanted.device.empty() ? ivshmem::find_device() : ivshmem::enable(wanted.device);
+        auto path = wanted.device.empty() ? ivshmem::find_device() : Result<std::string>(wanted.device);
         if (!path) {
             return path.error();
         }
         auto opened = ivshmem::IvshmemFabric::open(io, *path, gid, chid, lost);
         if (!opened) {
             return opened.error();
+        }
+        if (!(*opened)->has_place()) {
+            log()->warn("ism: all places of {} are taken: nobody is reached by it until one is free", *path);
         }
         all_.push_back(std::move(*opened));
         log()->info("ism: {} is shared with other machines, CHID {}", *path, text(chid));

@@ -18,7 +18,7 @@ class Fabrics {
     using OnPeerLost = std::function<void(const Peer&)>;
 
     // As `config` has them, each with a GID of its own. What cannot be had is left out, and the log says so: a machine
-    // that spoils what it shares spoils that alone. An Error: there is none.
+    // that spoils what it shares spoils that alone. An Error: there is none, and not because of what is in an area.
     static Result<std::unique_ptr<Fabrics>> open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost);
     ~Fabrics() = default;
     Fabrics(const Fabrics&) = delete;

@@ -39,6 +39,10 @@ Refusal refusal_of(const Error& error) {
                                                                      : Refusal::kDeviceFailed;
 }
 
+Error nobody_waits() {
+    return {ECANCELED, "connecting a queue pair"};
+}
+
 Endpoint endpoint_of(const RoceGid& gid) {
     return {gid.normalised().bytes, 0};
 }
@@ -128,6 +132,7 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
         deadline,
         random_id<AlertToken>()};
     const TimePoint now = os::now();
+    groups_.set_in_use(roce::Memory::in_use());
     carry_out(server ? groups_.join_as_server(std::move(join), now) : groups_.join_as_client(std::move(join), now));
 }
 
@@ -180,12 +185,16 @@ void LinkGroups::leave(group::MemberId member, const group::SmcrGroups::Leaving&
 }
 
 void LinkGroups::device_gone(const std::string& name) {
+    hear();
     carry_out(groups_.device_gone(name, os::now()));
 }
 
 void LinkGroups::ports_changed() {
-    std::vector<group::LocalPort> ports;
+    std::vector<group::LocalPort> ports, down;
     for (const roce::Port& port : devices_.ports()) {
+        if (!port.active) {
+            down.push_back({port.device, port.number, {}});
+        }
         const std::string pnet = devices_.pnets().of_port(port.device, port.number);
         for (const auto* gids : {&port.gids, &port.gids_v1}) {
             for (const roce::PortGid& gid : *gids) {
@@ -201,7 +210,8 @@ void LinkGroups::ports_changed() {
             }
         }
     }
-    carry_out(groups_.set_ports(std::move(ports), os::now()));
+    hear();
+    carry_out(groups_.set_ports(std::move(ports), std::move(down), os::now()));
 }
 
 void LinkGroups::end_all() {
@@ -225,6 +235,14 @@ void LinkGroups::carry_out(group::Actions actions) {
     deadline_.set(groups_.next_deadline());
 }
 
+std::vector<std::shared_ptr<ElementOwner>> LinkGroups::Live::memory() const {
+    std::vector<std::shared_ptr<ElementOwner>> out;
+    for (const auto& [id, buffer] : buffers) {
+        out.push_back(buffer);
+    }
+    return out;
+}
+
 void LinkGroups::on(const group::CreateLink& action) {
     if (const auto created = create_link(action); !created) {
         carry_out(groups_.link_refused(action.group, action.link, refusal_of(created.error()), created.error().text(),
@@ -234,26 +252,29 @@ void LinkGroups::on(const group::CreateLink& action) {
 
 // The hooks run on the engine's thread, and may outlive the group.
 LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
-    return {[&io = io_, weak = std::weak_ptr(self_), id, number](std::vector<std::uint8_t> message) {
-                asio::post(io, [weak, id, number, message = std::move(message)] {
-                    const auto self = weak.lock();
-                    LiveLink* link = self ? (*self)->live(id, number) : nullptr;
-                    if (link != nullptr) {
-                        link->driver->llc_done();
-                        log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes",
-                                     static_cast<std::uint32_t>(id), number, message.empty() ? 0 : message[0],
-                                     message.size());
-                        (*self)->carry_out((*self)->groups_.message(id, number, message, os::now()));
-                    }
-                });
-            },
-            [&io = io_, weak = std::weak_ptr(self_), id, number](std::string why) {
-                asio::post(io, [weak, id, number, why = std::move(why)] {
-                    if (const auto self = weak.lock()) {
-                        (*self)->carry_out((*self)->groups_.link_down(id, number, why, os::now()));
-                    }
-                });
-            }};
+    return {
+        [&io = io_, weak = std::weak_ptr(self_), id, number](std::vector<std::uint8_t> message) {
+            asio::post(io, [weak, id, number, message = std::move(message)] {
+                const auto self = weak.lock();
+                LiveLink* link = self ? (*self)->live(id, number) : nullptr;
+                if (link != nullptr) {
+                    link->driver->llc_done();
+                    log()->debug("link group {} link {}: LLC type {:#04x} of {} bytes", static_cast<std::uint32_t>(id),
+                                 number, message.empty() ? 0 : message[0], message.size());
+                    (*self)->hear(id);
+                    (*self)->carry_out((*self)->groups_.message(id, number, message, os::now()));
+                }
+            });
+        },
+        [&io = io_, weak = std::weak_ptr(self_), id, number](std::string why) {
+            asio::post(io, [weak, id, number, why = std::move(why)] {
+                if (const auto self = weak.lock()) {
+                    (*self)->hear(id);
+                    (*self)->carry_out((*self)->groups_.link_down(id, number, why, os::now()));
+                }
+            });
+        },
+        [graves = graves_](std::shared_ptr<void> remains) { asio::post(*graves, [remains = std::move(remains)] {}); }};
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {
@@ -283,7 +304,7 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
     }
     const QpEnd own = (*link)->end();
     there.driver = std::make_shared<LinkDriver>(std::move(*link), group.driver, action.link, hooks_for(id, action.link),
-                                                config_.busy_poll, last_messages_);
+                                                last_messages_);
     if (group.engine == nullptr) {
         group.engine = &engines_.least_busy();
     }
@@ -298,29 +319,33 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
 void LinkGroups::on(const group::ConnectLink& action) {
     const LiveLink* there = live(action.group, action.link);
     if (there == nullptr) {
-        return;
+        return connected(action, nullptr, nobody_waits());
     }
-    asio::post(blocking_, [&io = io_, weak = std::weak_ptr(self_), driver = there->driver, action] {
-        const auto result = driver->link().connect(action.peer);
-        asio::post(io, [weak, id = action.group, link = action.link, result] {
+    asio::post(blocking_, [&io = io_, weak = std::weak_ptr(self_), driver = there->driver, action]() mutable {
+        // Nobody else has it: nobody waits for it.
+        const auto result =
+            driver.use_count() == 1 ? Result<void>(nobody_waits()) : driver->link().connect(action.peer);
+        asio::post(io, [weak, action, driver = std::move(driver), result] {
             if (const auto self = weak.lock()) {
-                (*self)->connected(id, link, result);
+                (*self)->connected(action, driver, result);
             }
         });
     });
 }
 
-void LinkGroups::connected(GroupId id, std::uint8_t number, const Result<void>& result) {
-    Live* group = live(id);
+// The link may be gone meanwhile. The groups are told all the same: they count what is under way.
+void LinkGroups::connected(const group::ConnectLink& of, const std::shared_ptr<LinkDriver>& driver,
+                           const Result<void>& result) {
+    const auto [id, number, peer] = of;
     const LiveLink* there = live(id, number);
-    if (group == nullptr || there == nullptr) {
-        return;  // nobody waits for it any more
+    if (there != nullptr && there->driver != driver) {
+        return;  // another one by now
     }
-    if (!result) {
-        return carry_out(
-            groups_.link_refused(id, number, refusal_of(result.error()), result.error().text(), os::now()));
+    if (!result || there == nullptr) {
+        const Error why = result ? nobody_waits() : result.error();
+        return carry_out(groups_.link_refused(id, number, refusal_of(why), why.text(), os::now()));
     }
-    group->engine->add_task(there->driver);
+    live(id)->engine->add_task(there->driver);
     carry_out(groups_.link_connected(id, number, os::now()));
 }
 
@@ -342,6 +367,7 @@ void LinkGroups::on(const group::EndLink& action) {
     Live* group = live(action.group);
     if (const LiveLink* there = live(action.group, action.link); there != nullptr) {
         group->driver->retire(action.link);
+        there->driver->keep(group->memory());  // the group may end before the link does
         there->driver->end(action.why, action.at_once);
         group->engine->kick(there->driver);
         group->links.erase(action.link);
@@ -351,12 +377,8 @@ void LinkGroups::on(const group::EndLink& action) {
 void LinkGroups::on(const group::EndGroup& action) {
     if (Live* group = live(action.group); group != nullptr) {
         group->driver->close();
-        std::vector<std::shared_ptr<ElementOwner>> memory;
-        for (const auto& [id, buffer] : group->buffers) {
-            memory.push_back(buffer);
-        }
         for (const auto& [number, link] : group->links) {
-            link.driver->keep(memory);
+            link.driver->keep(group->memory());
             link.driver->end(action.why);
             group->engine->kick(link.driver);
         }
@@ -542,14 +564,29 @@ void LinkGroups::on(const group::GroupOver& action) {
 
 // --- time -----------------------------------------------------------------------------------------------------------
 
-void LinkGroups::tick() {
-    const TimePoint now = os::now();
+void LinkGroups::hear() {
     for (const auto& [id, there] : live_) {
-        for (const auto& [number, link] : there.links) {
-            groups_.heard(id, number, link.driver->counters().messages_received.load(std::memory_order_relaxed), now);
+        hear(id);
+    }
+}
+
+void LinkGroups::hear(GroupId id) {
+    if (const Live* there = live(id)) {
+        for (const auto& [number, link] : there->links) {
+            groups_.heard(id, number, link.driver->counters().messages_received.load(std::memory_order_relaxed),
+                          os::now());
         }
     }
-    carry_out(groups_.tick(now));
+}
+
+std::size_t LinkGroups::registered() const {
+    return std::max(groups_.registered(), roce::Memory::in_use());
+}
+
+void LinkGroups::tick() {
+    hear();
+    groups_.set_in_use(roce::Memory::in_use());
+    carry_out(groups_.tick(os::now()));
 }
 
 }  // namespace smc::smcr

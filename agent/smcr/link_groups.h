@@ -63,7 +63,8 @@ class LinkGroups {
     [[nodiscard]] const group::SmcrGroups& groups() const { return groups_; }
     // Drives the links of this group, which lives, and its connections.
     [[nodiscard]] Engine& engine_of(group::GroupId group) const { return *live_.at(group).engine; }
-    [[nodiscard]] std::size_t registered() const { return groups_.registered(); }
+    // Bytes that RDMA devices may use, also of links that have not ended yet.
+    [[nodiscard]] std::size_t registered() const;
 
  private:
     // What a group has on this machine.
@@ -73,6 +74,8 @@ class LinkGroups {
         std::map<std::uint8_t, LiveLink> links;
         std::vector<std::shared_ptr<roce::ProtectionDomain>> pds;  // one for each device that it has used
         std::map<group::BufferId, std::shared_ptr<Buffer>> buffers;
+        // All of them, for a link that must not outlive them.
+        [[nodiscard]] std::vector<std::shared_ptr<ElementOwner>> memory() const;
     };
 
     void carry_out(group::Actions actions);
@@ -102,7 +105,10 @@ class LinkGroups {
 
     Result<void> create_link(const group::CreateLink& action);
     [[nodiscard]] LinkDriver::Hooks hooks_for(group::GroupId group, std::uint8_t link);
-    void connected(group::GroupId group, std::uint8_t link, const Result<void>& result);
+    void connected(const group::ConnectLink& of, const std::shared_ptr<LinkDriver>& driver, const Result<void>& result);
+    // How many messages have come: of all groups, or of one.
+    void hear();
+    void hear(group::GroupId id);
     void tick();
     template <class Then>
     void post(Then then);
@@ -115,6 +121,8 @@ class LinkGroups {
     std::chrono::milliseconds last_messages_;
     Devices& devices_;
     asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address
+    // Where queue pairs end that no engine waits for; until the last link has ended.
+    std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(1);
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     std::map<group::MemberId, Hooks> hooks_;

@@ -253,7 +253,8 @@ Result<Hooks::State> Hooks::sync_devices() {
         device.up = found->up;
         // A device that is down moves no packet, and many namespaces have some that nobody ever sets up.
         if (!device.up || present.size() > kMostDevices || device.clsact || !device.pins.empty() ||
-            !device.links.empty() || device.mac_len == kHeaderUnknown || fresh++ >= kFreshAtOnce) {
+            !device.links.empty() || device.mac_len == kHeaderUnknown || (goes_on_ && !device.problem.empty()) ||
+            fresh++ >= kFreshAtOnce) {
             continue;
         }
         device.mac_len = found->header ? *found->header : kHeaderUnknown;
@@ -266,11 +267,11 @@ Result<Hooks::State> Hooks::sync_devices() {
         }
         attach(index, device);
     }
-    const bool unfinished = fresh > kFreshAtOnce;
-    if (!unfinished) {
+    goes_on_ = fresh > kFreshAtOnce;
+    if (!goes_on_) {
         probe_all();
     }
-    return conclude(unfinished);
+    return conclude(goes_on_);
 }
 
 // A packet through the hairpin arrives before send() returns, unless this processor's queue is handled elsewhere.

@@ -88,6 +88,7 @@ class Hooks {
     bool withdrawn_ = false;
     std::string lookup_pin_;  // a link's, likewise
     UniqueFd packets_;
+    bool goes_on_ = false;  // the next look at the devices; what failed in this one waits for the one behind it
     std::map<unsigned, Device> devices_;
 };
 

@@ -48,23 +48,22 @@ Result<std::unique_ptr<Area>> Area::open(const std::string& path, const Gid& gid
     return open(std::move(*mapping), gid);
 }
 
-Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid) {
+Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid, std::unique_ptr<VfioDevice> vfio) {
     const Geometry geometry = geometry_of(mapping.bytes().size());
     if (geometry.blocks < kFewestBlocks) {
         return Error{ENOSPC, "the shared area has " + std::to_string(mapping.bytes().size()) + " bytes: too few"};
     }
-    std::unique_ptr<Area> area(new Area(std::make_shared<Mapping>(std::move(mapping)), geometry));
+    std::unique_ptr<Area> area(new Area(std::move(mapping), geometry, gid, std::move(vfio)));
     if (auto done = area->lay_out(); !done) {
         return done.error();
     }
-    if (auto done = area->take_place(gid); !done) {
-        return done.error();
-    }
+    (void)area->take_place();  // who spoils all of them is emptied of them, by whoever looks
     return area;
 }
 
 // One of those that come at once does it; who dies at it is followed by another. What is not empty and not ours is left
-// as it is.
+// as it is. The tables are not: they are empty in new memory, and otherwise nobody's beat and nobody's blocks, which
+// come back in time. Who stood still at it must not wipe what others have in them by then.
 Result<void> Area::lay_out() {
     auto& super = *reinterpret_cast<Superblock*>(mapping_->bytes().data());
     const auto state = shared(super.state);
@@ -76,14 +75,15 @@ Result<void> Area::lay_out() {
         const std::uint64_t magic = shared(super.magic).load();
         const std::uint32_t version = shared(super.version).load();
         const auto now = os::now();
-        if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || (seen == 0 && magic != 0)) {
+        // Who lays it out says so before he writes: as long as nobody has, nothing of ours can be there.
+        const bool others = magic != 0 && seen == 0 && state.load() == 0;
+        if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || others) {
             return Error{EPROTO, "the shared area holds something else"};
         }
         if (now - begun >= kLongest) {
             return Error{ETIMEDOUT, "waiting for who lays out the shared area"};
         }
         if ((seen == 0 || now >= until) && state.compare_exchange_strong(seen, number)) {
-            std::memset(mapping_->bytes().data() + kPage, 0, geometry_.data_offset - kPage);
             shared(super.magic).store(kMagic);
             shared(super.version).store(kVersion);
             shared(super.block_bytes).store(kBlock);
@@ -115,14 +115,16 @@ Result<void> Area::lay_out() {
     return {};
 }
 
-Result<void> Area::take_place(const Gid& gid) {
+Result<void> Area::take_place() {
     const std::uint64_t number = new_number();
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
         std::uint64_t nobody = 0;
         if (shared(peer(slot).owner).compare_exchange_strong(nobody, number)) {
             slot_ = slot;
-            owner_ = number;
-            std::memcpy(peer(slot).gid, gid.bytes.data(), gid.bytes.size());
+            write_gid(slot, gid_);
+            shared(peer(slot).sleeps).store(0);
+            shared(peer(slot).position).store(vfio_ ? 1U + vfio_->position() : 0);
+            owner_ = number;  // from here on it says that it lives, from another thread
             return {};
         }
     }
@@ -138,10 +140,14 @@ Area::~Area() {
 // The GID first: who has the place next is not to be taken for this one.
 void Area::leave(std::uint32_t slot, std::uint64_t owner) {
     if (shared(peer(slot).owner).load() == owner) {
-        std::memset(peer(slot).gid, 0, sizeof peer(slot).gid);
+        write_gid(slot, {});
         std::uint64_t theirs = owner;
         shared(peer(slot).owner).compare_exchange_strong(theirs, 0);
     }
+}
+
+void Area::write_gid(std::uint32_t slot, const Gid& gid) const {
+    std::memcpy(peer(slot).gid, gid.bytes.data(), gid.bytes.size());
 }
 
 PeerSlot& Area::peer(std::uint32_t slot) const {
@@ -154,7 +160,7 @@ std::atomic_ref<std::uint64_t> Area::word(std::uint32_t block) const {
 
 std::optional<std::uint32_t> Area::allocate(std::uint32_t count) {
     const std::uint64_t mine = owner_word(slot_, owner_);
-    if (count == 0 || count > geometry_.blocks) {
+    if (count == 0 || count > geometry_.blocks || slot_ >= kPeers) {
         return std::nullopt;
     }
     for (std::uint32_t tried = 0, first = next_; tried < geometry_.blocks; tried++, first++) {
@@ -217,11 +223,21 @@ std::optional<std::uint32_t> Area::find(const Gid& gid) const {
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
         const std::uint64_t owner = shared(peer(slot).owner).load();
         const bool dead = seen_[slot].dead() && seen_[slot].owner == owner;
-        if (slot != slot_ && owner != 0 && !dead && gid_of(slot) == gid) {
+        if (owner != 0 && owner != owner_ && !dead && gid_of(slot) == gid) {
             return slot;
         }
     }
     return std::nullopt;
+}
+
+bool Area::may_write(const Gid& gid) const {
+    for (std::uint32_t slot = 0; slot < kPeers; slot++) {
+        const std::uint64_t owner = shared(peer(slot).owner).load();
+        if (owner != 0 && owner != owner_ && gid_of(slot) == gid) {
+            return true;
+        }
+    }
+    return false;
 }
 
 std::optional<std::uint32_t> Area::owner_of(std::uint32_t block) const {
@@ -237,39 +253,51 @@ std::optional<std::uint32_t> Area::owner_of(std::uint32_t block) const {
     return owner != 0 && owner_word(slot, owner) == who ? std::optional(slot) : std::nullopt;
 }
 
-void Area::hold(std::uint32_t first, std::uint32_t count) {
+Area::Held::iterator Area::hold(std::uint32_t first, std::uint32_t count) {
     const std::lock_guard lock(mutex_);
-    held_[first] = count;
+    return held_.emplace(first, count);
 }
 
-void Area::drop(std::uint32_t first) {
+void Area::drop(Held::iterator held) {
     const std::lock_guard lock(mutex_);
-    held_.erase(first);
+    held_.erase(held);
 }
 
 bool Area::is_held(std::uint32_t block) {
     const std::lock_guard lock(mutex_);
-    const auto it = held_.upper_bound(block);
-    return it != held_.begin() && block < std::prev(it)->first + std::prev(it)->second;
+    return std::any_of(held_.begin(), held_.upper_bound(block),
+                       [&](const auto& held) { return block < held.first + held.second; });
 }
 
+smcd::Claim Area::claim(std::uint32_t block, std::uint64_t word) const {
+    auto* words = reinterpret_cast<std::uint64_t*>(mapping_->bytes().data() + geometry_.words_offset);
+    const std::uint32_t slot = slot_;
+    constexpr std::uint64_t kNobodys = ~std::uint64_t{0};
+    return {&words[block], word, &peer(slot < kPeers ? slot : 0).owner, slot < kPeers ? owner_.load() : kNobodys};
+}
+
+bool Area::has_place() const {
+    return slot_ < kPeers && shared(peer(slot_).owner).load() == owner_;
+}
+
+// Its GID again: who emptied the place of the one before it may have been late with that one's.
 void Area::say_alive() {
-    if (shared(peer(slot_).owner).load() == owner_) {
+    if (has_place()) {
         shared(peer(slot_).beat).store(++beats_);
+        if (gid_of(slot_) != gid_) {
+            write_gid(slot_, gid_);
+        }
     }
 }
 
 // Who is dead keeps his place for as long again: others are to notice, too.
-bool Area::look(TimePoint now) {
-    if (shared(peer(slot_).owner).load() != owner_) {
-        return false;
-    }
+std::chrono::steady_clock::duration Area::look(TimePoint now) {
     const auto passed = std::min<std::chrono::steady_clock::duration>(now - looked_.value_or(now), 2 * kBeat);
     looked_ = now;
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
         const std::uint64_t owner = shared(peer(slot).owner).load(), beat = shared(peer(slot).beat).load();
         Seen& seen = seen_[slot];
-        if (slot == slot_ || owner != seen.owner || beat != seen.beat) {
+        if (owner == owner_ || owner != seen.owner || beat != seen.beat) {
             seen = {owner, beat, {}};
             continue;
         }
@@ -279,7 +307,7 @@ bool Area::look(TimePoint now) {
         }
     }
     give_back_orphans(passed);
-    return true;
+    return passed;
 }
 
 void Area::give_back_orphans(std::chrono::steady_clock::duration passed) {
@@ -291,20 +319,46 @@ void Area::give_back_orphans(std::chrono::steady_clock::duration passed) {
             continue;
         }
         orphan.since += passed;
-        if (orphan.since >= kDead && !is_held(block)) {
+        if (orphan.since >= kOrphaned && !is_held(block)) {
             word(block).compare_exchange_strong(who, 0);
         }
     }
 }
 
 void Area::ring(std::uint32_t slot) const {
-    if (slot < kPeers) {
-        shared(peer(slot).rung).fetch_add(1);
+    if (slot >= kPeers) {
+        return;
+    }
+    shared(peer(slot).rung).fetch_add(1);
+    if (vfio_ && shared(peer(slot).sleeps).exchange(0) != 0) {
+        vfio_->ring(static_cast<std::uint16_t>(shared(peer(slot).position).load() - 1));
     }
 }
 
+void Area::say_sleeping(bool sleeps) const {
+    if (has_place()) {
+        shared(peer(slot_).sleeps).store(sleeps ? 1 : 0);
+    }
+}
+
+// An agent of the same machine has its position, while one of them is leaving, and one only is told of an interrupt.
+bool Area::is_interrupted_by_all() const {
+    if (!vfio_ || !has_place()) {
+        return false;
+    }
+    for (std::uint32_t slot = 0; slot < kPeers; slot++) {
+        const std::uint32_t position = shared(peer(slot).position).load();
+        const std::uint64_t owner = shared(peer(slot).owner).load();
+        if (owner != 0 && owner != owner_ && (position == 0 || position == 1U + vfio_->position())) {
+            return false;
+        }
+    }
+    return true;
+}
+
 std::uint32_t Area::rung() const {
-    return shared(peer(slot_).rung).load();
+    const std::uint32_t slot = slot_;
+    return slot < kPeers ? shared(peer(slot).rung).load() : 0;
 }
 
 }  // namespace smc::ivshmem

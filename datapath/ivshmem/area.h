@@ -8,6 +8,8 @@
 //       still writes them has heard of the death long before.
 //   A3  What decides is copied, and checked against the geometry that was computed here.
 //   A4  No store goes outside the mapping, whatever the area holds.
+//   A5  Who stood still may have lost its blocks, and those that it has attached, to others: everybody looks before he
+//       reads or writes one. A run is given back from its first block on, so that one's word tells.
 #pragma once
 
 #include <atomic>
@@ -23,6 +25,8 @@
 #include <vector>
 
 #include "datapath/ivshmem/layout.h"
+#include "datapath/ivshmem/vfio_device.h"
+#include "datapath/smcd/claim.h"
 #include "os/mapping.h"
 #include "os/result.h"
 #include "smc/time.h"
@@ -33,9 +37,10 @@ namespace smc::ivshmem {
 class Area {
  public:
     // A BAR, or a file. What nobody has used yet is laid out; what another version has laid out is refused. Takes a
-    // place; an Error if there is none.
+    // place, if there is one. `vfio`: what the memory is of, if it has interrupts.
     static Result<std::unique_ptr<Area>> open(const std::string& path, const Gid& gid);
-    static Result<std::unique_ptr<Area>> open(Mapping mapping, const Gid& gid);
+    static Result<std::unique_ptr<Area>> open(Mapping mapping, const Gid& gid,
+                                              std::unique_ptr<VfioDevice> vfio = nullptr);
     // Leaves its place. What it still has is given back by the others, when nobody can write it any more.
     ~Area();
     Area(const Area&) = delete;
@@ -48,6 +53,8 @@ class Area {
     void release(std::uint32_t first, std::uint32_t count) { release(first, count, own_word()); }
     [[nodiscard]] std::uint64_t own_word() const { return owner_word(slot_, owner_); }
     [[nodiscard]] std::uint64_t word_of(std::uint32_t block) const { return word(block).load(); }
+    // On a run from this block on, as long as its word is this, and for this life of this machine (A5).
+    [[nodiscard]] smcd::Claim claim(std::uint32_t block, std::uint64_t word) const;
     [[nodiscard]] std::uint32_t blocks() const { return geometry_.blocks; }
     [[nodiscard]] std::uint32_t used() const;
 
@@ -59,6 +66,8 @@ class Area {
 
     // The place of this peer, if it lives. Of several that say so the first.
     [[nodiscard]] std::optional<std::uint32_t> find(const Gid& gid) const;
+    // This peer has a place, and may not know yet that it is taken for dead.
+    [[nodiscard]] bool may_write(const Gid& gid) const;
     // Who has a block, as a place that lives; nothing: nobody.
     [[nodiscard]] std::optional<std::uint32_t> owner_of(std::uint32_t block) const;
     [[nodiscard]] Gid gid_of(std::uint32_t slot) const;
@@ -66,20 +75,31 @@ class Area {
 
     // Says that it lives: every kBeat, from one thread.
     void say_alive();
-    // Finds out who does not, by time that was spent looking: who stood still himself takes nobody for dead. False: its
-    // own place was taken from it, because it was silent for too long: nothing of it is its own any more.
-    bool look(TimePoint now);
-    // Another place, for another life. What the one before had is nobody's.
-    Result<void> take_place(const Gid& gid);
+    // Finds out who does not, by time that was spent looking: who stood still himself takes nobody for dead. The time
+    // that it counts as spent since the last look; nothing of it is long.
+    std::chrono::steady_clock::duration look(TimePoint now);
+    // False: it never had a place, or that was taken from it because it was silent for too long: nothing is its own.
+    [[nodiscard]] bool has_place() const;
+    // Another place, for another life. What the one before had is nobody's. EBUSY: there is none.
+    Result<void> take_place();
     static constexpr std::chrono::milliseconds kBeat{250};
     static constexpr std::chrono::milliseconds kDead{5000};  // without a beat
+    // Behind the end of a place: as long as somebody who stands still keeps his own.
+    static constexpr std::chrono::milliseconds kOrphaned = 3 * kDead;
     // These are written from here, whoever dies: not to be given back.
-    void hold(std::uint32_t first, std::uint32_t count);
-    void drop(std::uint32_t first);
+    using Held = std::multimap<std::uint32_t, std::uint32_t>;  // first -> count
+    [[nodiscard]] Held::iterator hold(std::uint32_t first, std::uint32_t count);
+    void drop(Held::iterator held);
 
     // Wakes who has that place, and how often this one was woken.
     void ring(std::uint32_t slot) const;
     [[nodiscard]] std::uint32_t rung() const;
+    // nullptr: it has none.
+    [[nodiscard]] VfioDevice* vfio() const { return vfio_.get(); }
+    // Everybody who may ring can interrupt this one, and interrupts nobody else by that: it need not look, if it says
+    // that it sleeps.
+    [[nodiscard]] bool is_interrupted_by_all() const;
+    void say_sleeping(bool sleeps) const;
 
  private:
     struct Seen {
@@ -93,17 +113,25 @@ class Area {
         std::chrono::steady_clock::duration since{};
     };
 
-    Area(std::shared_ptr<Mapping> mapping, const Geometry& geometry)
-        : mapping_(std::move(mapping)), geometry_(geometry), seen_(kPeers), orphans_(geometry.blocks) {}
+    Area(Mapping mapping, const Geometry& geometry, const Gid& gid, std::unique_ptr<VfioDevice> vfio)
+        : vfio_(std::move(vfio)),
+          mapping_(std::make_shared<Mapping>(std::move(mapping))),
+          geometry_(geometry),
+          gid_(gid),
+          seen_(kPeers),
+          orphans_(geometry.blocks) {}
     Result<void> lay_out();
     void leave(std::uint32_t slot, std::uint64_t owner);
+    void write_gid(std::uint32_t slot, const Gid& gid) const;
     void give_back_orphans(std::chrono::steady_clock::duration passed);
     [[nodiscard]] bool is_held(std::uint32_t block);
     [[nodiscard]] PeerSlot& peer(std::uint32_t slot) const;
     [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t block) const;
 
+    std::unique_ptr<VfioDevice> vfio_;
     std::shared_ptr<Mapping> mapping_;
     Geometry geometry_;
+    Gid gid_;
     std::atomic<std::uint32_t> slot_{kPeers};  // kPeers: it has none
     std::atomic<std::uint64_t> owner_{0};
     std::uint64_t beats_ = 0;  // of who says that it lives
@@ -112,7 +140,7 @@ class Area {
     std::vector<Orphan> orphans_;  // by block
     std::optional<TimePoint> looked_;
     std::mutex mutex_;
-    std::map<std::uint32_t, std::uint32_t> held_;  // first -> count
+    Held held_;
 };
 
 }  // namespace smc::ivshmem

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/ivshmem/bells.h"
 
+#include <poll.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,27 +26,37 @@ constexpr auto kKeptFor = 5ms;
 constexpr auto kBeat = Area::kBeat / 2;
 constexpr std::chrono::nanoseconds kShortestPause = 20us, kLongestPause = 1ms;
 constexpr int kPartOfSilence = 4, kPartOfTime = 4;
+// What an interrupt takes, about: it sleeps when it would not look for longer.
+constexpr auto kInterrupt = 50us;
+
+void tell_eventfd(int fd) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
+}
 
 }  // namespace
+
+Bells::Bells(std::shared_ptr<Area> area)
+    : area_(std::move(area)), changed_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { listen(); }) {}
 
 Bells::~Bells() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
     }
-    changed_.notify_all();
+    tell_eventfd(changed_.get());
     thread_.join();
 }
 
-void Bells::add(DmbHeader* header, int eventfd) {
+void Bells::add(OwnBell* bell) {
     const std::lock_guard lock(mutex_);
-    bells_[header] = eventfd;
-    changed_.notify_all();
+    bells_.insert(bell);
+    tell_eventfd(changed_.get());
 }
 
-void Bells::remove(DmbHeader* header) {
+void Bells::remove(OwnBell* bell) {
     const std::lock_guard lock(mutex_);
-    bells_.erase(header);
+    bells_.erase(bell);
 }
 
 void Bells::listen() {
@@ -53,29 +65,64 @@ void Bells::listen() {
     for (; !stops_; now = os::now()) {
         if (now >= beat) {
             area_->say_alive();
+            tell_who_was_disarmed();
+            sleeps_ = may_sleep();
             beat = now + kBeat;
-        }
-        if (bells_.empty()) {
-            changed_.wait_for(lock, kBeat);
-            continue;
         }
         if (hear()) {
             until = now >= no_spin_until && now - rested < kMostWithoutRest ? now + kLooksAgain : now;
             last = now;
         }
+        const bool idle = bells_.empty();
         lock.unlock();
-        if (now < until) {
+        if (idle) {
+            pause(kBeat, false);
+        } else if (now < until) {
             ::sched_yield();
-            lock.lock();
             if (const auto back = os::now(); back - now > kKept) {
                 no_spin_until = back + kKeptFor;
             }
         } else {
-            lock.lock();
-            changed_.wait_for(lock, std::clamp((now - last) / kPartOfSilence, kShortestPause, kLongestPause));
+            const auto time = std::clamp((now - last) / kPartOfSilence, kShortestPause, kLongestPause);
+            if (sleeps_ && time >= kInterrupt) {
+                sleep(beat - now);
+            } else {
+                pause(time, false);
+            }
             rested = os::now();
         }
+        lock.lock();
     }
+}
+
+// Each time anew: an agent that was about to take the place may have had the interrupts, and be gone.
+bool Bells::may_sleep() {
+    return area_->is_interrupted_by_all() && (sleeps_ || area_->vfio()->ask_for_interrupts());
+}
+
+void Bells::pause(std::chrono::nanoseconds time, bool until_interrupted) {
+    const VfioDevice* vfio = until_interrupted ? area_->vfio() : nullptr;
+    pollfd heard[] = {{changed_.get(), POLLIN, 0}, {vfio != nullptr ? vfio->interrupt() : -1, POLLIN, 0}};
+    const timespec limit{time / 1s, (time % 1s).count()};
+    if (::ppoll(heard, std::size(heard), &limit, nullptr) <= 0) {
+        return;
+    }
+    if (heard[0].revents != 0) {
+        std::uint64_t count = 0;
+        [[maybe_unused]] const auto read = ::read(changed_.get(), &count, sizeof count);
+    }
+    if (heard[1].revents != 0) {
+        vfio->heard();
+    }
+}
+
+// Whoever rings sees that it sleeps, or this sees that it was rung. Not for ever, and never not at all: others can
+// write these words, too.
+void Bells::sleep(std::chrono::nanoseconds time) {
+    area_->say_sleeping(true);
+    const bool rung = area_->rung() != heard_.load();
+    pause(rung ? kShortestPause : time, !rung);
+    area_->say_sleeping(false);
 }
 
 // Whoever has the lock hears it, or there is a next time. Somebody may ring without end: engines hear for a part of
@@ -101,26 +148,55 @@ bool Bells::hear() {
         return false;
     }
     bool any = false;
-    for (const auto& [header, eventfd] : bells_) {
-        if (std::atomic_ref(header->rang).exchange(0) != 0) {
-            const std::uint64_t one = 1;
-            [[maybe_unused]] const auto written = ::write(eventfd, &one, sizeof one);
-            any = true;
-        }
+    for (OwnBell* bell : bells_) {
+        any = bell->tell() || any;
     }
     return any;
 }
 
-OwnBell::OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd)
-    : bells_(std::move(bells)), header_(header), eventfd_(std::move(eventfd)) {
-    bells_->add(header_, eventfd_.get());
+// Everybody who has the area can write the words of a bell: without its own wake-up a connection would stand still.
+void Bells::tell_who_was_disarmed() {
+    for (OwnBell* bell : bells_) {
+        bell->tell_if_disarmed();
+    }
+}
+
+OwnBell::OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim)
+    : bells_(std::move(bells)), header_(header), eventfd_(std::move(eventfd)), claim_(claim) {
+    bells_->add(this);
 }
 
 OwnBell::~OwnBell() {
-    bells_->remove(header_);
+    bells_->remove(this);
+}
+
+void OwnBell::arm() {
+    if (claim_.stands()) {
+        std::atomic_ref(header_->armed).store(1);
+        waits_ = true;
+    }
+}
+
+bool OwnBell::tell() {
+    // One look first: to write all of them at each ring would take the lines from whoever rings.
+    if (std::atomic_ref(header_->rang).load() == 0 || !claim_.stands() ||
+        std::atomic_ref(header_->rang).exchange(0) == 0) {
+        return false;
+    }
+    tell_eventfd(eventfd_.get());
+    return true;
+}
+
+void OwnBell::tell_if_disarmed() {
+    if (waits_ && claim_.stands() && std::atomic_ref(header_->armed).load() == 0) {
+        waits_ = false;
+        std::atomic_ref(header_->rang).store(1);
+        tell();
+    }
 }
 
 void OwnBell::heard() {
+    waits_ = false;
     std::uint64_t count = 0;
     [[maybe_unused]] const auto read = ::read(eventfd_.get(), &count, sizeof count);
 }

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "datapath/ivshmem/area.h"
@@ -16,28 +15,37 @@
 
 namespace smc::ivshmem {
 
+class OwnBell;
+
 class Bells final : public Lookout {
  public:
-    explicit Bells(std::shared_ptr<Area> area) : area_(std::move(area)), thread_([this] { listen(); }) {}
+    explicit Bells(std::shared_ptr<Area> area);
     ~Bells() override;
     Bells(const Bells&) = delete;
     Bells& operator=(const Bells&) = delete;
 
-    // Rung when `rang` of the header is; the eventfd is the caller's.
-    void add(DmbHeader* header, int eventfd);
-    void remove(DmbHeader* header);
+    // Until it is removed: told when `rang` of its header is set.
+    void add(OwnBell* bell);
+    void remove(OwnBell* bell);
     void look() override;
+    // Until it is interrupted; else it looks now and then.
+    [[nodiscard]] bool sleeps() const { return sleeps_; }
 
  private:
     void listen();
     bool hear();
+    void tell_who_was_disarmed();
+    [[nodiscard]] bool may_sleep();
+    void pause(std::chrono::nanoseconds time, bool until_interrupted);
+    void sleep(std::chrono::nanoseconds time);
 
     std::shared_ptr<Area> area_;
     std::mutex mutex_;
-    std::condition_variable changed_;
-    std::map<DmbHeader*, int> bells_;
+    UniqueFd changed_;  // an eventfd: whoever listens is to look what there is
+    std::set<OwnBell*> bells_;
     std::atomic<std::uint32_t> heard_{0};
     std::atomic<std::chrono::steady_clock::duration> deaf_until_{};  // the engines
+    std::atomic<bool> sleeps_{false};
     bool stops_ = false;
     std::thread thread_;  // behind everything that it uses
 };
@@ -45,20 +53,27 @@ class Bells final : public Lookout {
 // The owner's: readable when it was rung.
 class OwnBell final : public smcd::Doorbell {
  public:
-    OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd);
+    OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim);
     ~OwnBell() override;
     OwnBell(const OwnBell&) = delete;
     OwnBell& operator=(const OwnBell&) = delete;
 
     [[nodiscard]] int fd() const override { return eventfd_.get(); }
-    void arm() override { std::atomic_ref(header_->armed).store(1); }
+    void arm() override;
     void heard() override;
     void ring() override {}
+
+    // Becomes readable if it was rung. False: it was not.
+    bool tell();
+    // The same if nobody will ring it, because somebody else has taken the arming away.
+    void tell_if_disarmed();
 
  private:
     std::shared_ptr<Bells> bells_;
     DmbHeader* header_;
     UniqueFd eventfd_;
+    smcd::Claim claim_;
+    std::atomic<bool> waits_{false};  // it was armed, and has not been heard since
 };
 
 // The peer's.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kVendor = "0x1af4";
 constexpr const char* kDevice = "0x1110";
+constexpr const char* kBar = "resource2";
 
 std::string word_of(const std::filesystem::path& file) {
     std::ifstream in(file);
@@ -22,7 +23,7 @@ std::string word_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-// BAR 2 is the memory; a device that no driver has is not enabled yet.
+// BAR 2 is the memory.
 Result<std::string> find_device(const std::string& devices) {
     std::vector<std::filesystem::path> found;
     std::error_code failure;
@@ -35,15 +36,20 @@ Result<std::string> find_device(const std::string& devices) {
     if (found.empty()) {
         return Error{ENODEV, "looking for an ivshmem device in " + devices};
     }
-    return enable((*std::ranges::min_element(found) / "resource2").string());
+    return (*std::ranges::min_element(found) / kBar).string();
 }
 
-Result<std::string> enable(const std::string& bar) {
+std::string device_of(const std::string& bar) {
+    const std::filesystem::path path(bar);
+    return path.filename() == kBar ? path.parent_path().filename().string() : bar;
+}
+
+Result<void> enable(const std::string& bar) {
     const std::filesystem::path path(bar), switched = path.parent_path() / "enable";
-    if (path.filename() == "resource2" && word_of(switched) == "0" && !(std::ofstream(switched) << "1" << std::flush)) {
+    if (path.filename() == kBar && word_of(switched) == "0" && !(std::ofstream(switched) << "1" << std::flush)) {
         return last_error("enabling " + path.parent_path().string());
     }
-    return bar;
+    return {};
 }
 
 }  // namespace smc::ivshmem

@@ -8,9 +8,12 @@
 
 namespace smc::ivshmem {
 
-// The file of the shared memory of the first one, enabled. ENODEV: there is none.
+// The file of the shared memory of the first one. ENODEV: there is none.
 [[nodiscard]] Result<std::string> find_device(const std::string& devices = "/sys/bus/pci/devices");
-// The same file; if it is a BAR of a device that no driver has enabled, it is enabled first.
-[[nodiscard]] Result<std::string> enable(const std::string& bar);
+// If it is a BAR of a device that is not enabled, it is from here on.
+[[nodiscard]] Result<void> enable(const std::string& bar);
+
+// What the BAR belongs to: a PCI address; of another file its own path.
+[[nodiscard]] std::string device_of(const std::string& bar);
 
 }  // namespace smc::ivshmem

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "datapath/ivshmem/bells.h"
+#include "datapath/ivshmem/device.h"
 #include "os/clock.h"
 #include "os/random.h"
 
@@ -26,29 +27,49 @@ std::uint32_t blocks_for(std::uint32_t bytes) {
     return round_up(std::uint64_t{kPage} + bytes, kBlock);
 }
 
+Result<std::unique_ptr<Area>> open_area(const std::string& path, const Gid& gid) {
+    auto vfio = VfioDevice::open(path);
+    if (!vfio) {
+        return vfio.error();
+    }
+    if (*vfio) {
+        auto memory = (*vfio)->memory();
+        return memory ? Area::open(std::move(*memory), gid, std::move(*vfio)) : memory.error();
+    }
+    const auto enabled = enable(path);
+    return enabled ? Area::open(path, gid) : enabled.error();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<IvshmemFabric>> IvshmemFabric::open(asio::io_context& io, const std::string& path,
                                                            const Gid& gid, Chid chid, OnPeerLost on_peer_lost) {
-    auto area = Area::open(path, gid);
+    auto area = open_area(path, gid);
     if (!area) {
         return area.error();
     }
-    std::unique_ptr<IvshmemFabric> fabric(new IvshmemFabric(io, std::move(*area), gid, chid, std::move(on_peer_lost)));
+    std::unique_ptr<IvshmemFabric> fabric(
+        new IvshmemFabric(io, std::move(*area), device_of(path), gid, chid, std::move(on_peer_lost)));
     fabric->beat();
     return fabric;
 }
 
-IvshmemFabric::IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, const Gid& gid, Chid chid,
-                             OnPeerLost on_peer_lost)
+IvshmemFabric::IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, std::string device, const Gid& gid,
+                             Chid chid, OnPeerLost on_peer_lost)
     : area_(std::move(area)),
+      device_(std::move(device)),
       gid_(gid),
       chid_(chid),
       on_peer_lost_(std::move(on_peer_lost)),
       timer_(io),
+      lost_(!area_->has_place()),
       bells_(std::make_shared<Bells>(area_)) {}
 
 IvshmemFabric::~IvshmemFabric() = default;
+
+const char* IvshmemFabric::wake_up() const {
+    return bells_->sleeps() ? "interrupts" : "looking";
+}
 
 std::shared_ptr<Lookout> IvshmemFabric::lookout() const {
     return bells_;
@@ -74,10 +95,12 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     std::memcpy(header->peer_gid, peer.bytes.data(), peer.bytes.size());
     header->bytes = bytes;
     const DmbToken token = new_token(*first);
-    auto bell = std::make_unique<OwnBell>(bells_, header, std::move(eventfd));
+    const smcd::Claim claim = area_->claim(*first, area_->own_word());
+    auto bell = std::make_unique<OwnBell>(bells_, header, std::move(eventfd), claim);
     // One of its own, so that it shows when the data path is done with it.
     const std::shared_ptr<const void> memory = std::make_shared<std::shared_ptr<const void>>(area_->memory());
-    auto dmb = std::make_shared<smcd::Dmb>(memory, start + kPage, bytes, std::move(bell), smcd::Lease(&header->lease));
+    auto dmb =
+        std::make_shared<smcd::Dmb>(memory, start + kPage, bytes, std::move(bell), smcd::Lease(&header->lease, claim));
     own_.emplace(token, Own{*first, count, area_->own_word(), peer, memory});
     std::atomic_ref(header->token).store(static_cast<std::uint64_t>(token));  // from here on it can be attached
     return Registered{token, std::move(dmb)};
@@ -89,10 +112,12 @@ void IvshmemFabric::deregister(DmbToken token) {
     if (it == own_.end()) {
         return;
     }
-    DmbHeader* header = area_->header(it->second.first);
-    std::atomic_ref(header->token).store(0);
-    std::uint32_t nobody = kNobody;  // who is about to attach comes too late
-    std::atomic_ref(header->attached).compare_exchange_strong(nobody, kLetGo);
+    if (area_->claim(it->second.first, it->second.owner).stands()) {
+        DmbHeader* header = area_->header(it->second.first);
+        std::atomic_ref(header->token).store(0);
+        std::uint32_t nobody = kNobody;  // who is about to attach comes too late
+        std::atomic_ref(header->attached).compare_exchange_strong(nobody, kLetGo);
+    }
     limbo_.push_back(it->second);
     own_.erase(it);
 }
@@ -119,7 +144,7 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
     const auto first = static_cast<std::uint32_t>(value & 0xffff);
     const std::uint32_t count = blocks_for(bytes);
     const auto run = area_->run(first, count);
-    if (lost_ || run.empty()) {
+    if (lost_ || run.empty() || value == 0) {  // 0 is what a header has that is no DMB's
         return refuse("it is not in the area");
     }
     const auto slot = area_->owner_of(first);
@@ -148,19 +173,21 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
         std::atomic_ref(header->attached).compare_exchange_strong(mine, kNobody);
         return refuse("its owner has taken it back");
     }
-    area_->hold(first, count);
+    const auto held = area_->hold(first, count);
+    const smcd::Claim claim = area_->claim(first, word);
     peers_.insert(peer);
     // Says to its owner that nothing is written any more; if it is still that DMB.
-    const std::shared_ptr<const void> memory(
-        static_cast<const void*>(header), [area = area_, first, word](const void*) {
-            std::uint32_t mine = kAttached;
-            if (area->word_of(first) == word) {
-                std::atomic_ref(area->header(first)->attached).compare_exchange_strong(mine, kLetGo);
-            }
-            area->drop(first);
-        });
+    const std::shared_ptr<const void> memory(static_cast<const void*>(header), [area = area_, first, claim, held,
+                                                                                value](const void*) {
+        std::uint32_t mine = kAttached;
+        const std::uint64_t now = std::atomic_ref(area->header(first)->token).load();  // 0: its owner has done with it
+        if (claim.stands() && (now == value || now == 0)) {
+            std::atomic_ref(area->header(first)->attached).compare_exchange_strong(mine, kLetGo);
+        }
+        area->drop(held);
+    });
     return smcd::Dmb(memory, run.data() + kPage, bytes, std::make_unique<PeersBell>(area_, header, *slot),
-                     smcd::Lease(&header->lease));
+                     smcd::Lease(&header->lease, claim));
 }
 
 void IvshmemFabric::look_for_the_dead() {
@@ -168,7 +195,7 @@ void IvshmemFabric::look_for_the_dead() {
         peers_.erase(gid);
         on_peer_lost_(gid);
     };
-    if (!lost_ && !area_->look(os::now())) {
+    if (!lost_ && !area_->has_place()) {
         lost_ = true;
         for (const Gid& gid : std::set(peers_)) {
             lose(gid);
@@ -180,26 +207,31 @@ void IvshmemFabric::look_for_the_dead() {
         }
     }
     // Another life, when nothing of the last one is left.
-    if (lost_ && own_.empty() && limbo_.empty() && area_->take_place(gid_)) {
+    if (lost_ && own_.empty() && limbo_.empty() && area_->take_place()) {
         lost_ = false;
     }
 }
 
-// Who writes into them has let go, is dead, or never was there; and nobody here reads them.
-void IvshmemFabric::free_limbo() {
-    limbo_.remove_if([this](const Own& own) {
+// Who writes into them has let go, never was there, or has lost its place long enough ago to have noticed, even if it
+// stood still (A2); and nobody here reads them.
+void IvshmemFabric::free_limbo(std::chrono::steady_clock::duration passed) {
+    limbo_.remove_if([&](Own& own) {
         const bool written = std::atomic_ref(area_->header(own.first)->attached).load() == kAttached;
-        if (!own.held.expired() || (written && !lost_ && area_->find(own.peer))) {
+        own.absent = area_->may_write(own.peer) ? decltype(own.absent){} : own.absent + passed;
+        if (!own.held.expired() || (written && !lost_ && own.absent < Area::kDead)) {
             return false;
         }
-        area_->release(own.first, own.count, own.owner);
+        if (!lost_) {  // else they carry nobody's name, and come back as such blocks do
+            area_->release(own.first, own.count, own.owner);
+        }
         return true;
     });
 }
 
 void IvshmemFabric::beat() {
+    const auto passed = area_->look(os::now());
     look_for_the_dead();
-    free_limbo();
+    free_limbo(passed);
     timer_.expires_after(Area::kBeat);
     timer_.async_wait([this](std::error_code error) {
         if (!error) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain.
+// The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain or
+// ivshmem-doorbell.
 //
-// There is no interrupt. Who publishes rings a word of the owner's place. The engines look at that word as long as they
-// are awake; for when they sleep, a thread of the owner's does, often while there is news and ever more rarely when
-// there is none. Either way an eventfd tells.
+// Who publishes rings a word of the owner's place. The engines look at that word as long as they are awake; for when
+// they sleep, a thread of the owner's does, often while there is news and ever more rarely when there is none, or not
+// at all until it is interrupted, where all who have the area can do that. Either way an eventfd tells.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -39,11 +40,15 @@ class IvshmemFabric final : public smcd::Fabric {
     [[nodiscard]] const char* provider() const override { return "ivshmem"; }
     [[nodiscard]] const Gid& gid() const override { return gid_; }
     [[nodiscard]] Chid chid() const override { return chid_; }
+    [[nodiscard]] std::string device() const override { return device_; }
+    [[nodiscard]] const char* wake_up() const override;
     [[nodiscard]] bool peers_die_silently() const override { return true; }
     [[nodiscard]] std::shared_ptr<Lookout> lookout() const override;
     Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
     void deregister(DmbToken token) override;
     [[nodiscard]] std::size_t registered() const override { return own_.size(); }
+    // Nobody reaches it, until one of the area's places is free.
+    [[nodiscard]] bool has_place() const { return !lost_; }
     [[nodiscard]] Result<void> reach(const Gid& peer) override;
     void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 OnAttached on_attached) override;
@@ -53,16 +58,19 @@ class IvshmemFabric final : public smcd::Fabric {
         std::uint32_t first = 0, count = 0;
         std::uint64_t owner = 0;  // the word of the life that it was registered in
         Gid peer;
-        std::weak_ptr<const void> held;  // by the data path
+        std::weak_ptr<const void> held;                // by the data path
+        std::chrono::steady_clock::duration absent{};  // the peer has had no place for so long
     };
 
-    IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, const Gid& gid, Chid chid, OnPeerLost on_peer_lost);
+    IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, std::string device, const Gid& gid, Chid chid,
+                  OnPeerLost on_peer_lost);
     void beat();
     void look_for_the_dead();
-    void free_limbo();
+    void free_limbo(std::chrono::steady_clock::duration passed);
     [[nodiscard]] Result<smcd::Dmb> attached(const Gid& peer, DmbToken token, std::uint32_t bytes);
 
     std::shared_ptr<Area> area_;
+    std::string device_;
     Gid gid_;
     Chid chid_;
     OnPeerLost on_peer_lost_;
@@ -70,7 +78,7 @@ class IvshmemFabric final : public smcd::Fabric {
     std::map<DmbToken, Own> own_;
     std::list<Own> limbo_;  // that somebody may still write
     std::set<Gid> peers_;   // that were met
-    bool lost_ = false;     // its own place
+    bool lost_;             // its own place
     std::shared_ptr<Bells> bells_;
 };
 

@@ -40,7 +40,10 @@ struct PeerSlot {
     std::uint8_t gid[16];
     std::uint64_t beat;  // goes on while the owner lives
     std::uint32_t rung;  // goes on when one of its doorbells is rung
-    std::uint8_t pad[92];
+    // 1 + its position, by which it is interrupted; 0: it cannot be, nor can it interrupt others.
+    std::uint32_t position;
+    std::uint32_t sleeps;  // whoever rings interrupts it, once
+    std::uint8_t pad[84];
 };
 static_assert(sizeof(PeerSlot) == 128);
 

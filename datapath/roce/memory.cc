@@ -2,8 +2,28 @@
 #include "datapath/roce/memory.h"
 
 #include <algorithm>
+#include <atomic>
 
 namespace smc::roce {
+
+namespace {
+
+std::atomic<std::size_t> all_in_use{0};
+
+}  // namespace
+
+Memory::Memory(Mapping mapping) : mapping_(std::move(mapping)) {
+    all_in_use.fetch_add(bytes().size(), std::memory_order_relaxed);
+}
+
+Memory::~Memory() {
+    regions_.clear();  // a device may take seconds for that
+    all_in_use.fetch_sub(bytes().size(), std::memory_order_relaxed);
+}
+
+std::size_t Memory::in_use() {
+    return all_in_use.load(std::memory_order_relaxed);
+}
 
 Result<std::shared_ptr<Memory>> Memory::allocate(std::size_t bytes) {
     auto mapping = Mapping::anonymous(bytes);

@@ -23,8 +23,15 @@ class Memory {
 
     [[nodiscard]] std::span<std::uint8_t> bytes() const { return mapping_.bytes(); }
 
+    ~Memory();
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+
+    // Bytes of all that there is of it in this process. Any thread.
+    [[nodiscard]] static std::size_t in_use();
+
  private:
-    explicit Memory(Mapping mapping) : mapping_(std::move(mapping)) {}
+    explicit Memory(Mapping mapping);
     Mapping mapping_;  // before the registrations, so that it goes after them
     std::vector<std::unique_ptr<MemoryRegion>> regions_;
 };

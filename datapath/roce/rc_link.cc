@@ -280,7 +280,7 @@ std::size_t RcLink::take(CompletionQueue& queue, smcr::LinkHandler& handler) {
     return *n;
 }
 
-bool RcLink::poll(smcr::LinkHandler& handler, bool readable) {
+bool RcLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
     if (readable) {
         channel_->acknowledge();
     }
@@ -296,7 +296,7 @@ bool RcLink::poll(smcr::LinkHandler& handler, bool readable) {
         }
         more |= take(queue, handler) != 0;  // what came before the arming shows only here
     };
-    if (!more) {
+    if (!more && asks) {
         arm(*receive_queue_);
         if (want_completions_) {
             arm(*send_queue_);

@@ -51,7 +51,7 @@ class RcLink final : public smcr::Link {
     [[nodiscard]] bool wants_poll() const override { return !broken_ && !failure_.empty(); }
     [[nodiscard]] int fd() const override { return channel_->fd(); }
     void want_completions(bool wanted) override { want_completions_ = wanted; }
-    bool poll(smcr::LinkHandler& handler, bool readable) override;
+    bool poll(smcr::LinkHandler& handler, bool readable, bool asks) override;
 
     // Sends writes that no message follows: for tests of what a peer may do.
     void flush();

@@ -48,11 +48,17 @@ bool DmbTransport::arm(const flow::PeerState& seen) {
 }
 
 void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
+    if (!peer_->lease().stands()) {
+        return;  // D5
+    }
     peer_->store_producer(cdc::pack(producer));
     peer_->doorbell().ring();
 }
 
 void DmbTransport::consumed(cdc::Cursor cursor) {
+    if (!peer_->lease().stands()) {
+        return;  // D5
+    }
     peer_->store_consumer(cdc::pack(cursor));
     // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The
     // flags are read after the store: a writer that blocks sets B first, then looks at our cursor.

@@ -30,7 +30,12 @@ class DmbTransport final : public Transport {
     }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
-    void idle() override { peer_->give_pages_back(); }
+    [[nodiscard]] bool stands() const override { return own_->lease().stands() && peer_->lease().stands(); }
+    void idle() override {
+        if (peer_->lease().stands()) {
+            peer_->give_pages_back();
+        }
+    }
     void flush() override {}
 
  private:

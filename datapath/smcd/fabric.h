@@ -23,6 +23,10 @@ class Fabric {
     [[nodiscard]] virtual const char* provider() const = 0;  // "local"
     [[nodiscard]] virtual const Gid& gid() const = 0;
     [[nodiscard]] virtual Chid chid() const = 0;
+    // A PCI address, or a file; empty: it has no device.
+    [[nodiscard]] virtual std::string device() const { return {}; }
+    // How who sleeps hears of news: "descriptors", "interrupts", or by "looking" at memory now and then.
+    [[nodiscard]] virtual const char* wake_up() const { return "descriptors"; }
     // Its peers may die and no TCP connection tells: they are on other machines, which stop without a word.
     [[nodiscard]] virtual bool peers_die_silently() const { return false; }
 

@@ -10,11 +10,15 @@
 // D4  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
 //     mapped under a token that it hears of is that connection's alone, and a late write of the one before cannot be.
 //
+// D5  A DMB that is no longer what it was (claim.h) is gone, and its word is somebody else's.
+//
 // A peer that does not keep to it harms its own connections only: a DMB is never another peer's.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+
+#include "datapath/smcd/claim.h"
 
 namespace smc::smcd {
 
@@ -22,7 +26,9 @@ class Lease {
  public:
     // `word`: zero in a new DMB, aligned to 4, lives as long as the DMB; nullptr: the provider has none, and every DMB
     // serves one connection.
-    explicit Lease(std::uint32_t* word = nullptr) : word_(word) {}
+    explicit Lease(std::uint32_t* word = nullptr, const Claim& claim = {}) : word_(word), claim_(claim) {}
+
+    [[nodiscard]] bool stands() const { return claim_.stands(); }
 
     // Peer's side. False: it cannot be used again.
     [[nodiscard]] bool park() const { return change(kUsed, kParked); }
@@ -32,20 +38,21 @@ class Lease {
     [[nodiscard]] bool let_go() const { return change(kParked, kGone); }
     // Owner's side.
     void retire() const {
-        if (word_ != nullptr) {
+        if (word_ != nullptr && stands()) {
             word().store(kGone);
         }
     }
-    [[nodiscard]] bool used() const { return word_ != nullptr && word().load() == kUsed; }
-    [[nodiscard]] bool gone() const { return word_ == nullptr || word().load() == kGone; }
+    [[nodiscard]] bool used() const { return word_ != nullptr && stands() && word().load() == kUsed; }
+    [[nodiscard]] bool gone() const { return word_ == nullptr || !stands() || word().load() == kGone; }
 
  private:
     enum State : std::uint32_t { kUsed, kParked, kGone };
     [[nodiscard]] std::atomic_ref<std::uint32_t> word() const { return std::atomic_ref<std::uint32_t>(*word_); }
     [[nodiscard]] bool change(std::uint32_t from, std::uint32_t to) const {
-        return word_ != nullptr && word().compare_exchange_strong(from, to);
+        return word_ != nullptr && stands() && word().compare_exchange_strong(from, to);
     }
     std::uint32_t* word_;
+    Claim claim_;
 };
 
 }  // namespace smc::smcd

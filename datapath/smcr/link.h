@@ -57,14 +57,14 @@ class Link {
     // Breaks it. The peer must not go on writing into memory whose owner does not look any more.
     virtual void shut(std::string why) = 0;
 
-    // Readable when a message came, or, if that is wanted, when a send completed.
+    // Readable when a message came, or, if that is wanted, when a send completed; once for each poll() that asks.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void want_completions(bool wanted) = 0;
     // poll() must be called although fd() is not readable.
     [[nodiscard]] virtual bool wants_poll() const = 0;
-    // Hands completions to the handler, a bounded number. `readable`: fd() was. True: there may be more; false: fd()
-    // tells of the next.
-    virtual bool poll(LinkHandler& handler, bool readable) = 0;
+    // Hands completions to the handler, a bounded number, without a system call unless something has come. `readable`:
+    // fd() was. True: there may be more. False: if it `asks`, fd() tells of the next; otherwise it may not.
+    virtual bool poll(LinkHandler& handler, bool readable, bool asks) = 0;
 };
 
 }  // namespace smc::smcr

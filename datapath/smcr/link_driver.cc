@@ -21,14 +21,29 @@ constexpr std::size_t kMaxQueued = 1024;
 }  // namespace
 
 LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
-                       std::chrono::microseconds busy_poll, std::chrono::milliseconds last_messages)
+                       std::chrono::milliseconds last_messages)
     : link_(std::move(link)),
       group_(std::move(group)),
       number_(number),
       hooks_(std::move(hooks)),
-      busy_poll_(busy_poll),
       last_messages_(last_messages) {
     source_ = {this, 0};
+}
+
+LinkDriver::~LinkDriver() {
+    struct Remains {
+        std::vector<std::shared_ptr<ElementOwner>> kept;  // before the link, so that it goes after it
+        std::unique_ptr<Link> link;
+    };
+    if (!link_->broken()) {
+        link_->shut("gone");  // also one that no engine has driven: the peer must not write any more
+    }
+    if (hooks_.bury) {
+        auto remains = std::make_shared<Remains>();
+        remains->kept = std::move(kept_);
+        remains->link = std::move(link_);
+        hooks_.bury(std::move(remains));  // all that there is of it: nothing ends here
+    }
 }
 
 bool LinkDriver::send_soon(std::vector<std::uint8_t> message) {
@@ -75,6 +90,16 @@ void LinkDriver::free_retired() {
     }
 }
 
+// False: nothing is done that was not before.
+bool LinkDriver::retire() {
+    if (std::exchange(retired_, link_->retired()) == link_->retired()) {
+        return false;
+    }
+    free_retired();
+    wake_starved();
+    return true;
+}
+
 // All of them are run: one that finds the room taken by the others asks again.
 void LinkDriver::wake_starved() {
     for (Task* task : std::exchange(starved_, {})) {
@@ -88,29 +113,62 @@ bool LinkDriver::run(TimePoint now) {
     }
     group_->settle(*poller_);
     send_queued();
-    const auto received = counters_.messages_received.load(std::memory_order_relaxed);
-    const auto retired = link_->retired();
     // Completed sends are only of interest to somebody who waits for them.
-    link_->want_completions(!starved_.empty() || !retiring_.empty() || link_->room() < link_->capacity() / 2 ||
-                            !queue_is_empty() || deadline_ != kNever);
-    bool more = poll(std::exchange(readable_, false));
+    link_->want_completions(is_awaited() || link_->room() < link_->capacity() / 2);
+    bool more = poll(std::exchange(readable_, false), false);
+    wake_up(now);
     send_queued();
-    if (link_->retired() != retired) {
-        free_retired();
-        wake_starved();
-    }
+    retire();
     if (link_->broken()) {
         leave();
         return false;
     }
     more |= end_if_wanted(now);
-    if (busy_poll_.count() > 0) {
-        if (counters_.messages_received.load(std::memory_order_relaxed) != received) {
-            last_seen_ = now;
-        }
-        more |= now - last_seen_ < busy_poll_;
+    return more || !sleep(now);
+}
+
+bool LinkDriver::has_news() const {
+    return counters_.messages_received.load(std::memory_order_relaxed) != heard_;
+}
+
+void LinkDriver::wake_up(TimePoint now) {
+    if (!sleeps_) {
+        return;
     }
-    return more || link_->wants_poll();
+    if (has_news()) {
+        spin_.woken(now);
+        sleeps_ = false;
+        spins_until_ = kNever;
+    } else if (spins_until_ != kNever && now >= spins_until_) {
+        spin_.over();  // it sleeps on, but not with its eyes open
+        spins_until_ = kNever;
+    }
+}
+
+// False: there is something to do already. While it is looked at, the device need not tell, and is not asked to.
+bool LinkDriver::sleep(TimePoint now) {
+    if (!std::exchange(sleeps_, true)) {
+        heard_ = counters_.messages_received.load(std::memory_order_relaxed);
+        const auto time = spin_.before_sleep(now, poller_->longest_spin(now));
+        spins_until_ = time.count() > 0 ? now + time : kNever;
+    }
+    if (spins_until_ != kNever && !link_->wants_poll()) {
+        poller_->spin(*this, spins_until_);
+        return true;
+    }
+    const bool more = poll(false, true);
+    const bool again = retire() && is_awaited();
+    return !more && !again && !link_->wants_poll() && !link_->broken() && !has_news();
+}
+
+bool LinkDriver::look() {
+    const bool more = poll(false, false);
+    const bool room = is_awaited() && link_->retired() != retired_;
+    return more || room || has_news() || link_->wants_poll() || link_->broken();
+}
+
+bool LinkDriver::is_awaited() const {
+    return !starved_.empty() || !retiring_.empty() || !queue_is_empty() || deadline_ != kNever;
 }
 
 // True: run once more, for the completions of what was sent last.
@@ -143,18 +201,18 @@ void LinkDriver::abort(Reason reason) {
     }
     const auto until = os::now() + last_messages_;
     link_->want_completions(true);
-    bool more = poll(true);
+    bool more = poll(true, true);
     send_queued();
     while (!drained() && !link_->broken() && os::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
         if (!more && ::poll(&waiting, 1, kPatienceMs) == 0) {
             break;  // nobody is there
         }
-        more = poll(true);
+        more = poll(true, true);
         send_queued();
     }
     link_->shut(std::string(reason_text(reason)));
-    poll(true);
+    poll(true, false);
     leave();
 }
 
@@ -177,21 +235,23 @@ void LinkDriver::release(Element send, const wire::Encoded<cdc::kMessageBytes>& 
     poller_->ready(*this);  // there may be a last message in the queue
 }
 
-bool LinkDriver::poll(bool readable) {
+bool LinkDriver::poll(bool readable, bool asks) {
     polling_ = true;
-    const bool more = link_->poll(*this, readable);
+    const bool more = link_->poll(*this, readable, asks);
     polling_ = false;
     return more;
 }
 
 void LinkDriver::drain() {
     constexpr int kRounds = 64;  // more than a receive queue holds; a peer that goes on sending is nobody's master
-    const auto retired = link_->retired();
-    for (int i = 0; i < kRounds && !polling_ && !ended_ && !link_->broken() && poll(true); i++) {
+    bool more = !polling_ && !ended_;
+    for (int i = 0; i < kRounds && more && !link_->broken(); i++) {
+        more = poll(true, true);
     }
-    if (!polling_ && !ended_ && link_->retired() != retired) {
-        free_retired();
-        wake_starved();
+    if (more && !link_->broken()) {
+        poller_->ready(*this);  // nobody was asked to tell
+    }
+    if (!polling_ && !ended_ && retire()) {
         poller_->ready(*this);
     }
 }
@@ -221,6 +281,9 @@ Link::Posted LinkDriver::send(const wire::Encoded<cdc::kMessageBytes>& message) 
 
 void LinkDriver::send_last(const wire::Encoded<cdc::kMessageBytes>& message) {
     const auto view = message.view();
+    if (is_lost()) {  // of a connection that had no other link to move to
+        return pass_on({view.begin(), view.end()});
+    }
     if (!send_soon({view.begin(), view.end()})) {
         link_->shut("the peer does not take what it is sent");
     }

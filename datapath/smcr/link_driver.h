@@ -13,6 +13,7 @@
 #include "datapath/smcr/element.h"
 #include "datapath/smcr/group_driver.h"
 #include "datapath/smcr/link.h"
+#include "datapath/spin.h"
 #include "datapath/task.h"
 #include "smc/times.h"
 
@@ -24,15 +25,20 @@ class LinkDriver final : public Task, private LinkHandler {
     struct Hooks {
         std::function<void(std::vector<std::uint8_t> message)> llc;
         std::function<void(std::string why)> down;
+        // At the driver's end: what may take its time, as a queue pair of soft-RoCE does whose port is down (seconds).
+        // None: it takes it here.
+        std::function<void(std::shared_ptr<void> remains)> bury{};
     };
     // Readable by anybody.
     struct Counters {
         std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
         std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
     };
-    // `busy_poll`: how long to ask for completions, after the last one, before waiting for an interrupt.
     LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> group, std::uint8_t number, Hooks hooks,
-               std::chrono::microseconds busy_poll, std::chrono::milliseconds last_messages = Times{}.last_messages);
+               std::chrono::milliseconds last_messages = Times{}.last_messages);
+    LinkDriver(const LinkDriver&) = delete;
+    LinkDriver& operator=(const LinkDriver&) = delete;
+    ~LinkDriver() override;
 
     // --- any thread
     //
@@ -56,6 +62,7 @@ class LinkDriver final : public Task, private LinkHandler {
     void abort(Reason reason) override;
     [[nodiscard]] bool ended() const override { return ended_; }
     [[nodiscard]] TimePoint deadline() const override { return deadline_; }
+    [[nodiscard]] bool look() override;
 
     // --- for transports, on the engine's thread
     //
@@ -83,12 +90,18 @@ class LinkDriver final : public Task, private LinkHandler {
  private:
     void on_message(wire::Bytes message) override;
     void on_broken(const std::string& why) override;
-    bool poll(bool readable);
+    bool poll(bool readable, bool asks);
+    [[nodiscard]] bool has_news() const;
+    // Somebody is to hear that a request is done.
+    [[nodiscard]] bool is_awaited() const;
+    void wake_up(TimePoint now);
+    bool sleep(TimePoint now);
     void on_cdc(wire::Bytes message);
     void pass_on(const std::vector<std::uint8_t>& message);
     void send_queued();
     void wake_starved();
     void free_retired();
+    bool retire();
     bool end_if_wanted(TimePoint now);
     void leave();
     [[nodiscard]] bool queue_is_empty() const;
@@ -99,7 +112,6 @@ class LinkDriver final : public Task, private LinkHandler {
     std::shared_ptr<GroupDriver> group_;
     std::uint8_t number_;
     Hooks hooks_;
-    std::chrono::microseconds busy_poll_;
     std::chrono::milliseconds last_messages_;
     Counters counters_;
     Poller* poller_ = nullptr;
@@ -122,7 +134,11 @@ class LinkDriver final : public Task, private LinkHandler {
     std::atomic<int> llc_pending_{0};
     bool readable_ = false;
     bool polling_ = false;
-    TimePoint last_seen_{};
+    std::uint64_t retired_ = 0;  // of its requests that whoever waits for them knows of
+    Spin spin_;
+    std::uint64_t heard_ = 0;  // messages when it fell asleep
+    bool sleeps_ = false;
+    TimePoint spins_until_ = kNever;  // kNever: it does not, and the link is asked to tell
     TimePoint deadline_ = kNever;
     bool ended_ = false;
 };

@@ -56,7 +56,8 @@ void RmbeTransport::stop() {
         send_if_due();
         const bool due = outbox_.due();
         if (due) {
-            link_->send_last(cdc::encode(outbox_.message()));
+            // Behind what it has written, or the peer gives the RMBE to somebody else while that is still under way.
+            (before_ ? before_ : link_)->send_last(cdc::encode(outbox_.message()));
         }
         withdraw();
         link_->forget(*task_);

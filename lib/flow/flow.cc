@@ -306,8 +306,8 @@ void Flow::finish(Reason reason) {
     if (reason == Reason::kPeerAborted) {
         publish_ = true;  // answers A with A (figure 23, 2B)
     }
-    const bool deliver =
-        reason == Reason::kPeerAborted || reason == Reason::kPeerReset || reason == Reason::kLinkDown;  // F8
+    const bool deliver = reason == Reason::kPeerAborted || reason == Reason::kPeerReset ||
+                         reason == Reason::kLinkDown || reason == Reason::kPeerClosedEarly;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
     end_ = End{reason, orderly ? End::How::kOrderly : deliver ? End::How::kDeliver : End::How::kReset};
 }

@@ -31,9 +31,22 @@ const char* text(GroupType type) {
 
 GroupLink& GroupLinks::add(std::uint8_t number, const LocalPort& port) {
     GroupLink& link = links_[number];
+    gone_.erase(number);
     link.port = port;
     last_ = std::max(last_, number);
     return link;
+}
+
+void GroupLinks::confirmed(GroupLink& link) {
+    link.state = GroupLink::State::kUp;
+    redundant_ = redundant_ || up().size() > 1;
+}
+
+void GroupLinks::erase(std::uint8_t number) {
+    if (const GroupLink* link = find(number); link != nullptr && link->state >= GroupLink::State::kUp) {
+        gone_[number] = link->peer;
+    }
+    links_.erase(number);
 }
 
 GroupLink* GroupLinks::find(std::uint8_t number) {
@@ -59,6 +72,20 @@ std::vector<std::uint8_t> GroupLinks::up() const {
 std::optional<std::uint8_t> GroupLinks::with_peer(const QpEnd& peer) const {
     for (const auto& [number, link] : links_) {
         if (link.state == GroupLink::State::kUp && link.peer.is(peer)) {
+            return number;
+        }
+    }
+    return std::nullopt;
+}
+
+std::optional<std::uint8_t> GroupLinks::once_with_peer(const QpEnd& peer) const {
+    for (const auto& [number, link] : links_) {
+        if (link.state == GroupLink::State::kRetired && link.peer.is(peer)) {
+            return number;
+        }
+    }
+    for (const auto& [number, end] : gone_) {
+        if (end.is(peer)) {
             return number;
         }
     }

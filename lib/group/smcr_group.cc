@@ -13,11 +13,13 @@ constexpr auto kClientPatience = std::chrono::seconds(10);
 constexpr auto kSurplusTime = std::chrono::seconds(10);
 // Until an exchange that is under way is over.
 constexpr auto kBusy = std::chrono::milliseconds(200);
+// An attempt costs a queue pair and the registration of all memory: a peer that asks again and again has to wait.
+constexpr auto kBetweenWishes = std::chrono::seconds(1);
 
 }  // namespace
 
 SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
-                     const std::vector<LocalPort>& ports, std::size_t& registered)
+                     const std::vector<LocalPort>& ports, const std::vector<LocalPort>& down, std::size_t& registered)
     : id_(id),
       key_(key),
       first_port_(std::move(port)),
@@ -25,6 +27,7 @@ SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::
       negotiable_(peer.version >= clc::kVersion2 && peer.release >= clc::kRelease1),
       terms_(terms),
       ports_(ports),
+      down_(down),
       registered_(registered),
       peer_(peer),
       buffers_(terms.rmbes_per_rmb) {}
@@ -338,7 +341,7 @@ void SmcrGroup::on(const llc::LinkWanted& wanted, Out out) {
     for (const RoceGid& gid : wanted.gids) {
         peer_.gids.push_back(gid.normalised());
     }
-    ports_changed(out);
+    try_again(std::max(out.now, tried_at_ + kBetweenWishes));
 }
 
 void SmcrGroup::finish(const llc::Over& over, Out out) {

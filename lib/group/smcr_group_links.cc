@@ -224,6 +224,7 @@ void SmcrGroup::added(const llc::AddLinkOver& how, Out out) {
     adding_.reset();
     offered_.reset();
     hopeless_ = how.hopeless;
+    tried_at_ = out.now;
     retry_at_ = out.now + terms_.link_retry;
 }
 
@@ -232,7 +233,7 @@ void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
     if (link == nullptr) {
         return;
     }
-    link->state = GroupLink::State::kUp;
+    links_.confirmed(*link);
     link->peer_id = up.peer_id;
     out.actions.push_back(UseLink{id_, up.number});
     if (up.number != llc::kFirstLink || state_ == State::kActive) {
@@ -242,6 +243,7 @@ void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
     if (const auto surplus = links_.surplus(); surplus && key_.server) {
         carry_out(llc_->delete_link(*surplus, llc::DeleteLinkReason::kAsymmetricNotNeeded, out.now), out);
     }
+    leave_dead_ports(out);  // that the new link replaces
 }
 
 // Nothing is left of it.
@@ -290,10 +292,32 @@ void SmcrGroup::device_gone(const std::string& device, Out out) {
     }
 }
 
+bool SmcrGroup::is_on_a_dead_port(std::uint8_t number) const {
+    const GroupLink* link = links_.find(number);
+    return link != nullptr && std::ranges::any_of(down_, [&](const LocalPort& port) { return port.is(link->port); });
+}
+
+// Its device would repeat for seconds what it cannot send. The only link may outlive the moment.
+void SmcrGroup::leave_dead_ports(Out out) {
+    const auto up = links_.up();
+    if (std::ranges::all_of(up, [&](std::uint8_t number) { return is_on_a_dead_port(number); })) {
+        return;
+    }
+    for (const std::uint8_t number : up) {
+        if (is_on_a_dead_port(number)) {
+            link_down(number, "its port is down", out);
+        }
+    }
+}
+
 void SmcrGroup::ports_changed(Out out) {
+    try_again(out.now);
+}
+
+void SmcrGroup::try_again(TimePoint at) {
     hopeless_ = false;
     if (could_be_better()) {
-        retry_at_ = out.now;
+        retry_at_ = std::min(retry_at_, at);
     }
 }
 

@@ -21,6 +21,7 @@ Actions SmcrGroups::link_created(GroupId id, std::uint8_t link, const QpEnd& own
 
 Actions SmcrGroups::link_connected(GroupId id, std::uint8_t link, TimePoint now) {
     Actions actions;
+    connecting_.erase(id);
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
         group->link_connected(link, {actions, now});
@@ -31,6 +32,7 @@ Actions SmcrGroups::link_connected(GroupId id, std::uint8_t link, TimePoint now)
 Actions SmcrGroups::link_refused(GroupId id, std::uint8_t link, Refusal refusal, const std::string& detail,
                                  TimePoint now) {
     Actions actions;
+    connecting_.erase(id);
     SmcrGroup* group = lookup(id);
     if (group != nullptr) {
         group->link_refused(link, refusal, detail, {actions, now});
@@ -102,11 +104,13 @@ Actions SmcrGroups::device_gone(const std::string& device, TimePoint now) {
     return after(nullptr, std::move(actions), now);
 }
 
-Actions SmcrGroups::set_ports(std::vector<LocalPort> ports, TimePoint now) {
+Actions SmcrGroups::set_ports(std::vector<LocalPort> ports, std::vector<LocalPort> down, TimePoint now) {
     Actions actions;
     ports_ = std::move(ports);
+    down_ = std::move(down);
     for (auto& [id, group] : groups_) {
         group->ports_changed({actions, now});
+        group->leave_dead_ports({actions, now});
         group->tick({actions, now});
     }
     return after(nullptr, std::move(actions), now);
@@ -128,6 +132,12 @@ Actions SmcrGroups::tick(TimePoint now) {
         group->tick({actions, now});
     }
     return after(nullptr, std::move(actions), now);
+}
+
+void SmcrGroups::set_in_use(std::size_t bytes) {
+    const std::size_t own = registered_ - ending_;
+    ending_ = bytes > own ? bytes - own : 0;
+    registered_ = own + ending_;
 }
 
 TimePoint SmcrGroups::next_deadline() const {
@@ -224,11 +234,6 @@ SmcrGroup* SmcrGroups::find_for(const SmcrKey& key, const PeerId& peer) const {
 bool SmcrGroups::is_forming(const SmcrKey& key, const PeerId& peer) const {
     return std::ranges::any_of(
         groups_, [&](const auto& entry) { return entry.second->is_with(key, peer) && !entry.second->settled(); });
-}
-
-unsigned SmcrGroups::connecting() const {
-    return static_cast<unsigned>(std::ranges::count_if(
-        groups_, [](const auto& entry) { return entry.second->state() == SmcrGroup::State::kConnecting; }));
 }
 
 std::vector<const SmcrGroup*> SmcrGroups::all() const {

@@ -6,6 +6,12 @@
 
 namespace smc::group {
 
+namespace {
+
+constexpr auto kManyConnect = "too many queue pairs wait for their peer's address";
+
+}  // namespace
+
 // --- what it asks for -----------------------------------------------------------------------------------------------
 
 Actions SmcrGroups::join_as_server(Join join, TimePoint now) {
@@ -64,8 +70,13 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     member.state = Member::State::kAwaitingLink;
     member.join.deadline = kNever;  // LLC has its own
     waiting_.insert(id);
-    // Section 3.5.2.3: any link of the group.
-    const auto named = group.links().with_peer(peer.link);
+    // Section 3.5.2.3: any link of the group; also one that has gone while the Confirm was on its way, with an RMB that
+    // was confirmed: the connection begins on another one.
+    auto named = group.links().with_peer(peer.link);
+    if (const auto once = group.links().once_with_peer(peer.link);
+        !named && once && group.peer_rmb(*once, peer.rmbe.rkey) != nullptr) {
+        named = once;
+    }
     if (member.server && !member.first_contact && named) {
         member.peer_link = *named;
     }
@@ -73,14 +84,11 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
         link_failed(member, Reason::kProtocolError, "Confirm names a link that is not known here", false, out);
     } else if (member.server && !member.first_contact && named && !group.know(*named, peer.rmbe, out)) {
         link_failed(member, Reason::kRtokenFailed, "the client has too many RMBs", false, out);
-    } else if (member.server && member.first_contact && connecting() >= terms_.max_connecting) {
-        link_failed(member, Reason::kLinkNotReady, "too many queue pairs wait for their peer's address", true, out);
+    } else if (member.server && member.first_contact && !connect(group, peer, out)) {
+        link_failed(member, Reason::kLinkNotReady, kManyConnect, true, out);
     } else {
         take_over(member, peer.rmbe, out);
         member.peer_rmbe = peer.rmbe;
-        if (member.server && member.first_contact) {
-            group.connect(peer, out);
-        }
     }
     return after(&group, std::move(actions), now);
 }
@@ -197,13 +205,24 @@ bool SmcrGroups::seat(Member& member, Out out) {
         }
         return false;
     }
-    if (connecting() >= terms_.max_connecting) {
-        refuse(member, Refusal::kBusy, "too many queue pairs wait for their peer's address", out);
+    if (connect(group, member.join.peer, out)) {
+        member.state = Member::State::kConnecting;
+    } else {
+        refuse(member, Refusal::kBusy, kManyConnect, out);
+    }
+    return false;
+}
+
+// What waits stays until it is done, though its group goes: whoever leaves at once must not begin more than others.
+bool SmcrGroups::connect(SmcrGroup& group, const clc::SmcrPeer& peer, Out out) {
+    if (connecting_.size() >= terms_.max_connecting) {
         return false;
     }
-    member.state = Member::State::kConnecting;
-    group.connect(member.join.peer, out);
-    return false;
+    group.connect(peer, out);
+    if (group.state() == SmcrGroup::State::kConnecting) {
+        connecting_.insert(group.id());
+    }
+    return true;
 }
 
 bool SmcrGroups::connect(Member& member, Out out) {
@@ -240,7 +259,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
     const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id};
     const GroupId id{next_id_++};
-    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, registered_);
+    auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, down_, registered_);
     if (const auto refusal = group->create(out)) {
         return refusal;
     }

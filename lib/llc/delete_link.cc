@@ -17,10 +17,11 @@ bool DeleteLinkFlow::concerns(std::uint8_t number) const {
            std::ranges::any_of(wanted_, [&](const Deletion& d) { return d.number == number; });
 }
 
-void DeleteLinkFlow::begin(const LinkOut& out, TimePoint deadline) {
+void DeleteLinkFlow::begin(const LinkOut& out, std::uint64_t heard, TimePoint deadline) {
     deleting_ = wanted_.front();
     wanted_.pop_front();
     over_ = out.link;
+    heard_before_ = heard;
     deadline_ = deadline;
     auto request = out.request<DeleteLink>();
     request.link_number = deleting_->number;
@@ -46,16 +47,22 @@ void DeleteLinkFlow::restart() {
 
 std::optional<Over> DeleteLinkFlow::end(DeleteLinkReason reason, const GroupTerms& group, const LinkOut& out,
                                         TimePoint now) {
-    auto request = out.request<DeleteLink>();
-    request.all = true;
-    request.orderly = true;
-    request.reason = reason;
-    out.send(request);
+    end_reason_ = reason;
+    end_elsewhere(out);
     if (group.server) {
         return Over{Reason::kNone, text(reason)};
     }
     end_deadline_ = now + group.reply_timeout;
     return std::nullopt;
+}
+
+void DeleteLinkFlow::end_elsewhere(const LinkOut& out) {
+    ends_over_ = out.link;
+    auto request = out.request<DeleteLink>();
+    request.all = true;
+    request.orderly = true;
+    request.reason = end_reason_;
+    out.send(request);
 }
 
 Over DeleteLinkFlow::ended(const DeleteLink& m, const GroupTerms& group, const LinkOut& out) const {

@@ -80,8 +80,9 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
         return on_add_link_reply(actions, link, m, now);
     }
     if (terms_.server) {
-        // Version 1: the client has another port. While links change already that is news to nobody.
-        if (!changing() && state_ == State::kActive) {
+        // Version 1: the client has another port. While a link is added that is news to nobody; one that is deleted
+        // goes first (section 3.5.5.3.2).
+        if (!add_link_.under_way() && state_ == State::kActive) {
             actions.push_back(LinkWanted{{m.gid.normalised()}});
         }
         return;
@@ -353,8 +354,10 @@ Actions GroupLlc::link_down(std::uint8_t number, const std::string& why, TimePoi
     if (state_ == State::kEnding && it != links_.end()) {
         links_.erase(it);
         restart_elsewhere(actions, number, now);
-        if (carrier() == nullptr) {
+        if (const LinkLlc* left = carrier(); left == nullptr) {
             over(actions, {Reason::kNone, why});
+        } else if (delete_link_.ends_over() == number) {
+            delete_link_.end_elsewhere(out(actions, *left));
         }
         return actions;
     }

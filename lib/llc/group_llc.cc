@@ -92,7 +92,7 @@ void GroupLlc::proceed(Actions& actions, TimePoint now) {
         return;
     }
     if (delete_link_.wants() && !add_link_.under_way() && !own_rmbs_.under_way()) {
-        delete_link_.begin(out(actions, *link), reply_by(now));
+        delete_link_.begin(out(actions, *link), link->messages, reply_by(now));
         return;
     }
     if (state_ == State::kForming) {
@@ -271,6 +271,16 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
     }
     if (now >= delete_link_.deadline()) {
         const std::uint8_t carried_by = delete_link_.over();
+        // C.7.1 would have the link that carried it lost. But a Linux server answers nothing while requests of the link
+        // that broke are under way, which soft-RoCE repeats for ever: what the client hears from works.
+        const auto carrier = links_.find(carried_by);
+        const bool works = !terms_.server && carrier != links_.end() &&
+                           carrier->second.state != LinkLlc::State::kDown &&
+                           carrier->second.messages != delete_link_.heard_before();
+        if (works) {
+            forget(actions, delete_link_.deleting()->number, "DELETE LINK was not answered", now);
+            return true;
+        }
         if (state_ == State::kForming) {
             forget(actions, delete_link_.deleting()->number, "DELETE LINK was not answered", now);
         } else {

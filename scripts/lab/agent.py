@@ -81,8 +81,8 @@ class Agent:
         return self.status()["decisions"]
 
     def totals(self):
-        """{(path, reason): count}"""
-        return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"]}
+        """{(path, reason): count}, without those that never were."""
+        return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"] if t["count"]}
 
     def smcr_groups(self):
         return self.ask("linkgroup")["smcr"]

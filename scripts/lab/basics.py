@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Where things are, waiting for something, and commands."""
+"""Where things are, waiting for something, commands, and what is in a map."""
+import json
 import os
 import subprocess
 import time
@@ -40,3 +41,11 @@ def sh(*command, check=True):
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stdout.strip()}")
     return done.stdout
+
+
+def map_entries(path):
+    """What is in a pinned map, key and value by name. Without what goes while bpftool walks through it: there is an
+    error instead of the value, and the walk begins again, so that others come twice."""
+    dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", path))
+    entries = [entry["formatted"] for entry in dumped if "formatted" in entry]
+    return list({json.dumps(entry["key"]): entry for entry in entries}.values())

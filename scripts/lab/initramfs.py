@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""An initramfs that mounts the host's root read-only by 9p, puts a writable layer over it, and starts guest.py there.
+"""An initramfs that mounts the host's root read-only by 9p, puts a writable layer over it, and starts guest.py there:
+as the first process, or, with "lab.systemd" among the kernel's parameters, as a service of systemd.
 """
 import hashlib
 import lzma
@@ -25,13 +26,26 @@ mkdir /layer/upper /layer/work
 mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay /root || poweroff -f
 mkdir -p /root/job
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=512000 job /root/job || poweroff -f
+parameters=$(cat /proc/cmdline)
 for fs in proc sys dev; do mount --move /$fs /root/$fs; done
 mount -t tmpfs run /root/run
 mount -t cgroup2 cgroup /root/sys/fs/cgroup
 mount -t bpf bpf /root/sys/fs/bpf
 mkdir -p /root/dev/shm
 mount -t tmpfs shm /root/dev/shm
-exec switch_root /root /usr/bin/python3 -B "{guest}"
+case " $parameters " in *" lab.systemd "*) ;; *) exec switch_root /root /usr/bin/python3 -B "{guest}" ;; esac
+mkdir -p /root/run/systemd/system
+cat > /root/run/systemd/system/lab.service <<END
+[Service]
+ExecStart=/usr/bin/python3 -B "{guest}"
+END
+cat > /root/run/systemd/system/lab.target <<END
+[Unit]
+Requires=basic.target
+Wants=lab.service
+After=basic.target
+END
+exec switch_root /root /lib/systemd/systemd --unit=lab.target
 """
 
 

@@ -25,9 +25,10 @@ import time
 from lab import initramfs, kernels
 from lab.agent import Agent
 from lab.basics import Timeout, wait_for
+from lab.doorbells import Doorbells
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BOOT_TIMEOUT = 400
+BOOT_TIMEOUT = 800
 START_TIMEOUT = 60
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -62,8 +63,8 @@ class Process:
 
 
 class Machine:
-    def __init__(self, lab, name, series, index):
-        self.lab, self.name, self.index = lab, name, index
+    def __init__(self, lab, name, series, index, systemd):
+        self.lab, self.name, self.index, self.systemd = lab, name, index, systemd
         self.kernel = kernels.fetch(series)
         self.ip4, self.ip6 = f"10.99.0.{index}", f"fd99::{index}"
         self.job = os.path.join(lab.dir, name)
@@ -80,6 +81,7 @@ class Machine:
         """`netdevs`: one for each of its devices. `cables`: what is plugged into a hub of its own, which the first
         device is then a port of."""
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
+        self.plugs = netdevs, cables
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(control)
         listener.listen(1)
@@ -105,7 +107,9 @@ class Machine:
             "-initrd",
             initramfs.build(self.kernel, os.path.join(HERE, "guest.py")),
             "-append",
-            "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on",
+            "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on"
+            + (" intel_iommu=on iommu=pt" if self.lab.doorbells else "")
+            + (" lab.systemd" if self.systemd else ""),
             "-qmp",
             f"unix:{qmp},server=on,wait=off",
             "-virtfs",
@@ -119,21 +123,24 @@ class Machine:
             "-device",
             "virtserialport,chardev=control,name=smc.control",
         ]
-        if self.lab.area_mib:
-            area = f"size={self.lab.area_mib}M,mem-path={self.lab.area}"
-            command += [
-                "-object",
-                f"memory-backend-file,id=area,share=on,{area}",
-                "-device",
-                "ivshmem-plain,memdev=area",
-            ]
+        if self.lab.doorbells:
+            # Interrupts reach user space by VFIO, which wants an IOMMU.
+            command += ["-machine", "q35", "-device", "intel-iommu,intremap=on"]
+            command += ["-chardev", f"socket,id=area,path={self.lab.doorbells_path}"]
+            command += ["-device", "ivshmem-doorbell,vectors=1,chardev=area"]
+        elif self.lab.area_mib:
+            for number, path in enumerate(self.lab.areas_of(self)):
+                area = f"id=area{number},share=on,size={self.lab.area_mib}M,mem-path={path}"
+                command += ["-object", f"memory-backend-file,{area}"]
+                command += ["-device", f"ivshmem-plain,memdev=area{number}"]
         for number, cable in enumerate(cables):
             command += ["-netdev", cable.format(f"c{number}")]
             command += ["-netdev", f"hubport,id=h{number},hubid=0,netdev=c{number}"]
         for wire, netdev in enumerate(netdevs):
             capture = self.capture if wire == 0 else f"{self.job}/wire{wire}.pcap"
             command += ["-netdev", netdev, "-device", f"virtio-net-pci,netdev=n{wire},mac={self.mac_on(wire)}"]
-            command += ["-object", f"filter-dump,id=dump{wire},netdev=n{wire},file={capture}"]
+            if self.lab.capture:
+                command += ["-object", f"filter-dump,id=dump{wire},netdev=n{wire},file={capture}"]
         with open(os.path.join(self.job, "qemu.log"), "w") as log:
             self.qemu = subprocess.Popen(
                 command,
@@ -151,13 +158,14 @@ class Machine:
                 except TimeoutError:
                     if self.qemu.poll() is not None or time.monotonic() > end:
                         raise RuntimeError(f"machine {self.name} does not start: {self.qemu_log()}")
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self._channel,), daemon=True)
+        self._reader.start()
 
-    def _read(self):
+    def _read(self, channel):
         pending = b""
         while True:
             try:
-                data = self._channel.recv(65536)
+                data = channel.recv(65536)
             except OSError:
                 data = b""
             with self._changed:
@@ -280,9 +288,27 @@ class Machine:
             for _ in range(3):  # greeting and two answers
                 stream.readline()
 
+    def pci_driver(self, device, name):
+        """Which the PCI devices with this number have from here on; "": none."""
+        self.sh(
+            f"""for path in $(grep -l {device} /sys/bus/pci/devices/*/device); do
+                    cd ${{path%/device}}
+                    echo {name} > driver_override
+                    [ ! -e driver ] || basename $PWD > driver/unbind
+                    [ -z "{name}" ] || basename $PWD > /sys/bus/pci/drivers_probe
+                done"""
+        )
+
     def kill(self):
         self.qemu.kill()
         self.qemu.wait()
+
+    def forget(self):
+        """What was said with a machine that was killed: it can be started again."""
+        self._reader.join()  # the last it writes down is that the machine is gone
+        self._channel.close()
+        self._replies, self._next, self._dead, self._channel = {}, 1, None, None
+        os.unlink(os.path.join(self.job, "control"))
 
     def stop(self):
         if self.qemu is not None and self.qemu.poll() is None:
@@ -309,14 +335,16 @@ class Machine:
 
 
 class VmLab:
-    def __init__(self, name, roce_wires=0, area_mib=0, memory_mib=1024):
+    def __init__(self, name, roce_wires=0, area_mib=0, memory_mib=1024, doorbells=False, areas="one", capture=True):
         """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first.
-        `area_mib`: memory that all machines share, an ivshmem device of each; 0: none. `memory_mib`: of each machine.
-        """
+        `area_mib`: memory that machines share, an ivshmem device of each; 0: none. `memory_mib`: of each machine.
+        `doorbells`: with interrupts, and an IOMMU in each machine. `areas`: "one" that all share, "own": not shared,
+        each has its own, "pairs": one for each two machines. `capture`: of what goes over the networks."""
         self.name, self.roce_wires, self.machines, self.failed = name, roce_wires, [], False
-        self.area_mib, self.memory_mib = area_mib, memory_mib
+        self.area_mib, self.memory_mib, self.areas, self.capture = area_mib, memory_mib, areas, capture
         self._remove_stale()
         self.dir = tempfile.mkdtemp(prefix=f"smc-vm-{os.getpid()}-{name}-")
+        self.doorbells = Doorbells(self.doorbells_path, self.area, area_mib << 20) if doorbells else None
         atexit.register(self.clean)
 
         def terminated(*_):
@@ -337,8 +365,22 @@ class VmLab:
         """The file behind the memory that they share."""
         return os.path.join(self.dir, "area")
 
-    def machine(self, name, series):
-        self.machines.append(Machine(self, name, series, len(self.machines) + 1))
+    def areas_of(self, machine):
+        """The files of a machine's devices, in the order of its PCI bus. In "pairs" that of its other machines."""
+        if self.areas == "one":
+            return [self.area]
+        if self.areas == "own":
+            return [os.path.join(machine.job, "area")]
+        others = [other.name for other in self.machines if other is not machine]
+        return [os.path.join(self.dir, "area-" + "-".join(sorted((machine.name, other)))) for other in others]
+
+    @property
+    def doorbells_path(self):
+        return os.path.join(self.dir, "doorbells")
+
+    def machine(self, name, series, systemd=False):
+        """`systemd`: what the host has installed runs there, with nothing but what basic.target wants."""
+        self.machines.append(Machine(self, name, series, len(self.machines) + 1, systemd))
         return self.machines[-1]
 
     def boot(self):
@@ -362,6 +404,15 @@ class VmLab:
             machine.network(len(wires))
             machine.soft_roce(*[f"eth{n}" for n in range(1, len(wires))] or ["eth0"])
 
+    def power_cut(self, machine):
+        """What it had in its own memory is gone. Of two machines the second, whose cables can be plugged in again."""
+        machine.kill()
+        machine.forget()
+        machine.boot(*machine.plugs)
+        machine.wait_booted()
+        machine.network(1 + self.roce_wires)
+        machine.soft_roce(*[f"eth{n}" for n in range(1, 1 + self.roce_wires)] or ["eth0"])
+
     def __enter__(self):
         return self
 
@@ -376,6 +427,8 @@ class VmLab:
             machine.stop()
             if self.failed:
                 print(f"--- console of {machine.name}\n{machine.console()[-3000:]}", file=sys.stderr)
+        if self.doorbells:
+            self.doorbells.close()
         if os.environ.get("SMC_KEEP"):
             print(f"--- kept: {self.dir}", file=sys.stderr)
         else:

@@ -21,6 +21,9 @@ NLMSG_ERROR, NLMSG_DONE = 2, 3
 GET_LGR_SMCR, GET_LINK_SMCR, GET_STATS, GET_FBACK_STATS, ADD_UEID, FLUSH_UEID = 2, 3, 7, 8, 10, 12
 STATS, FBACK_STATS, SMCR_TECH, CLIENT_V2, SERVER_V2 = 7, 8, 2, 8, 10
 PNETID_ADD = 2
+# as they are called in JSON
+LGR_R_TYPE, LINK_SMCR, LINK_DEVICE, LINK_CONNECTIONS = "3", "3", "2", "6"
+TYPES = ("NONE", "SINGLE", "SYMMETRIC", "ASYMMETRIC_PEER", "ASYMMETRIC_LOCAL")  # net/smc/smc_core.h
 NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
 
 
@@ -125,6 +128,18 @@ def make_ready(machine, ueid=UEID):
     """For SMC-Rv2.1."""
     machine.modprobe("smc", "smc_diag")
     ask(machine, "ueid", ueid)
+
+
+def types(machine):
+    """What its SMC-R link groups are."""
+    return [TYPES[number(next(iter(a.values()))[LGR_R_TYPE])] for a in ask(machine, "show")["link_groups"]]
+
+
+def busy_devices(machine):
+    """Of its links that have connections."""
+    links = [a[LINK_SMCR] for a in ask(machine, "show")["links"] if LINK_SMCR in a]
+    busy = [link for link in links if number(link[LINK_CONNECTIONS])]
+    return [bytes.fromhex(link[LINK_DEVICE]).rstrip(b"\0").decode() for link in busy]
 
 
 def counters(machine):

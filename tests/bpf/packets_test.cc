@@ -366,8 +366,8 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
         number++;
     }
     const bpf::Map<std::uint64_t, smc_asking> asking(node.programs->map_fd("smc_asking"));
-    REQUIRE(asking.put(kCgroup, {100, 0}));
-    REQUIRE(asking.put(kCgroup + 1, {1, 0}));
+    REQUIRE(asking.put(kCgroup, {100, 0, 0}));
+    REQUIRE(asking.put(kCgroup + 1, {1, 0, 0}));
     const bpf::Map<smc_tuple, smc_inbound> inbound(node.programs->map_fd("smc_inbound"));
     for (const bool cookie : {false, true}) {
         smc_inbound entry{};

@@ -13,11 +13,15 @@ struct MemoryLink::Side {
     std::deque<std::vector<std::uint8_t>> messages;
     std::uint64_t retired = 0;  // of the requests that this end posted
     bool gone = false;          // the other end
+    bool armed = true, wants_completions = false;
     UniqueFd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
-    void wake() const {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+    // Something has come; as with completion queues, that is told once, and to who asked for it.
+    void wake() {
+        if (std::exchange(armed, false)) {
+            const std::uint64_t one = 1;
+            [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
+        }
     }
 };
 
@@ -57,7 +61,9 @@ MemoryLink::Posted MemoryLink::send(wire::Bytes message) {
     peer_->messages.emplace_back(message.begin(), message.end());
     peer_->wake();
     own_->retired = posted_;  // Q1
-    own_->wake();
+    if (own_->wants_completions) {
+        own_->wake();
+    }
     return Posted::kYes;
 }
 
@@ -83,7 +89,17 @@ void MemoryLink::shut(std::string why) {
     peer_->wake();
 }
 
-bool MemoryLink::poll(smcr::LinkHandler& handler, bool readable) {
+void MemoryLink::want_completions(bool wanted) {
+    const std::lock_guard lock(own_->mutex);
+    own_->wants_completions = wanted;
+}
+
+bool MemoryLink::asked() const {
+    const std::lock_guard lock(own_->mutex);
+    return own_->armed;
+}
+
+bool MemoryLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
     if (readable) {
         std::uint64_t count = 0;
         [[maybe_unused]] const ssize_t n = ::read(own_->event.get(), &count, sizeof count);
@@ -96,6 +112,7 @@ bool MemoryLink::poll(smcr::LinkHandler& handler, bool readable) {
             const std::lock_guard lock(own_->mutex);
             retired_ = own_->retired;
             if (own_->messages.empty()) {
+                own_->armed |= asks;
                 if (own_->gone && failure_.empty()) {
                     failure_ = "the peer is gone";
                 }

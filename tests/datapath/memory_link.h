@@ -34,9 +34,11 @@ class MemoryLink final : public smcr::Link {
     [[nodiscard]] bool broken() const override { return broken_; }
     void shut(std::string why) override;
     [[nodiscard]] int fd() const override;
-    void want_completions(bool) override {}
+    void want_completions(bool wanted) override;
     [[nodiscard]] bool wants_poll() const override { return !broken_ && !failure_.empty(); }
-    bool poll(smcr::LinkHandler& handler, bool readable) override;
+    bool poll(smcr::LinkHandler& handler, bool readable, bool asks) override;
+    // Whether fd() will tell of the next.
+    [[nodiscard]] bool asked() const;
 
  private:
     struct Side;

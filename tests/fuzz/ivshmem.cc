@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "datapath/ivshmem/area.h"
 #include "os/unique_fd.h"
@@ -79,6 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     Area& area = **opened;
     TimePoint now{};
+    std::vector<Area::Held::iterator> held;
     while (!input.over()) {
         switch (input.take<std::uint8_t>() % 10) {
             case 0:
@@ -122,15 +124,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             }
             case 7:
                 area.say_alive();
-                if (!area.look(now += std::chrono::milliseconds(input.take<std::uint16_t>()))) {
-                    (void)area.take_place(own);
+                (void)area.look(now += std::chrono::milliseconds(input.take<std::uint16_t>()));
+                if (!area.has_place()) {
+                    (void)area.take_place();
                 }
                 break;
             case 8:
-                area.hold(input.take<std::uint16_t>(), input.take<std::uint16_t>());
+                held.push_back(area.hold(input.take<std::uint16_t>(), input.take<std::uint16_t>()));
                 break;
             default:
-                area.drop(input.take<std::uint16_t>());
+                if (!held.empty()) {
+                    area.drop(held.back());
+                    held.pop_back();
+                }
                 require(area.used() <= area.blocks());
         }
     }

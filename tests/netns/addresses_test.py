@@ -38,7 +38,8 @@ def serve(c, accepted):
 while True: threading.Thread(target=serve, args=s.accept(), daemon=True).start()
 """
 
-# {"to": [address, port], "from": [address, port] or null, "options": as above, "hold": until stdin ends}.
+# {"to": [address, port], "from": [address, port] or null, "options": as above, "late": options once it is in use,
+# "hold": until stdin ends}.
 CLIENT = """
 import errno, json, socket, sys
 spec, out = json.loads(sys.argv[1]), {}
@@ -50,9 +51,23 @@ try:
     c.connect(tuple(spec['to'])); c.sendall(b'who'); out = json.loads(c.recv(1000))
     c.sendall(b'x' * 999); out.update(own=c.getsockname()[:2], peer=c.getpeername()[:2], error=None)
     if c.recv(999, 0x100) != b'x' * 999: out['error'] = 'not echoed'
+    for level, option, value in spec['late']:
+        c.setsockopt(level, option, bytes.fromhex(value))
+        c.sendall(b'y' * 999)
+        if c.recv(999, 0x100) != b'y' * 999: out['error'] = 'not echoed later'
 except OSError as e: out['error'] = errno.errorcode.get(e.errno, str(e))
 print(json.dumps(out), flush=True)
 if spec['hold']: sys.stdin.read()
+"""
+
+# Sends 64 MiB in large pieces, and has them echoed.
+STREAM = """
+import hashlib, os, socket, sys, threading
+c = socket.create_connection((sys.argv[1], 5000), 10); c.settimeout(10); print('ready', flush=True)
+piece = os.urandom(1 << 20)
+threading.Thread(target=lambda c=c: [c.sendall(piece) for _ in range(64)], daemon=True).start()
+c = c.makefile('rb')
+print('right' if all(c.read(1 << 20) == piece for _ in range(64)) else 'wrong', flush=True)
 """
 
 # Two devices without a link header, tun0 in each namespace, and what one sends the other receives.
@@ -83,8 +98,9 @@ class Addresses(TwoNodes):
     def listen(self, ip="0.0.0.0", port=5000, options=(), node=None):
         self.program(node or self.b, SERVER, json.dumps({"at": [ip, port], "options": list(options)}), says="ready")
 
-    def spec(self, ip=None, port=5000, own=None, options=(), hold=False):
-        return json.dumps({"to": [ip or self.b.ip4, port], "from": own, "options": list(options), "hold": hold})
+    def spec(self, ip=None, port=5000, own=None, options=(), late=(), hold=False):
+        what = {"to": [ip or self.b.ip4, port], "from": own, "options": options, "late": late, "hold": hold}
+        return json.dumps(what)
 
     def agreed(self, seen):
         """What both ends say of the connection, if they agree; or the error."""
@@ -225,6 +241,33 @@ class Addresses(TwoNodes):
         self.listen("::")
         how = {"ip": self.b.ip6, "options": [[socket.IPPROTO_IPV6, IPV6_DSTOPTS, PAD_N]]}
         self.assertEqual(self.same(lambda: self.connect_as(**how)[1], path=None), [self.b.ip6, 5000])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_HEADERS"], 2)
+
+    def test_sticky_destination_options_of_a_listener(self):
+        self.listen("::", options=[[socket.IPPROTO_IPV6, IPV6_DSTOPTS, PAD_N]])
+        self.same(lambda: self.connect_as(ip=self.b.ip6)[1], path=None)
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_HEADERS"], 2)
+
+    def test_destination_options_that_come_later(self):
+        self.listen("::")
+        how = {"ip": self.b.ip6, "late": [[socket.IPPROTO_IPV6, IPV6_DSTOPTS, PAD_N]]}
+        self.same(lambda: self.connect_as(**how)[1])
+
+    def test_packets_of_more_than_64_kib(self):
+        """BIG TCP: those of IPv6 have a header of its own between."""
+        for node in (self.a, self.b):
+            big = ["gso_max_size", "262144", "gro_max_size", "262144"]
+            sh("ip", "-n", node.netns, "link", "set", node.device, *big)
+        self.listen("::")
+        program = self.program(self.a, STREAM, self.b.ip6, says="ready")
+        self.assertEqual(self.hear(program), "right")
+        self.start_agents()
+        program = self.program(self.a, STREAM, self.b.ip6, says="ready")
+        self.assertEqual(self.hear(program), "right")
+        self.assertPath(self.a, "smcd")
+        for node in (self.a, self.b):
+            errors = node.run(["nstat", "-saz", "Ip6InHdrErrors"]).stdout.split("Ip6InHdrErrors")[1].split()[0]
+            self.assertEqual(errors, "0")
 
     def test_a_mark_that_routes(self):
         """To a server that has a route for marked packets only."""

@@ -26,6 +26,8 @@ class ApiServer:
         self.history = {"pods": [], "namespaces": []}  # (version, type, object)
         self.forgotten = 0  # watches from before this version are told 410
         self.refuse = None  # a status for every request
+        self.refuse_pages = 0  # so many requests for a further page of a list
+        self.wrong = set()  # kinds whose watches end by an error until they are listed again
         self.cuts = 0  # watches begun before the last cut end
         self.requests = []
         self.closing = False
@@ -94,6 +96,13 @@ class ApiServer:
             self.history = {"pods": [], "namespaces": []}
             self.lock.notify_all()
 
+    def go_wrong(self):
+        """Watches that stand end, and the next ones from where they were by an error."""
+        with self.lock:
+            self.wrong = set(self.objects)
+            self.cuts += 1
+            self.lock.notify_all()
+
     def cut(self):
         with self.lock:
             self.cuts += 1
@@ -138,6 +147,10 @@ class ApiServer:
             def list(self, kind, query):
                 limit, start = int(query.get("limit", 10**9)), int(query.get("continue", 0))
                 with server.lock:
+                    if start and server.refuse_pages:
+                        server.refuse_pages -= 1
+                        return self.answer(503, {"kind": "Status"})
+                    server.wrong.discard(kind)
                     found = [one for one in server.objects[kind].values() if self.wanted(one, query)]
                     metadata = {"resourceVersion": str(server.version)}
                     if start + limit < len(found):
@@ -157,6 +170,10 @@ class ApiServer:
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
+                if kind in server.wrong:
+                    self.chunk({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is gone"}})
+                    self.wfile.write(b"0\r\n\r\n")
+                    return
                 while True:
                     with server.lock:
                         news = [entry for entry in server.history[kind] if entry[0] > seen]

@@ -8,7 +8,7 @@ import sys
 import unittest
 
 from lab import rawtcp
-from lab.basics import Timeout, sh, wait_for
+from lab.basics import Timeout, map_entries, wait_for
 from lab.nodes import Lab
 
 ECHO = """
@@ -179,14 +179,17 @@ class TwoNodes(unittest.TestCase):
 
     def table(self, node, name):
         """What is in a map of the programs, also while no agent can be asked."""
-        dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
-        return [entry for entry in dumped if "error" not in entry.get("value", {})]  # it went meanwhile
+        return map_entries(f"{node.pins}/{name}")
 
     def decisions(self, node):
         """What the programs have decided, also while no agent can be asked."""
-        dumped = self.table(node, "smc_counters")
-        found = [entry["formatted"] for entry in dumped]
-        return {entry["key"]: sum(cpu["value"] for cpu in entry["values"]) for entry in found}
+        return {e["key"]: sum(cpu["value"] for cpu in e["values"]) for e in self.table(node, "smc_counters")}
+
+    def processor_time(self, pid):
+        """Seconds."""
+        with open(f"/proc/{pid}/stat") as file:
+            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def resources(self):
         """What b's agent holds for its peers."""

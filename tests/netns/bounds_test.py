@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """What an application or a pod may try and does not get: docs/security.md."""
+import contextlib
+import glob
 import json
 import os
 import resource
+import subprocess
 import time
 import unittest
 
@@ -20,6 +23,26 @@ for _ in range(count):
     s = socket.socket(); s.setblocking(False)
     s.connect_ex((address, port)); held.append(s)
 print('held', flush=True); time.sleep(60)
+"""
+
+# Runs a BPF program of the type syscall again and again. Argument: its number.
+SWEEPS = """
+import ctypes, platform, struct, sys
+GET_FD_BY_ID, TEST_RUN, BPF = 13, 10, 321 if platform.machine() == 'x86_64' else 280
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attributes):
+    got = libc.syscall(BPF, command, ctypes.create_string_buffer(attributes), len(attributes))
+    if got < 0:
+        raise OSError(ctypes.get_errno(), f'bpf {command}')
+    return got
+program = bpf(GET_FD_BY_ID, struct.pack('I12x', int(sys.argv[1])))
+clock = ctypes.create_string_buffer(24)
+run = struct.pack('I36xI4xQ24x', program, len(clock), ctypes.addressof(clock))
+bpf(TEST_RUN, run)
+print('sweeping', flush=True)
+while True:
+    ctypes.memset(clock, 0, len(clock))
+    bpf(TEST_RUN, run)
 """
 
 # SYNs that ask, and nothing behind them, each from another port. Arguments: device, own address, server's, option.
@@ -80,23 +103,18 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 
 
 class Bounds(TwoNodes):
-    def processor_time(self, pid):
-        """Seconds."""
-        with open(f"/proc/{pid}/stat") as file:
-            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
     def test_who_asks_too_much_leaves_questions_to_the_others(self):
         self.start_agents(limits={"cgroup_percent": 20})
         self.serve()
         others = f"{self.a.cgroup}/others"
         os.makedirs(others)
-        self.flood(1, 8000)
         most = 32768 * 20 // 100
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], most)
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8000 - most)
+        self.sweep_meanwhile(lambda: self.flood([9000], 8000))
+        asked = self.a.agent.decisions()["SMC_OUT_ASKED"]
+        self.assertAlmostEqual(asked, most, delta=2)  # one on each processor is between two counts
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8000 - asked)
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8001 - most)
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8001 - asked)
         self.assertEqual(self.a.agent.totals(), {})
 
         def accelerated():
@@ -109,27 +127,48 @@ class Bounds(TwoNodes):
         for _ in range(3):
             done = self.a.python(CLIENT, self.b.ip4, 5001, 10, cgroup=others)
             self.assertEqual(json.loads(done.stdout)["error"], "ECONNREFUSED")
-        counts = [entry["formatted"]["value"]["now"] for entry in self.table(self.a, "smc_asking")]
-        self.assertEqual(max(counts), most)
-        self.assertLessEqual(sum(counts) - most, 1)  # the one that was accelerated, for a while
+        counts = [entry["value"]["now"] for entry in self.table(self.a, "smc_asking")]
+        self.assertEqual(max(counts), asked)
+        self.assertLessEqual(sum(counts) - asked, 1)  # the one that was accelerated, for a while
+
+    def programs_of(self, pid):
+        """The BPF programs that it holds by a descriptor."""
+        found = set()
+        for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
+            with contextlib.suppress(FileNotFoundError), open(path) as file:
+                found |= {int(line.split()[1]) for line in file if line.startswith("prog_id:")}
+        return found
+
+    def sweep_meanwhile(self, do):
+        """The tables of a's programs are swept without a pause."""
+        shown = subprocess.run(["bpftool", "-j", "prog", "show", "name", "smc_sweep"], check=True, capture_output=True)
+        all_agents = {program["id"] for program in json.loads(shown.stdout)}
+        [mine] = all_agents & self.programs_of(self.a.agent.pid)
+        sweeps = self.program(self.a, SWEEPS, mine, says="sweeping")
+        do()
+        self.assertIsNone(sweeps.poll())
+        self.end_program(sweeps)
 
     def flood(self, ports, each):
         """SYNs of a's applications that nobody answers."""
         self.b.run(["nft", "add table ip t; add chain ip t c { type filter hook input priority 0; }"], check=True)
-        self.b.run(["nft", "add rule ip t c tcp dport 9000-9001 drop"], check=True)
-        for flood in [self.program(self.a, FLOOD, self.b.ip4, 9000 + n, each) for n in range(ports)]:
+        self.b.run(["nft", "add rule ip t c tcp dport 9000-9099 drop"], check=True)
+        for flood in [self.program(self.a, FLOOD, self.b.ip4, port, each) for port in ports]:
             self.assertEqual(self.hear(flood), "held")
 
     def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
         self.start_agents(limits={"cgroup_percent": 100})
         self.serve()
-        self.flood(2, 16500)
 
         def left_alone():  # a cgroup that has all of it is told first
             return sum(self.a.agent.decisions()[name] for name in ("SMC_OUT_TABLE_FULL", "SMC_OUT_ASKS_MUCH"))
 
-        before = left_alone()
-        self.assertGreaterEqual(before, 33000 - 32768)
+        # More than it holds; and where the machine is so slow that the first are forgotten by then, more again.
+        for port in range(9000, 9012, 2):
+            self.flood([port, port + 1], 16500)
+            if before := left_alone():
+                break
+        self.assertGreater(before, 0)
         self.assertTrue(self.connect(timeout=5)["ok"])
         self.assertGreater(left_alone(), before)
         self.assertEqual(self.a.agent.totals(), {})

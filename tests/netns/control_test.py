@@ -13,7 +13,7 @@ import unittest
 
 import rogue
 from base import TwoNodes
-from lab.basics import wait_for
+from lab.basics import CTL, sh, wait_for
 
 KIB = 1024
 
@@ -61,6 +61,69 @@ class ControlSocket(TwoNodes):
         """Those of them that the agent has closed, or said something to."""
         return select.select(clients, [], [], 0)[0]
 
+    def test_names_do_not_move_the_terminals_cursor(self):
+        name = "d\x1b[2J"
+        sh("ip", "-n", self.b.netns, "link", "add", name, "type", "veth", "peer", "name", "peer")
+        sh("ip", "-n", self.b.netns, "link", "set", name, "up")
+        sh("ip", "-n", self.b.netns, "link", "set", "peer", "up")
+        wait_for("the device", lambda: "d?[2J" in self.b.agent.ctl("status").stdout)
+        self.assertNotIn("\x1b", self.b.agent.ctl("status").stdout)
+
+    def test_words_that_are_no_text(self):
+        for arguments in (("explain", b"\xff:1"), ("ueid", "add", b"\xff")):
+            done = subprocess.run([CTL, "--socket", self.b.control, *arguments], capture_output=True, timeout=10)
+            self.assertEqual(done.returncode, 1, done)
+            self.assertEqual((done.stdout, done.stderr.count(b"\n")), (b"", 1), done)
+
+    def test_output_that_nobody_gets_is_a_failure(self):
+        for command in ("status", "ueid", "device"):
+            with open("/dev/full", "w") as full:
+                command = [CTL, "--socket", self.b.control, command]
+                done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=10)
+            self.assertEqual((done.returncode, done.stderr), (1, "Error: cannot write the output\n"))
+
+    def answered(self, answers, *command):
+        """smcctl, at a socket where its questions have these answers."""
+        path = os.path.join(self.b.dir, "answers")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            started = subprocess.Popen(
+                [CTL, "--socket", path, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            for answer in answers:
+                with listener.accept()[0] as asked:
+                    asked.makefile().readline()
+                    asked.sendall(json.dumps(answer).encode())
+            out, error = started.communicate(timeout=20)
+        os.unlink(path)
+        return started.returncode, out, error
+
+    def test_what_is_no_agents_answer(self):
+        for answer in ([], {"error": 5}, "text"):
+            code, _, error = self.answered([answer], "status")
+            self.assertEqual((code, error.count("\n")), (3, 1), error)
+            self.assertIn("is no smc-agent", error)
+
+    def test_a_dry_run_is_put_together_of_all_its_pieces(self):
+        def piece(netns, **more):
+            space = {"netns": netns, "outbound": 0, "inbound": 0, "left_out": 0, "offered": 0, "servers": []}
+            return {"namespaces": [space], **more}
+
+        code, out, _ = self.answered([piece(7, more=True), piece(9, more=True), piece(12)], "dry-run", "--json")
+        self.assertEqual((code, [space["netns"] for space in json.loads(out)["namespaces"]]), (0, [7, 9, 12]))
+
+    def test_top_shows_no_rate_where_a_connection_changes_its_path(self):
+        def seen(path, sent):
+            ends = {"role": "client", "client": "10.0.0.1:1", "server": "10.0.0.2:2"}
+            return {"connections": [{"id": 5, "path": path, **ends, "bytes_sent": sent, "bytes_received": 0}]}
+
+        answers = [seen("bypass", 10_000), seen("tuned", 10**10), seen("tuned", 10**10 + 5000)]
+        _, out, _ = self.answered(answers, "top", "-n", "2", "--json")
+        rates = [json.loads(line)["connections"][0]["sent_per_s"] for line in out.splitlines()]
+        self.assertEqual(rates[0], 0)
+        self.assertAlmostEqual(rates[1], 5000, delta=2500)
+
     def test_others_may_ask_for_status_and_learn_nothing_of_connections(self):
         self.a.start_agent()
         self.serve()
@@ -79,7 +142,7 @@ class ControlSocket(TwoNodes):
         self.assertNotIn(self.a.ip4, json.dumps(seen))
         for command in (
             *("connections", "explain", "linkgroups", "devices", "probe", "bypass", "events", "dry-run"),
-            *("bypass-revoke", "drain", "ueid", "seid", "capture", "nonsense", None),
+            *("bypass-revoke", "drain", "ueid", "seid", "capture", "upgrade", "leave", "nonsense", None),
         ):
             with self.subTest(command):
                 refused = ask_as_nobody({"command": command, "what": "flush", "address": "10.0.0.1:80", "id": 1})

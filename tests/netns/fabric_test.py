@@ -4,12 +4,13 @@ import errno
 import fcntl
 import os
 import select
+import shutil
 import socket
 import unittest
 import uuid
 
 import rogue
-from base import TwoNodes
+from base import TALK, TwoNodes
 from lab.basics import wait_for
 
 RAW_IP = "10.77.0.50"
@@ -243,6 +244,43 @@ class Fabric(TwoNodes):
                     visitor.send(rogue.request(1))
             except BlockingIOError:
                 visitor.close()
+
+
+class Gone(TwoNodes):
+    """What the agents of a node meet by is removed under them."""
+
+    def test_a_gid_and_then_the_fabric(self):
+        soon = {"fallback": {"cache_s": 1, "budget_ms": 10000}}
+        self.start_agents(**soon)
+        self.serve()
+        talk = self.program(self.a, TALK, self.b.ip4, says="up")
+        self.assertPath(self.a, "smcd")
+        ism = self.b.agent.status()["ism"]["directory"]
+        for gid in os.listdir(ism):
+            os.unlink(f"{ism}/{gid}")
+        for words in ("still", "there"):  # who has met needs no place to meet
+            self.tell(talk, words)
+            self.assertEqual(self.hear(talk), words)
+        # Whoever comes now finds nobody: TCP.
+        self.assertEqual(self.a.agent.stop(), 0)
+        self.assertIn("error", self.told(talk))
+        shutil.rmtree(ism)
+        self.a.start_agent(**soon)
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "fallback", "fabric")
+        # Until the other one is there again, too.
+        self.assertEqual(self.b.agent.stop(), 0)
+        self.b.start_agent(**soon)
+
+        def again():
+            self.assertTrue(self.connect()["ok"])
+            return ("smcd", "none") in self.a.agent.totals()
+
+        wait_for("SMC-D again", again)
+
+    def told(self, talk):
+        self.tell(talk, "gone")
+        return self.hear(talk)
 
 
 if __name__ == "__main__":

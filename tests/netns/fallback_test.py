@@ -174,7 +174,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         seen = json.loads(self.hear(client))
         self.assertTrue(seen["ok"], seen)
         self.assertGreater(self.decisions(self.a)["SMC_SYN_LET_GO"], 0)
-        self.assertEqual(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 1)
+        self.assertGreater(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 0)  # for each of its SYNs, if it is slow
         self.a.agent.send_signal(signal.SIGCONT)
         wait_for("the client's leg", lambda: self.a.agent.decisions()["SMC_LEG_LATE"])
         self.assertEqual(self.a.agent.decisions()["SMC_LEG_PAIRED"], 0)

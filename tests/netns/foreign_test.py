@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import unittest
 
-import bypass_test
+import bypass_pairs
 from base import TwoPods
 from foreign_programs import (
     ASYNCIO_CLIENT,
@@ -42,7 +42,7 @@ WEB, BEHIND, ECHO, DATABASE = 8080, 8081, 5000, 5432
 # is, as epoll(7) says it may.
 EDGES = f"""
 import select, sys
-sys.path.insert(0, {os.path.dirname(bypass_test.PEER)!r})
+sys.path.insert(0, {os.path.dirname(bypass_pairs.PEER)!r})
 import pair_peer
 
 class End(pair_peer.End):
@@ -69,7 +69,7 @@ pair_peer.main()
 """
 
 
-class PairOfEdges(bypass_test.Pair):
+class PairOfEdges(bypass_pairs.Pair):
     def start(self, pod, *arguments):
         return self.test.program(pod, EDGES, *arguments)
 
@@ -238,7 +238,7 @@ class Programs:
     def test_who_waits_for_edges(self):
         """Some of what it has not read yet came past TCP, and then some by TCP: of that there is no edge any more."""
         pair = PairOfEdges(self)
-        pair.exchange(bypass_test.PROOF)
+        pair.exchange(bypass_pairs.PROOF)
         self.is_left_alone(ECHO, SHORT_READS)(pair.client)
         pair.exchange(1)
         count = 30_000  # 300 messages: more than may be on their way past TCP
@@ -253,7 +253,7 @@ class Programs:
 
 
 class PastTcp(Programs, TwoPods):
-    members = bypass_test.Bypass.members
+    members = bypass_pairs.Pairs.members
 
     def begin(self):
         self.start(local={"bypass": "force"})

@@ -85,7 +85,7 @@ WAYS = {
         "bypass_test.Bypass.test_every_byte_once_and_in_order",
         "bypass_test.Bypass.test_the_end_comes_behind_the_last_byte",
         "bypass_test.Bypass.test_who_closes_with_bytes_that_are_not_read_resets",
-        "bypass_test.Bypass.test_an_agent_that_is_started_again_takes_pairs_over",
+        "bypass_leave_test.Leave.test_an_agent_that_is_started_again_takes_pairs_over",
         "bypass_test.Bypass.test_an_agent_that_stands_still_forgets_those_that_ended_and_nobody_else",
         "local_test.Local.test_what_smcctl_shows",
     ],

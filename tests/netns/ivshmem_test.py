@@ -49,10 +49,9 @@ while time.monotonic() < ends:
     for _ in range(2000):
         size = len(m) if r.random() < .5 else 1 << 17
         at = r.randrange(size // 8) * 8
-        if at >= 64:  # the superblock is read by who opens the area
-            old, = struct.unpack_from('<Q', m, at)
-            word = r.choice((r.getrandbits(64), r.getrandbits(16), 0, old + 1, old ^ 1 << r.randrange(64)))
-            struct.pack_into('<Q', m, at, word & (1 << 64) - 1)
+        old, = struct.unpack_from('<Q', m, at)
+        word = r.choice((r.getrandbits(64), r.getrandbits(16), 0, old + 1, old ^ 1 << r.randrange(64)))
+        struct.pack_into('<Q', m, at, word & (1 << 64) - 1)
     time.sleep(0.001)
 print('done', flush=True)
 """
@@ -239,30 +238,75 @@ class Ivshmem(TwoNodes):
 
     def test_who_writes_everywhere(self):
         """A peer may write what it likes. Its own area's connections are not to be relied on then; all else is."""
-        third = self.lab.node("c")
+        third, other = self.lab.node("c"), os.path.join(self.lab.run, "other")
         self.lab.link(self.a, third)
-        self.start()
+        with open(other, "wb") as file:
+            file.truncate(64 * MIB)
+        fabric = lambda path, chid: {"provider": "ivshmem", "device": path, "chid": chid}
+        both = {**fabric(self.area, "0xff20"), "others": [fabric(other, "0xff21")]}
+        soon = {"cache_s": 1, "budget_ms": 5000}
+        self.a.start_agent(ism=both, fallback=soon)
+        self.start(self.b)
+        third.start_agent(ism=fabric(other, "0xff21"))
         self.serve()
         self.serve(third, port=5001)
         self.transfer(1)
+        with open(self.area, "rb") as file:
+            superblock = file.read(64)
         writer = self.program(self.a, WRITER, self.area, HOSTILE_SECONDS, says="up")
-        ends = time.monotonic() + HOSTILE_SECONDS
+        ends, short = time.monotonic() + HOSTILE_SECONDS, 0
         pids = [node.agent.status()["agent"]["pid"] for node in (self.a, self.b)]
         while time.monotonic() < ends:
             done = self.a.python(SHORT, self.b.ip4, 5000, timeout=40)
             self.assertIn(done.stdout.strip(), ("same", "differs", "error"), done.stderr)
-            done = self.a.python(SHORT, third.ip4, 5001, timeout=40)
-            self.assertEqual(done.stdout.strip(), "same", done.stderr)
+            for _ in range(3):
+                done = self.a.python(SHORT, third.ip4, 5001, timeout=40)
+                self.assertEqual(done.stdout.strip(), "same", done.stderr)
+                short += 1
             for node in (self.a, self.b):
                 self.assertTrue(node.agent.status())
         self.assertEqual(self.hear(writer), "done")
         self.assertEqual([node.agent.status()["agent"]["pid"] for node in (self.a, self.b)], pids)
+        self.assertPath(third, "smcd", at_least=short)  # what the two others share is none of this
         for node in (self.a, self.b):
             self.assertEqual(node.agent.stop(), 0, node.agent.log()[-2000:])
-        self.make(64 * MIB)
-        self.start()
+        # It takes the next agents as it was left: they start, and when it is an area at all they use it, in time.
+        self.a.start_agent(ism=both, fallback=soon)
+        self.start(self.b)
         self.transfer(1)
-        self.assertPath(self.a, "smcd")
+        for node in (self.a, self.b):
+            self.assertEqual(node.agent.stop(), 0, node.agent.log()[-2000:])
+        with open(self.area, "r+b") as file:
+            file.write(superblock)
+        self.a.start_agent(ism=both, fallback=soon)
+        self.start(self.b)
+
+        def again():
+            before = self.a.agent.totals().get(("smcd", "none"), 0)
+            self.transfer(1)
+            return self.a.agent.totals().get(("smcd", "none"), 0) > before
+
+        wait_for("SMC-D by the area that was spoilt", again)
+
+    def test_garbage_ends_the_connection_that_it_concerns(self):
+        self.start()
+        self.serve()
+        talkers = [self.program(self.a, TALK, self.b.ip4, says="up") for _ in range(2)]
+        (one, two) = self.a.agent.connections()
+        self.assertEqual((one["path"], two["path"]), ("smcd", "smcd"))
+        with open(self.area, "r+b") as file:
+            superblock = file.read(4096)
+            (data,) = struct.unpack_from("<Q", superblock, 24)
+            block = int(two["smcd"]["token"], 16) & 0xFFFF
+            file.seek(data + block * 65536 + 4096 + 8)  # where its peer says how much it has written
+            file.write(b"\xff" * 8)
+        wait_for("it to end", lambda: [c["id"] for c in self.a.agent.connections()] == [one["id"]], timeout=20)
+        answers = []
+        for talker in talkers:
+            self.tell(talker, "y" * 50_000)
+            answers.append(self.hear(talker))
+        self.assertEqual(sorted(answer[:5] for answer in answers), ["error", "yyyyy"])
+        self.assertIn("y" * 50_000, answers)
 
     def test_connections_of_a_peer_that_stands_still_end(self):
         """As a machine does that is paused or gone: no reset comes from it."""
@@ -285,16 +329,27 @@ class Ivshmem(TwoNodes):
 
         wait_for("SMC-D again", again, timeout=40)
 
-    def test_an_area_that_is_too_small_or_of_another_version(self):
+    def test_an_area_of_another_version_is_left_alone(self):
+        """Another agent may have it, of another release: no reason not to start."""
+        head = (0x31444D4353494D53).to_bytes(8, "little") + (7).to_bytes(4, "little")
+        with open(self.area, "r+b") as file:
+            file.write(head)
+            file.seek(32)
+            file.write((1).to_bytes(8, "little"))
+        self.start()
+        self.assertIn("version 7, this is version 1", self.a.agent_log())
+        self.assertEqual(self.a.agent.ask("device")["smcd"], [])
+        self.assertIn("no fabric", self.a.agent.ctl("status").stdout)
+        self.serve()
+        self.assertTrue(self.connect()["ok"])
+        self.assertEqual({path for path, _ in self.a.agent.totals()}, {"fallback"})
+        with open(self.area, "rb") as file:
+            self.assertEqual(file.read(12), head)
+
+    def test_a_device_that_cannot_be_one_is_a_mistake(self):
         self.make(65536)
         config = self.a.config(ism={"provider": "ivshmem", "device": self.area})
         self.assertIn("too few", self.refused(config))
-        self.make(64 * MIB)
-        with open(self.area, "r+b") as file:
-            file.write((0x31444D4353494D53).to_bytes(8, "little") + (7).to_bytes(4, "little"))
-            file.seek(32)
-            file.write((1).to_bytes(8, "little"))
-        self.assertIn("version 7, this is version 1", self.refused(config))
         missing = self.a.config(ism={"provider": "ivshmem"})
         self.assertIn("ivshmem device", self.refused(missing))
 

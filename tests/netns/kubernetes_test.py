@@ -31,11 +31,13 @@ class Pods(TwoNodes):
             "pods": [{"labels": {"smc": "on"}}, {"annotations": {"smc.io/use": "y*"}}],
         },
         {"name": "all of a team", "action": "allow", "pods": [{"namespace_labels": {"team": "fast"}}]},
+        {"name": "all who ask", "action": "allow", "pods": [{"namespace_annotations": {"smc.io/use": "y*"}}]},
         {"name": "and what is no pod", "action": "allow", "cgroups": ["/host*"]},
     ]
 
     def setUp(self):
         super().setUp()
+        self.rules = self.RULES
         self.b.start_agent()
         self.serve()
         self.api = within(self.a, lambda: ApiServer(self.a.dir))
@@ -46,7 +48,7 @@ class Pods(TwoNodes):
     def start(self, **kubernetes):
         where = {"api": self.api.url, "node": "node-a", "token_file": self.api.token, "ca_file": self.api.ca}
         self.a.start_agent(
-            policy={"default": "deny", "rules": self.RULES},
+            policy={"default": "deny", "rules": self.rules},
             kubernetes={**where, **kubernetes},
             log={"level": "debug"},
             **TIME_ENOUGH,
@@ -100,6 +102,10 @@ class Pods(TwoNodes):
         self.api.put("namespaces", "batch", labels={"team": "fast"})
         self.becomes("smcd", systemd(UIDS[0]))
         self.api.put("namespaces", "batch", labels={})
+        self.becomes("tcp", systemd(UIDS[0]))
+        self.api.put("namespaces", "batch", annotations={"smc.io/use": "yes"})
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.api.put("namespaces", "batch", annotations={"smc.io/use": "no"})
         self.becomes("tcp", systemd(UIDS[0]))
 
     def test_pods_of_other_nodes_are_not_asked_for(self):
@@ -164,6 +170,43 @@ class Pods(TwoNodes):
         wait_for("all changes", lambda: self.known()["changes"] >= 2000, timeout=60)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
         self.becomes("smcd", systemd(UIDS[0]))
+
+    def test_who_may_have_opted_out_is_left_alone_until_that_is_known(self):
+        self.use_host()
+        self.rules = [self.RULES[0], {"name": "everybody", "action": "allow"}]
+        self.api.refuse = 503
+        self.start()
+        self.becomes("smcd", "host")
+        self.assertEqual(self.path_of(systemd(UIDS[0])), "tcp")
+        self.api.put("pods", "one", "web", uid=UIDS[0])
+        self.api.put("pods", "two", "web", uid=UIDS[1], labels={"smc": "off"})
+        self.api.refuse = None
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.assertEqual(self.path_of(systemd(UIDS[1])), "tcp")
+
+    def test_a_list_whose_second_page_is_not_to_be_had(self):
+        self.use_host()
+        for i in range(599):
+            self.api.put("namespaces", f"n-{i}")
+        self.api.put("namespaces", "zzz", labels={"team": "fast"})
+        self.api.put("pods", "job", "zzz", uid=UIDS[0])
+        self.api.refuse_pages = 1
+        self.start()
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.assertEqual(self.api.refuse_pages, 0)
+        self.assertIn("the API server answers 503 to a list of /api/v1/namespaces", self.a.agent.log())
+        wait_for("the problem to be over", lambda: self.known()["problem"] == "")
+
+    def test_a_watch_that_ends_by_an_error_each_time(self):
+        self.use_host()
+        self.start()
+        self.api.put("pods", "one", "web", uid=UIDS[0])
+        wait_for("the pod", lambda: self.known()["pods"] == 1)
+        self.api.go_wrong()
+        self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
+        self.becomes("smcd", systemd(UIDS[0]))
+        self.assertIn("the API server ends a watch of /api/v1/pods: etcd is gone", self.a.agent.log())
+        wait_for("the problem to be over", lambda: self.known()["problem"] == "")
 
     def test_a_server_that_is_somebody_else(self):
         self.use_host()

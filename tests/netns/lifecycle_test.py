@@ -61,6 +61,26 @@ sys.stdin.readline()
 for child in children: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
 """
 
+# As many programs on devices as the kernel takes, which let everything pass. Arguments: the devices.
+FILL = """
+import ctypes, errno, platform, socket, struct, sys
+PROG_LOAD, PROG_ATTACH, SCHED_CLS, TCX_INGRESS, TCX_EGRESS = 5, 8, 3, 46, 47
+BPF = 321 if platform.machine() == 'x86_64' else 280
+libc = ctypes.CDLL(None, use_errno=True)
+def bpf(command, attributes):
+    got = libc.syscall(BPF, command, ctypes.create_string_buffer(attributes), len(attributes))
+    return got if got >= 0 else -ctypes.get_errno()
+code = ctypes.create_string_buffer(struct.pack('<BBhi', 0xb7, 0, 0, -1) + struct.pack('<BBhi', 0x95, 0, 0, 0))
+licence = ctypes.create_string_buffer(b'GPL')
+load = struct.pack('IIQQ', SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence))
+for _ in range(64):
+    program = bpf(PROG_LOAD, load)
+    for name in sys.argv[1:]:
+        for way in (TCX_INGRESS, TCX_EGRESS):
+            done = bpf(PROG_ATTACH, struct.pack('IIIIIIQ', socket.if_nametoindex(name), program, way, 0, 0, 0, 0))
+            if done < 0 and done != -errno.ERANGE: sys.exit(errno.errorcode[-done])  # which is: it is full
+"""
+
 
 class Lifecycle(TwoNodes):
     def test_several_threads_share_the_connections(self):
@@ -143,6 +163,26 @@ class Lifecycle(TwoNodes):
         for node in (self.a, self.b):
             self.assertEqual(node.agent.stop(), 0)
             self.assertEqual(self.leftovers(node), [])
+
+    def test_devices_that_cannot_be_had_are_named_and_rested_from(self):
+        names = [f"d{i}" for i in range(6)]  # more than are prepared at once
+        for one, other in zip(names[::2], names[1::2]):
+            sh("ip", "-n", self.a.netns, "link", "add", one, "type", "veth", "peer", "name", other)
+        for name in names:
+            sh("ip", "-n", self.a.netns, "link", "set", name, "up")
+        done = self.a.python(FILL, *names)
+        if "EINVAL" in done.stderr:
+            self.skipTest("this kernel has no tcx")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.a.start_agent(bpf={"tc": "tcx"})
+
+        def obstacle():
+            return self.a.agent.status()["namespaces"][0]["ipv4_obstacle"]
+
+        wait_for("a device to be named", lambda: any(f"device {name}: " in obstacle() for name in names))
+        before = self.processor_time(self.a.agent.pid)
+        time.sleep(2)
+        self.assertLess(self.processor_time(self.a.agent.pid) - before, 0.5)
 
     def test_a_hung_agent_is_left_alone_within_a_second(self):
         self.start_agents()
@@ -424,6 +464,8 @@ class CommandLine(unittest.TestCase):
         missing = self.agent("--config", "/does/not/exist")
         self.assertEqual(missing.returncode, 2)
         self.assertIn("No such file", missing.stderr)
+        self.assertIn("Is a directory", self.agent("--config", "/tmp").stderr)
+        self.assertEqual(self.agent("--config", "", "--check-config").returncode, 2)  # it is not the default
 
     def test_a_wrong_place_is_an_error_and_nothing_is_touched(self):
         with tempfile.TemporaryDirectory() as place:

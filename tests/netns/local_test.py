@@ -269,13 +269,14 @@ for before, behind in (([[25, 16384]], []), ([], [[13, 'cubic']])):
         self.start()
         self.serve_on("0.0.0.0")
         client, _ = self.client(self.two.ip4)
-        shown = [c for c in self.a.agent.connections() if c["path"] == "tuned"]
-        self.assertEqual({c["role"] for c in shown}, {"client", "server"})
+        tuned = lambda: [c for c in self.a.agent.connections() if c["path"] == "tuned"]
+        wait_for("both ends", lambda: {c["role"] for c in tuned()} == {"client", "server"}, 20)
+        shown = tuned()
         self.assertEqual({(c["client"], c["server"]) for c in shown}, {(shown[0]["client"], f"{self.two.ip4}:5000")})
         self.assertIn("TCP tuned", self.a.agent.ctl("ss").stdout)
         self.assertNotIn("TCP tuned", self.a.agent.ctl("ss", "-D").stdout)
         client.communicate(timeout=20)
-        wait_for("its end", lambda: not [c for c in self.a.agent.connections() if c["path"] == "tuned"], 60)
+        wait_for("its end", lambda: not tuned(), 60)
 
 
 if __name__ == "__main__":

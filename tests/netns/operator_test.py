@@ -136,7 +136,7 @@ class Operator(TwoNodes):
 
     def test_drain(self):
         talker, _ = self.talk()
-        self.assertIn("1 connections", self.ctl("drain"))
+        self.assertIn("1 connections are in the agent: 1 over SMC-D, 0 over SMC-R", self.ctl("drain"))
         self.assertFalse(self.a.agent.status()["agent"]["serving"])
         self.assertEqual(self.metrics()["smc_agent_serving"], 0)
         self.assertEqual(self.get("/readyz")[0], 200)  # its programs still serve what there is
@@ -152,6 +152,18 @@ class Operator(TwoNodes):
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
+
+    def test_who_waits_for_a_drain_does_not_drain_again(self):
+        talker, _ = self.talk()
+        command = [CTL, "--socket", self.a.control, "drain", "--wait", "60"]
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        serves = lambda: self.a.agent.status()["agent"]["serving"]
+        wait_for("the drain", lambda: not serves())
+        self.ctl("drain", "--end")
+        self.assertIn("the agent serves again", waiting.communicate(timeout=30)[1])
+        self.assertEqual(waiting.returncode, 1)
+        self.assertTrue(serves())
+        self.end_program(talker)
 
     def test_events(self):
         self.a.agent.stop()
@@ -220,6 +232,17 @@ class Operator(TwoNodes):
         (space,) = json.loads(self.ctl("dry-run", "--json", node=self.b))["namespaces"]
         self.assertEqual((space["outbound"], space["inbound"]), (0, 1))
 
+    def test_dry_run_comes_in_pieces(self):
+        """The agent has other things to do between the tables of two namespaces."""
+        self.pod()
+        spaces = lambda: [s["netns"] for s in json.loads(self.ctl("dry-run", "--json"))["namespaces"]]
+        wait_for("the pod's namespace", lambda: len(spaces()) == 2)
+        with socket.socket(socket.AF_UNIX) as control:
+            control.connect(self.a.control)
+            control.sendall(json.dumps({"command": "dry-run", "after": spaces()[0]}).encode() + b"\n")
+            told = json.loads(control.makefile().read())
+        self.assertEqual([s["netns"] for s in told["namespaces"]], spaces()[1:])
+
     def test_eids_may_change_while_it_runs(self):
         self.assertEqual(self.ctl("ueid"), "SMC-AGENT.DEFAULT\n")
         self.assertEqual(self.ctl("ueid", "add", "SECOND.EID"), "SMC-AGENT.DEFAULT\nSECOND.EID\n")
@@ -257,6 +280,9 @@ class Operator(TwoNodes):
         talker, connection = self.talk()
         self.tell(talker, "w" * 1000)
         self.assertIn(f"{self.b.ip4}:5000", self.ctl("top", "-n", "1"))
+        moved = json.loads(self.ctl("top", "-n", "1", "--json"))
+        self.assertEqual(moved["paths"]["smcd"]["connections"], 1)
+        self.assertEqual([c["server"] for c in moved["connections"]], [f"{self.b.ip4}:5000"])
         self.assertIn("SMC Hostname:", self.ctl("info"))
         self.assertIn("IB-Dev", self.ctl("pnet"))
         script = self.ctl("completion", "bash")

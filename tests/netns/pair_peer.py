@@ -152,6 +152,10 @@ class End:
     def urgent(self):
         return self.sock.send(b"!", socket.MSG_OOB)
 
+    def hear_of_sending(self):
+        """Whether a time stamp comes of what was sent."""
+        return self.ready(0) and bool(self.sock.recvmsg(0, 1000, socket.MSG_ERRQUEUE)[1])  # POLLERR
+
     def hear_urgent(self):
         self.ready(select.POLLPRI)
         return self.sock.recv(1, socket.MSG_OOB).decode()

@@ -2,7 +2,7 @@
 """Pairs that go past TCP while there is little memory."""
 import unittest
 
-import bypass_test
+import bypass_pairs
 import memory_test
 from base import TwoPods
 from lab.basics import wait_for
@@ -13,7 +13,7 @@ MEMBER = "SMC_MEMBER_MEMBER"
 class Pressure(TwoPods):
     """Programs in a control group that has little memory, one of which does not read."""
 
-    members, states = bypass_test.Bypass.members, bypass_test.Bypass.states
+    members, states = bypass_pairs.Pairs.members, bypass_pairs.Pairs.states
 
     def setUp(self):
         self.group = None
@@ -25,9 +25,9 @@ class Pressure(TwoPods):
     def pairs(self, count):
         self.start(local={"bypass": "force"})
         with self.group:
-            pairs = [bypass_test.Pair(self, port=5000 + n) for n in range(count)]
+            pairs = [bypass_pairs.Pair(self, port=5000 + n) for n in range(count)]
         for pair in pairs:
-            pair.exchange(bypass_test.PROOF)
+            pair.exchange(bypass_pairs.PROOF)
         wait_for("all to be members", lambda: self.states() == [MEMBER] * 2 * count, 10)
         return pairs
 

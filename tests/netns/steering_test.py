@@ -49,13 +49,13 @@ class Steering(TwoNodes):
         # Before they age, which is after two minutes.
         wait_for("what is not needed to be forgotten", lambda: not self.table(self.b, "smc_inbound"), 60)
 
-    def late_end_with_a_syn_cookie(self, meanwhile=lambda: None):
+    def late_end_with_a_syn_cookie(self, meanwhile=lambda: None, **more):
         """A client without an agent. It ends where it began, and not at the application, which would read CLC."""
         self.b.start_agent()
         self.serve()
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
         self.assertTrue(self.connect()["ok"])  # a listener takes no cookie unless it has sent one lately
-        script = json.dumps({"options": SMC_OPTION, "send": ["61" * 100], "ack_after": 6, "listen_s": 15})
+        script = json.dumps({"options": SMC_OPTION, "send": ["61" * 100], "ack_after": 6, "listen_s": 15, **more})
         client = self.raw(self.a, "10.77.0.50", "client", self.b.ip4, 5000, script)
         wait_for("the SYN-ACK", lambda: self.b.agent.decisions()["SMC_OPTION_SYNACK"])
         meanwhile()
@@ -70,12 +70,45 @@ class Steering(TwoNodes):
     def test_the_same_when_the_agent_has_died(self):
         self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL))
 
+    def test_the_same_when_the_syn_comes_again_and_would_not_be_taken_now(self):
+        self.late_end_with_a_syn_cookie(lambda: self.b.agent.ctl("drain"), again_after=3)
+        self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
+
+    def test_the_same_when_the_syn_comes_again_and_the_agent_has_died(self):
+        self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL), again_after=3)
+
     def test_nobody_listens(self):
         self.start_agents()
         self.assertEqual(self.connect()["error"], "ECONNREFUSED")
         self.assertEqual(self.connect(self.b.ip6)["error"], "ECONNREFUSED")
         self.assertGreater(self.b.agent.decisions()["SMC_IN_NO_LISTENER"], 0)
         self.assertEqual(self.b.agent.totals(), {})
+
+    def test_a_syn_that_a_node_forwards_is_not_that_nodes(self):
+        """Also where it listens on the same port itself, on all addresses."""
+        r = self.lab.node("r")
+        self.lab.link(self.a, r)
+        near4, near6 = r.ip4, r.ip6
+        self.lab.link(r, self.b)
+        for there, back, near, far in ((self.b.ip4, self.a.ip4, near4, r.ip4), (self.b.ip6, self.a.ip6, near6, r.ip6)):
+            self.a.run(["ip", "route", "add", there, "via", near], check=True)
+            self.b.run(["ip", "route", "add", back, "via", far], check=True)
+        r.run(["sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"], check=True)
+        self.start_agents()
+        r.start_agent()
+        self.serve(ip="::")
+        self.serve(ip="::", node=r)
+        for ip in (self.b.ip4, self.b.ip6):
+            self.assertTrue(self.connect(ip)["ok"])
+        self.assertPath(self.b, "smcd", at_least=2)
+        before = r.agent.decisions()
+        self.assertEqual(before["SMC_IN_STEERED"], 0)
+        self.assertGreaterEqual(before["SMC_IN_PASSES"], 2)
+        self.assertEqual(self.table(r, "smc_inbound"), [])
+        for ip in (near4, near6):  # what is for itself
+            self.assertTrue(self.connect(ip)["ok"])
+        self.assertPath(r, "smcd", at_least=2)
+        self.assertEqual(r.agent.decisions()["SMC_IN_PASSES"], before["SMC_IN_PASSES"])
 
     def test_rules_decide_in_order(self):
         rules = [
@@ -144,6 +177,24 @@ class Steering(TwoNodes):
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_TCP_SIGNED"], 1)
 
         self.assertEqual(self.a.agent.totals(), {})
+
+    def test_a_bridge_and_its_port_see_one_syn(self):
+        sh("ip", "-n", self.a.netns, "link", "add", "br0", "type", "bridge")
+        sh("ip", "-n", self.a.netns, "addr", "flush", "dev", self.a.device)
+        sh("ip", "-n", self.a.netns, "link", "set", self.a.device, "master", "br0")
+        sh("ip", "-n", self.a.netns, "addr", "add", f"{self.a.ip4}/24", "dev", "br0")
+        sh("ip", "-n", self.a.netns, "link", "set", "br0", "up")
+        self.a.start_agent()
+        self.serve()
+        for _ in range(2):
+            self.assertAtOnce(self.connect())
+        decisions = self.a.agent.decisions()
+        self.assertEqual([decisions[d] for d in ("SMC_OUT_ASKED", "SMC_ANSWER_PLAIN")], [2, 2])
+        self.assertEqual([decisions[d] for d in ("SMC_SYN_AGAIN", "SMC_ANSWER_LOST")], [0, 0])
+        self.assertEqual(self.table(self.a, "smc_servers"), [])
+        self.b.start_agent()
+        self.assertAtOnce(self.connect())
+        self.assertPath(self.a, "smcd")
 
     def test_mptcp_is_left_alone(self):
         self.start_agents()
@@ -316,13 +367,13 @@ print('up', flush=True); time.sleep(3600)""",
         )
         # P1.
         hairpins = self.table(self.a, "smc_hairpins")
-        keys = [entry["formatted"]["key"] for entry in hairpins]
+        keys = [entry["key"] for entry in hairpins]
         self.assertEqual([(key["remote_ip"][12:], key["remote_port"]) for key in keys], [([10, 77, 0, 2], 5000)] * 2)
-        ports = {entry["formatted"]["key"]["local_port"]: entry["formatted"]["value"]["partner"] for entry in hairpins}
+        ports = {entry["key"]["local_port"]: entry["value"]["partner"] for entry in hairpins}
         one, other = ports
         self.assertEqual((ports[one], ports[other]), (other, one))
         servers = self.table(self.a, "smc_servers")
-        self.assertEqual(servers[0]["formatted"]["value"]["knowledge"], "SMC_SERVER_CAPABLE")
+        self.assertEqual(servers[0]["value"]["knowledge"], "SMC_SERVER_CAPABLE")
         counters = sh("bpftool", "map", "dump", "pinned", f"{self.a.pins}/smc_counters")
         self.assertIn("SMC_OUT_ASKED", counters)
         self.assertEqual([c["pid"] for c in self.a.agent.connections()], [keep.pid])

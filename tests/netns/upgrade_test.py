@@ -169,6 +169,34 @@ class Tcx(Upgrade):
         self.assert_smcd(2)
         self.upgrade(self.a)
 
+    def test_who_follows_events_follows_the_next_agent(self):
+        follower = subprocess.Popen([CTL, "--socket", self.a.control, "events"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.kill)
+        self.hear_of(follower, "serving: ")
+        self.upgrade(self.a)
+        self.hear_of(follower, "serving: ")
+        self.talk()
+        self.hear_of(follower, f"server {self.b.ip4}:5000")
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(10), 0)
+
+    def hear_of(self, follower, text):
+        while text not in (line := follower.stdout.readline()):
+            self.assertNotEqual(line, "")
+
+    def test_in_a_pod_another_pod_is_to_be_started(self):
+        self.a.agent.stop()
+        self.a.start_agent(command=["env", "KUBERNETES_SERVICE_HOST=10.96.0.1"])
+        done = self.a.agent.ctl("upgrade")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("start another pod instead", done.stderr)
+
+    def test_upgrading_nobody(self):
+        done = subprocess.run([CTL, "--socket", f"{self.a.dir}/nobody.sock", "upgrade"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("no agent answers", done.stderr)
+
     def test_one_that_is_killed_while_it_is_leaving(self):
         talker = self.talk()
         self.upgrade(self.a)

@@ -42,7 +42,7 @@ def the(kind, found):
 POD_MONITOR = {
     "apiVersion": "monitoring.coreos.com/v1",
     "metadata": {"name", "namespace", "labels"},
-    "spec": {"selector", "podMetricsEndpoints"},
+    "spec": {"jobLabel", "selector", "podMetricsEndpoints"},
     "endpoint": {"path", "interval", "relabelings"},
 }
 
@@ -52,10 +52,12 @@ class Chart(unittest.TestCase):
     VALUES = (
         [],
         ["--set", "rdma.privileged=true"],
+        ["--set", "ism.privileged=true,config.ism.provider=ivshmem"],
         ["--set", "rdma.resource=rdma/hca,podMonitor.enabled=true,podMonitor.labels.release=main"],
         ["--set", "nodeSelector.kind=fast,podLabels.team=net,podAnnotations.note=yes,imagePullSecrets[0].name=pull"],
         ["--set", "tolerations=null,config.http.listen=[::]:9000", "--set", "resources.limits=null"],
         ["--set", "config.control.socket=/run/smc-agent/other.sock,config.stop.patience_s=5"],
+        ["--set", "config.stop.patience_s=5,config.upgrade.patience_s=7200"],
     )
 
     def typed(self, document):
@@ -109,9 +111,14 @@ class Chart(unittest.TestCase):
         self.assertEqual(set(endpoint), POD_MONITOR["endpoint"])
         pod = the("DaemonSet", documents(helm.template()))["spec"]["template"]
         self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
-        address, one_target = endpoint["relabelings"]
+        # The alert of an agent that is away goes by its job.
+        self.assertEqual(monitor["metadata"]["labels"][monitor["spec"]["jobLabel"]], "smc-agent")
+        address, address6, one_target = endpoint["relabelings"]
         self.assertEqual(one_target["action"], "labeldrop")
         self.assertEqual((address["targetLabel"], address["replacement"]), ("__address__", "$1:7609"))
+        self.assertEqual((address6["targetLabel"], address6["replacement"]), ("__address__", "[$1]:7609"))
+        self.assertRegex("fd00::1", f"^{address6['regex']}$")
+        self.assertNotRegex("10.0.0.1", f"^{address6['regex']}$")
 
     def test_wrong_values_are_refused(self):
         for wrong in (
@@ -126,6 +133,40 @@ class Chart(unittest.TestCase):
                 done = helm.run("template", "x", CHART, "--set", wrong, check=False)
                 self.assertNotEqual(done.returncode, 0)
                 self.assertIn(wrong.split("=")[0].split(".")[-1], done.stderr)
+
+    def test_shared_memory_of_machines_needs_its_rights(self):
+        others = "config.ism.others[0].provider=ivshmem,config.ism.others[0].chid=0xff20"
+        for config in ("config.ism.provider=ivshmem", others):
+            done = helm.run("template", "x", CHART, "--set", config, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("ism.privileged=true", done.stderr)
+            for given in ("ism.privileged=true", "rdma.privileged=true"):
+                (container,) = self.pod("--set", config, "--set", given)["containers"]
+                security = dict(container["securityContext"])
+        self.assertEqual(security.pop("seLinuxOptions")["type"], "spc_t")
+        self.assertEqual(security, {"readOnlyRootFilesystem": True, "privileged": True})
+
+    def test_devices_come_with_their_value_alone(self):
+        for value, there in (
+            ("rdma.privileged=true", True),
+            ("ism.privileged=true", False),
+            ("drainSeconds=60", False),
+        ):
+            paths = [
+                volume["hostPath"]["path"] for volume in self.pod("--set", value)["volumes"] if "hostPath" in volume
+            ]
+            self.assertEqual("/dev/infiniband" in paths, there, value)
+
+    def test_every_node_has_one_and_keeps_it(self):
+        pod = self.pod()
+        self.assertEqual(pod["priorityClassName"], "system-node-critical")
+        self.assertEqual(pod["tolerations"], [{"operator": "Exists"}])
+        self.assertTrue(pod["hostPID"] and pod["hostNetwork"])
+        self.assertNotIn("nodeSelector", pod)
+        self.assertNotIn("affinity", pod)
+
+    def pod(self, *values):
+        return the("DaemonSet", documents(helm.template(*values)))["spec"]["template"]["spec"]
 
     def test_the_agent_takes_the_configuration(self):
         for values in self.VALUES:
@@ -157,6 +198,16 @@ class Chart(unittest.TestCase):
             self.assertIn("--take-over", container["args"])
             self.assertNotIn("ports", container)
 
+    def test_each_patience_is_its_own(self):
+        def patience(*values):
+            config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
+            return config["stop"]["patience_s"], config["upgrade"]["patience_s"]
+
+        self.assertEqual(patience(), (3600, 3600))
+        self.assertEqual(patience("--set", "config.stop.patience_s=5"), (5, 3600))
+        self.assertEqual(patience("--set", "config.upgrade.patience_s=5"), (3600, 5))
+        self.assertEqual(patience("--set", "config.stop.patience_s=7,config.upgrade.patience_s=5"), (7, 5))
+
     def test_rights_are_the_least(self):
         found = documents(helm.template())
         (rule,) = the("ClusterRole", found)["rules"]
@@ -167,6 +218,10 @@ class Chart(unittest.TestCase):
         self.assertFalse(security["allowPrivilegeEscalation"])
         self.assertNotIn("privileged", security)
         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+        # A profile of the runtime's would take away what the capabilities give.
+        self.assertEqual(security["seLinuxOptions"]["type"], "spc_t")
+        notes = the("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"]
+        self.assertEqual(notes["container.apparmor.security.beta.kubernetes.io/agent"], "unconfined")
         with open(os.path.join(ROOT, "docs/security.md")) as file:
             documented = file.read()
         for capability in security["capabilities"]["add"]:

@@ -92,7 +92,7 @@ class Observed(TwoNodes):
     def test_alerts_and_dashboard_ask_for_metrics_that_there_are(self):
         there = self.metric_families()
         there |= {"smc_agent_handshake_seconds_bucket", "smc_agent_fallbacks_total", "smc_agent_refused_total"}
-        there |= {"smc_agent_link_state", "smc_agent_bypass_sockets"}  # where there are RoCE devices, or a bypass
+        there |= {"smc_agent_bypass_sockets"}  # where there is one
         with open(os.path.join(DEPLOY, "prometheus/alerts.yaml")) as file:
             asked = metric_names(re.sub(r"description:.*", "", file.read()))
         with open(os.path.join(DEPLOY, "grafana/smc-agent.json")) as file:

@@ -64,6 +64,12 @@ class Unit(TwoNodes):
         _, unit = settings()
         self.assertEqual(used - allowed(unit["SystemCallFilter"]), set())
 
+    def test_smcctl_is_told_of_the_agents_socket(self):
+        """control.socket may be another one."""
+        _, unit = settings()
+        for key in ("ExecReload", "ExecStop"):
+            self.assertIn("smcctl --socket ${SOCKET} ", unit[key])
+
     def test_capabilities_are_those_of_the_pod(self):
         with open(os.path.join(ROOT, "deploy/kubernetes/smc-agent.yaml")) as file:
             pod = set(re.findall(r"^ +- ([A-Z_]+) +# ", file.read(), re.M))

@@ -53,7 +53,7 @@ struct Peer final : smcr::LinkHandler {
     void on_broken(const std::string& why) override { broken = why; }
 
     void drive() {
-        while (link && link->poll(*this, true)) {
+        while (link && link->poll(*this, true, true)) {
         }
     }
 

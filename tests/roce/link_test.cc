@@ -53,7 +53,7 @@ bool drive(Side& a, Side& b, Condition condition, std::chrono::milliseconds limi
         for (int i = 0; i < 2; i++) {
             Side& side = i == 0 ? a : b;
             side.link->want_completions(true);
-            for (bool readable = fds[i].revents != 0; side.link->poll(side, readable); readable = false) {
+            for (bool readable = fds[i].revents != 0; side.link->poll(side, readable, true); readable = false) {
             }
         }
         if (std::chrono::steady_clock::now() > end) {
@@ -179,6 +179,18 @@ TEST_CASE("ports__rocev1_is_chosen_among_its_own_gids") {
     CHECK(index("10.0.0.9", RoceVersion::kV1) == 2);
     CHECK(index("fd00::1", RoceVersion::kV1) == -1);
     CHECK(index("fd00::1", RoceVersion::kV2) == 5);
+}
+
+TEST_CASE("memory__counts_until_it_is_given_back") {
+    const std::size_t before = Memory::in_use();
+    {
+        const Side side(choose("10.99.0.1"));
+        const std::size_t with_link = Memory::in_use();
+        CHECK(with_link >= before + message_bytes({}));
+        const auto more = Memory::allocate(8192);
+        CHECK(Memory::in_use() == with_link + 8192);
+    }
+    CHECK(Memory::in_use() == before);
 }
 
 TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "engine.h"
 
+#include <algorithm>
+
 namespace smc::sim {
 
 void Engine::add(std::shared_ptr<ConnectionTask> connection) {
@@ -51,6 +53,27 @@ void Engine::ready(Task& task) {
     });
 }
 
+void Engine::spin(Task& task, TimePoint until) {
+    look(task, entries_.at(&task)->runs, until);
+}
+
+// Now and then, until it runs.
+void Engine::look(Task& task, std::uint64_t runs, TimePoint until) {
+    const auto soon = std::min<Delay>(world_.some_time(kLongestSpin), until - world_.now());
+    world_.after(soon, [this, raw = &task, runs, until, weak = std::weak_ptr(entries_.at(&task)->task)] {
+        const auto there = weak.lock();
+        const auto it = entries_.find(raw);
+        if (!there || it == entries_.end() || it->second->runs != runs) {
+            return;
+        }
+        if (world_.now() >= until || raw->look()) {
+            ready(*raw);
+        } else {
+            look(*raw, runs, until);
+        }
+    });
+}
+
 void Engine::run(Task& task) {
     const auto it = entries_.find(&task);
     if (it == entries_.end()) {
@@ -58,6 +81,7 @@ void Engine::run(Task& task) {
     }
     Entry& entry = *it->second;
     entry.queued = false;
+    entry.runs++;
     const bool more = task.run(world_.now());
     if (task.ended()) {
         const auto ended = std::move(it->second);

@@ -24,16 +24,22 @@ class Engine final : public Poller {
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
     void ready(Task& task) override;
+    [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint) const override { return kLongestSpin; }
+    void spin(Task& task, TimePoint until) override;
 
  private:
+    static constexpr std::chrono::microseconds kLongestSpin{50};
+
     struct Entry {
         std::shared_ptr<Task> task;
         const ConnectionTask* connection;
         Timer deadline;
         bool queued = false;
+        std::uint64_t runs = 0;
     };
     void enlist(std::shared_ptr<Task> task, const ConnectionTask* connection);
     void run(Task& task);
+    void look(Task& task, std::uint64_t runs, TimePoint until);
 
     World& world_;
     OnEnd on_end_;

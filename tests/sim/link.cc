@@ -40,7 +40,7 @@ SimLink::~SimLink() {
 
 std::uint32_t SimLink::level() const {
     const bool completed = wants_completions_ && done_ > retired_;
-    return !messages_.empty() || completed || wants_poll() ? std::uint32_t{EPOLLIN} : 0U;
+    return (asked_ && (!messages_.empty() || completed)) || wants_poll() ? std::uint32_t{EPOLLIN} : 0U;
 }
 
 SimLink* SimLink::peer() const {
@@ -178,7 +178,8 @@ void SimLink::fail(std::string why) {
     }
 }
 
-bool SimLink::poll(smcr::LinkHandler& handler, bool) {
+bool SimLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
+    asked_ = asks || (asked_ && !readable);
     retired_ = done_;
     for (int i = 0; i < kPerPoll && !messages_.empty(); i++) {
         const auto message = std::move(messages_.front());

@@ -81,7 +81,7 @@ class SimLink final : public smcr::Link {
     [[nodiscard]] int fd() const override { return descriptor_.fd(); }
     void want_completions(bool wanted) override { wants_completions_ = wanted; }
     [[nodiscard]] bool wants_poll() const override { return !broken_ && failure_.has_value(); }
-    bool poll(smcr::LinkHandler& handler, bool readable) override;
+    bool poll(smcr::LinkHandler& handler, bool readable, bool asks) override;
 
     // Nothing that is sent arrives any more.
     void cut() { cut_ = true; }
@@ -119,6 +119,7 @@ class SimLink final : public smcr::Link {
     std::uint64_t posted_ = 0, done_ = 0, retired_ = 0;
     std::optional<std::string> failure_;
     bool broken_ = false, cut_ = false, wants_completions_ = false;
+    bool asked_ = true;  // to tell of the next
     TimePoint last_arrival_{};
     // Events of this link find out by it whether it is still there.
     std::shared_ptr<SimLink*> self_ = std::make_shared<SimLink*>(this);

@@ -2,6 +2,7 @@
 #include "link_groups.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "datapath/smcr/rmbe_transport.h"
 
@@ -38,6 +39,14 @@ LinkGroups::LinkGroups(World& world, std::string node, Engine& engine, const Sim
       groups_(terms),
       deadline_(world, [this] { tick(); }) {}
 
+std::vector<std::shared_ptr<smcr::ElementOwner>> LinkGroups::Live::memory() const {
+    std::vector<std::shared_ptr<smcr::ElementOwner>> out;
+    for (const auto& [id, buffer] : buffers) {
+        out.push_back(buffer);
+    }
+    return out;
+}
+
 LinkGroups::Live* LinkGroups::live(GroupId group) {
     const auto it = live_.find(group);
     return it == live_.end() ? nullptr : &it->second;
@@ -50,14 +59,79 @@ LinkGroups::LiveLink* LinkGroups::live(GroupId group, std::uint8_t link) {
 }
 
 void LinkGroups::tell_ports() {
-    std::vector<group::LocalPort> ports;
+    tell_ports_without(nullptr);
+}
+
+void LinkGroups::tell_ports_without(const Port* missing) {
+    std::vector<group::LocalPort> ports, down;
     for (const auto& port : ports_) {
-        if (!port->down) {
+        if (port->down) {
+            down.push_back({port->device, 1, {}});
+        } else if (port.get() != missing) {
             ports.push_back({port->device, 1, port->gid, 2, {}});
             ports.push_back({port->device, 1, port->gid, 1, {}});
         }
     }
-    carry_out(groups_.set_ports(std::move(ports), world_.now()));
+    hear();
+    carry_out(groups_.set_ports(std::move(ports), std::move(down), world_.now()));
+}
+
+void LinkGroups::lose_device(const Port& port) {
+    hear();
+    carry_out(groups_.device_gone(port.device, world_.now()));
+    tell_ports_without(&port);
+}
+
+void LinkGroups::change_links() {
+    const Port& port = *ports_[world_.below(ports_.size())];
+    const auto what = world_.below(10);
+    if (what == 0) {
+        tell("ends all link groups");
+        return end_all();
+    }
+    if (what < 4) {
+        tell("has every port");
+        return tell_ports();
+    }
+    tell("is without " + port.device + (what < 7 ? ", at once" : ""));
+    what < 7 ? lose_device(port) : tell_ports_without(&port);
+    world_.after(world_.some_time(std::chrono::seconds(1)), [this] { tell_ports(); });
+}
+
+void LinkGroups::speak_nonsense() {
+    if (live_.empty()) {
+        return;
+    }
+    const auto& [id, group] = *std::next(live_.begin(), static_cast<long>(world_.below(live_.size())));
+    if (group.links.empty()) {
+        return;
+    }
+    const auto& [number, link] = *std::next(group.links.begin(), static_cast<long>(world_.below(group.links.size())));
+    std::vector<std::uint8_t> message(world_.chance(80) ? llc::kSmallBytes : world_.between(1, llc::kMaxMessage));
+    std::ranges::generate(message, [&] { return static_cast<std::uint8_t>(world_.below(256)); });
+    // A type that there is, of version 1 or 2, and the length that belongs to it; or just anything that is no CDC.
+    const auto type = static_cast<std::uint8_t>(world_.between(1, 9) | (world_.chance(50) ? 0x20U : 0U));
+    message[0] = world_.chance(70) ? type : static_cast<std::uint8_t>(world_.below(cdc::kType));
+    if (message.size() > 3 && world_.chance(80)) {
+        const bool large = (message[0] & 0x20U) != 0;  // of version 2, whose length has two bytes
+        message[1] = static_cast<std::uint8_t>(large ? message.size() >> 8U : message.size());
+        message[2] = static_cast<std::uint8_t>(large ? message.size() : 0);
+        message[3] = world_.chance(50) ? 0x80 : 0;  // most are a request or a reply, and no more is said
+    }
+    tell("says nonsense of type " + std::to_string(message[0]) + " on link " + std::to_string(number) + " of " +
+         name(id));
+    link.driver->send_soon(std::move(message));
+    engine_.kick(link.driver);
+}
+
+void LinkGroups::die() {
+    tell("dies");
+    for (const auto& [id, group] : live_) {
+        for (const auto& [number, link] : group.links) {
+            static_cast<SimLink&>(link.driver->link()).cut();
+        }
+    }
+    end_all();
 }
 
 // --- members --------------------------------------------------------------------------------------------------------
@@ -202,6 +276,7 @@ void LinkGroups::on(const group::CreateLink& action) {
                                               tell(name(id) + " hears LLC type " +
                                                    std::to_string(message.empty() ? 0 : message[0]) + " on link " +
                                                    std::to_string(number));
+                                              hear(id);
                                               carry_out(groups_.message(id, number, message, world_.now()));
                                           }
                                       });
@@ -209,12 +284,12 @@ void LinkGroups::on(const group::CreateLink& action) {
                                   [this, id, number](const std::string& why) {
                                       world_.after(world_.local(), [this, id, number, why] {
                                           tell(name(id) + " lost link " + std::to_string(number) + ": " + why);
+                                          hear(id);
                                           carry_out(groups_.link_down(id, number, why, world_.now()));
                                       });
                                   }};
     Live& group = live_[id];
-    group.links[number] = {std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(hooks),
-                                                              std::chrono::microseconds(0)),
+    group.links[number] = {std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(hooks)),
                            port->get()};
     const auto link_id = static_cast<std::uint32_t>(id) << 8 | number;
     carry_out(groups_.link_created(id, number, own, LinkId{link_id}, world_.chance(50), world_.now()));
@@ -223,10 +298,7 @@ void LinkGroups::on(const group::CreateLink& action) {
 void LinkGroups::on(const group::ConnectLink& action) {
     world_.after(world_.network(), [this, id = action.group, number = action.link, peer = action.peer] {
         LiveLink* there = live(id, number);
-        if (there == nullptr) {
-            return;
-        }
-        if (world_.strikes(Mishap::kLinkNotConnected)) {
+        if (there == nullptr || world_.strikes(Mishap::kLinkNotConnected)) {
             return carry_out(groups_.link_refused(id, number, Refusal::kUnreachable, "simulated", world_.now()));
         }
         (void)there->driver->link().connect(peer);
@@ -252,6 +324,7 @@ void LinkGroups::on(const group::EndLink& action) {
     Live* group = live(action.group);
     if (LiveLink* there = live(action.group, action.link)) {
         group->driver->retire(action.link);
+        there->driver->keep(group->memory());
         there->driver->end(action.why, action.at_once);
         engine_.kick(there->driver);
         group->links.erase(action.link);
@@ -261,12 +334,8 @@ void LinkGroups::on(const group::EndLink& action) {
 void LinkGroups::on(const group::EndGroup& action) {
     if (Live* group = live(action.group)) {
         group->driver->close();
-        std::vector<std::shared_ptr<smcr::ElementOwner>> memory;
-        for (const auto& [id, buffer] : group->buffers) {
-            memory.push_back(buffer);
-        }
         for (auto& [number, link] : group->links) {
-            link.driver->keep(memory);
+            link.driver->keep(group->memory());
             link.driver->end(action.why);
             engine_.kick(link.driver);
         }
@@ -381,11 +450,11 @@ void LinkGroups::on(const group::Joined& action) {
 }
 
 void LinkGroups::on(const group::JoinRefused& action) {
-    world_.require(action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) ||
-                       world_.struck(Mishap::kLinkCut) || world_.struck(Mishap::kClcSlow) ||
-                       world_.struck(Mishap::kClcLost) || world_.struck(Mishap::kPortDown) ||
-                       world_.struck(Mishap::kAckedAndLost),
-                   node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
+    world_.require(
+        action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) || world_.struck(Mishap::kLinkCut) ||
+            world_.struck(Mishap::kClcSlow) || world_.struck(Mishap::kClcLost) || world_.struck(Mishap::kPortDown) ||
+            world_.struck(Mishap::kAckedAndLost) || world_.struck(Mishap::kNonsense) || world_.struck(Mishap::kDies),
+        node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto refused = it->second.refused;
         hooks_.erase(it);
@@ -422,12 +491,22 @@ void LinkGroups::on(const group::GroupOver& action) {
     tell(name(action.group) + " is over: " + action.detail);
 }
 
-void LinkGroups::tick() {
+void LinkGroups::hear() {
     for (const auto& [id, there] : live_) {
-        for (const auto& [number, link] : there.links) {
+        hear(id);
+    }
+}
+
+void LinkGroups::hear(GroupId id) {
+    if (const Live* there = live(id)) {
+        for (const auto& [number, link] : there->links) {
             groups_.heard(id, number, link.driver->counters().messages_received.load(), world_.now());
         }
     }
+}
+
+void LinkGroups::tick() {
+    hear();
     carry_out(groups_.tick(world_.now()));
 }
 

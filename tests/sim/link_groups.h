@@ -37,6 +37,16 @@ class LinkGroups {
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
     void end_all();
 
+    // --- what else may happen to them
+    // A port's device is gone. tell_ports() has it again.
+    void lose_device(const Port& port);
+    // One of what makes an LLC flow: a link or all are to go, or there may be another one.
+    void change_links();
+    // One message that no peer expects.
+    void speak_nonsense();
+    // Nothing that their links were sent, or send, arrives any more, and they are gone.
+    void die();
+
     // The queue pairs of every link that is up: own and peer's.
     [[nodiscard]] std::map<std::string, std::string> active() const;
     // Nothing is left of any group.
@@ -51,9 +61,11 @@ class LinkGroups {
         std::shared_ptr<smcr::GroupDriver> driver = std::make_shared<smcr::GroupDriver>();
         std::map<std::uint8_t, LiveLink> links;
         std::map<group::BufferId, std::shared_ptr<SimMemory>> buffers;
+        [[nodiscard]] std::vector<std::shared_ptr<smcr::ElementOwner>> memory() const;
     };
 
     void carry_out(group::Actions actions);
+    void tell_ports_without(const Port* missing);
     void on(const group::CreateLink& action);
     void on(const group::ConnectLink& action);
     void on(const group::UseLink& action);
@@ -77,6 +89,9 @@ class LinkGroups {
     void on(const group::LinkFailed& action);
     void on(const group::GroupUp& action);
     void on(const group::GroupOver& action);
+    // How many messages have come: of all groups, or of one.
+    void hear();
+    void hear(group::GroupId id);
     void tick();
     void check() const;
     [[nodiscard]] Live* live(group::GroupId group);

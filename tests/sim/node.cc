@@ -53,6 +53,19 @@ void Node::flap_port(Delay later, Delay down) {
     world_.after(later + down, [turn] { turn(false); });
 }
 
+void Node::lose_device(Delay later, Delay gone) {
+    Port& port = *ports_[world_.below(ports_.size())];
+    world_.after(later, [this, &port] {
+        world_.tell(name() + ": " + port.device + " is gone");
+        port.down = true;
+        smcr_groups_.lose_device(port);
+    });
+    world_.after(later + gone, [this, &port] {
+        port.down = false;
+        smcr_groups_.tell_ports();
+    });
+}
+
 void Node::connect(Application& application, Node& server, Listener& listener) {
     const std::uint64_t id = next_id_++;
     const auto attempt = std::make_shared<ClientAttempt>(

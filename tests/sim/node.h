@@ -33,6 +33,10 @@ class Node {
     void end_link_groups() { smcr_groups_.end_all(); }
     // A port goes down, and comes back after a while.
     void flap_port(Delay later, Delay down);
+    void lose_device(Delay later, Delay gone);
+    void change_links() { smcr_groups_.change_links(); }
+    void speak_nonsense() { smcr_groups_.speak_nonsense(); }
+    void die() { smcr_groups_.die(); }
     void lose_fabric(const Node& peer) {
         for (const clc::IsmDevice& device : peer.parts_.node.ism) {
             smcd_groups_.drop_peer(device.chid, device.gid);

@@ -167,8 +167,27 @@ void Scenario::draw() {
                 node->flap_port(world_.some_time(20s), world_.some_time(20s));
             }
         }
+        if (world_.strikes(Mishap::kDeviceGone)) {
+            node->lose_device(world_.some_time(20s), world_.some_time(20s));
+        }
+        if (world_.strikes(Mishap::kNonsense)) {
+            for (std::uint64_t n = world_.between(1, 5); n > 0; n--) {
+                world_.after(world_.some_time(20s), [node] { node->speak_nonsense(); });
+            }
+        }
+        if (world_.strikes(Mishap::kDies)) {
+            world_.after(world_.some_time(20s), [node] { node->die(); });
+        }
         if (world_.strikes(Mishap::kFabricLost)) {
             world_.after(world_.some_time(10s), [node, other] { node->lose_fabric(*other); });
+        }
+    }
+    if (world_.strikes(Mishap::kFlowsAtOnce)) {
+        for (std::uint64_t n = world_.between(1, 6); n > 0; n--) {
+            const TimePoint when = world_.now() + world_.some_time(20s);
+            for (Node* node : {a_.get(), b_.get()}) {
+                world_.at(when, [node] { node->change_links(); });
+            }
         }
     }
     world_.tell("expected: " + expected_path());
@@ -256,8 +275,10 @@ void Scenario::check_quiet() const {
     for (const auto& [own, peer] : of_b) {
         mirrored.emplace(peer, own);
     }
-    world_.require(of_a == mirrored, "the peers disagree about their link groups: a has " +
-                                         std::to_string(of_a.size()) + ", b " + std::to_string(of_b.size()));
+    // Who was told nonsense may believe it.
+    world_.require(of_a == mirrored || world_.struck(Mishap::kNonsense),
+                   "the peers disagree about their link groups: a has " + std::to_string(of_a.size()) + ", b " +
+                       std::to_string(of_b.size()));
 }
 
 }  // namespace

@@ -44,7 +44,11 @@ namespace smc::sim {
     X(kPortDown, "a port goes down, and comes back")                     \
     X(kAckedAndLost, "a device acknowledges what it then loses")         \
     X(kLinkSlow, "a message on a link takes its time")                   \
-    X(kGroupsEnd, "one side ends all its link groups")
+    X(kGroupsEnd, "one side ends all its link groups")                   \
+    X(kDeviceGone, "a device is gone at once, and comes back")           \
+    X(kFlowsAtOnce, "both sides change their links at the same moment")  \
+    X(kNonsense, "a side says what is no LLC, or out of place")          \
+    X(kDies, "a side dies without a word, and is there again")
 
 enum class Mishap : std::uint8_t {
 #define SMC_SIM_NAME(name, text) name,

@@ -18,7 +18,7 @@ import sys
 import time
 
 from lab.agent import Agent
-from lab.basics import sh, wait_for
+from lab.basics import map_entries, sh, wait_for
 from lab.nodes import Lab
 from load import KINDS, PATIENCE, STUCK
 
@@ -228,8 +228,7 @@ class Soak:
         return {**found, **{name: len(self.table(node, name)) for name in TABLES}}
 
     def table(self, node, name):
-        entries = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", f"{node.pins}/{name}"))
-        return [entry.get("formatted", entry) for entry in entries]
+        return map_entries(f"{node.pins}/{name}")
 
     def rested(self):
         """Nor are DMBs kept for the next connection."""

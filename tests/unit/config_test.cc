@@ -41,11 +41,37 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==
           R"(/policy/rules/1: found no key "action", allowed: an object with it)");
     CHECK(problem(R"([])").starts_with(": found [], allowed: object"));
+    for (const char* key : {"labels", "annotations", "namespace_labels", "namespace_annotations"}) {
+        CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow", "pods": [{")" + std::string(key) +
+                      R"(": {"a": true}}]}]}})")
+                  .starts_with("/policy/rules/0/pods/0/" + std::string(key) + "/a: found true, allowed: string"));
+    }
     for (const char* spin : {R"("often")", "1001", "-1", "1.5", "null"}) {
         CHECK(problem(R"({"engine": {"spin_us": )" + std::string(spin) + "}}") ==
               "/engine/spin_us: found " + std::string(spin) + R"(, allowed: "auto" or integer from 0 to 1000)");
     }
     CHECK(problem("{").starts_with(": not JSON"));
+    CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow", "pods": [{}]}]}})") ==
+          "/policy/rules/0/pods/0: found {}, allowed: object of at least this many keys: 1");
+    CHECK(problem(R"({"roce": {"versions": [2, 2]}})").ends_with(", each once"));
+}
+
+TEST_CASE("problem__a_key_that_stands_twice_is_not_taken_for_one") {
+    CHECK(problem(R"({"limits": {"connections": "x"}, "limits": {}})") == "/limits: found twice, allowed: once");
+    CHECK(problem(R"({"policy": {"default": "deny"}, "policy": {"default": "allow"}})") ==
+          "/policy: found twice, allowed: once");
+    CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y", "name": "z"}]}})") ==
+          "/policy/rules/1/name: found twice, allowed: once");
+    CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "deny"}, {"name": "y", "action": "deny"}]}})")
+              .empty());
+}
+
+TEST_CASE("problem__what_is_too_large_or_too_deep_is_said_at_once") {
+    CHECK(problem(R"({"cgroup": {"root": "/)" + std::string(200'000, 'x') + R"("}})") ==
+          "/cgroup/root: found a text of 200001 characters, allowed: at most 4096");
+    CHECK(problem(std::string(200'000, '[')).starts_with(": not JSON"));
+    CHECK(problem(std::string(200'000, '[') + std::string(200'000, ']')).find("deeper than 16") != std::string::npos);
+    CHECK(problem("{}" + std::string(5'000'000, ' ')) == ": found 5000002 bytes, allowed: at most 4194304");
 }
 
 TEST_CASE("problem__what_a_schema_cannot_say") {

@@ -3,6 +3,7 @@
 // 4.3, 4.5.1 and 4.7).
 #include <catch2/catch.hpp>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "smc/flow/cdc_outbox.h"
@@ -83,8 +84,7 @@ TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
     CHECK((!flow.ring_taken() && !flow.ended()));
 }
 
-// --- an application that has gone behind its end
-// -----------------------------------------------------------------------
+// --- an application that has gone -----------------------------------------------------------------------------------
 
 namespace {
 
@@ -171,6 +171,24 @@ TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
     const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true);
     REQUIRE(std::holds_alternative<End>(step));
     CHECK(std::get<End>(step).how == End::How::kOrderly);
+}
+
+TEST_CASE("flow__an_application_that_writes_to_a_peer_that_has_closed_is_given_what_that_sent_before_F8") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState closed;
+    closed.producer = {.cursor = {0, 30}, .state = cdc::kSendingDone | cdc::kConnectionClosed};
+    REQUIRE(std::holds_alternative<Load>(flow.next({}, true)));
+    flow.peer(closed);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next({}, true)));
+    flow.leg_full();
+    REQUIRE(std::holds_alternative<Take>(flow.next({}, true)));
+    flow.took(1, false, true);
+    REQUIRE(std::holds_alternative<Publish>(flow.next({}, true)));
+    const Step last = flow.next({}, true);
+    REQUIRE(std::holds_alternative<End>(last));
+    CHECK(std::get<End>(last).reason == Reason::kPeerClosedEarly);
+    CHECK(std::get<End>(last).how == End::How::kDeliver);
+    CHECK(flow.receiving().available() == 30);
 }
 
 // --- the reset of a CLC socket --------------------------------------------------------------------------------------

@@ -5,14 +5,17 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "datapath/smcr/link_driver.h"
+#include "datapath/smcr/rmbe_transport.h"
 #include "memory_link.h"
 
 using namespace smc;
 using namespace smc::smcr;
 using namespace std::chrono_literals;
 using test::MemoryLink;
+using test::PlainMemory;
 
 namespace {
 
@@ -37,11 +40,17 @@ class Connection final : public Task, private Mover {
     bool start(Poller&) override { return true; }
     void on_event(int, std::uint32_t) override {}
     bool run(TimePoint) override { return false; }
-    void abort(Reason why) override { reason = why; }
+    void abort(Reason why) override {
+        reason = why;
+        if (last_words) {
+            last_words();
+        }
+    }
     [[nodiscard]] bool ended() const override { return reason.has_value(); }
 
     GroupDriver::Receiver* receiver = nullptr;
     std::optional<Reason> reason;
+    std::function<void()> last_words;
     bool may_move = true;
     int moves = 0;
 
@@ -68,6 +77,17 @@ class Counted final : public ElementOwner {
     int free = 0;
 };
 
+// What the peer hears on one of its ends.
+struct Heard final : LinkHandler {
+    explicit Heard(MemoryLink& link) {
+        while (link.poll(*this, true, false)) {
+        }
+    }
+    void on_message(wire::Bytes bytes) override { messages.push_back(std::get<cdc::Message>(cdc::decode(bytes))); }
+    void on_broken(const std::string&) override {}
+    std::vector<cdc::Message> messages;
+};
+
 // A group with links 1 and 2, and the peer's ends of both.
 struct Group {
     NoPoller poller;
@@ -79,8 +99,8 @@ struct Group {
         for (const std::uint8_t number : {std::uint8_t{1}, std::uint8_t{2}}) {
             auto [own, other] = MemoryLink::pair();
             peer.at(number) = std::move(other);
-            links.at(number) = std::make_shared<LinkDriver>(
-                std::move(own), driver, number, LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}}, 0us);
+            links.at(number) = std::make_shared<LinkDriver>(std::move(own), driver, number,
+                                                            LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
             REQUIRE(links.at(number)->start(poller));
             driver->use(number, links.at(number));
         }
@@ -168,6 +188,50 @@ TEST_CASE("group_driver__a_connection_that_cannot_move_although_there_is_a_link_
     group.break_link(1);
     CHECK(connection.reason == Reason::kLinkDown);
     CHECK(group.driver->stranded() == 1);
+}
+
+TEST_CASE("group_driver__what_a_connection_that_cannot_move_says_last_goes_over_another_link") {
+    Group group;
+    Connection connection(*group.driver, kToken, 1);
+    connection.may_move = false;
+    connection.last_words = [&] {
+        cdc::Message message;
+        message.token = kToken;
+        message.state = cdc::kAbnormalClose;
+        group.links[1]->send_last(cdc::encode(message));
+    };
+    group.break_link(1);
+    group.run(2);
+    const Heard heard(*group.peer[2]);
+    REQUIRE(heard.messages.size() == 1);
+    CHECK(heard.messages[0].state == cdc::kAbnormalClose);
+}
+
+// Or the peer takes its RMBE back, and gives it to another connection while writes into it are still under way.
+TEST_CASE("group_driver__a_last_message_does_not_overtake_what_was_written_on_a_link_that_is_retired") {
+    Group group;
+    const auto own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
+    PlainMemory to(4096);
+    REQUIRE(group.driver->open(kToken));
+    group.driver->know({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
+    RmbeTransport transport({group.driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
+                             RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
+    Connection task(*group.driver, AlertToken{1}, 2);
+    Poller::Source source{&task, 0};
+    REQUIRE(transport.start(group.poller, source));
+    transport.publish({{0, 4}, 0, 0}, 4);
+    group.driver->retire(1);
+    group.run(2);  // it moves; link 1 has not been looked at since
+    REQUIRE(group.driver->link_of(kToken) == 2);
+    transport.publish({{0, 4}, 0, cdc::kAbnormalClose}, 0);
+    transport.stop();
+    group.run(2);
+    CHECK(Heard(*group.peer[2]).messages.empty());
+    group.run(1);
+    const Heard heard(*group.peer[1]);
+    REQUIRE(heard.messages.size() == 2);
+    CHECK(heard.messages[0].state == 0);
+    CHECK(heard.messages[1].state == cdc::kAbnormalClose);
 }
 
 TEST_CASE("group_driver__an_rmbe_whose_peer_said_nothing_stays_until_the_last_link_has_gone_C2") {

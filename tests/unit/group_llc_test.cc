@@ -454,9 +454,84 @@ TEST_CASE("group_llc__a_link_that_breaks_is_deleted_over_the_other_one_whoever_n
     CHECK(over(first.link_down(2, "port down", kStart)) == Reason::kLinkDown);
 }
 
-TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
+// Linux's, while requests of the link that broke are under way. C.7.1 has the link lost that carried the question.
+TEST_CASE("group_llc__a_server_that_is_heard_but_does_not_answer_costs_no_link_that_works") {
+    const bool heard = GENERATE(true, false);
     Doubled d;
     d.double_up();
+    d.client.heard(2, 5, kStart);  // what came before the question is no answer
+    REQUIRE(sent<DeleteLink>(d.client.link_down(1, "port down", kStart)).link_number == 1);
+    const TimePoint deadline = d.client.next_deadline();
+    d.client.heard(2, heard ? 6 : 5, deadline);
+    const auto later = d.client.tick(deadline, 0);
+    if (!heard) {
+        CHECK(over(later) == Reason::kLinkDown);
+        return;
+    }
+    CHECK(find<Over>(later) == nullptr);
+    CHECK((d.client.up() == std::vector<std::uint8_t>{2} && d.client.state() == GroupLlc::State::kActive));
+    // It does in the end, and is told that there is no such link.
+    DeleteLink request = message<DeleteLink>();
+    request.link_number = 1;
+    request.reason = DeleteLinkReason::kLostPath;
+    const auto reply = sent<DeleteLink>(d.client.message(encode(request).view(), deadline + 1s, 2));
+    CHECK((reply.reply && reply.reason == DeleteLinkReason::kUnknownLink));
+}
+
+// C.7.1: over the link that stays.
+TEST_CASE("group_llc__a_wrong_confirm_link_of_a_second_link_costs_that_link_alone") {
+    Doubled d;
+    d.agree();
+    auto confirm = sent<ConfirmLink>(d.server.link_connected(2, kStart));
+    confirm.qpn = Qpn{99};
+    const auto heard = d.client.message(encode(confirm).view(), kStart, 2);
+    CHECK(find<LinkUp>(heard) == nullptr);
+    REQUIRE(find<Send>(heard) != nullptr);
+    CHECK(find<Send>(heard)->link == 1);
+    const auto ask = sent<DeleteLink>(heard);
+    CHECK((!ask.reply && !ask.all && ask.link_number == 2));
+    const auto told = d.server.message(bytes(heard), kStart);
+    CHECK(find<LinkGone>(told)->number == 2);
+    const auto reply = d.client.message(bytes(told), kStart);
+    CHECK(find<Confirmed>(reply) != nullptr);
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart)) != nullptr);
+    for (const Side* side : {&d.server, &d.client}) {
+        CHECK(side->up() == std::vector<std::uint8_t>{1});
+    }
+}
+
+// SMC v2.1, REQUEST ADD LINK, note 7: without an acknowledgement before it.
+TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.may_ask_for_link());
+    const auto ask = d.client.ask_for_link({second(false).own.gid}, {}, kStart + 1s);
+    CHECK_FALSE(sent<RequestAddLink>(ask).reply);
+    CHECK_FALSE(d.client.may_ask_for_link());  // once
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    CHECK(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto rejected = d.client.reject_link(AddLinkReason::kNoAlternatePath, kStart + 1s);
+    CHECK(sent<AddLink>(rejected).rejected);
+    CHECK(d.client.may_ask_for_link());  // nothing is waited for any more
+}
+
+TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
+    const bool server_asks = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    if (!server_asks) {  // then it is the server that deletes it (section 3.5.5.1.2)
+        const auto wish = d.client.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+        CHECK((find<LinkRetired>(wish)->number == 1 && find<LinkGone>(wish) == nullptr));
+        CHECK((sent<DeleteLink>(wish).orderly && !sent<DeleteLink>(wish).reply && find<Send>(wish)->link == 2));
+        const auto ordered = d.server.message(bytes(wish), kStart, 2);
+        CHECK((sent<DeleteLink>(ordered).orderly && !sent<DeleteLink>(ordered).reply));
+        CHECK(find<LinkRetired>(ordered)->number == 1);
+        const auto answer = d.client.message(bytes(ordered), kStart, 2);
+        CHECK((sent<DeleteLink>(answer).reply && find<LinkGone>(answer)->number == 1));
+        CHECK(find<LinkGone>(d.server.message(bytes(answer), kStart, 2))->number == 1);
+        return;
+    }
     const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
     CHECK((find<LinkRetired>(ask)->number == 1 && find<LinkGone>(ask) == nullptr));
     CHECK((sent<DeleteLink>(ask).orderly && find<Send>(ask)->link == 2));
@@ -501,7 +576,8 @@ TEST_CASE("group_llc__what_was_under_way_when_the_group_was_ended_is_waited_for_
     Doubled::own_rmb(d.client, 30);
     (void)d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
     (void)d.client.end(DeleteLinkReason::kOperator, kStart);
-    CHECK(d.client.link_down(1, "port down", kStart).empty());
+    const auto said = d.client.link_down(1, "port down", kStart);
+    CHECK((said.size() == 1 && sent<DeleteLink>(said).all));       // over the other one, and no CONFIRM RKEY
     CHECK(over(d.client.tick(kStart + 10s, 0)) == Reason::kNone);  // the server's DELETE LINK has not come
 }
 
@@ -664,13 +740,23 @@ TEST_CASE("group_llc__an_invitation_while_a_link_is_added_changes_nothing") {
 
 // Section 3.5.5.3.2.
 TEST_CASE("group_llc__an_invitation_while_a_link_is_deleted_is_for_later") {
-    Doubled d;
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
     d.double_up();
     const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
-    auto invitation = message<RequestAddLink>();
-    invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
-    const auto heard = d.server.message(encode(invitation).view(), kStart, 2);
-    CHECK((sent<RequestAddLink>(heard).reply && find<LinkWanted>(heard) != nullptr));
+    Actions heard;
+    if (version == 1) {
+        auto invitation = message<AddLink>(version);
+        invitation.gid = *RoceGid::parse("10.0.7.7");
+        invitation.padded = true;
+        heard = d.server.message(encode(invitation).view(), kStart, 2);
+    } else {
+        auto invitation = message<RequestAddLink>();
+        invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
+        heard = d.server.message(encode(invitation).view(), kStart, 2);
+        CHECK(sent<RequestAddLink>(heard).reply);
+    }
+    CHECK(find<LinkWanted>(heard) != nullptr);
     CHECK_FALSE(d.server.may_offer_link());
     (void)d.server.message(bytes(d.client.message(bytes(ask), kStart, 2)), kStart, 2);
     REQUIRE(d.server.up() == std::vector<std::uint8_t>{2});
@@ -901,6 +987,25 @@ TEST_CASE("group_llc__a_server_ends_the_group_at_once_and_a_client_asks") {
     Pair r;
     (void)r.client.end(DeleteLinkReason::kOperator, kStart);
     CHECK(over(r.client.tick(kStart + 1s, 0)) == Reason::kNone);  // and is not answered
+}
+
+// C.7.1, DELETE LINK from client.
+TEST_CASE("group_llc__a_client_asks_for_the_end_of_all_over_the_link_that_is_left") {
+    Doubled other;
+    other.double_up();
+    CHECK(find<Send>(other.client.end(DeleteLinkReason::kOperator, kStart))->link == 1);
+    CHECK(find<Send>(other.client.link_down(2, "port down", kStart)) == nullptr);  // the question is on its way
+
+    Doubled e;
+    e.double_up();
+    (void)e.client.end(DeleteLinkReason::kOperator, kStart);
+    const auto again = e.client.link_down(1, "port down", kStart);
+    REQUIRE((find<Send>(again) != nullptr && find<Send>(again)->link == 2));
+    CHECK((sent<DeleteLink>(again).all && sent<DeleteLink>(again).reason == DeleteLinkReason::kOperator));
+    CHECK(find<Over>(again) == nullptr);
+    const auto answer = e.server.message(bytes(again), kStart, 2);
+    CHECK(over(answer) == Reason::kNone);
+    CHECK(over(e.client.message(bytes(answer), kStart, 2)) == Reason::kNone);
 }
 
 TEST_CASE("group_llc__delete_link_of_a_link_that_does_not_exist_is_answered") {

@@ -1,65 +1,21 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that several machines share: who has a place, who has a block, and what becomes of both when somebody dies.
-#include "datapath/ivshmem/area.h"
-
-#include <poll.h>
-#include <sys/mman.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
+// Memory that several machines share: who has a place, and who has a block.
 #include <unistd.h>
 
 #include <algorithm>
-#include <asio/io_context.hpp>
-#include <catch2/catch.hpp>
-#include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <set>
 #include <thread>
 
-#include "datapath/ivshmem/ivshmem_fabric.h"
-#include "os/unique_fd.h"
+#include "datapath/ivshmem/device.h"
+
+#include "ivshmem_shared.h"
 
 using namespace smc;
 using namespace smc::ivshmem;
-using namespace std::chrono_literals;
-
-namespace {
-
-constexpr std::size_t kBytes = 4U << 20;
-
-Gid gid(std::uint8_t n) {
-    Gid out;
-    out.bytes.fill(n);
-    return out;
-}
-
-// A file that all of a test's peers map, as machines map a BAR.
-class Shared {
- public:
-    explicit Shared(std::size_t bytes = kBytes) : fd_(::memfd_create("area", MFD_CLOEXEC)) {
-        REQUIRE(::ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0);
-        bytes_ = bytes;
-    }
-    [[nodiscard]] Mapping map() const { return std::move(*Mapping::shared(fd_.get(), bytes_)); }
-    [[nodiscard]] Result<std::unique_ptr<Area>> open(std::uint8_t n) const { return Area::open(map(), gid(n)); }
-    [[nodiscard]] std::string path() const { return "/proc/self/fd/" + std::to_string(fd_.get()); }
-
- private:
-    UniqueFd fd_;
-    std::size_t bytes_;
-};
-
-// For so long, with its eyes open: until everybody else who is silent is dead, and his blocks are given back.
-void watch(Area& area, std::chrono::milliseconds time = 3 * Area::kDead + 4 * Area::kBeat) {
-    static TimePoint now{};
-    for (auto passed = 0ms; passed <= time; passed += Area::kBeat) {
-        area.say_alive();
-        REQUIRE(area.look(now += Area::kBeat));
-    }
-}
-
-}  // namespace
 
 TEST_CASE("ivshmem_area__is_laid_out_once_and_found_again") {
     const Shared shared;
@@ -77,8 +33,10 @@ TEST_CASE("ivshmem_area__is_laid_out_once_and_found_again") {
     CHECK_FALSE((*a)->find(gid(3)));
     a->reset();
     CHECK_FALSE((*b)->find(gid(1)));
-    CHECK((*b)->used() == 3);  // somebody may still write them
-    watch(**b, Area::kDead + 2 * Area::kBeat);
+    CHECK((*b)->used() == 3);                   // somebody may still write them
+    watch(**b, Area::kOrphaned - Area::kBeat);  // who stands still for so long has his own place still
+    CHECK((*b)->used() == 3);
+    watch(**b, 4 * Area::kBeat);
     CHECK((*b)->used() == 0);
 }
 
@@ -183,7 +141,7 @@ TEST_CASE("ivshmem_area__who_is_away_too_long_has_lost_his_place") {
     CHECK((*b)->used() == 5);  // others are to hear of it, too
     watch(**b);
     CHECK((*b)->used() == 0);
-    CHECK_FALSE((*a)->look(TimePoint{}));
+    CHECK_FALSE((*a)->has_place());
     auto c = shared.open(3);  // in the place of the first
     REQUIRE(c);
     const auto block = (*c)->allocate(1);
@@ -211,8 +169,8 @@ TEST_CASE("ivshmem_area__while_it_beats_it_lives") {
 TEST_CASE("ivshmem_area__who_stood_still_himself_takes_nobody_for_dead") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
-    REQUIRE((*b)->look(TimePoint{}));
-    REQUIRE((*b)->look(TimePoint{} + 100 * Area::kDead));
+    (void)(*b)->look(TimePoint{});
+    CHECK((*b)->look(TimePoint{} + 100 * Area::kDead) <= 2 * Area::kBeat);
     CHECK((*b)->find(gid(1)));
 }
 
@@ -220,72 +178,50 @@ TEST_CASE("ivshmem_area__what_is_written_from_here_is_not_given_back") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
     const auto run = (*a)->allocate(3);
-    (*b)->hold(*run, 3);
+    const auto held = (*b)->hold(*run, 3);
+    const auto again = (*b)->hold(*run, 1);
     a->reset();
     watch(**b);
     CHECK((*b)->used() == 3);
-    (*b)->drop(*run);
+    (*b)->drop(again);
+    watch(**b, Area::kBeat);
+    CHECK((*b)->used() == 3);  // until both have let go
+    (*b)->drop(held);
     watch(**b, Area::kBeat);
     CHECK((*b)->used() == 0);
 }
 
-namespace {
-
-using Bytes = std::vector<std::uint8_t>;
-
-// What others find in the area if a child that takes and gives blocks dies behind any of its instructions: it is
-// stepped through them, and each change is kept.
-std::vector<Bytes> deaths_of(Area& victim, std::span<const std::uint8_t> control) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-        ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-        ::raise(SIGSTOP);
-        const auto run = victim.allocate(3);
-        victim.release(*run, 2);
-        (void)victim.allocate(2);
-        victim.ring(0);
-        victim.say_alive();
-        ::raise(SIGSTOP);
-        ::_exit(0);
+TEST_CASE("ivshmem_area__places_that_somebody_filled_are_free_in_time") {
+    const Shared shared;
+    { REQUIRE(shared.open(1)); }
+    const Mapping mapping = shared.map();
+    for (PeerSlot& place : places_of(mapping)) {
+        place.owner = 0xbad;
     }
-    int status = 0;
-    REQUIRE(::waitpid(child, &status, 0) == child);
-    std::vector<Bytes> deaths{{control.begin(), control.end()}};
-    do {
-        ::ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr);
-        ::waitpid(child, &status, 0);
-        if (!std::equal(control.begin(), control.end(), deaths.back().begin())) {
-            deaths.emplace_back(control.begin(), control.end());
-        }
-    } while (WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
-    CHECK((WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP));
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
-    return deaths;
+    auto a = shared.open(1);
+    REQUIRE(a);
+    CHECK_FALSE((*a)->has_place());
+    CHECK_FALSE((*a)->allocate(1));
+    CHECK_FALSE((*a)->take_place());
+    (*a)->say_alive();
+    TimePoint now{};
+    for (auto passed = 0ms; passed <= 2 * Area::kDead + 2 * Area::kBeat; passed += Area::kBeat) {
+        (void)(*a)->look(now += Area::kBeat);
+    }
+    REQUIRE((*a)->take_place());
+    CHECK((*a)->has_place());
+    CHECK((*a)->allocate(1));
 }
 
-}  // namespace
-
-// What it had is nobody's when it is found to be dead, and nothing else has changed.
-TEST_CASE("ivshmem_area__dies_at_any_instruction") {
+// As by whoever emptied the place of the one before it, and was late.
+TEST_CASE("ivshmem_area__a_gid_that_was_wiped_is_there_again") {
     const Shared shared;
+    auto a = shared.open(1), b = shared.open(2);
     const Mapping mapping = shared.map();
-    const Geometry geometry = geometry_of(kBytes);  // what is behind the words is not compared: that takes its time
-    const auto control = mapping.bytes().first(geometry.words_offset + geometry.blocks * sizeof(std::uint64_t));
-    auto survivor = shared.open(1);
-    REQUIRE((*survivor)->allocate(2));
-    auto victim = shared.open(2);
-    REQUIRE(victim);
-    const auto deaths = deaths_of(**victim, control);
-    CHECK(deaths.size() == 1 + 3 + 2 + 2 + 1 + 1);  // each block taken or given, a bell, a beat
-    Area* const dead = victim->release();           // as dead as the child: nothing is given back by it
-    for (const Bytes& death : deaths) {
-        std::copy(death.begin(), death.end(), control.begin());
-        watch(**survivor);
-        CHECK((*survivor)->used() == 2);
-        CHECK_FALSE((*survivor)->find(gid(2)));
-    }
-    delete dead;
+    std::ranges::fill(places_of(mapping)[(*a)->slot()].gid, std::uint8_t{0});
+    CHECK_FALSE((*b)->find(gid(1)));
+    (*a)->say_alive();
+    CHECK((*b)->find(gid(1)));
 }
 
 TEST_CASE("ivshmem_area__random_words_crash_nobody") {
@@ -301,6 +237,9 @@ TEST_CASE("ivshmem_area__random_words_crash_nobody") {
         if (i % 100 == 0) {
             (*a)->say_alive();
             (void)(*a)->look(now += 1s);
+            if (!(*a)->has_place()) {
+                (void)(*a)->take_place();
+            }
         }
         if (const auto run = (*a)->allocate(1 + static_cast<std::uint32_t>(random() % 4))) {
             (*a)->release(*run, 4);
@@ -314,105 +253,48 @@ TEST_CASE("ivshmem_area__random_words_crash_nobody") {
 
 namespace {
 
-struct Node {
-    asio::io_context io;
-    std::vector<Gid> lost;
-    std::unique_ptr<IvshmemFabric> fabric;
+// /sys/bus/pci/devices, as far as it is looked at.
+class Devices {
+ public:
+    Devices() : path_(std::filesystem::temp_directory_path() / ("smc-pci-" + std::to_string(::getpid()))) {}
+    ~Devices() { std::filesystem::remove_all(path_); }
+    Devices(const Devices&) = delete;
+    Devices& operator=(const Devices&) = delete;
 
-    Node(const Shared& shared, std::uint8_t n)
-        : fabric(std::move(*IvshmemFabric::open(io, shared.path(), gid(n), Chid{0xff10},
-                                                [this](const Gid& peer) { lost.push_back(peer); }))) {}
-    Result<smcd::Dmb> attach(std::uint8_t peer, DmbToken token, std::uint32_t bytes) const {
-        std::optional<Result<smcd::Dmb>> got;
-        fabric->attach(gid(peer), token, bytes, 1s, [&](Result<smcd::Dmb> dmb) { got.emplace(std::move(dmb)); });
-        REQUIRE(got);
-        return std::move(*got);
+    void add(const std::string& address, const char* vendor, const char* device) const {
+        std::filesystem::create_directories(path_ / address);
+        std::ofstream(path_ / address / "vendor") << vendor << "\n";
+        std::ofstream(path_ / address / "device") << device << "\n";
+        std::ofstream(path_ / address / "enable") << "0\n";
+        std::ofstream(path_ / address / "resource2") << "";
     }
-};
+    [[nodiscard]] std::string path() const { return path_.string(); }
+    [[nodiscard]] std::string enabled(const std::string& address) const {
+        std::string word;
+        std::ifstream(path_ / address / "enable") >> word;
+        return word;
+    }
 
-bool readable(int fd) {
-    pollfd one{fd, POLLIN, 0};
-    return ::poll(&one, 1, 2000) == 1;
-}
+ private:
+    std::filesystem::path path_;
+};
 
 }  // namespace
 
-TEST_CASE("ivshmem_fabric__a_dmb_is_for_one_peer_and_once") {
-    const Shared shared;
-    const Node a(shared, 1), b(shared, 2), c(shared, 3);
-    CHECK(a.fabric->reach(gid(2)));
-    CHECK_FALSE(a.fabric->reach(gid(9)));
-    auto own = a.fabric->register_dmb(gid(2), 256 * 1024);
-    REQUIRE(own);
-    CHECK_FALSE(c.attach(1, own->token, 256 * 1024));
-    CHECK_FALSE(b.attach(3, own->token, 256 * 1024));
-    CHECK_FALSE(b.attach(1, own->token, 128 * 1024));
-    CHECK_FALSE(b.attach(1, own->token, 512 * 1024));
-    CHECK_FALSE(b.attach(1, DmbToken{static_cast<std::uint64_t>(own->token) ^ 1ULL << 40}, 256 * 1024));
-    CHECK_FALSE(b.attach(1, DmbToken{0xffffffffffffffff}, 256 * 1024));
-    auto theirs = b.attach(1, own->token, 256 * 1024);
-    REQUIRE(theirs);
-    CHECK_FALSE(b.attach(1, own->token, 256 * 1024));
-    std::memset(theirs->ring().data(), 0x5a, theirs->ring().size());
-    theirs->store_producer(42);
-    CHECK(own->dmb->load_producer() == 42);
-    CHECK(std::ranges::all_of(own->dmb->ring(), [](std::uint8_t byte) { return byte == 0x5a; }));
-}
-
-TEST_CASE("ivshmem_fabric__a_doorbell_is_heard_once_it_is_armed") {
-    const Shared shared;
-    const Node a(shared, 1), b(shared, 2);
-    auto own = a.fabric->register_dmb(gid(2), 16 * 1024);
-    auto theirs = b.attach(1, own->token, 16 * 1024);
-    REQUIRE((own && theirs));
-    for (int i = 0; i < 50; i++) {
-        own->dmb->doorbell().arm();
-        theirs->doorbell().ring();
-        REQUIRE(readable(own->dmb->doorbell().fd()));
-        own->dmb->doorbell().heard();
-    }
-}
-
-TEST_CASE("ivshmem_fabric__blocks_come_back_when_nobody_writes_them") {
-    const Shared shared;
-    Node a(shared, 1);
-    auto b = std::make_unique<Node>(shared, 2);
-    auto watcher = shared.open(7);
-    auto own = a.fabric->register_dmb(gid(2), 16 * 1024);
-    auto theirs = b->attach(1, own->token, 16 * 1024);
-    REQUIRE(theirs);
-    a.fabric->deregister(own->token);
-    own->dmb.reset();
-    a.io.run_for(600ms);
-    CHECK((*watcher)->used() == 1);  // the peer may still write
-    theirs = Error{EPIPE, "gone"};
-    a.io.restart();
-    a.io.run_for(600ms);
-    CHECK((*watcher)->used() == 0);
-
-    // One that leaves without a word.
-    auto other = a.fabric->register_dmb(gid(2), 16 * 1024);
-    auto kept = b->attach(1, other->token, 16 * 1024);
-    REQUIRE((kept && a.fabric->reach(gid(2))));
-    a.fabric->deregister(other->token);
-    other->dmb.reset();
-    b->fabric.reset();  // what it has attached is still there, and nobody beats
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    while (a.lost.empty() && std::chrono::steady_clock::now() < until) {
-        a.io.restart();
-        a.io.run_for(250ms);
-    }
-    a.io.restart();
-    a.io.run_for(250ms);
-    CHECK((*watcher)->used() == 0);
-    CHECK(std::ranges::count(a.lost, gid(2)) == 1);
-}
-
-// What was attached of a life that is over is not taken for what has its blocks now.
-TEST_CASE("ivshmem_fabric__a_dmb_taken_back_cannot_be_attached") {
-    const Shared shared;
-    const Node a(shared, 1), b(shared, 2);
-    auto own = a.fabric->register_dmb(gid(2), 16 * 1024);
-    a.fabric->deregister(own->token);
-    CHECK_FALSE(b.attach(1, own->token, 16 * 1024));
+TEST_CASE("ivshmem_device__the_first_of_several_is_found_and_a_bar_is_enabled") {
+    const Devices devices;
+    CHECK_FALSE(find_device(devices.path()));
+    devices.add("0000:00:03.0", "0x1af4", "0x1000");
+    CHECK_FALSE(find_device(devices.path()));
+    devices.add("0000:00:05.0", "0x1af4", "0x1110");
+    devices.add("0000:00:04.0", "0x1af4", "0x1110");
+    const auto bar = find_device(devices.path());
+    REQUIRE(bar);
+    CHECK(*bar == devices.path() + "/0000:00:04.0/resource2");
+    CHECK(device_of(*bar) == "0000:00:04.0");
+    CHECK(devices.enabled("0000:00:04.0") == "0");
+    CHECK(enable(*bar));
+    CHECK((devices.enabled("0000:00:04.0") == "1" && devices.enabled("0000:00:05.0") == "0"));
+    CHECK(device_of("/dev/shm/area") == "/dev/shm/area");
+    CHECK(enable("/dev/shm/area"));  // nothing of it is to be enabled
 }

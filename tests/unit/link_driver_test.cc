@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "datapath/engines.h"
@@ -30,7 +31,7 @@ struct Peer final : LinkHandler {
     void on_message(wire::Bytes) override { messages++; }
     void on_broken(const std::string&) override {}
     void take() {
-        while (link->poll(*this, true)) {
+        while (link->poll(*this, true, true)) {
         }
     }
 };
@@ -55,7 +56,7 @@ struct Driven {
             }
         };
         hooks.down = [this](const std::string& why) { down.set_value(why); };
-        driver = std::make_shared<LinkDriver>(std::move(own), group, std::uint8_t{1}, std::move(hooks), 0us);
+        driver = std::make_shared<LinkDriver>(std::move(own), group, std::uint8_t{1}, std::move(hooks));
         engine->add_task(driver);
         group->use(1, driver);
     }
@@ -151,7 +152,7 @@ TEST_CASE("link_driver__llc_messages_that_are_dealt_with_are_not") {
 TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
     auto [own, other] = MemoryLink::pair();
     const auto driver = std::make_shared<LinkDriver>(std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
-                                                     LinkDriver::Hooks{[](auto) {}, [](auto) {}}, 0us);
+                                                     LinkDriver::Hooks{[](auto) {}, [](auto) {}});
     for (int i = 0; i < 1024; i++) {
         REQUIRE(driver->send_soon(kTestLink));
     }
@@ -230,4 +231,145 @@ TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_ha
     }
     const auto late = std::make_shared<Connection>(*driven.group, AlertToken{1});
     CHECK_FALSE(attaches(driven, late));
+}
+
+namespace {
+
+// An engine's part, done by the test.
+struct TestPoller final : Poller {
+    std::vector<Task*> called;
+    std::optional<TimePoint> spins_until;
+    std::chrono::microseconds longest = 50us;
+
+    bool watch(int, std::uint32_t, Source&) override { return true; }
+    void unwatch(int) override {}
+    void ready(Task& task) override { called.push_back(&task); }
+    [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint) const override { return longest; }
+    void spin(Task&, TimePoint until) override { spins_until = until; }
+};
+
+// A driver that the test runs, and its link, which `peer` speaks to.
+struct ByHand {
+    TestPoller poller;
+    Peer peer;
+    int llc = 0;
+    MemoryLink* link = nullptr;
+    std::unique_ptr<LinkDriver> driver;
+    TimePoint now{1s};
+
+    ByHand() {
+        auto [own, other] = MemoryLink::pair(4);
+        link = own.get();
+        peer.link = std::move(other);
+        const auto heard = [this](const auto&) {
+            llc++;
+            driver->llc_done();
+        };
+        driver = std::make_unique<LinkDriver>(std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
+                                              LinkDriver::Hooks{heard, [](const auto&) {}});
+        REQUIRE(driver->start(poller));
+        CHECK_FALSE(run(0us));
+    }
+    bool run(std::chrono::microseconds later) {
+        now += later;
+        poller.spins_until.reset();
+        return driver->run(now);
+    }
+    void say() {
+        REQUIRE(peer.link->send(kTestLink) == Link::Posted::kYes);
+        peer.take();  // that it was sent
+    }
+    // So that the next pause is looked at.
+    void answer_soon() {
+        say();
+        CHECK_FALSE(run(30us));
+        REQUIRE(poller.spins_until == now + 50us);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("link_driver__the_device_need_not_tell_of_what_is_looked_for") {
+    ByHand by_hand;
+    CHECK(by_hand.link->asked());
+    CHECK_FALSE(by_hand.poller.spins_until);  // nothing is known of its pauses yet
+    by_hand.answer_soon();
+    CHECK_FALSE(by_hand.link->asked());
+    CHECK_FALSE(by_hand.driver->look());
+    by_hand.say();
+    CHECK(by_hand.driver->look());
+    CHECK(by_hand.llc == 2);  // and it is told of, too
+    CHECK_FALSE(by_hand.run(20us));
+    CHECK(by_hand.poller.spins_until == by_hand.now + 50us);
+
+    // Somebody else's wish does not end it, nor is it counted as one in vain.
+    CHECK_FALSE(by_hand.run(20us));
+    CHECK(by_hand.poller.spins_until == by_hand.now + 30us);
+    CHECK_FALSE(by_hand.link->asked());
+
+    CHECK_FALSE(by_hand.run(30us));
+    CHECK_FALSE(by_hand.poller.spins_until);
+    CHECK(by_hand.link->asked());
+}
+
+TEST_CASE("link_driver__who_is_not_to_look_is_told_each_time") {
+    ByHand by_hand;
+    by_hand.poller.longest = 0us;
+    for (int i = 0; i < 5; i++) {
+        by_hand.say();
+        CHECK_FALSE(by_hand.link->asked());  // it was told
+        CHECK_FALSE(by_hand.run(30us));
+        CHECK_FALSE(by_hand.poller.spins_until);
+        CHECK(by_hand.link->asked());
+    }
+    CHECK(by_hand.llc == 5);
+}
+
+TEST_CASE("link_driver__who_waits_for_room_hears_of_it_while_the_link_is_looked_at") {
+    ByHand by_hand;
+    by_hand.answer_soon();
+    GroupDriver group;
+    Connection waits(group, AlertToken{1});
+    by_hand.driver->want_room(waits);
+    CHECK_FALSE(by_hand.driver->look());
+    REQUIRE(by_hand.link->send(kTestLink) == Link::Posted::kYes);
+    CHECK(by_hand.driver->look());
+    by_hand.poller.called.clear();
+    CHECK_FALSE(by_hand.run(10us));
+    CHECK(by_hand.poller.called == std::vector<Task*>{&waits});
+}
+
+TEST_CASE("link_driver__what_is_handed_over_before_its_time_leaves_nobody_asleep") {
+    ByHand by_hand;
+    by_hand.answer_soon();
+    by_hand.say();
+    by_hand.driver->drain();  // nobody looks from here on, as if the engine had its hands full
+    CHECK(by_hand.llc == 2);
+    CHECK(by_hand.link->asked());
+}
+
+// That of soft-RoCE takes seconds to end when its port is down.
+TEST_CASE("link_driver__who_ends_it_does_not_wait_for_its_queue_pair") {
+    Peer peer;
+    auto [own, other] = MemoryLink::pair();
+    peer.link = std::move(other);
+    long holders = 0;
+    auto driver = std::make_unique<LinkDriver>(
+        std::move(own), std::make_shared<GroupDriver>(), std::uint8_t{1},
+        LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {},
+                          [&](const std::shared_ptr<void>& remains) { holders = remains.use_count(); }});
+    driver.reset();
+    CHECK(holders == 1);  // it ends wherever this one lets go of it
+    peer.take();
+    CHECK(peer.link->broken());  // an end that no engine has driven says so, too
+}
+
+TEST_CASE("link_driver__what_is_queued_leaves_when_there_is_room") {
+    ByHand by_hand;
+    for (int i = 0; i < 6; i++) {  // the link takes four
+        REQUIRE(by_hand.driver->send_soon(kTestLink));
+    }
+    CHECK_FALSE(by_hand.run(10us));
+    by_hand.peer.take();
+    CHECK(by_hand.peer.messages == 6);
 }

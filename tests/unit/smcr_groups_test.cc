@@ -41,6 +41,7 @@ struct Node {
     TimePoint now = kStart;
     bool devices_answer = true;
     bool neighbours_answer = true;  // to who asks for their address, to connect a queue pair
+    bool has_second_link = true;
     Actions log{};
     std::map<std::pair<GroupId, std::uint8_t>, QpEnd> peers{};  // by group and link
     std::vector<SendMessage> sent{};
@@ -55,6 +56,9 @@ struct Node {
     }
     Actions answer(const Action& asked) {
         if (const auto* create = std::get_if<CreateLink>(&asked)) {
+            if (!has_second_link && create->link != llc::kFirstLink) {
+                return groups.link_refused(create->group, create->link, Refusal::kOutOfMemory, "", now);
+            }
             return groups.link_created(create->group, create->link, {create->port.gid, {}, Qpn{++number}}, {}, false,
                                        now);
         }
@@ -120,6 +124,14 @@ struct Pair {
                 }
             }
         }
+    }
+    // A first contact with a peer of its own, up to its queue pair.
+    void contact(std::uint64_t member) {
+        clc::SmcrPeer peer = proposal(("10.0.1." + std::to_string(member)).c_str());
+        server.join(member, peer);
+        peer.rmbe.rkey = RKey{static_cast<std::uint32_t>(member)};
+        peer.first_contact = true;
+        server.await(member, peer);
     }
     // From the Proposal to the moment that both ends run. The logs begin with it.
     Joined connect(std::uint64_t member) {
@@ -203,22 +215,35 @@ TEST_CASE("smcr_groups__one_first_contact_at_a_time_with_one_peer") {
 TEST_CASE("smcr_groups__peers_whose_address_nobody_has_are_declined_beyond_eight") {
     Pair p;
     p.server.neighbours_answer = false;
-    const auto first_contact = [&](std::uint64_t member) {
-        clc::SmcrPeer peer = p.proposal(("10.0.1." + std::to_string(member)).c_str());
-        p.server.join(member, peer);
-        peer.rmbe.rkey = RKey{static_cast<std::uint32_t>(member)};
-        peer.first_contact = true;
-        p.server.await(member, peer);
-    };
     for (std::uint64_t member = 1; member <= 9; member++) {
-        first_contact(member);
+        p.contact(member);
         CHECK(told<LinkFailed>(p.server.log, member).has_value() == (member == 9));
     }
     const auto declined = told<LinkFailed>(p.server.log, 9).value();
     CHECK((declined.reason == Reason::kLinkNotReady && declined.may_decline));
     p.server.on(p.server.groups.link_refused(p.server.group(1).id(), 1, Refusal::kUnreachable, "", kStart));
-    first_contact(10);
+    p.contact(10);
     CHECK_FALSE(told<LinkFailed>(p.server.log, 10));
+}
+
+// The kernel goes on asking for the neighbour of one who has left.
+TEST_CASE("smcr_groups__whose_queue_pair_waits_counts_until_it_is_done_though_he_leaves") {
+    Pair p;
+    p.server.neighbours_answer = false;
+    std::vector<GroupId> groups;
+    for (std::uint64_t member = 1; member <= 8; member++) {
+        p.contact(member);
+        groups.push_back(p.server.group(member).id());
+        p.server.leave(member);
+        CHECK(p.server.groups.find(groups.back()) == nullptr);
+    }
+    p.contact(9);
+    CHECK(told<LinkFailed>(p.server.log, 9).value().may_decline);
+    p.server.on(p.server.groups.link_connected(groups[0], 1, kStart));
+    p.contact(10);
+    CHECK_FALSE(told<LinkFailed>(p.server.log, 10));
+    p.contact(11);
+    CHECK(told<LinkFailed>(p.server.log, 11));
 }
 
 // Nobody knows whether it writes into them some day.
@@ -519,7 +544,7 @@ struct Ports : Pair {
         if (two) {
             ports.push_back(port("other", second));
         }
-        node.on(node.groups.set_ports(std::move(ports), node.now));
+        node.on(node.groups.set_ports(std::move(ports), {}, node.now));
     }
     [[nodiscard]] std::pair<GroupType, GroupType> types(std::uint64_t member = 1) const {
         return {server.group(member).links().type(), client.group(member).links().type()};
@@ -549,7 +574,7 @@ TEST_CASE("smcr_groups__a_port_of_another_physical_network_is_no_second_path") {
         const bool server = node == &p.server;
         LocalPort other = port("other", server ? "10.0.1.1" : "10.0.1.2");
         other.pnet_id = "RACK1";
-        node->on(node->groups.set_ports({port("device", server ? "10.0.0.1" : "10.0.0.2"), other}, node->now));
+        node->on(node->groups.set_ports({port("device", server ? "10.0.0.1" : "10.0.0.2"), other}, {}, node->now));
     }
     p.connect(1);
     CHECK(p.types() == std::pair(GroupType::kSingle, GroupType::kSingle));
@@ -584,6 +609,32 @@ TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_name
     CHECK(p.client.groups.seat_of(MemberId{3})->link == 2);
 }
 
+TEST_CASE("smcr_groups__a_port_that_is_down_takes_its_link_with_it_unless_that_is_the_only_one") {
+    const bool at_server = GENERATE(true, false);
+    Ports p;
+    p.connect(1);
+    Node& node = at_server ? p.server : p.client;
+    const LocalPort first = port("device", at_server ? "10.0.0.1" : "10.0.0.2");
+    const LocalPort second = port("other", at_server ? "10.0.1.1" : "10.0.1.2");
+    node.on(node.groups.set_ports({first}, {}, node.now));  // the other one has no address for a moment
+    p.talk();
+    CHECK(p.types() == std::pair(GroupType::kSymmetric, GroupType::kSymmetric));
+    node.on(node.groups.set_ports({first}, {second}, node.now));
+    p.talk();
+    for (const Node* side : {&p.server, &p.client}) {
+        REQUIRE(side->group(1).links().up().size() == 1);
+        const std::uint8_t left = side->group(1).links().up().front();
+        CHECK(side->group(1).links().find(left)->port.device == "device");
+        CHECK(count<GroupOver>(side->log) == 0);
+    }
+    const auto left = node.group(1).links().up();
+    node.on(node.groups.set_ports({}, {first, second}, node.now));
+    p.talk();
+    const auto still = node.group(1).links().up();  // there may be an asymmetric one, too
+    CHECK(std::ranges::includes(still, left));
+    CHECK(count<GroupOver>(node.log) == 0);
+}
+
 TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_join_what_is_left") {
     Ports p;
     p.connect(1);
@@ -605,4 +656,81 @@ TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_j
     CHECK(&p.server.group(3) == &p.server.group(1));
     p.server.on(p.server.groups.link_down(id, 2, "port down", kStart));
     CHECK(count<GroupOver>(p.server.log) == 1);
+}
+
+// The application has its connection by then: it would be reset.
+TEST_CASE("smcr_groups__a_confirm_that_names_a_link_that_has_gone_meanwhile_is_good_for_another_link") {
+    Ports p;
+    const Joined first = p.connect(1);
+    p.server.log.clear();
+    p.client.log.clear();
+    p.server.join(2, p.proposal());
+    const Joined accept = told<Joined>(p.server.log, 2).value();
+    p.client.join(2, p.end_of(accept));
+    const Joined own = told<Joined>(p.client.log, 2).value();
+    const std::uint8_t named = p.client.groups.seat_of(MemberId{2})->link;
+    p.client.await(2, p.end_of(accept));
+    p.server.on(p.server.groups.link_down(first.group, named, "its port is down", kStart));
+    p.talk();
+    CHECK(p.server.group(1).links().with_peer(own.local.link) == std::nullopt);
+    p.server.await(2, p.end_of(own));
+    CHECK_FALSE(told<LinkFailed>(p.server.log, 2));
+    CHECK(told<LinkReady>(p.server.log, 2));
+
+    // One that never was is still none.
+    p.server.join(3, p.proposal());
+    p.talk();
+    REQUIRE(told<Joined>(p.server.log, 3));
+    clc::SmcrPeer invented = p.end_of(own);
+    invented.link.qpn = Qpn{9999};
+    p.server.await(3, invented);
+    CHECK(told<LinkFailed>(p.server.log, 3).value().reason == Reason::kProtocolError);
+}
+
+// A device may take seconds to end a queue pair.
+TEST_CASE("smcr_groups__memory_of_what_ends_counts_until_it_is_given_back") {
+    Pair p;
+    const std::size_t one = kLink + 2 * kBuffer;
+    const auto first = p.connect(1);
+    CHECK(p.server.groups.registered() == one);
+    p.server.on(p.server.groups.link_down(first.group, 1, "gone", kStart));
+    p.server.leave(1);
+    CHECK(p.server.groups.registered() == 0);
+    p.server.groups.set_in_use(p.server.memory - one + 1);
+    CHECK(p.server.groups.registered() == p.server.memory - one + 1);
+    p.contact(2);
+    CHECK(told<JoinRefused>(p.server.log, 2).value().refusal == Refusal::kOutOfMemory);
+    p.server.groups.set_in_use(p.server.memory - one);
+    p.contact(3);
+    CHECK(told<Joined>(p.server.log, 3));
+    CHECK(p.server.groups.registered() == p.server.memory);
+    p.server.groups.set_in_use(one / 2);  // fewer than the groups have: they are still being registered
+    CHECK(p.server.groups.registered() == one);
+}
+
+// Each attempt costs a queue pair, and the registration of all memory.
+TEST_CASE("smcr_groups__a_peer_that_wishes_for_a_link_again_and_again_has_one_attempt_a_second") {
+    Ports p;
+    p.client.has_second_link = false;
+    const Joined first = p.connect(1);
+    REQUIRE(p.types() == std::pair(GroupType::kSingle, GroupType::kSingle));
+    llc::RequestAddLink wish;
+    for (const char* gid : {"10.0.0.2", "10.0.1.2"}) {
+        wish.gid_list.push_back(*RoceGid::parse(gid));
+    }
+    const auto attempts = [&](int wishes) {
+        p.server.log.clear();
+        for (int i = 0; i < wishes; i++) {
+            p.server.on(p.server.groups.message(first.group, llc::kFirstLink, encode(wish).view(), p.server.now));
+            if (p.server.groups.next_deadline() <= p.server.now) {
+                p.server.tick(p.server.now);
+            }
+            p.talk();
+        }
+        return count<CreateLink>(p.server.log);
+    };
+    CHECK(attempts(10) == 0);  // the first contact's own attempt has just been
+    p.server.now += 1s;
+    p.client.now = p.server.now;
+    CHECK(attempts(10) == 1);
 }

@@ -7,12 +7,15 @@
     peer.py duplex serve|ADDRESS PORT BYTES   sends and receives BYTES at the same time, reading late and slowly
     peer.py churn ADDRESS PORT SECONDS N L    N threads connect over and over, L connections stay and send, all to an
                                               echo server; prints what came back right, and what did not
+    peer.py until serve|ADDRESS PORT FILE     sends and receives until the file exists at one end, and prints how many
+                                              bytes went each way, and for how long none came
     peer.py steps serve|ADDRESS PORT STEP...  one connection; what each step met is printed
         send:N  recv:N  shut  close  eof      eof expects the end of the stream
         abort                                 close with SO_LINGER 0
         error                                 expects recv() to fail and prints errno's name
         fill                                  sends until there is an error, and prints its name
         wait:FILE                             until the file exists
+        sleep:N                               so many seconds
         oob                                   sends the next byte as urgent data
         inline                                urgent data in its place (SO_OOBINLINE)
         mark:N                                reads N bytes and expects the mark there
@@ -195,6 +198,27 @@ def churn(host, port, seconds, threads, long_ones):
     print(json.dumps({"short": sum(short), "long": sum(long), "wrong": wrong}), flush=True)
 
 
+def until(connection, path):
+    sent, ended = 0, threading.Event()
+
+    def write():
+        nonlocal sent
+        while not ended.is_set() and not os.path.exists(path):
+            sent += connection.send(pattern(sent, 8192))
+        connection.shutdown(socket.SHUT_WR)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    received, still, at = 0, 0.0, None
+    while data := connection.recv(1 << 16):
+        now = time.monotonic()
+        still, at = max(still, now - (at or now)), now
+        received += check(data, received)
+    ended.set()
+    writer.join()
+    print(json.dumps({"sent": sent, "received": received, "still_ms": round(still * 1000)}), flush=True)
+
+
 def step(connection, text, sent, received):
     name, _, argument = text.partition(":")
     if name == "send":
@@ -240,6 +264,8 @@ def step(connection, text, sent, received):
                 break
             received += check(connection.recv(end - received), received)
         print(f"mark at {None if at is None else at - end + int(argument)}", flush=True)
+    elif name == "sleep":
+        time.sleep(float(argument))
     elif name == "wait":
         while not os.path.exists(argument):
             time.sleep(0.02)
@@ -268,6 +294,8 @@ elif mode == "client":
     client(rest[0], int(rest[1]), int(rest[2]), int((rest + ["1"])[3]))
 elif mode == "churn":
     churn(rest[0], *map(int, rest[1:]))
+elif mode == "until":
+    until(one_connection(rest[0], int(rest[1])), rest[2])
 elif mode == "duplex":
     duplex(one_connection(rest[0], int(rest[1])), int(rest[2]))
 else:

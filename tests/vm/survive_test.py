@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Link groups with two links, a RoCE device for each, that lose one of them under load and get it back. Agents on both
 sides; the TCP connections go by a third network, so that only RoCE breaks."""
+import json
 import os
-import time
 import unittest
 
+from flows import Flow
 from lab.basics import wait_for
 from lab.machines import VmLab
 from programs import TCP
 
 ROCE = {"test_link_s": 3, "link_retry_s": 2}
-SIZE = 30_000_000 if os.environ.get("SMC_VM_CORE") else 100_000_000  # each way
+SIZE = int(os.environ.get("SMC_VM_BYTES", 30_000_000 if os.environ.get("SMC_VM_CORE") else 100_000_000))  # each way
 
 
 class Survive(unittest.TestCase):
@@ -57,33 +58,51 @@ class Survive(unittest.TestCase):
         self.until_more(0)
         return client, server
 
+    def flow(self):
+        type(self).port += 1
+        flow = Flow((self.a, TCP), (self.b, TCP), self.port)
+        wait_for("it to move", lambda: self.moved() > 200_000, 40)
+        return flow
+
     def moved(self):
         found = self.agents[0].connections(self.port)
         return sum(c["bytes_sent"] + c["bytes_received"] for c in found if c["path"] == "smcr")
 
     def until_more(self, than):
-        """How long that takes, in milliseconds."""
-        began = time.monotonic()
         wait_for("more bytes", lambda: self.moved() > than + 200_000, 40)
-        return (time.monotonic() - began) * 1000
 
     def arrives(self, programs, size=SIZE):
         for program in programs:
-            self.assertEqual(program.wait(200), 0, program.text())
+            self.assertEqual(program.wait(200 + size // 1_000_000), 0, program.text())
             self.assertIn(f"{size} bytes", program.text())
         for agent in self.agents:
             self.assertEqual({c["reason"]["name"] for c in agent.ended(self.port)}, {"none"})
 
+    def cut(self, wire):
+        before = self.moved()
+        self.a.set_link(False, wire)
+        self.until_more(before)
+        self.become("SINGLE", "SINGLE")
+        self.assertEqual(self.degraded(), [1, 1])
+
+    def degraded(self):
+        """Link groups that have lost their second link, as an alert sees them."""
+        family = "smc_agent_link_groups_degraded"
+        shown = "curl -sSf http://127.0.0.1:7609/metrics | sed -n 's/^{} //p'".format(family)
+        return [int(machine.sh(shown)) for machine in (self.a, self.b)]
+
     def lose_one_after_the_other(self):
-        for wire in (1, 2):
-            self.become("SYMMETRIC", "SYMMETRIC")
-            programs = self.transfer()
-            before = self.moved()
-            self.a.set_link(False, wire)
-            print(f"cut {wire}: more after {self.until_more(before):.0f} ms", end=" ", flush=True)
-            self.become("SINGLE", "SINGLE")
-            self.arrives(programs)
-            self.a.set_link(True, wire)
+        self.become("SYMMETRIC", "SYMMETRIC")
+        flows = [self.flow(), self.flow()]  # one on each link
+        self.cut(1)
+        still = [max(flow.end()) for flow in flows]
+        print(f"nothing for {max(still)} ms, and {min(still)} on the other link", end=" ", flush=True)
+        self.a.set_link(True, 1)
+        self.become("SYMMETRIC", "SYMMETRIC")
+        programs = self.transfer()
+        self.cut(2)
+        self.arrives(programs)
+        self.a.set_link(True, 2)
         self.become("SYMMETRIC", "SYMMETRIC")
 
     def first_contact(self):
@@ -111,6 +130,7 @@ class Survive(unittest.TestCase):
             self.assertIn("SYMMETRIC", shown)
             rows = [r for r in agent.ctl("linkgroup", "link-show").stdout.splitlines() if "LINK_ACTIVE" in r]
             self.assertEqual(len(rows), 2)
+        self.assertEqual(self.degraded(), [0, 0])
         for ours in self.agents[0].smcr_groups()[0]["links"]:
             theirs = self.agents[1].smcr_groups()[0]["links"]
             self.assertIn((ours["peer_uid"], ours["qpn"]), [(link["link_uid"], link["peer_qpn"]) for link in theirs])
@@ -143,6 +163,24 @@ class Survive(unittest.TestCase):
             self.b.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth1"])
         self.arrives(programs)
         self.become("SYMMETRIC", "SYMMETRIC")
+
+    def test_4b_others_programs(self):
+        """iperf3, on both links; one of them is cut in its time."""
+        self.start()
+        self.first_contact()
+        self.become("SYMMETRIC", "SYMMETRIC")
+        type(self).port += 1
+        self.b.start(["iperf3", "-s", "-p", self.port, "-1"], f"iperf3-{self.port}.log")
+        wait_for("it to listen", lambda: f":{self.port:04X} " in self.b.sh("cat /proc/net/tcp*"))
+        client = self.a.start(["iperf3", "-c", self.b.ip4, "-p", self.port, "-P", 2, "-t", 8, "-J"], "iperf3.log")
+        self.until_more(0)
+        self.a.set_link(False, 1)
+        self.assertEqual(client.wait(60), 0, client.text())
+        streams = [[s["bytes"] for s in i["streams"]] for i in json.loads(client.text())["intervals"]]
+        self.assertTrue(all(streams[-1]), streams)  # in the last second both go on
+        ended = {(c["path"], c["reason"]["name"]) for c in self.agents[0].ended(self.port, 3)}
+        # its server is done with its streams before it has read them to their end
+        self.assertLessEqual(ended, {("smcr", "none"), ("smcr", "peer_aborted"), ("smcr", "application_reset")})
 
     def test_5_version_1(self):
         self.start(versions=[1])

@@ -98,7 +98,7 @@ function draw(status) {
   if (before) {
     const seconds = (now.when - before.when) / 1000;
     const rates = {};
-    for (const path of ["smcd", "smcr", "fallback"]) {
+    for (const path of ["smcd", "smcr", "bypass", "fallback"]) {
       rates[path] = Math.max(0, (now.moved[path] || 0) - (before.moved[path] || 0)) / seconds / 1048576;
     }
     add(charts.throughput, time, rates);
@@ -137,6 +137,7 @@ function show(status) {
     ["Pod or control group", (a) => a.name],
     ["SMC-D", (a) => a.smcd, true],
     ["SMC-R", (a) => a.smcr, true],
+    ["Bypass", (a) => a.bypass, true],
     ["TCP", (a) => a.fallback, true],
     ["Sent", (a) => bytes(a.sent), true],
     ["Received", (a) => bytes(a.received), true],
@@ -182,7 +183,9 @@ async function ask() {
 }
 
 charts = {
-  throughput: line(byId("throughput"), "MiB/s", { smcd: COLOURS.smcd, smcr: COLOURS.smcr, fallback: COLOURS.fallback }),
+  throughput: line(byId("throughput"), "MiB/s", {
+    smcd: COLOURS.smcd, smcr: COLOURS.smcr, bypass: COLOURS.bypass, fallback: COLOURS.fallback,
+  }),
   fallbacks: line(byId("fallbacks"), "a minute", { fallback: COLOURS.fallback }),
 };
 ask();

@@ -8,8 +8,23 @@ app.kubernetes.io/name: smc-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- define "smc-agent.config" -}}
-{{- $patience := dict "patience_s" .Values.drainSeconds -}}
-{{- mergeOverwrite (dict "stop" $patience "upgrade" $patience) (deepCopy .Values.config) | toPrettyJson }}
+{{- $stop := dict "patience_s" .Values.drainSeconds -}}
+{{- $upgrade := dict "patience_s" .Values.drainSeconds -}}
+{{- mergeOverwrite (dict "stop" $stop "upgrade" $upgrade) (deepCopy .Values.config) | toPrettyJson }}
+{{- end }}
+{{- define "smc-agent.patience" -}}
+{{- $config := include "smc-agent.config" . | fromJson -}}
+{{- max $config.stop.patience_s $config.upgrade.patience_s | int -}}
+{{- end }}
+{{- define "smc-agent.privileged" -}}
+{{- $privileged := or .Values.rdma.privileged .Values.ism.privileged -}}
+{{- $ism := .Values.config.ism | default dict -}}
+{{- range prepend ($ism.others | default list) $ism -}}
+{{- if and (eq (.provider | default "") "ivshmem") (not $privileged) -}}
+{{- fail "config.ism.provider: ivshmem needs ism.privileged=true, because other containers cannot write /sys" -}}
+{{- end -}}
+{{- end -}}
+{{- if $privileged }}true{{ end -}}
 {{- end }}
 {{- define "smc-agent.socket" -}}
 {{- (.Values.config.control | default dict).socket | default "/run/smc-agent/control.sock" }}

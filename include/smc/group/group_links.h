@@ -37,7 +37,7 @@ const char* text(GroupType type);
 class GroupLinks {
  public:
     GroupLink& add(std::uint8_t number, const LocalPort& port);
-    void erase(std::uint8_t number) { links_.erase(number); }
+    void erase(std::uint8_t number);
     // nullptr: there is none.
     [[nodiscard]] GroupLink* find(std::uint8_t number);
     [[nodiscard]] const GroupLink* find(std::uint8_t number) const;
@@ -45,8 +45,15 @@ class GroupLinks {
     [[nodiscard]] std::vector<std::uint8_t> up() const;
     // A link whose peer's end is this; nothing: there is none that is up.
     [[nodiscard]] std::optional<std::uint8_t> with_peer(const QpEnd& peer) const;
+    // The same of one that was up: the peer named it before it knew better. Its number has not been used again.
+    [[nodiscard]] std::optional<std::uint8_t> once_with_peer(const QpEnd& peer) const;
     // A number that was not used for as long as possible (section 2.2.4).
     [[nodiscard]] std::uint8_t next_number();
+
+    // LLC has agreed on it.
+    void confirmed(GroupLink& link);
+    // It has had a second link, and has none now.
+    [[nodiscard]] bool degraded() const { return redundant_ && up().size() < 2; }
 
     [[nodiscard]] GroupType type() const;
     // The link that a symmetric group would do without: it shares its ports with others. Nothing: there is none.
@@ -60,7 +67,9 @@ class GroupLinks {
  private:
     [[nodiscard]] unsigned shares(std::uint8_t number) const;
     std::map<std::uint8_t, GroupLink> links_;
+    std::map<std::uint8_t, QpEnd> gone_;  // peers' ends
     std::uint8_t last_ = 0;
+    bool redundant_ = false;
 };
 
 }  // namespace smc::group

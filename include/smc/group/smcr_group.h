@@ -63,10 +63,11 @@ class SmcrGroup {
         TimePoint now;
     };
 
-    // `ports`: of this node. `registered`: bytes of all groups. All references outlive the group.
+    // `ports`: of this node; `down`: those that are not active. `registered`: bytes of all groups. All references
+    // outlive the group.
     // `peer`: as CLC knows it so far.
     SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
-              const std::vector<LocalPort>& ports, std::size_t& registered);
+              const std::vector<LocalPort>& ports, const std::vector<LocalPort>& down, std::size_t& registered);
     ~SmcrGroup();
     SmcrGroup(const SmcrGroup&) = delete;
     SmcrGroup& operator=(const SmcrGroup&) = delete;
@@ -87,6 +88,8 @@ class SmcrGroup {
     void device_gone(const std::string& device, Out out);
     // Other ports than before: perhaps there is one for a second link.
     void ports_changed(Out out);
+    // A port that is down takes its links with it where there is another one.
+    void leave_dead_ports(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
     // A seat, or nothing: then more memory is on its way, or take_refusal() says why not. `named`: the link that the
@@ -176,8 +179,10 @@ class SmcrGroup {
     void drop_link(std::uint8_t link, const std::string& why, Out out);
     void offered(const llc::LinkOffered& offer, Out out);
     void added(const llc::AddLinkOver& how, Out out);
+    void try_again(TimePoint at);
     void link_up(const llc::LinkUp& up, Out out);
     [[nodiscard]] bool could_be_better() const;
+    [[nodiscard]] bool is_on_a_dead_port(std::uint8_t link) const;
     [[nodiscard]] RoceGid target() const;
     [[nodiscard]] bool is_up(std::uint8_t link) const;
     [[nodiscard]] std::uint8_t least_used_link() const;
@@ -209,6 +214,7 @@ class SmcrGroup {
     bool negotiable_;  // CLC agrees on the maxima: release 1 on
     const SmcrTerms& terms_;
     const std::vector<LocalPort>& ports_;
+    const std::vector<LocalPort>& down_;
     std::size_t& registered_;
     std::size_t own_registered_ = 0;  // of it
 
@@ -218,6 +224,7 @@ class SmcrGroup {
     std::optional<QpEnd> offered_;        // client: the server's end of it
     bool hopeless_ = false;               // another attempt is in vain until something changes
     TimePoint retry_at_ = kNever;
+    TimePoint tried_at_ = TimePoint::min();  // when the last attempt was over
     clc::SmcrPeer peer_;
     bool eye_catchers_ = false;
     std::optional<llc::GroupLlc> llc_;

@@ -54,6 +54,8 @@ class SmcrGroups {
     [[nodiscard]] Actions leave(MemberId member, const Leaving& how, TimePoint now);
 
     // --- results -----------------------------------------------------------------------------------------------------
+    // A ConnectLink of a group's first link is answered by link_connected() or link_refused() in any case, also when
+    // the group has gone meanwhile.
     [[nodiscard]] Actions link_created(GroupId group, std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct,
                                        TimePoint now);
     [[nodiscard]] Actions link_connected(GroupId group, std::uint8_t link, TimePoint now);
@@ -67,12 +69,13 @@ class SmcrGroups {
 
     // --- what happens on the links -----------------------------------------------------------------------------------
     [[nodiscard]] Actions message(GroupId group, std::uint8_t link, wire::Bytes bytes, TimePoint now);
-    // How many messages have come over the link, of CDC too. To be told before tick().
+    // How many messages have come over the link, of CDC too. To be told before anything of this, and before tick().
     void heard(GroupId group, std::uint8_t link, std::uint64_t messages, TimePoint now);
     [[nodiscard]] Actions link_down(GroupId group, std::uint8_t link, const std::string& why, TimePoint now);
     [[nodiscard]] Actions device_gone(const std::string& device, TimePoint now);
-    // Which ports of this node may be used, the preferred ones first.
-    [[nodiscard]] Actions set_ports(std::vector<LocalPort> ports, TimePoint now);
+    // Which ports of this node may be used, the preferred ones first, and which are not active (their devices and
+    // numbers).
+    [[nodiscard]] Actions set_ports(std::vector<LocalPort> ports, std::vector<LocalPort> down, TimePoint now);
     // The agent stops.
     [[nodiscard]] Actions end_all(TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
@@ -88,8 +91,11 @@ class SmcrGroups {
     [[nodiscard]] const Seat* seat_of(MemberId member) const;
     // The link that the peer named when it told of its RMBE.
     [[nodiscard]] std::uint8_t peer_link_of(MemberId member) const;
-    // Bytes registered for all groups.
+    // Bytes registered for all groups, and for what ends and has not given them back yet.
     [[nodiscard]] std::size_t registered() const { return registered_; }
+    // `bytes` are registered. That may be more than the groups have: what a link had is registered until its queue pair
+    // has ended, which a device may take seconds for. It counts for the limit as long.
+    void set_in_use(std::size_t bytes);
 
  private:
     struct Member {
@@ -124,13 +130,15 @@ class SmcrGroups {
     [[nodiscard]] SmcrGroup* lookup(GroupId id);
     [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] bool is_forming(const SmcrKey& key, const PeerId& peer) const;
-    [[nodiscard]] unsigned connecting() const;
+    // A first contact's queue pair; false: too many wait for their peer's address already.
+    bool connect(SmcrGroup& group, const clc::SmcrPeer& peer, Out out);
 
     SmcrTerms terms_;
-    std::vector<LocalPort> ports_;
-    std::size_t registered_ = 0;
+    std::vector<LocalPort> ports_, down_;
+    std::size_t registered_ = 0, ending_ = 0;
     std::uint32_t next_id_ = 1;
     std::map<GroupId, std::unique_ptr<SmcrGroup>> groups_;
+    std::set<GroupId> connecting_;  // whose first ConnectLink has no answer yet, of groups that are gone, too
     std::map<MemberId, Member> members_;
     std::set<MemberId> waiting_;  // for something that is not the peer's CLC message
 };

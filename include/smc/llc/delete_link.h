@@ -23,7 +23,8 @@ class DeleteLinkFlow {
     void want(const Deletion& deletion);
     [[nodiscard]] bool wants() const { return !wanted_.empty() && !deleting_; }
     // Sends the next.
-    void begin(const LinkOut& out, TimePoint deadline);
+    // `heard`: messages that had come over that link.
+    void begin(const LinkOut& out, std::uint64_t heard, TimePoint deadline);
     // It is over, or shall not be told any more.
     void done(std::uint8_t number);
     // What it went over is gone: the same again over another link.
@@ -31,10 +32,14 @@ class DeleteLinkFlow {
     [[nodiscard]] bool concerns(std::uint8_t number) const;
     [[nodiscard]] const std::optional<Deletion>& deleting() const { return deleting_; }
     [[nodiscard]] std::uint8_t over() const { return over_; }
+    [[nodiscard]] std::uint64_t heard_before() const { return heard_before_; }
 
     // --- all links
     // What it returned is the end; nothing: the server's answer is awaited.
     std::optional<Over> end(DeleteLinkReason reason, const GroupTerms& group, const LinkOut& out, TimePoint now);
+    // The link that the server was asked over is gone: it is asked over another one.
+    void end_elsewhere(const LinkOut& out);
+    [[nodiscard]] std::uint8_t ends_over() const { return ends_over_; }
     // A peer that ends all, or its only link.
     [[nodiscard]] Over ended(const DeleteLink& message, const GroupTerms& group, const LinkOut& out) const;
     [[nodiscard]] bool ending() const { return end_deadline_ != kNever; }
@@ -47,7 +52,10 @@ class DeleteLinkFlow {
     std::deque<Deletion> wanted_;
     std::optional<Deletion> deleting_;
     std::uint8_t over_ = 0;
-    TimePoint deadline_ = kNever;      // of the deletion that is under way
+    std::uint64_t heard_before_ = 0;
+    TimePoint deadline_ = kNever;  // of the deletion that is under way
+    DeleteLinkReason end_reason_ = DeleteLinkReason::kOperator;
+    std::uint8_t ends_over_ = 0;
     TimePoint end_deadline_ = kNever;  // the client asked for the end of all, and waits
 };
 

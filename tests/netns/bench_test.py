@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""The benchmark runs on every path and writes what others read. What it measures is nobody's verdict here."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/bench.py")
+ROW = {
+    *("path", "variant", "case", "unit", "ours", "baseline", "baseline_is", "ratio", "lowest", "highest", "cpu_us"),
+    *("baseline_cpu_us", "beside"),
+}
+
+
+def bench(*arguments):
+    """Its rows, and what it printed."""
+    with tempfile.NamedTemporaryFile() as file:
+        command = [sys.executable, "-B", BENCH, "--json", file.name, *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0:
+            raise AssertionError(done.stdout)
+        return json.load(file)["results"], done.stdout
+
+
+class Bench(unittest.TestCase):
+    SHORT = ("--rounds", "1", "--seconds", "0.1")
+
+    def test_every_path_of_one_machine(self):
+        rows, _ = bench(*self.SHORT, "--case", "64 B round trip, one core")
+        found = [(row["path"], row["variant"]) for row in rows]
+        self.assertEqual(
+            found,
+            [
+                *(("plain", variant) for variant in ("nobody", "hooks", "asked", "denied")),
+                *(("tuned", "default"), ("tuned", "lo"), ("bypass", "force"), ("smcd", "local"), ("ivshmem", "file")),
+            ],
+        )
+        for row in rows:
+            self.assertEqual(set(row), ROW)
+            self.assertEqual(row["case"], "64 B round trip, one core")
+            self.assertAlmostEqual(row["ratio"], row["baseline"] / row["ours"], delta=0.01)
+
+    def test_every_case(self):
+        rows, _ = bench(*self.SHORT, "--path", "smcd")
+        cases = ("64 B round trip", "4 KiB round trip", "64 KiB stream", "256 KiB stream", "64 B beside four streams")
+        self.assertEqual(
+            [row["case"] for row in rows],
+            [f"{case}, {cores}" for cores in ("one core", "a core each") for case in (*cases, "connections")],
+        )
+
+    def test_where_the_time_goes(self):
+        (row,), printed = bench("--profile", "--path", "smcd", "--case", "connections, one core")
+        self.assertEqual((row["path"], row["of"]), ("smcd", "connection"))
+        self.assertGreater(sum(row["bpf_us"].values()), 0)
+        self.assertEqual(len(row["calls"]), 2)
+        self.assertGreater(row["calls"][0]["epoll_wait"], 0)
+        self.assertIn("microseconds of BPF programs", printed)
+
+    def test_what_there_is_not(self):
+        with self.assertRaisesRegex(AssertionError, "--path: nonsense is none of bypass, bypass-force, ivshmem"):
+            bench("--path", "nonsense")
+        with self.assertRaisesRegex(AssertionError, "--path: smcd is none of ivshmem"):
+            bench("--vm", "--path", "smcd")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Pairs of sockets of two pods that the bypass may have, and what is known of them."""
+import glob
+import json
+import os
+import subprocess
+
+from base import TwoPods
+from lab.basics import map_entries, wait_for
+
+PEER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pair_peer.py")
+MEMBER, OUT = "SMC_MEMBER_MEMBER", "SMC_MEMBER_OUT"
+PROOF = 40  # receives, and some more
+
+
+class Pair:
+    """The two ends; each method of pair_peer.End by its name."""
+
+    def __init__(self, test, ip=None, port=5000, listen="::"):
+        self.test = test
+        self.server = self.start(test.two, "serve", listen, port)
+        test.assertEqual(test.hear(self.server), "ready")
+        self.client = self.start(test.one, "connect", ip or test.two.ip4, port)
+        for end in (self.client, self.server):
+            test.assertEqual(test.hear(end), "stands")
+
+    def start(self, pod, *arguments):
+        command = ["/usr/bin/python3", "-B", PEER, *map(str, arguments)]
+        process = pod.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.test.addCleanup(self.test.end_program, process)
+        return process
+
+    def tell(self, end, what, **arguments):
+        self.test.tell(end, json.dumps([what, arguments]))
+
+    def hear(self, end):
+        return json.loads(self.test.hear(end))
+
+    def ask(self, end, what, **arguments):
+        self.tell(end, what, **arguments)
+        return self.hear(end)
+
+    def exchange(self, rounds, size=64):
+        for _ in range(rounds):
+            for sender, receiver in ((self.client, self.server), (self.server, self.client)):
+                self.test.assertEqual(self.ask(sender, "send", count=size), size)
+                self.test.assertEqual(self.ask(receiver, "receive", count=size), size)
+
+    def both(self, count, **more):
+        for number, end in enumerate((self.client, self.server)):
+            self.tell(end, "both", out=count, come=count, seed=number, **more)
+        return [self.hear(end) for end in (self.client, self.server)]
+
+
+class Pairs(TwoPods):
+    def begin(self, **more):
+        self.start(**{"local": {"bypass": "force"}, **more})
+
+    def pins(self):
+        return sorted(glob.glob(f"{self.a.pins}-bypass*"))
+
+    def members(self):
+        """What is known of every socket that may be bypassed, the client's first."""
+        entries = map_entries(f"{self.a.pins}-bypass/smc_bypass")
+        return sorted((entry["value"] for entry in entries), key=lambda m: -m["client"])
+
+    def states(self):
+        return [m["state"] for m in self.members()]
+
+    def redirected(self):
+        return [m["redirected"] for m in self.members()]
+
+    def other_programs(self):
+        """In the pods, from here on: other cgroups, of which nothing is known."""
+        for pod in (self.one, self.two):
+            pod.apps += "-next"
+            os.makedirs(pod.apps)
+
+    def promoted(self, ip=None, **more):
+        pair = Pair(self, ip, **more)
+        pair.exchange(PROOF)
+        wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 30)
+        return pair
+
+    def end(self, pair):
+        for end in (pair.client, pair.server):
+            self.end_program(end)
+        wait_for("their entries to go", lambda: not self.members(), 30)
+
+    def assertExchangedPastTcp(self, pair, rounds):
+        pair.exchange(1)  # once in ten seconds a message goes by TCP: perhaps this one, perhaps one of those below
+        before = self.redirected()
+        pair.exchange(rounds)
+        for was, now in zip(before, self.redirected()):
+            self.assertIn(now - was, (rounds * 64, (rounds - 1) * 64))
+
+    def wait_until_out(self):
+        wait_for("both to be out", lambda: self.states() == [OUT] * 2, 30)
+
+    def assertByTcp(self, pair):
+        """It goes on, past nothing."""
+        before = self.redirected()
+        pair.exchange(20)
+        self.assertEqual(self.redirected(), before)
