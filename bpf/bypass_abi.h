@@ -46,7 +46,7 @@ enum smc_habit {
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel did not take it: somebody else's sockmap */
 	SMC_HABIT_UNTRACKED = 4096,  /* not its own: its connection tracking entry has gone */
 	SMC_HABIT_STREAMS = 8192,    /* so much that it goes by TCP most of the time: then TCP alone is faster */
-	SMC_HABIT_EDGES = 16384,     /* waits for edges, and does not read until there is nothing (bypass_wakes.h) */
+	SMC_HABIT_EDGES = 16384,     /* may miss an edge, and does not read until there is nothing (bypass_wakes.h) */
 	SMC_HABIT_CONTROL = 32768,   /* wants control messages: TCP_INQ, time stamps */
 	SMC_HABIT_PACED = 65536,     /* SO_MAX_PACING_RATE: nobody paces what goes past TCP */
 };

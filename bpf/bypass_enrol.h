@@ -9,11 +9,10 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
 	struct sock *sk = (struct sock *)tcp;
-	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
-	__u32 habits = 0;
+	__u32 habits = smc_habits_of_file(member, sk);
 
-	if (!file || !(BPF_CORE_READ(file, f_flags) & SMC_O_NONBLOCK))
-		habits |= SMC_HABIT_WAITS;
+	if (!BPF_CORE_READ(sk, sk_socket, file))
+		habits |= SMC_HABIT_WAITS; /* the kernel's own: nobody says how it receives */
 	if (sk->sk_peek_off >= 0)
 		habits |= SMC_HABIT_PEEKS;
 	if (sk->sk_rcvlowat > 1)

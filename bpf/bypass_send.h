@@ -33,6 +33,7 @@ static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 coo
 		smc_add_habit(peer, SMC_HABIT_SHUTS_DOWN);
 	if (smc_wants_control(tcp))
 		smc_add_habit(peer, SMC_HABIT_CONTROL);
+	smc_add_habit(peer, smc_habits_of_file(peer, sk));
 	return !peer->habits;
 }
 

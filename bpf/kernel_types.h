@@ -62,8 +62,10 @@ struct wait_queue_entry {
 	const void *func;
 	struct list_head entry;
 };
+struct fasync_struct;
 struct socket_wq {
 	struct wait_queue_head wait;
+	struct fasync_struct *fasync_list;
 };
 struct epoll_event {
 	__u32 events;
@@ -230,6 +232,7 @@ struct bpf_iter__tcp {
 #define SMC_MSG_ERRQUEUE 0x2000
 #define SMC_MSG_ZEROCOPY 0x4000000
 #define SMC_O_NONBLOCK 04000
+#define SMC_FASYNC 020000 /* O_ASYNC */
 #define SMC_RCV_SHUTDOWN 1
 
 #define SMC_S_IFMT 0170000

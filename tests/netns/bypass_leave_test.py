@@ -57,6 +57,43 @@ class Leave(Pairs):
         self.assertEqual(self.redirected()[0], before)
         self.wait_until_out()
 
+    def test_a_member_whose_receives_may_wait_or_that_is_signalled_is_sent_nothing_more(self):
+        """From that moment on: it may wait in a receive, or read too little behind a signal."""
+        self.begin()
+        for number, change in enumerate(("block", "signalled")):
+            with self.subTest(change=change):
+                pair = self.promoted()
+                pair.exchange(5)
+                before = self.redirected()
+                pair.ask(pair.server, change)
+                self.assertEqual(pair.ask(pair.client, "send", count=1000), 1000)
+                self.assertEqual(self.redirected()[0], before[0])
+                self.assertEqual(pair.ask(pair.server, "receive", count=1000), 1000)
+                self.wait_until_out()
+                self.assertByTcp(pair)
+                for end in (pair.client, pair.server):
+                    self.end_program(end)
+                wait_for("their entries to go", lambda: not self.members(), 30)
+                self.other_programs()
+
+    def test_what_waits_for_a_socket_decides_whether_it_is_a_member(self):
+        self.begin()
+        for waiting, arguments in (("signalled", {}), ("polled", {"edges": True})):
+            with self.subTest(waiting=waiting):
+                pair = Pair(self)
+                pair.ask(pair.server, waiting, **arguments)
+                pair.exchange(PROOF)
+                self.wait_until_out()
+                self.assertEqual(self.redirected(), [0, 0])
+                for end in (pair.client, pair.server):
+                    self.end_program(end)
+                wait_for("their entries to go", lambda: not self.members(), 30)
+                self.other_programs()
+        pair = Pair(self)
+        pair.ask(pair.server, "polled", edges=False)
+        pair.exchange(PROOF)
+        wait_for("both to be members", lambda: self.states() == [MEMBER] * 2, 30)
+
     def test_a_connection_that_is_half_closed_takes_no_place(self):
         self.begin()
         pair = Pair(self)

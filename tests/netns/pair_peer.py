@@ -12,6 +12,7 @@ import json
 import os
 import random
 import select
+import signal
 import socket
 import struct
 import sys
@@ -126,6 +127,20 @@ class End:
         finally:
             self.sock.setblocking(False)
         return len(data)
+
+    def signalled(self):
+        """By SIGIO, of what comes."""
+        signal.signal(signal.SIGIO, lambda *_: None)
+        fcntl.fcntl(self.sock, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self.sock, fcntl.F_SETFL, fcntl.fcntl(self.sock, fcntl.F_GETFL) | os.O_ASYNC)
+
+    def polled(self, edges):
+        """By an epoll, from now on."""
+        self.epoll = select.epoll()
+        self.epoll.register(self.sock, select.EPOLLIN | (select.EPOLLET if edges else 0))
+
+    def block(self):
+        self.sock.setblocking(True)
 
     def look(self, count):
         return self.ready(select.POLLIN) and len(self.sock.recv(count, socket.MSG_PEEK))
