@@ -69,6 +69,9 @@
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
+/* so many SYNs without options, behind one that asked, say that no answer with the option comes through */
+#define SMC_BARE_SYNS 2
+
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
 struct smc_addr {
@@ -160,6 +163,7 @@ enum smc_decision {
 	SMC_IN_AGENT_FULL,
 	SMC_IN_SAME_AGENT,
 	SMC_IN_PASSES,
+	SMC_IN_NOT_NOW,
 	SMC_IN_NOT_SERVED,
 	SMC_IN_NETNS_FULL,
 	SMC_IN_CGROUP_FULL,
@@ -278,6 +282,7 @@ struct smc_device {
 	__u64 turned6;
 };
 
+/* A server; without a port: a client, on whose way something takes the option out of answers. */
 struct smc_dest {
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
@@ -397,8 +402,8 @@ struct smc_inbound {
 	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
 	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
 	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
-	__u8 pad;
-	__be32 isn; /* sequence number of the SYN */
+	__u8 bare;        /* how often its SYN came again without options */
+	__be32 isn;       /* sequence number of the SYN */
 };
 
 /* An application's socket whose leg ended, and did not get through to it; key is its cookie. */

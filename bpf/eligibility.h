@@ -43,6 +43,7 @@
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                      \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                      \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
+	X(SMC_IN_NOT_NOW, NODE, client_not_now, "the client is not answered for a while: its answers lose the option") \
 	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                            \
 	X(SMC_IN_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")        \

@@ -151,8 +151,14 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 		before = *known;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_hairpin(packet);
-	if (!options.smc && !options.own)
+	if (!options.smc && !options.own) {
+		/* its listener still answers; perhaps the last answer was only lost */
+		if (before.since_ns && !before.cookie) {
+			before.bare += before.bare < SMC_BARE_SYNS;
+			bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
+		}
 		return TC_ACT_UNSPEC;
+	}
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
 		return TC_ACT_UNSPEC; /* it asks nobody else */
@@ -209,7 +215,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	tuple.slot = slot;
 	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
 	/* with SYN cookies the last packet of the handshake comes here too; nothing else may, however late */
-	if (!inbound || bpf_ktime_get_ns() - inbound->since_ns > smc_inbound_life(inbound))
+	if (!inbound || inbound->bare || bpf_ktime_get_ns() - inbound->since_ns > smc_inbound_life(inbound))
 		return SK_PASS;
 	key = slot * 2 + v6;
 	sk = bpf_map_lookup_elem(&smc_clc, &key);

@@ -10,24 +10,32 @@ static __always_inline void smc_set_flags(struct bpf_sock_ops *ctx, bool write)
 	bpf_sock_ops_cb_flags_set(ctx, write ? flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG : flags);
 }
 
+static __always_inline struct smc_inbound *smc_inbound_of(struct bpf_sock_ops *ctx)
+{
+	struct smc_tuple tuple = {};
+
+	return smc_tuple_of(ctx, &tuple) ? bpf_map_lookup_elem(&smc_inbound, &tuple) : 0;
+}
+
 /* Only a SYN of a CLC socket and a SYN-ACK of a CLC socket's listener get here: nobody else sets the flag. */
 static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 {
+	const struct smc_inbound *inbound;
+
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
 		return false;
-	/* two went unanswered: perhaps something on the way drops what it does not know */
-	return (ctx->skb_tcp_flags & SMC_TCP_ACK) || ctx->total_retrans < 2;
+	/* perhaps something on the way drops what it does not know: two went unanswered, or the client says so */
+	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
+		return ctx->total_retrans < 2;
+	inbound = smc_inbound_of(ctx);
+	return !inbound || inbound->bare < SMC_BARE_SYNS;
 }
 
 /* The listener forgets what it answers so. The client may end that handshake late, and speaks CLC then. */
 static __always_inline void smc_note_cookie(struct bpf_sock_ops *ctx)
 {
-	struct smc_tuple tuple = {};
-	struct smc_inbound *inbound;
+	struct smc_inbound *inbound = smc_inbound_of(ctx);
 
-	if (!smc_tuple_of(ctx, &tuple))
-		return;
-	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
 	if (inbound)
 		inbound->cookie = 1;
 }

@@ -149,6 +149,16 @@ static __always_inline bool smc_q_not_now(struct smc_subject *s)
 	return server && server->knowledge == SMC_SERVER_NOT_NOW;
 }
 
+static __always_inline bool smc_q_client_not_now(struct smc_subject *s)
+{
+	struct smc_addr client = s->remote;
+	const struct smc_server *known;
+
+	client.port = 0;
+	known = smc_server_of(s->netns_cookie, &client);
+	return known && known->knowledge == SMC_SERVER_NOT_NOW;
+}
+
 /* What could be negotiated at all. */
 static __always_inline bool smc_q_nothing(struct smc_subject *s)
 {

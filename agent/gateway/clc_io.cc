@@ -39,6 +39,7 @@ void ClcIo::readable() {
             const auto message = hooks_.message;
             return message(std::get<clc::Message>(*whole).view());
         }
+        hooks_.began();
     }
 }
 

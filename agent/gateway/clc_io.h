@@ -14,6 +14,7 @@ class ClcIo {
  public:
     // What was read; ClcIo reads on only when it is asked to.
     struct Hooks {
+        std::function<void()> began;  // the first bytes of a message, which is not whole yet
         std::function<void(wire::Bytes message)> message;
         std::function<void(const Fault& fault)> fault;
         std::function<void()> closed;  // in order or with an error
@@ -26,6 +27,8 @@ class ClcIo {
     // False: the connection is dead. A message fits into the empty send buffer of a new connection.
     [[nodiscard]] bool write(const clc::Message& message) const;
     [[nodiscard]] loop::FdWatch& watch() { return watch_; }
+    // Of what was read: the bytes that no message was made of.
+    [[nodiscard]] wire::Bytes begun() const { return framer_.begun(); }
     [[nodiscard]] int fd() const { return watch_.fd(); }
     [[nodiscard]] UniqueFd release() { return watch_.release(); }
 

@@ -131,7 +131,12 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     void use_clc_socket(UniqueFd fd) {
         clc_.emplace(parts_.io, std::move(fd),
-                     ClcIo::Hooks{[this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
+                     ClcIo::Hooks{[this] {
+                                      if constexpr (Session::kServer) {
+                                          session_.clc_began();
+                                      }
+                                  },
+                                  [this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
                                   [this](const Fault& fault) { feed(session_.clc_fault(fault, os::now())); },
                                   [this] { feed(session_.clc_closed(os::now())); }});
     }

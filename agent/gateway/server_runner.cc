@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/server_runner.h"
 
+#include <sys/socket.h>
+
 #include <cerrno>
 #include <system_error>
 
@@ -40,11 +42,16 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     return shown;
 }
 
+// To a SYN that only asks (port 0) its agent would have refused an answer with the option.
+bool is_unheard(const smc_inbound& inbound) {
+    return inbound.peer_agent != 0 && inbound.port == 0;
+}
+
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, means_for(parts, clc.get(), inbound.smcd != 0),
-                             {inbound.peer_agent != 0, inbound.peer_speaks != 0}, os::now()),
+                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, is_unheard(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),
@@ -124,7 +131,22 @@ void ServerRunner::on(const session::Run& action) {
 }
 
 void ServerRunner::on(const session::RunOnTcp& action) {
-    end({SessionEnd::Kind::kTcp, action.outcome, take_application(), clc_->release()});
+    UniqueFd leg = take_application();
+    if (action.outcome.reason == Reason::kAnswerLost) {
+        const Endpoint client{connection_->client.ip, 0};
+        programs_.remember(space_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,
+                           0);
+    }
+    // The first bytes of what was no message. A leg that has only just begun has room for them.
+    const auto begun = clc_->begun();
+    const auto size = static_cast<ssize_t>(begun.size());
+    if (size != 0 && ::send(leg.get(), begun.data(), begun.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != size) {
+        TcpSocket(std::move(leg)).reset();
+        TcpSocket(clc_->release()).reset();
+        return end(
+            {SessionEnd::Kind::kRefused, {.reason = Reason::kServerRefused, .detail = "its leg takes no bytes"}});
+    }
+    end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release()});
 }
 
 // It has not heard of us.

@@ -13,12 +13,15 @@ namespace smc {
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                                     const smc_inbound& inbound, std::uint32_t slot);
 
+// Its application was connected by an answer whose option something on the way took out.
+[[nodiscard]] bool is_unheard(const smc_inbound& inbound);
+
 class ServerRunner final : public Runner<session::Server> {
  public:
     // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.
     ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                  std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
-    void start() { feed({}); }
+    void start() { feed(session_.begin(os::now())); }
     [[nodiscard]] smc_tuple front() const override;
 
  private:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "smc/clc/framer.h"
+
 namespace smc::session {
 
 namespace {
@@ -79,7 +81,28 @@ Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
     return actions;
 }
 
+Actions Server::begin(TimePoint now) {
+    return peer_.unheard ? join_application("its SYN was only to ask, and its application is connected", now)
+                         : Actions{};
+}
+
+// Nothing was agreed on yet. An agent's CLC socket would have refused such an answer.
+bool Server::may_be_unheard() const {
+    return state_ == State::kNegotiating && !peer_.has_agent &&
+           handshake_.state() == clc::ServerHandshake::State::kAwaitProposal;
+}
+
+Actions Server::join_application(std::string detail, TimePoint now) {
+    outcome_ = {.kind = clc::Outcome::Kind::kFallBack, .reason = Reason::kAnswerLost, .detail = std::move(detail)};
+    state_ = State::kConnecting;
+    deadline_ = now + node_.step_timeout;
+    return {ConnectApplication{}};
+}
+
 Actions Server::clc_message(wire::Bytes message, TimePoint now) {
+    if (state_ == State::kConnecting && outcome_.reason == Reason::kAnswerLost) {
+        return refuse(Reason::kHandshakeTimeout, "a CLC message, and the application is being connected", {});
+    }
     if (state_ == State::kAwaitingClient) {
         return refuse(Reason::kProtocolError, "a CLC message behind the handshake", {GiveBack{outcome_}});
     }
@@ -89,6 +112,9 @@ Actions Server::clc_message(wire::Bytes message, TimePoint now) {
 Actions Server::clc_fault(const Fault& fault, TimePoint now) {
     if (state_ == State::kAwaitingClient) {
         return refuse(Reason::kProtocolError, fault.text(), {GiveBack{outcome_}});
+    }
+    if (may_be_unheard() && clc::is_no_clc(fault)) {
+        return join_application(fault.text(), now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
 }
@@ -212,6 +238,9 @@ Actions Server::tick(TimePoint now) {
         const Reason reason = clc_closed_ ? Reason::kPeerClosed : Reason::kHandshakeTimeout;
         return refuse(reason, "the client's agent does not say that its application is connected",
                       {GiveBack{outcome_}});
+    }
+    if (may_be_unheard() && !clc_began_ && now >= handshake_.next_deadline()) {
+        return join_application("it says nothing", now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
 }

@@ -55,6 +55,7 @@ constexpr std::array kEntries{
     Entry{Reason::kRmbNotRegistered, "rmb_not_registered", "the RMB could not be registered"},
     Entry{Reason::kPeerEchoes, "peer_echoes", "peer repeats unknown TCP options"},
     Entry{Reason::kOptionLost, "option_lost", "only a SYN without the option was answered"},
+    Entry{Reason::kAnswerLost, "answer_lost", "something on the way to the client takes the option out of answers"},
     Entry{Reason::kHandshakeTimeout, "handshake_timeout", "a CLC message did not come in time"},
     Entry{Reason::kBudget, "budget", "the attempt took longer than it may"},
     Entry{Reason::kProtocolError, "protocol_error", "peer sent something that is no CLC message"},

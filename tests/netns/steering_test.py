@@ -55,7 +55,8 @@ class Steering(TwoNodes):
         self.serve()
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
         self.assertTrue(self.connect()["ok"])  # a listener takes no cookie unless it has sent one lately
-        script = json.dumps({"options": SMC_OPTION, "send": ["61" * 100], "ack_after": 6, "listen_s": 15, **more})
+        rubbish = "e2d4c3d9" + "61" * 96
+        script = json.dumps({"options": SMC_OPTION, "send": [rubbish], "ack_after": 6, "listen_s": 15, **more})
         client = self.raw(self.a, "10.77.0.50", "client", self.b.ip4, 5000, script)
         wait_for("the SYN-ACK", lambda: self.b.agent.decisions()["SMC_OPTION_SYNACK"])
         meanwhile()

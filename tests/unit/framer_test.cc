@@ -124,15 +124,16 @@ TEST_CASE("framer__messages_in_a_row_come_out_one_by_one") {
     CHECK(reader.at == reader.stream.size());
 }
 
-TEST_CASE("framer__rubbish_is_told_after_8_bytes_and_no_more_are_read") {
-    Reader reader{Octets(1000, 'x')};
+TEST_CASE("framer__rubbish_behind_the_eye_catcher_is_told_after_8_bytes_and_no_more_are_read") {
+    Reader reader{{0xe2, 0xd4, 0xc3, 0xd9}};
+    reader.stream.resize(1000, 'x');
     for (std::size_t i = 1; i < kHeaderBytes; i++) {
         REQUIRE_FALSE(reader.arrive(1));  // it is not told from a message before the header is whole
     }
     const auto read = reader.arrive(1000);
     REQUIRE(read);
     REQUIRE(std::holds_alternative<Fault>(*read));
-    CHECK(std::get<Fault>(*read).field == std::string("eye_catcher"));
+    CHECK_FALSE(is_no_clc(std::get<Fault>(*read)));
     CHECK(reader.at == kHeaderBytes);
 }
 
@@ -213,4 +214,17 @@ TEST_CASE("framer__what_is_wrong_behind_the_header_is_left_to_the_decoder") {
     const auto decoded = decode(std::get<Message>(*read).view());
     REQUIRE(std::holds_alternative<Fault>(decoded));
     CHECK(std::get<Fault>(decoded).field == std::string("eye_catcher_message_end"));
+}
+
+TEST_CASE("framer__what_cannot_become_a_message_is_told_from_its_first_byte_on") {
+    const Octets begins{0xe2, 0xd4, 0xc3, 0xd9};
+    for (std::size_t right = 0; right < begins.size(); right++) {
+        Reader reader{{begins.begin(), begins.begin() + static_cast<std::ptrdiff_t>(right)}};
+        reader.stream.push_back('G');
+        const auto read = reader.read([] { return std::size_t{1}; });
+        REQUIRE(read);
+        REQUIRE(std::holds_alternative<Fault>(*read));
+        CHECK(is_no_clc(std::get<Fault>(*read)));
+        CHECK(std::ranges::equal(reader.framer.begun(), reader.stream));  // they are somebody else's
+    }
 }

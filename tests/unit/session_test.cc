@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "actions.h"
+#include "smc/clc/framer.h"
 #include "smc/session/client.h"
 #include "smc/session/server.h"
 
@@ -469,7 +470,7 @@ TEST_CASE("client_session__an_application_that_is_connected_is_reset_when_the_se
 }
 
 TEST_CASE("server_session__the_application_hears_only_of_what_can_become_a_connection") {
-    Pair rubbish, silent;
+    Pair rubbish, silent(kSmcdServer, false);
     CHECK(are<GiveBack, ResetClc, Refuse>(rubbish.server.clc_message(kRubbish, kStart)));
     CHECK(silent.server.tick(silent.server.next_deadline() - 1ms).empty());
     CHECK(are<GiveBack, ResetClc, Refuse>(silent.server.tick(silent.server.next_deadline())));
@@ -544,4 +545,60 @@ TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {
     const auto decline = p.client.join_refused(group::Refusal::kOutOfSync, "", kStart);
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(decline).view(), kStart)));
     CHECK(p.server_groups.all().size() == 1);
+}
+
+// --- something on the way to the client takes the option out of answers ----------------------------------------------
+
+namespace {
+
+Fault not_clc() {
+    clc::Framer framer;
+    framer.space()[0] = 'G';
+    return std::get<Fault>(*framer.filled(1));
+}
+
+}  // namespace
+
+TEST_CASE("server_session__bytes_that_are_no_clc_or_none_at_all_are_the_applications") {
+    const std::vector<std::function<Actions(Pair&)>> ways = {
+        [](Pair& p) { return p.server.clc_fault(not_clc(), kStart); },
+        [](Pair& p) { return p.server.tick(p.server.next_deadline()); },
+    };
+    for (const auto& way : ways) {
+        Pair native;
+        REQUIRE(are<ConnectApplication>(way(native)));
+        CHECK_FALSE(native.server.listens());
+        CHECK(on_tcp(native.server.application_connected(kStart)) == Reason::kAnswerLost);
+        CHECK(is_over(native.server, native.proposal));
+
+        Pair refused;
+        REQUIRE(are<ConnectApplication>(way(refused)));
+        CHECK(reason<Refuse>(refused.server.application_refused("", kStart)) == Reason::kServerRefused);
+
+        Pair late;  // it was a CLC socket after all
+        REQUIRE(are<ConnectApplication>(way(late)));
+        CHECK(reason<Refuse>(late.server.clc_message(late.proposal.view(), kStart)) == Reason::kHandshakeTimeout);
+
+        Pair with_agent(kSmcdServer, false);  // whose CLC socket refuses answers without the option
+        CHECK(are<GiveBack, ResetClc, Refuse>(way(with_agent)));
+    }
+}
+
+TEST_CASE("server_session__a_message_with_something_wrong_in_it_is_no_applications") {
+    Pair behind_the_proposal, rubbish, begun;
+    behind_the_proposal.accept_smcd();
+    CHECK(find<ConnectApplication>(behind_the_proposal.server.clc_fault(not_clc(), kStart)) == nullptr);
+    CHECK(reason<Refuse>(rubbish.server.clc_fault(kFault, kStart)) == Reason::kProtocolError);
+    begun.server.clc_began();
+    CHECK(reason<Refuse>(begun.server.tick(begun.server.next_deadline())) == Reason::kHandshakeTimeout);
+}
+
+TEST_CASE("server_session__who_was_asked_for_by_a_question_is_the_application_itself") {
+    group::SmcdGroups groups;
+    Server server(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .unheard = true}, kStart);
+    REQUIRE(are<ConnectApplication>(server.begin(kStart)));
+    CHECK_FALSE(server.listens());
+    CHECK(on_tcp(server.application_connected(kStart)) == Reason::kAnswerLost);
+    Pair heard;
+    CHECK(heard.server.begin(kStart).empty());
 }

@@ -12,6 +12,8 @@
 //   kAwaitingClient  its agent spoke -> runs
 //                    it is gone, or does not -> refused: the application never hears of it
 //   kConnecting   it falls back, and the application is being connected
+//   The client may not have seen the option in the answer, because something on the way takes it out of answers only:
+//   its application took the agent's for the server's. Then the bytes are the application's, and it runs on TCP.
 //   kDone
 //
 // Invariant:
@@ -32,12 +34,17 @@ class Server {
     struct Peer {
         bool has_agent = false;  // the client does without this connection when it falls back
         bool speaks = false;     // at the first contact of SMC-R it says when its application is connected
+        bool unheard = false;    // it has not seen the option, and CLC will not come
     };
 
     // `means`: what could be used for this TCP connection. Both references outlive the session.
     Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, clc::Means means, Peer peer, TimePoint now)
         : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(means), now) {}
 
+    // Once, before anything else.
+    [[nodiscard]] Actions begin(TimePoint now);
+    // A message, which is not whole yet.
+    void clc_began() { clc_began_ = true; }
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
     [[nodiscard]] Actions clc_closed(TimePoint now);
@@ -71,6 +78,8 @@ class Server {
     Actions translate(clc::Actions from, TimePoint now);
     Actions negotiated(clc::Outcome outcome, TimePoint now);
     Actions refuse(Reason reason, std::string detail, Actions actions);
+    Actions join_application(std::string detail, TimePoint now);
+    [[nodiscard]] bool may_be_unheard() const;
     Actions dmb_ready(TimePoint now);
 
     const clc::LocalNode& node_;
@@ -81,6 +90,7 @@ class Server {
     std::optional<clc::LocalDmb> dmb_;   // registered, while the application is being connected
     std::optional<clc::SmcrPeer> smcr_;  // to be joined with, likewise
     bool application_ = false;           // is connected
+    bool clc_began_ = false;
     bool clc_closed_ = false;
     bool was_late_ = false;  // this side itself, in kAwaitingClient: it looks once more, and no more than that
     clc::Outcome outcome_;

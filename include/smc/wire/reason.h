@@ -52,6 +52,7 @@ enum class Reason : std::uint32_t {
     // ours: a decision of this node
     kPeerEchoes = 0x0a010001,        // repeats unknown TCP options
     kOptionLost = 0x0a010002,        // answers only a SYN without the option
+    kAnswerLost = 0x0a010003,        // its client was answered with the option, and has not seen it
     kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
     kBudget = 0x0a020001,            // the attempt as a whole took too long
     kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6

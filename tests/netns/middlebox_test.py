@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""A box between two nodes that takes option 254 out of packets of the handshake, or drops those that have it: in one
+direction or both. Applications connect as they do with plain TCP and the same box, and the box is remembered."""
+import unittest
+
+from base import TwoNodes
+
+SYN, SYNACK = "tcp flags & (syn|ack) == syn", "tcp flags & (syn|ack) == syn|ack"
+WITHOUT = "reset tcp option 254"
+DROPPED = "tcp option 254 exists drop"
+CHANGED = "tcp option @254,16,32 set 0x61626364"  # its ExID
+
+# Speaks first, and says what it was told.
+GREETER = """
+import socket, sys, threading
+s = socket.create_server(('0.0.0.0', int(sys.argv[1])), backlog=100); print('ready', flush=True)
+def serve(c):
+    c.sendall(b'welcome'); print(c.recv(100).decode(), flush=True); c.close()
+while True: threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+GREETED = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); print(c.recv(100).decode(), flush=True)
+c.sendall(b'thanks'); print(c.recv(100), flush=True)
+"""
+
+# Sends one byte, and waits for it to come back before it sends the next.
+BYTE_BY_BYTE = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.setsockopt(6, 1, 1); got = b''
+for byte in b'\\xe2\\xd4\\xc3 is not CLC':
+    c.sendall(bytes([byte])); got += c.recv(1)
+print(got, flush=True)
+"""
+
+
+class Middlebox(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.box = self.lab.node("box")
+        self.lab.link(self.a, self.box)
+        near = self.box.ip4
+        self.lab.link(self.box, self.b)
+        self.a.run(["ip", "route", "add", self.b.ip4, "via", near], check=True)
+        self.b.run(["ip", "route", "add", self.a.ip4, "via", self.box.ip4], check=True)
+        self.box.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+
+    def does(self, *rules, again=2):
+        """From now on. A rule takes out one option, and there may be two."""
+        rules = "; ".join(rule for rule in rules for _ in range(again))
+        table = f"table inet t {{ chain c {{ type filter hook forward priority 0; {rules}; }}; }}"
+        self.box.run(["nft", f"flush ruleset; {table}"], check=True)
+
+    def all_works(self):
+        """Servers and clients that speak first."""
+        seen = self.connect(timeout=30)
+        self.assertTrue(seen["ok"], seen)
+        for script, port, said in (
+            (GREETED, 5001, "welcome\nb''\n"),
+            (BYTE_BY_BYTE, 5000, "b'\\xe2\\xd4\\xc3 is not CLC'\n"),
+        ):
+            done = self.a.python(script, self.b.ip4, port, timeout=60)
+            self.assertEqual((done.stdout, done.stderr), (said, ""))
+
+    def begin(self, *rules):
+        self.does(*rules)
+        self.serve()
+        self.greeter = self.program(self.b, GREETER, 5001, says="ready")
+        self.all_works()  # plain TCP, with the same box
+        self.assertEqual(self.hear(self.greeter), "thanks")
+        self.start_agents()
+
+    def works_through(self, *rules):
+        """Twice: the second time the box is known."""
+        self.begin(*rules)
+        for _ in range(2):
+            self.all_works()
+            self.assertEqual(self.hear(self.greeter), "thanks")
+        totals = self.a.agent.totals() | self.b.agent.totals()
+        self.assertEqual({path for path, _ in totals} - {"fallback"}, set(), totals)
+
+    def test_answers_without_the_option(self):
+        self.works_through(f"{SYNACK} {WITHOUT}")
+        self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
+        decisions = self.b.agent.decisions()
+        self.assertGreaterEqual(decisions["SMC_IN_NOT_NOW"], 5)  # one was answered, and that was enough
+
+    def test_answers_with_the_option_are_dropped(self):
+        self.works_through(f"{SYNACK} {DROPPED}")
+        self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
+
+    def test_questions_without_the_option(self):
+        self.works_through(f"{SYN} {WITHOUT}")
+
+    def test_questions_with_the_option_are_dropped(self):
+        self.works_through(f"{SYN} {DROPPED}")
+        self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+
+    def test_neither_has_the_option(self):
+        self.works_through(f"{SYN} {WITHOUT}", f"{SYNACK} {WITHOUT}")
+
+    def test_questions_whose_option_is_changed(self):
+        self.works_through(f"{SYN} {CHANGED}")
+
+    def test_answers_whose_option_is_changed(self):
+        self.works_through(f"{SYNACK} {CHANGED}")
+        self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
+
+    def test_a_box_that_comes_when_the_server_is_known(self):
+        """Then no question is asked: the CLC socket meets the box, and the application's SYN follows."""
+        self.begin()
+        self.all_works()
+        self.assertPath(self.a, "smcd", at_least=2)
+        self.does(f"{SYNACK} {WITHOUT}")
+        self.all_works()
+        self.all_works()
+
+    def test_a_lost_answer_is_no_box(self):
+        """The next one comes through, and the connection is SMC."""
+        self.begin()
+        self.does(f"{SYNACK} tcp option 254 exists limit rate 1/hour burst 1 packets drop", again=1)
+        seen = self.connect(timeout=30)
+        self.assertTrue(seen["ok"], seen)
+        self.assertPath(self.b, "smcd", at_least=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
