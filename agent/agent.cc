@@ -3,6 +3,7 @@
 
 #include "agent/afford.h"
 #include "agent/metrics/metrics.h"
+#include "agent/steer/pins.h"
 #include "agent/upgrade/predecessor.h"
 #include "agent/web/page.h"
 #include "datapath/ism/local_fabric.h"
@@ -83,7 +84,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       take_over_(take_over),
       ready_fd_(std::move(ready_fd)),
       policy_(config_),
-      signals_(io_, SIGTERM, SIGINT),
+      signals_(io_),
       heartbeat_(io_),
       standstill_(config_.times.beat, config_.times.standstill),
       sweep_(kSweep),
@@ -97,8 +98,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
                   [this] { tell_programs(); }, [this] { give_up_place(); }, [this] { io_.stop(); }}) {}
 
 Result<void> Agent::start() {
-    std::signal(SIGPIPE, SIG_IGN);
-    std::signal(SIGXFSZ, SIG_IGN);  // a DMB is a file: too large a one is an error
+    take_signals();
     lower_to_what_the_system_allows(config_);
     auto place = upgrade::Place::take(config_.control_socket);
     if (!place) {
@@ -154,6 +154,17 @@ Result<void> Agent::start() {
     return start_bpf(root, own_cgroup_->path());
 }
 
+// By default most signals end a process as SIGKILL does, with its pins and hairpins left.
+void Agent::take_signals() {
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+        signals_.add(number);
+    }
+    // SIGXFSZ: a DMB is a file, and too large a one is an error
+    for (const int number : {SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR}) {
+        std::signal(number, SIG_IGN);
+    }
+}
+
 // U1: whoever has the lock of the control socket may do all that follows. What may well go wrong was tried before: when
 // the other agent has left, nobody serves until this one does.
 Result<void> Agent::take_place() {
@@ -195,6 +206,11 @@ Result<void> Agent::open_fabrics() {
 }
 
 Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
+    auto lock = bpf::lock_pins(config_.pin_path);
+    if (!lock) {
+        return lock.error();
+    }
+    pins_lock_.emplace(std::move(*lock));
     const UniqueFd root_fd(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     const UniqueFd own_fd(::open(own.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!root_fd || !own_fd) {
@@ -260,7 +276,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     }
     if (!config_.http_listen.empty()) {
         web_ = std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
-                                           [this](const std::string& path) { return page(path); });
+                                           [this](const WebServer::Request& request) { return page(request); });
     }
     return {};
 }
@@ -361,7 +377,8 @@ nlohmann::json Agent::answer(const nlohmann::json& request, const ControlServer:
 }
 
 // Who is told of no obstacle may count on programs that are attached and a data path that moves.
-std::optional<WebServer::Answer> Agent::page(const std::string& path) {
+std::optional<WebServer::Answer> Agent::page(const WebServer::Request& request) {
+    const std::string& path = request.path;
     if (path == "/healthz") {
         return WebServer::Answer{.body = "alive\n"};
     }
@@ -373,6 +390,12 @@ std::optional<WebServer::Answer> Agent::page(const std::string& path) {
     if (path == "/metrics") {
         const auto& all = kept_metrics_.get([this] { return metrics(introspection_->status()); });
         return WebServer::Answer{.type = kMetricsType, .body = all};
+    }
+    if (config_.http_page && !is_own_name(request.host)) {
+        return WebServer::Answer{
+            .status = 421,
+            .body =
+                "the page is at this node's address, its own name, or localhost; nothing is at " + request.host + "\n"};
     }
     if (config_.http_page && path == "/api/overview") {
         const auto& all = kept_overview_.get([this] {
@@ -459,9 +482,19 @@ void Agent::beat() {
 
 void Agent::wait_for_signals() {
     signals_.async_wait([this](std::error_code error, int number) {
-        if (!error) {
-            log()->info("signal {}", number);
-            wait_for_signals();
+        if (error) {
+            return;
+        }
+        log()->info("signal {}", number);
+        wait_for_signals();
+        if (number == SIGHUP) {
+            log()->warn(
+                "SIGHUP changes nothing: the configuration is read at the start; `smcctl upgrade` starts an "
+                "agent with the present one, and connections stay");
+        } else if (number == SIGQUIT) {
+            log()->info("status {}",
+                        introspection_->status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        } else {
             departure_.signalled();
         }
     });
@@ -478,6 +511,7 @@ void Agent::give_up_place() {
         log()->error("leaving: {}", withdrawn.error().text());
     }
     bypass_.reset();
+    pins_lock_.reset();
     const std::string socket = upgrade::Place::socket_of(config_.control_socket, place_->number());
     if (auto moved = control_->move_to(socket); !moved) {
         log()->error("leaving: {}", moved.error().text());
@@ -514,6 +548,7 @@ void Agent::stop() {
         // As if it were killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
         // applications.
         log()->error("the data path does not end: ending without it");
+        end_log();
         ::_exit(1);
     }
     const TimePoint until = os::now() + config_.times.questions;

@@ -22,6 +22,7 @@
 #include "agent/upgrade/place.h"
 #include "agent/web/kept.h"
 #include "agent/web/web_server.h"
+#include "os/lock_file.h"
 
 namespace smc {
 
@@ -46,8 +47,9 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
-    [[nodiscard]] std::optional<WebServer::Answer> page(const std::string& path);
+    [[nodiscard]] std::optional<WebServer::Answer> page(const WebServer::Request& request);
     void beat();
+    void take_signals();
     void wait_for_signals();
     void give_up_place();
     void lose_peer(const smcd::Peer& peer);
@@ -75,6 +77,7 @@ class Agent {
 
     // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
     std::optional<upgrade::Place> place_;
+    std::optional<LockFile> pins_lock_;  // U1
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;
     std::unique_ptr<smcd::Memory> smcd_memory_;

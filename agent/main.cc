@@ -99,8 +99,10 @@ int main(int argc, char** argv) {
     smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));
     if (const auto started = agent.start(); !started) {
         smc::log()->error("cannot start: {}", started.error().text());
+        smc::end_log();
         return kExitFailure;
     }
     agent.run();
+    smc::end_log();
     return 0;
 }

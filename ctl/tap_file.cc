@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "ctl/tap_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -99,7 +103,18 @@ std::string TapFile::open(const std::string& path) {
         out_ = &std::cout;
         return "";
     }
-    file_.open(path, std::ios::binary | std::ios::trunc);
+    // It is the applications' data: for whoever runs this, and not where a link leads that somebody else has made.
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return "writing " + path + ": " +
+               (errno == ELOOP ? "it is a symbolic link" : std::generic_category().message(errno));
+    }
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+        ::fchmod(fd, 0600);  // it may have been there
+    }
+    file_.open("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
+    ::close(fd);
     out_ = &file_;
     return file_ ? "" : "writing " + path + ": " + std::generic_category().message(errno);
 }

@@ -6,6 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+
 namespace smc {
 
 namespace {
@@ -20,9 +23,16 @@ bool is_at(const std::string& path, int fd) {
 
 }  // namespace
 
-Result<LockFile> LockFile::take(const std::string& path) {
+Result<LockFile> LockFile::take(const std::string& path, bool directory) {
     for (;;) {
-        UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+        if (directory && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+            return last_error("creating " + path);
+        }
+        const int how = directory ? O_RDONLY | O_DIRECTORY | O_NOFOLLOW : O_RDWR | O_CREAT;
+        UniqueFd fd(::open(path.c_str(), how | O_CLOEXEC, 0600));
+        if (!fd && directory && errno == ENOENT) {
+            continue;  // whoever had it has removed it meanwhile
+        }
         if (!fd) {
             return last_error("creating " + path);
         }
@@ -37,7 +47,7 @@ Result<LockFile> LockFile::take(const std::string& path) {
 
 LockFile::~LockFile() {
     if (fd_) {
-        ::unlink(path_.c_str());
+        ::remove(path_.c_str());
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A file that one process has at a time, as long as it lives.
+// A file or a directory that one process has at a time, as long as it lives.
 #pragma once
 
 #include <string>
@@ -13,7 +13,9 @@ namespace smc {
 class LockFile {
  public:
     // EBUSY: another process has it.
-    static Result<LockFile> take(const std::string& path);
+    static Result<LockFile> take(const std::string& path) { return take(path, false); }
+    // On file systems that have no files of that kind, as bpffs.
+    static Result<LockFile> take_directory(const std::string& path) { return take(path, true); }
 
     LockFile(LockFile&&) noexcept = default;
     LockFile& operator=(LockFile&& other) noexcept {
@@ -23,10 +25,11 @@ class LockFile {
     }
     LockFile(const LockFile&) = delete;
     LockFile& operator=(const LockFile&) = delete;
-    // Removes the file.
+    // Removes it.
     ~LockFile();
 
  private:
+    static Result<LockFile> take(const std::string& path, bool directory);
     LockFile(std::string path, UniqueFd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
     std::string path_;
     UniqueFd fd_;

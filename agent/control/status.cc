@@ -8,6 +8,7 @@
 #include "agent/control/describe.h"
 #include "agent/control/introspection.h"
 #include "agent/control/program_view.h"
+#include "agent/log/log.h"
 #include "agent/upgrade/place.h"
 #include "os/clock.h"
 #include "smc_version.h"  // generated: kVersion
@@ -133,6 +134,7 @@ json Introspection::status() const {
                   {"draining", p_.drain.on},
                   {"leaving", upgrade::Place::leaving(p_.config.control_socket)},
                   {"live", p_.connections.live()},
+                  {"log_lines_dropped", log_lines_dropped()},
                   {"host_name", p_.node.host_name}}},
                 {"ism", ism()},
                 {"engine",

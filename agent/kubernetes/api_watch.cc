@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <stdexcept>
 
 #include "agent/log/log.h"
 
@@ -15,7 +16,9 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;
+constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // a page; all of them
+constexpr int kDeepest = 32;                                              // objects in objects
+constexpr std::size_t kMostUntold = 256;                                  // events that the agent has not come to yet
 constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);
 constexpr auto kListTakes = 30s;
 constexpr int kWatchSeconds = 290;
@@ -23,6 +26,19 @@ constexpr const char* kMetadataOnly =
     "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 constexpr long kOk = 200, kGoneStatus = 410;
+
+// An error, rather than a tree that nothing could be done with: its nodes are visited one within the other.
+json parse_bounded(const std::string& text) {
+    return json::parse(
+        text,
+        [](int depth, json::parse_event_t, const json&) {
+            if (depth > kDeepest) {
+                throw std::length_error("it is nested deeper than " + std::to_string(kDeepest) + " times");
+            }
+            return true;
+        },
+        false);
+}
 
 std::string first_line(const std::string& path) {
     std::ifstream file(path);
@@ -78,10 +94,21 @@ ApiWatch::~ApiWatch() {
 
 template <class Then>
 void ApiWatch::tell(Then then) {
-    asio::post(io_, [alive = told_, then = std::move(then)] {
-        if (!alive.expired()) {
-            then();
+    {
+        std::unique_lock lock(mutex_);
+        stopped_.wait(lock, [this] { return stops_ || untold_ < kMostUntold; });
+        untold_++;
+    }
+    asio::post(io_, [this, alive = told_, then = std::move(then)] {
+        if (alive.expired()) {
+            return;
         }
+        {
+            const std::lock_guard lock(mutex_);
+            untold_--;
+        }
+        stopped_.notify_all();
+        then();
     });
 }
 
@@ -168,6 +195,7 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
 bool ApiWatch::list() try {
     json items = json::array();
     std::string more, version;
+    std::size_t bytes = 0;
     version_.clear();
     do {
         Transfer transfer;
@@ -177,7 +205,12 @@ bool ApiWatch::list() try {
                        : status.error().text());
             return false;
         }
-        json page = json::parse(transfer.body, nullptr, false);
+        json page = parse_bounded(transfer.body);
+        bytes += transfer.body.size();
+        if (bytes > kLongestList) {
+            say("the API server's list of " + path_ + " has more than " + std::to_string(kLongestList >> 20) + " MiB");
+            return false;
+        }
         if (!page.is_object() || !page.contains("items") || !page["items"].is_array() ||
             !page.value("metadata", json()).is_object()) {
             say("the API server answers no list of " + path_);
@@ -196,7 +229,7 @@ bool ApiWatch::list() try {
     tell([this, items = std::move(items)] { hooks_.listed(items); });
     version_ = version;
     return !version_.empty();
-} catch (const json::exception& error) {
+} catch (const std::exception& error) {
     say("the API server's list of " + path_ + ": " + error.what());
     return false;
 }
@@ -227,7 +260,7 @@ ApiWatch::Ended ApiWatch::watch() {
 }
 
 ApiWatch::Ended ApiWatch::line(const std::string& text) try {
-    json event = json::parse(text, nullptr, false);
+    json event = parse_bounded(text);
     if (!event.is_object() || !event.contains("object") || !event["object"].is_object()) {
         say("the API server's watch of " + path_ + " has a line that is no event");
         return Ended::kFailed;
@@ -250,7 +283,7 @@ ApiWatch::Ended ApiWatch::line(const std::string& text) try {
         tell([this, type, object = std::move(object)] { hooks_.changed(type, object); });
     }
     return Ended::kInOrder;
-} catch (const json::exception& error) {
+} catch (const std::exception& error) {
     say("the API server's watch of " + path_ + ": " + error.what());
     return Ended::kFailed;
 }

@@ -51,6 +51,7 @@ class ApiWatch {
     Result<long> get(const std::string& query, Transfer& transfer, std::chrono::seconds longest);
     void pause(std::chrono::milliseconds time);
     void say(const std::string& problem);
+    // On the loop's thread. Waits while that has too much to do already: the server sends no faster than it is read.
     template <class Then>
     void tell(Then then);
 
@@ -62,7 +63,8 @@ class ApiWatch {
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};
     std::mutex mutex_;
-    std::condition_variable stopped_;
+    std::condition_variable stopped_;  // or told
+    std::size_t untold_ = 0;           // under mutex_
     std::shared_ptr<int> alive_ = std::make_shared<int>();
     const std::weak_ptr<int> told_ = alive_;  // the thread's own
     std::thread thread_;                      // behind everything that it uses

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/log/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <deque>
 #include <mutex>
 
+#include "agent/log/log_writer.h"
 #include "os/clock.h"
 
 namespace smc {
 
 namespace {
+
+constexpr const char* kPattern = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
 
 spdlog::level::level_enum level_of(LogLevel level) {
     switch (level) {
@@ -73,6 +79,42 @@ class LastLines {
     std::atomic<std::chrono::steady_clock::rep> listened_until_{std::chrono::steady_clock::duration::min().count()};
 };
 
+// Standard error, in spdlog's words.
+class Sink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+    Sink() : writer_(STDERR_FILENO, [](std::uint64_t dropped) { return line_about(dropped); }) {}
+    [[nodiscard]] std::uint64_t dropped() const { return writer_.dropped(); }
+    void drain() { writer_.drain(); }
+
+ protected:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        writer_.write({line.data(), line.size()});
+    }
+    void flush_() override {}
+
+ private:
+    static std::string line_about(std::uint64_t dropped) {
+        const std::string text = fmt::format("log: {} lines were dropped: nobody has read standard error", dropped);
+        spdlog::memory_buf_t line;
+        line_formatter().format({spdlog::source_loc{}, "smc-agent", spdlog::level::warn, text}, line);
+        return {line.data(), line.size()};
+    }
+    static spdlog::formatter& line_formatter() {
+        static spdlog::pattern_formatter formatter(kPattern, spdlog::pattern_time_type::utc);
+        return formatter;
+    }
+
+    LogWriter writer_;
+};
+
+// Never ends: any thread may log until the process ends.
+std::shared_ptr<Sink>& sink() {
+    static auto& sink = *new std::shared_ptr<Sink>;
+    return sink;
+}
+
 LastLines& last_lines() {
     static LastLines lines;
     return lines;
@@ -100,9 +142,20 @@ void Log::write(LogLevel level, fmt::string_view format, fmt::format_args args) 
 }
 
 void start_log(const std::string& level) {
-    spdlog::set_default_logger(spdlog::stderr_logger_mt("smc-agent"));
-    spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    sink() = std::make_shared<Sink>();
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>("smc-agent", sink()));
+    spdlog::set_pattern(kPattern, spdlog::pattern_time_type::utc);
     spdlog::set_level(spdlog::level::from_str(level));
+}
+
+void end_log() {
+    if (sink()) {
+        sink()->drain();
+    }
+}
+
+std::uint64_t log_lines_dropped() {
+    return sink() ? sink()->dropped() : 0;
 }
 
 }  // namespace smc

@@ -49,6 +49,10 @@ class Log {
 
 // `level`: a value of the key log.level. Before it is called, lines from info on are written.
 void start_log(const std::string& level);
+// Before the process ends: waits a moment for whoever reads standard error.
+void end_log();
+// Lines that were not written, because nobody has read standard error (log_writer.h).
+[[nodiscard]] std::uint64_t log_lines_dropped();
 
 // The last lines, also for who comes late: `smcctl events`. Below the level of start_log() only lines are kept that are
 // written while somebody listens.

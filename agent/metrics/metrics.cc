@@ -85,6 +85,8 @@ constexpr Plain kPlain[] = {
     {"smc_agent_cgroups_left_out", "Those for which there was no room.", kGauge, "/cgroups/left_out"},
     {"smc_agent_kubernetes_pods", "Pods of this node that the API server has told of.", kGauge, "/kubernetes/pods"},
     {"smc_agent_kubernetes_lists_total", "Lists that the API server has given.", kCounter, "/kubernetes/lists"},
+    {"smc_agent_log_lines_dropped_total", "Lines of the log that were dropped because nobody read them.", kCounter,
+     "/agent/log_lines_dropped"},
     {"smc_agent_engine_threads", "Threads of the data path.", kGauge, "/engine/threads"},
     {"smc_agent_engine_cpu_seconds_total", "Processor time of the data path.", kCounter, "/engine/processor_s"},
 };

@@ -41,6 +41,17 @@ Result<void> make_pin_directory(const std::string& path) {
     return {};
 }
 
+Result<LockFile> lock_pins(const std::string& path) {
+    if (auto made = make_pin_directory(path); !made) {
+        return made.error();
+    }
+    auto lock = LockFile::take_directory(path + "-lock");
+    if (!lock && lock.error().code == EBUSY) {
+        return Error{EBUSY, "taking bpf.pin_path " + path + ", which an agent with another control.socket has"};
+    }
+    return lock;
+}
+
 void remove_pins(const std::string& path) {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {

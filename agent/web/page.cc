@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/web/page.h"
 
+#include <arpa/inet.h>
+#include <sys/utsname.h>
+
+#include <strings.h>
+
 #ifndef SMC_PAGE  // by a tool that only looks at this
 #define SMC_PAGE "agent/web/page"
 #define SMC_PAGE_CHART SMC_PAGE "/page.js"
@@ -19,6 +24,15 @@ SMC_EMBED(js, SMC_PAGE "/page.js");
 SMC_EMBED(chart, SMC_PAGE_CHART);
 
 namespace smc {
+
+bool is_own_name(const std::string& host) {
+    in6_addr address{};
+    utsname node{};
+    const bool is_address = ::inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+                            ::inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) == 1;
+    return host.empty() || is_address || ::strcasecmp(host.c_str(), "localhost") == 0 ||
+           (::uname(&node) == 0 && ::strcasecmp(host.c_str(), node.nodename) == 0);
+}
 
 std::optional<WebServer::Answer> page_file(const std::string& path) {
     struct File {

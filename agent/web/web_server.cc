@@ -24,6 +24,16 @@ constexpr auto kTryAgain = std::chrono::seconds(5);
 constexpr int kBacklog = 16;
 constexpr auto kRest = std::chrono::milliseconds(20);
 
+// Its header "Host" without the port.
+std::string host_of(MHD_Connection* connection) {
+    const char* header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+    std::string host = header != nullptr ? header : "";
+    if (host.starts_with('[')) {
+        return host.substr(1, host.find(']') - 1);
+    }
+    return host.substr(0, host.find(':'));
+}
+
 // The page needs nothing from anywhere else, and nobody has to show it in a frame.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -151,7 +161,7 @@ int WebServer::answer(MHD_Connection* connection, const char* path, const char* 
     Answer answer;
     if (std::strcmp(method, MHD_HTTP_METHOD_GET) != 0 && std::strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
         answer = {MHD_HTTP_METHOD_NOT_ALLOWED, answer.type, "GET only\n"};
-    } else if (auto found = handler_(path)) {
+    } else if (auto found = handler_({path, host_of(connection)})) {
         answer = std::move(*found);
     } else {
         answer = {MHD_HTTP_NOT_FOUND, answer.type, "there is nothing here\n"};

@@ -27,8 +27,12 @@ class WebServer {
         std::string type = "text/plain; charset=utf-8";
         std::string body;
     };
+    struct Request {
+        std::string path;
+        std::string host;  // as the client names this node, without a port; empty: it does not
+    };
     // Nothing: there is no such path.
-    using Handler = std::function<std::optional<Answer>(const std::string& path)>;
+    using Handler = std::function<std::optional<Answer>(const Request& request)>;
 
     // Has the address as soon as it can be had: an agent without metrics serves all the same.
     WebServer(asio::io_context& io, const Endpoint& listen, Handler handler);

@@ -21,7 +21,7 @@ constexpr int kBacklog = 128;
 void remove_stale_sockets(const std::string& directory) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-        if (entry.path().extension() != kSuffix) {
+        if (entry.path().extension() != kSuffix || !entry.is_socket(error)) {
             continue;
         }
         const auto probe = connect_to(entry.path());

@@ -26,6 +26,7 @@ class ApiServer:
         self.history = {"pods": [], "namespaces": []}  # (version, type, object)
         self.forgotten = 0  # watches from before this version are told 410
         self.refuse = None  # a status for every request
+        self.lies = None  # "deep": each answer is nested without an end; "long": a list has always more
         self.refuse_pages = 0  # so many requests for a further page of a list
         self.wrong = set()  # kinds whose watches end by an error until they are listed again
         self.cuts = 0  # watches begun before the last cut end
@@ -123,13 +124,20 @@ class ApiServer:
                     server.requests.append((url.path, query))
                     refuse = server.refuse
                 kind = PATHS.get(url.path)
+                if server.lies == "deep":
+                    return self.send(200, b'{"items": ' + b'[{"a":' * 60000 + b"0" + b"}]" * 60000 + b"}")
+                if server.lies == "long" and not query.get("watch"):
+                    items = [{"metadata": {"name": "x" * 250, "annotations": {"a": "y" * 200_000}}}] * 20
+                    return self.answer(200, {"metadata": {"continue": "more", "resourceVersion": "1"}, "items": items})
                 if refuse or kind is None or self.headers.get("Authorization") != f"Bearer {TOKEN}":
                     return self.answer(refuse or (404 if kind is None else 401), {"kind": "Status"})
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLError):
                     self.watch(kind, query) if query.get("watch") else self.list(kind, query)
 
             def answer(self, status, body):
-                data = json.dumps(body).encode()
+                self.send(status, json.dumps(body).encode())
+
+            def send(self, status, data):
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))

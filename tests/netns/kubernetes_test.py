@@ -73,6 +73,22 @@ class Pods(TwoNodes):
         self.a.apps = os.path.join(self.a.cgroup, "host")
         os.makedirs(self.a.apps, exist_ok=True)
 
+    def test_an_api_server_that_lies(self):
+        """What it says is bounded, and the agent goes on without it."""
+        self.use_host()
+        for lie, said in (("deep", "nested deeper than 32 times"), ("long", "has more than 64 MiB")):
+            with self.subTest(lie=lie):
+                self.api.lies = lie
+                self.start()
+                wait_for("it to be said", lambda: said in self.known()["problem"], 60)
+                with open(f"/proc/{self.a.agent.pid}/status") as file:
+                    peak = int(next(line for line in file if line.startswith("VmHWM")).split()[1])
+                self.assertLess(peak, 1 << 20)  # KiB
+                self.api.lies = None
+                wait_for("what is true", lambda: self.known()["problem"] == "", 60)
+                self.becomes("smcd", "host")
+                self.a.agent.stop()
+
     def test_labels_and_annotations_choose_and_may_change(self):
         self.use_host()
         self.start()

@@ -287,6 +287,58 @@ while True:
         self.assertIn("another smc-agent", second.stderr)
         self.assertTrue(self.a.agent.status()["agent"]["serving"])
 
+    def test_pins_are_one_agents_whatever_its_control_socket_is(self):
+        self.a.start_agent()
+        self.b.start_agent()
+        self.serve()
+        config = self.a.config(control={"socket": f"{self.a.dir}/other.sock"})
+        path = self.a.write("other.json", json.dumps(config))
+        second = subprocess.run([AGENT, "--config", path], capture_output=True, text=True, timeout=20)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(f"bpf.pin_path {self.a.pins}, which an agent with another control.socket has", second.stderr)
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+        self.a.agent.stop(signal.SIGKILL)
+        self.a.start_agent(control={"socket": f"{self.a.dir}/other.sock"})  # nobody has it any more
+
+    def test_signals_that_say_nothing_to_it(self):
+        self.start_agents()
+        self.serve()
+        for number in (
+            *(signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+            *(signal.SIGIO, signal.SIGPWR, signal.SIGPIPE, signal.SIGQUIT),
+        ):
+            self.a.agent.send_signal(number)
+        wait_for("its status", lambda: '"decisions"' in self.a.agent.log())  # SIGQUIT
+        self.assertIn("SIGHUP changes nothing: the configuration is read at the start", self.a.agent.log())
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+
+    def test_a_log_that_nobody_reads(self):
+        """It is dropped, and counted; nobody waits for its reader."""
+        fifo = os.path.join(self.a.dir, "unread")
+        os.mkfifo(fifo)
+        self.a.start_agent(command=["/bin/sh", "-c", 'exec "$@" 2<>"$0"', fifo])
+        self.b.start_agent()
+        self.serve()
+
+        def dropped():
+            self.a.agent.send_signal(signal.SIGQUIT)  # thousands of characters
+            return self.a.agent.status()["agent"]["log_lines_dropped"]
+
+        wait_for("lines to be dropped", dropped)
+        self.assertTrue(self.connect()["ok"])
+        self.assertPath(self.a, "smcd")
+        self.assertEqual(self.a.agent.stop(), 0)
+
+    def test_what_is_no_socket_stays_in_the_fabrics_directory(self):
+        os.makedirs(f"{self.lab.run}/ism", mode=0o700)
+        for name in ("notes.ism", "other"):
+            with open(f"{self.lab.run}/ism/{name}", "w") as file:
+                file.write("mine")
+        self.a.start_agent()
+        self.assertLessEqual({"notes.ism", "other"}, set(os.listdir(f"{self.lab.run}/ism")))
+
     def test_a_fabric_where_others_may_write_is_refused(self):
         shared = f"{self.lab.run}/shared"
         os.mkdir(shared)

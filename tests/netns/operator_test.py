@@ -23,13 +23,13 @@ class Operator(TwoNodes):
         self.start_agents()
         self.serve()
 
-    def get(self, path, node=None, method="GET", body=None):
+    def get(self, path, node=None, method="GET", body=None, host=None):
         """Status and text, from the node's own agent."""
 
         def ask():
             connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
             try:
-                connection.request(method, path, body=body)
+                connection.request(method, path, body=body, headers={"Host": host} if host else {})
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode()
             finally:
@@ -53,6 +53,15 @@ class Operator(TwoNodes):
         talker = self.program(self.a, TALK, self.b.ip4, says="up")
         (connection,) = self.a.agent.connections()
         return talker, connection
+
+    def test_the_page_is_this_nodes_by_its_own_names_only(self):
+        """A page from elsewhere, whose name has come to be this node's address, may not read what it shows."""
+        for host in ("localhost", "127.0.0.1:7609", "[::1]:7609", f"{socket.gethostname()}:80"):
+            self.assertEqual(self.get("/api/overview", host=host)[0], 200, host)
+        for path in ("/", "/page.js", "/api/overview"):
+            status, text = self.get(path, host="elsewhere.example:7609")
+            self.assertEqual((status, "elsewhere.example" in text), (421, True))
+        self.assertEqual(self.get("/metrics", host="elsewhere.example")[0], 200)
 
     def test_metrics_count_what_happens(self):
         before = self.metrics()
@@ -196,6 +205,7 @@ class Operator(TwoNodes):
         self.end_program(talker)
         self.assertEqual(tap.wait(10), 0)
         self.assertRegex(tap.stderr.read(), r"100028 bytes in \d+ packets, 0 bytes lost")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         fields = ["-e", "ip.src", "-e", "tcp.len", "-e", "tcp.payload", "-e", "_ws.malformed"]
         checks = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
         shown = subprocess.run(
@@ -222,6 +232,13 @@ class Operator(TwoNodes):
         done = self.a.agent.ctl("capture", str(connection["id"]), "/nowhere/file")
         self.assertEqual(done.returncode, 1)
         self.assertIn("/nowhere/file", done.stderr)
+        link, theirs = os.path.join(self.a.dir, "link"), self.a.write("theirs", "theirs")
+        os.symlink(theirs, link)
+        done = self.a.agent.ctl("capture", str(connection["id"]), link)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it is a symbolic link", done.stderr)
+        with open(theirs) as file:
+            self.assertEqual(file.read(), "theirs")
         self.assertIn("smcd", self.ctl("connections"))
 
     def test_dry_run(self):

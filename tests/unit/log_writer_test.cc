@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A log whose reader stands still keeps nobody from anything.
+#include "agent/log/log_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <string>
+
+#include "os/unique_fd.h"
+
+using namespace smc;
+
+namespace {
+
+std::string about(std::uint64_t dropped) {
+    return std::to_string(dropped) + " were dropped\n";
+}
+
+struct Pipe {
+    UniqueFd out, in;
+    Pipe() {
+        int ends[2] = {-1, -1};
+        REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+        out.reset(ends[0]);
+        in.reset(ends[1]);
+    }
+    // Until nobody writes any more.
+    std::string read_all() {
+        in.reset();
+        std::string text;
+        char piece[65536];
+        for (ssize_t n = 0; (n = ::read(out.get(), piece, sizeof piece)) > 0;) {
+            text.append(piece, static_cast<std::size_t>(n));
+        }
+        return text;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("log_writer__lines_for_which_there_is_no_room_are_dropped_and_counted_and_it_is_said_where") {
+    Pipe pipe;
+    const std::string line(1023, 'x');
+    LogWriter log(pipe.in.get(), about);
+    const std::size_t some = 3 * LogWriter::kMostBytes / 1024;
+    for (std::size_t i = 0; i < some; i++) {  // nobody reads: this ends all the same
+        log.write(line + "\n");
+    }
+    CHECK(log.dropped() >= some - LogWriter::kMostBytes / 1024 - 65536 / 1024);
+    CHECK(log.dropped() < some);
+    const std::uint64_t dropped = log.dropped();
+    std::string text(some * 1024, ' ');
+    std::size_t read = 0;
+    const std::string said = about(dropped);
+    while (text.find(said) == std::string::npos) {  // a reader that comes back
+        const ssize_t n = ::read(pipe.out.get(), text.data() + read, text.size() - read);
+        REQUIRE(n > 0);
+        read += static_cast<std::size_t>(n);
+    }
+    log.write("and on\n");
+    REQUIRE(log.drain());
+    text.resize(read);
+    CHECK(text.ends_with(said));
+    CHECK(text.size() == (some - dropped) * 1024 + said.size());
+    CHECK(pipe.read_all() == "and on\n");
+}
+
+TEST_CASE("log_writer__its_end_waits_for_a_reader_and_not_for_one_that_stands_still") {
+    Pipe read;
+    {
+        LogWriter log(read.in.get(), about);
+        log.write("first\n");
+        log.write("last\n");
+    }
+    CHECK(read.read_all() == "first\nlast\n");
+    Pipe unread;
+    {
+        LogWriter log(unread.in.get(), about);
+        log.write(std::string(1 << 17, 'x'));
+        CHECK_FALSE(log.drain());
+    }
+    unread.out.reset();  // lets the thread go
+}
+
+TEST_CASE("log_writer__a_file_has_each_line_at_once") {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+    REQUIRE(file);
+    LogWriter log(::fileno(file.get()), about);
+    log.write("a line\n");
+    char text[16] = "";
+    CHECK(::pread(::fileno(file.get()), text, sizeof text, 0) == 7);
+    CHECK(std::string(text) == "a line\n");
+}
