@@ -131,6 +131,7 @@ enum smc_decision {
 	SMC_OUT_DENIED,
 	SMC_OUT_AGENT_STALE,
 	SMC_OUT_AGENT_FULL,
+	SMC_OUT_LIMITED,
 	SMC_OUT_NETNS_UNKNOWN,
 	SMC_OUT_NOT_SERVED,
 	SMC_OUT_NETNS_FULL,
@@ -164,6 +165,7 @@ enum smc_decision {
 	SMC_IN_SAME_AGENT,
 	SMC_IN_PASSES,
 	SMC_IN_NOT_NOW,
+	SMC_IN_LIMITED,
 	SMC_IN_NOT_SERVED,
 	SMC_IN_NETNS_FULL,
 	SMC_IN_CGROUP_FULL,
@@ -223,7 +225,7 @@ struct smc_config {
 	__u32 queue;       /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_questions that one cgroup may have */
-	__u32 pad;
+	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
 };
 
 struct smc_heartbeat {
@@ -239,18 +241,20 @@ struct smc_rule {
 	__u16 port_first;
 	__u16 port_last;
 	__u8 allow;
-	__u8 directions; /* enum smc_direction */
-	__u8 group;      /* index of the configured rule: bit in smc_cgroup.rules */
-	__u8 v4;         /* the prefix is IPv4's; ::/0 does not mean IPv4 */
-	__u8 local;      /* enum smc_local, or'ed */
-	__u8 smcd;       /* SMC-D with another agent of this kernel */
-	__u8 pad[2];
+	__u8 directions;  /* enum smc_direction */
+	__u8 group;       /* index of the configured rule: bit in smc_cgroup.rules */
+	__u8 v4;          /* the prefix is IPv4's; ::/0 does not mean IPv4 */
+	__u8 local;       /* enum smc_local, or'ed */
+	__u8 smcd;        /* SMC-D with another agent of this kernel */
+	__u8 past_limits; /* also where a device shapes or filters packets, which SMC goes past */
+	__u8 pad;
 };
 
 struct smc_cgroup {
 	__u64 rules;    /* bit n: rule n's cgroup globs match this cgroup */
 	__u32 enrolled; /* 0: nothing here is ever eligible (no rule, or the agent itself) */
-	__u32 full;     /* it has as many connections as one cgroup may have */
+	__u16 full;     /* it has as many connections as one cgroup may have */
+	__u16 limited;  /* its pod's bandwidth is, which SMC would go past */
 };
 
 /* Of a cgroup: entries of smc_questions. An entry that user space deletes is counted until the next sweep. */
@@ -264,9 +268,9 @@ struct smc_netns {
 	__u32 slot;
 	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
 	__u8 serves6;
-	__u8 full; /* it has as many connections as one namespace may have */
-	__u8 pad;
-	__u64 inode; /* as in /proc/PID/ns/net */
+	__u8 full;    /* it has as many connections as one namespace may have */
+	__u8 limited; /* a device of it shapes or filters packets, and a leg's go past that */
+	__u64 inode;  /* as in /proc/PID/ns/net */
 };
 
 struct smc_device_key {

@@ -21,6 +21,8 @@
 	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \
 	X(SMC_OUT_NETNS_UNKNOWN, NODE, netns_unknown, "its network namespace is not known (yet)")                      \
 	X(SMC_OUT_NOT_SERVED, NODE, not_served, "no hairpin works in its network namespace")                           \
+	X(SMC_OUT_LIMITED, NODE, limited,                                                                              \
+	  "a device shapes or filters its packets, or its pod has a bandwidth; SMC would go past that")                \
 	X(SMC_OUT_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")       \
 	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                \
 	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
@@ -51,6 +53,8 @@
 	X(SMC_IN_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                 \
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
+	X(SMC_IN_LIMITED, NODE, limited,                                                                               \
+	  "a device shapes or filters its packets, or its pod has a bandwidth; SMC would go past that")                \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \

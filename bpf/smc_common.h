@@ -246,6 +246,23 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 }
 
 /* Whether the rule that decides wants SMC-D with another agent of this kernel; -1: none does. */
+/* Something shapes or filters its packets that a leg's do not meet. */
+static __always_inline bool smc_is_limited(const struct smc_cgroup *cgroup, const struct smc_netns *netns)
+{
+	return (cgroup && cgroup->limited) || (netns && netns->limited);
+}
+
+static __always_inline bool smc_goes_past_limits(const struct smc_config *config, __s32 rule_index)
+{
+	const struct smc_rule *rule;
+	__u32 key = rule_index;
+
+	if (rule_index < 0)
+		return config->past_limits;
+	rule = bpf_map_lookup_elem(&smc_rules, &key);
+	return rule && rule->past_limits;
+}
+
 static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule;

@@ -72,6 +72,12 @@ static __always_inline bool smc_q_not_served(struct smc_subject *s)
 	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->serves4 : s->netns->serves6);
 }
 
+/* The rule is known by then. */
+static __always_inline bool smc_q_limited(struct smc_subject *s)
+{
+	return smc_is_limited(s->cgroup, s->netns) && !smc_goes_past_limits(s->config, s->rule);
+}
+
 static __always_inline bool smc_q_netns_full(struct smc_subject *s)
 {
 	return s->netns && s->netns->full;

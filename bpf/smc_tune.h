@@ -121,7 +121,9 @@ static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const str
 {
 	__u64 cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	const struct smc_cgroup *cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	const struct smc_netns *netns;
 	struct smc_addr remote = {};
+	__u64 cookie;
 	__s32 rule;
 	bool allowed;
 
@@ -131,6 +133,11 @@ static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const str
 	remote.port = bpf_ntohl(ctx->remote_port);
 	allowed = smc_allowed(config, cgroup->rules, &remote, client ? remote.port : ctx->local_port,
 			      client ? SMC_OUTBOUND : SMC_INBOUND, &rule);
+	cookie = bpf_get_netns_cookie(ctx);
+	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
+	/* what is tuned meets all that shapes and filters */
+	if (allowed && smc_is_limited(cgroup, netns) && !smc_goes_past_limits(config, rule))
+		return smc_local_of(config, rule) & SMC_LOCAL_TUNE;
 	if (allowed)
 		return smc_local_of(config, rule);
 	/* what no rule speaks of may be tuned, which changes nothing that a filter would see */

@@ -138,6 +138,10 @@ void print_status(std::ostream& out, const json& s) {
                     << word(n[std::string(family) + "_obstacle"]) << "\n";
             }
         }
+        if (const std::string limits = n.value("limits", ""); !limits.empty()) {
+            out << "New connections are plain TCP: " << word(n["inode"]) << ": " << limits
+                << ", which SMC would go past\n";
+        }
     }
     out << "\n";
     print_link_groups(out, s["groups"], {});

@@ -6,6 +6,9 @@
 #include <linux/if_addr.h>
 #include <linux/if_arp.h>
 #include <linux/if_ether.h>
+#include <linux/if_link.h>
+#include <linux/net_namespace.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
@@ -90,6 +93,20 @@ std::optional<std::uint32_t> header_of(unsigned type) {
     }
 }
 
+// Nested in IFLA_XDP.
+bool is_native_xdp(const nlattr* xdp) {
+    bool native = false;
+    const auto visit = [](const nlattr* attribute, void* data) {
+        if (mnl_attr_get_type(attribute) == IFLA_XDP_ATTACHED) {
+            const std::uint8_t mode = mnl_attr_get_u8(attribute);
+            *static_cast<bool*>(data) = mode != XDP_ATTACHED_NONE && mode != XDP_ATTACHED_SKB;
+        }
+        return MNL_CB_OK;
+    };
+    mnl_attr_parse_nested(xdp, visit, &native);
+    return native;
+}
+
 Endpoint address_of(const nlattr* attribute, std::uint8_t family) {
     sockaddr_storage storage{};
     storage.ss_family = family;
@@ -144,11 +161,66 @@ Result<std::vector<NetDevice>> Rtnetlink::devices() const {
             } else if (type == IFLA_ADDRESS && mnl_attr_get_payload_len(attribute) == device.mac.size()) {
                 std::copy_n(static_cast<const std::uint8_t*>(mnl_attr_get_payload(attribute)), device.mac.size(),
                             device.mac.begin());
+            } else if (type == IFLA_LINK) {
+                device.opposite = mnl_attr_get_u32(attribute);
+            } else if (type == IFLA_LINK_NETNSID) {
+                device.opposite_netns = static_cast<int>(mnl_attr_get_u32(attribute));
+            } else if (type == IFLA_XDP) {
+                device.native_xdp = is_native_xdp(attribute);
             }
         });
         found.push_back(std::move(device));
     });
     return asked ? Result<std::vector<NetDevice>>(std::move(found)) : asked.error();
+}
+
+Result<std::vector<Qdisc>> Rtnetlink::qdiscs() const {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    question<tcmsg>(buffer, RTM_GETQDISC, NLM_F_DUMP, header)->tcm_family = AF_UNSPEC;
+    std::vector<Qdisc> found;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        const auto* info = static_cast<const tcmsg*>(mnl_nlmsg_get_payload(part));
+        Qdisc qdisc{static_cast<unsigned>(info->tcm_ifindex), {}};
+        for_each_attribute<tcmsg>(part, [&](unsigned type, const nlattr* attribute) {
+            if (type == TCA_KIND) {
+                qdisc.kind = mnl_attr_get_str(attribute);
+            }
+        });
+        found.push_back(std::move(qdisc));
+    });
+    return asked ? Result<std::vector<Qdisc>>(std::move(found)) : asked.error();
+}
+
+Result<std::vector<unsigned>> Rtnetlink::egress_filters(unsigned device) const {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    auto* which = question<tcmsg>(buffer, RTM_GETTFILTER, NLM_F_DUMP, header);
+    which->tcm_family = AF_UNSPEC;
+    which->tcm_ifindex = static_cast<int>(device);
+    which->tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
+    std::vector<unsigned> found;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        const auto* info = static_cast<const tcmsg*>(mnl_nlmsg_get_payload(part));
+        found.push_back(TC_H_MAJ(info->tcm_info) >> 16);
+    });
+    return asked ? Result<std::vector<unsigned>>(std::move(found)) : asked.error();
+}
+
+std::optional<int> Rtnetlink::netns_id(int netns_fd) const {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    question<rtgenmsg>(buffer, RTM_GETNSID, 0, header)->rtgen_family = AF_UNSPEC;
+    mnl_attr_put_u32(header, NETNSA_FD, static_cast<std::uint32_t>(netns_fd));
+    int id = -1;
+    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
+        for_each_attribute<rtgenmsg>(part, [&](unsigned type, const nlattr* attribute) {
+            if (type == NETNSA_NSID) {
+                id = static_cast<int>(mnl_attr_get_u32(attribute));
+            }
+        });
+    });
+    return asked && id >= 0 ? std::optional(id) : std::nullopt;
 }
 
 Result<std::vector<NetAddress>> Rtnetlink::addresses() const {

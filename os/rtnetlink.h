@@ -26,6 +26,15 @@ struct NetDevice {
     // Bytes before the IP header of its packets: 14 for Ethernet, 0 for a device without; nothing if that is not known.
     std::optional<std::uint32_t> header;
     std::array<std::uint8_t, 6> mac{};  // zeros where it has none of that length
+    bool native_xdp = false;            // a program that its driver or the hardware runs
+    // Of a pair (veth) whose other end is in another namespace: its index there, and how this namespace knows that one.
+    unsigned opposite = 0;
+    std::optional<int> opposite_netns;
+};
+
+struct Qdisc {
+    unsigned device = 0;  // index
+    std::string kind;     // "tbf"
 };
 
 struct NetAddress {
@@ -50,6 +59,12 @@ class Rtnetlink {
 
     [[nodiscard]] Result<std::vector<NetDevice>> devices() const;
     [[nodiscard]] Result<std::vector<NetAddress>> addresses() const;
+    // Of all devices; without those that nobody has chosen and that only pass packets on ("noqueue").
+    [[nodiscard]] Result<std::vector<Qdisc>> qdiscs() const;
+    // Priorities of the filters at the egress of a device's clsact qdisc.
+    [[nodiscard]] Result<std::vector<unsigned>> egress_filters(unsigned device) const;
+    // How this namespace knows another one; nothing: it does not.
+    [[nodiscard]] std::optional<int> netns_id(int netns_fd) const;
     // Whether the way from one address to the other has no router, as the routing table sees it. False also when there
     // is no way. Both of one family; ports do not matter.
     [[nodiscard]] bool is_direct(const Endpoint& from, const Endpoint& to) const;

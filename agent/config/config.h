@@ -49,9 +49,10 @@ struct Rule {
     std::vector<PodSelector> pods{};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
-    bool tune = true;               // what stays within the node
-    std::string bypass{};           // auto, off or force; empty: as local.bypass
-    std::optional<bool> smcd = {};  // nothing: as local.smcd
+    bool tune = true;                      // what stays within the node
+    std::string bypass{};                  // auto, off or force; empty: as local.bypass
+    std::optional<bool> smcd = {};         // nothing: as local.smcd
+    std::optional<bool> past_limits = {};  // nothing: as policy.past_limits
 };
 
 // A physical network: RoCE devices on it ("mlx5_0", or a port of one, "mlx5_0/1"), and the CIDRs whose TCP connections
@@ -93,6 +94,7 @@ struct Config {
                              {},
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
                              {"0-65535"}}};
+    bool past_limits = false;  // SMC also where a device shapes or filters packets
     bool tune = true;
     unsigned queue_kib = 0;  // over lo
     std::string bypass = "auto";

@@ -65,7 +65,10 @@ ordered_json rules_schema() {
            {"tune", described(boolean(), "Whether connections within this node are tuned (local.tune).")},
            {"bypass",
             described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")},
-           {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")}}}},
+           {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")},
+           {"past_limits",
+            described(boolean(),
+                      "SMC also where a device shapes or filters packets; unset: as policy.past_limits.")}}}},
         0, kMostRules);
 }
 
@@ -91,6 +94,9 @@ ordered_json rules_of(const Config& c) {
         }
         if (rule.smcd) {
             row["smcd"] = *rule.smcd;
+        }
+        if (rule.past_limits) {
+            row["past_limits"] = *rule.past_limits;
         }
         out.push_back(row);
     }
@@ -207,6 +213,9 @@ Rule rule_from(const json& from) {
     rule.bypass = from.value("bypass", rule.bypass);
     if (from.contains("smcd")) {
         rule.smcd = from.at("smcd").get<bool>();
+    }
+    if (from.contains("past_limits")) {
+        rule.past_limits = from.at("past_limits").get<bool>();
     }
     return rule;
 }

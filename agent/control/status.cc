@@ -73,7 +73,8 @@ json Introspection::places() const {
                           {"ipv4", space->obstacle(bpf::Hooks::kIpv4).empty()},
                           {"ipv6", space->obstacle(bpf::Hooks::kIpv6).empty()},
                           {"ipv4_obstacle", space->obstacle(bpf::Hooks::kIpv4)},
-                          {"ipv6_obstacle", space->obstacle(bpf::Hooks::kIpv6)}});
+                          {"ipv6_obstacle", space->obstacle(bpf::Hooks::kIpv6)},
+                          {"limits", space->limits()}});
     }
     json maps =
         json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},

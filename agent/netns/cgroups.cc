@@ -234,13 +234,15 @@ Cgroups::Group Cgroups::judged(const std::string& below) const {
     }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
-    return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : ""};
+    return {below, rules, !is_own && (rules != 0 || policy_.default_allow()), pod != nullptr ? pod->text() : "",
+            pod != nullptr && pod->has_bandwidth()};
 }
 
 Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
     smc_cgroup entry = map_.get(id).value_or(smc_cgroup{});  // whether it is full stays
     entry.rules = group.rules;
     entry.enrolled = group.enrolled ? 1 : 0;
+    entry.limited = group.limited ? 1 : 0;
     return map_.put(id, entry);
 }
 
@@ -257,7 +259,7 @@ bool Cgroups::reconsider() {
     bool less = false, changed = false;
     for (auto& [id, group] : groups_) {
         Group now = judged(group.path);
-        if (now.rules != group.rules || now.enrolled != group.enrolled) {
+        if (now.rules != group.rules || now.enrolled != group.enrolled || now.limited != group.limited) {
             less = less || is_less(group.rules, now.rules);
             changed = true;
             if (auto put = publish(id, now); !put) {

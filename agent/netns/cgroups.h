@@ -59,7 +59,8 @@ class Cgroups {
         std::string path;  // below root; "/" is root itself
         std::uint64_t rules = 0;
         bool enrolled = false;
-        std::string pod{};  // "namespace/name"; empty: none
+        std::string pod{};     // "namespace/name"; empty: none
+        bool limited = false;  // that pod has a bandwidth of its own
     };
     // By cgroup id.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }

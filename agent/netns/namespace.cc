@@ -155,10 +155,10 @@ void Namespace::publish() {
                         obstacle(bpf::Hooks::kIpv4).empty() ? __u8{1} : __u8{0},
                         obstacle(bpf::Hooks::kIpv6).empty() ? __u8{1} : __u8{0},
                         full_ ? __u8{1} : __u8{0},
-                        0,
+                        hooked_.limits.empty() ? __u8{0} : __u8{1},
                         inode_};
     if (!hooks_ || (published_.inode != 0 && now.serves4 == published_.serves4 && now.serves6 == published_.serves6 &&
-                    now.full == published_.full)) {
+                    now.full == published_.full && now.limited == published_.limited)) {
         return;
     }
     if (auto put = p_.programs.netns.put(cookie_, now); !put) {

@@ -74,6 +74,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
     // Empty: connections of the family are accelerated here. Else what is in the way.
     [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
+    // What shapes or filters packets of its devices, and not those of SMC; empty: nothing does.
+    [[nodiscard]] const std::string& limits() const { return hooked_.limits; }
     // A hairpin of it has failed lately: it is to be tried again soon.
     [[nodiscard]] bool doubtful() const { return hooked_.doubtful; }
     // Its programs are being attached or tried.

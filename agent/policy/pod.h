@@ -12,6 +12,11 @@ struct Pod {
     std::string space, name;  // its Kubernetes namespace, and its name there
     Words labels, annotations, namespace_labels, namespace_annotations;
 
+    // What CNI's bandwidth plugins, and Cilium's bandwidth manager, go by.
+    [[nodiscard]] bool has_bandwidth() const {
+        return annotations.contains("kubernetes.io/ingress-bandwidth") ||
+               annotations.contains("kubernetes.io/egress-bandwidth");
+    }
     [[nodiscard]] std::string text() const { return space + "/" + name; }
 };
 

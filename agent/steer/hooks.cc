@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/log/log.h"
+#include "agent/steer/device_limits.h"
 #include "agent/steer/probe_packet.h"
 #include "os/clock.h"
 #include "os/in_namespace.h"
@@ -79,6 +80,8 @@ bool detach_clsact(unsigned device, unsigned number) {
     }
     return has_qdisc;
 }
+
+constexpr unsigned kProbesPerLook = 6;
 
 constexpr auto kHeaderUnknown = std::uint32_t(-1);
 
@@ -224,6 +227,7 @@ void Hooks::detach(unsigned index, const Device& device) const {
 }
 
 Result<Hooks::State> Hooks::sync_devices() {
+    const auto own = Rtnetlink::open();
     const InNamespace inside(netns_.get());
     const auto rtnetlink = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
     const auto devices = rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
@@ -268,10 +272,31 @@ Result<Hooks::State> Hooks::sync_devices() {
         attach(index, device);
     }
     goes_on_ = fresh > kFreshAtOnce;
+    if (own) {
+        look_at_limits(*rtnetlink, *own, *devices);
+    }
     if (!goes_on_) {
         probe_all();
     }
     return conclude(goes_on_);
+}
+
+// What cannot be known is not there: a kernel without qdiscs says so by an error.
+void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
+    probes_ = 0;
+    auto rules = device_rules(there, devices, own);
+    if (!rules) {
+        log()->debug("limits of devices: {}", rules.error().text());
+        return;
+    }
+    for (auto& [index, device] : devices_) {
+        const auto own_priority = device.clsact ? std::optional(kClsactPriority) : std::nullopt;
+        std::string limits = device.up ? limit_of((*rules)[index], own_priority) : "";
+        if (limits != device.limits && !limits.empty()) {
+            log()->info("device {}: new connections are plain TCP: {}, which SMC would go past", device.name, limits);
+        }
+        device.limits = std::move(limits);
+    }
 }
 
 // A packet through the hairpin arrives before send() returns, unless this processor's queue is handled elsewhere.
@@ -339,7 +364,8 @@ void Hooks::probe_all() {
 }
 
 Result<Hooks::State> Hooks::probe() {
-    if (!packets_) {
+    // Not all of what limits a device is told by an event: a link of XDP is not.
+    if (!packets_ || ++probes_ >= kProbesPerLook) {
         return sync_devices();
     }
     const InNamespace inside(netns_.get());
@@ -362,6 +388,12 @@ Hooks::State Hooks::conclude(bool unfinished) const {
     }
     if (unfinished) {
         return state;
+    }
+    for (const auto& [index, device] : devices_) {
+        if (!device.limits.empty()) {
+            state.limits = "device " + device.name + ": " + device.limits;
+            break;
+        }
     }
     for (const Family family : {kIpv4, kIpv6}) {
         std::string obstacle;

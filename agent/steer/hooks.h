@@ -30,6 +30,7 @@ class Hooks {
         std::array<std::string, kFamilies> obstacles{"its devices are being prepared",
                                                      "its devices are being prepared"};
         std::vector<std::string> devices;  // that have programs
+        std::string limits;                // what SMC would go past; empty: nothing (device_limits.h)
         bool unfinished = true;            // there are more: call sync_devices() again
         bool doubtful = false;             // a hairpin has failed lately: call probe() soon
     };
@@ -60,6 +61,7 @@ class Hooks {
         bool up = false;
         std::uint32_t mac_len = 0;
         std::string problem;                        // why it has no programs; empty: it has
+        std::string limits;                         // that its packets have, and a leg's have not
         bool clsact = false;                        // they are filters of its qdisc
         std::vector<std::string> pins;              // else links, pinned under these names
         std::vector<UniqueFd> links;                // ... or held, where they could not be pinned
@@ -72,6 +74,7 @@ class Hooks {
     Result<void> attach_tcx(unsigned index, Device& device) const;
     Result<void> attach_clsact(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
+    void look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
     void probe_all();
     void probe(unsigned index, Device& device, Family family) const;
     [[nodiscard]] std::string pin(const UniqueFd& link, const std::string& name) const;
@@ -90,6 +93,7 @@ class Hooks {
     UniqueFd packets_;
     bool goes_on_ = false;  // the next look at the devices; what failed in this one waits for the one behind it
     std::map<unsigned, Device> devices_;
+    unsigned probes_ = 0;  // since the last look at the devices
 };
 
 }  // namespace smc::bpf

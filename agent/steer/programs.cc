@@ -162,6 +162,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     shared.local = SMC_LOCAL_TUNE | bypass_of(config.bypass);
     shared.local_mask = local.mask | (config.tune ? SMC_LOCAL_TUNE : 0);
     shared.smcd = config.smcd ? 1 : 0;
+    shared.past_limits = config.past_limits ? 1 : 0;
     shared.queue = config.queue_kib * 1024;
     shared.most_asking = SMC_MAX_QUESTIONS * config.cgroup_share / 100;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);

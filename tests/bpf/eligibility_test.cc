@@ -86,6 +86,28 @@ TEST_CASE("explain__every_question_is_answered_or_open") {
     CHECK_FALSE(bit(p.ask("/a", "10.0.0.1:81"), SMC_OUT_AGENT_STALE));
 }
 
+TEST_CASE("explain__what_limits_a_device_or_a_pod_is_gone_past_by_rule_only") {
+    const bool by_default = GENERATE(false, true);
+    Loaded p(json::parse(R"({"default": "allow", "rules": [
+        {"name": "past", "action": "allow", "ports": ["80"], "past_limits": true},
+        {"name": "not past", "action": "allow", "ports": ["81"], "past_limits": false},
+        {"name": "by default", "action": "allow", "ports": ["82"]}], "past_limits": )" +
+                         std::string(by_default ? "true}" : "false}")));
+    const auto limited = [&](const char* address, smc_direction direction) {
+        const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_LIMITED : SMC_IN_LIMITED;
+        return (p.ask("/a", address, direction).in_the_way >> decision & 1) != 0;
+    };
+    for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
+        REQUIRE(p.programs->netns.put(1, {1, 1, 1, 0, 0, 1}));
+        CHECK_FALSE(limited("10.0.0.1:81", direction));
+        REQUIRE(p.programs->netns.put(1, {1, 1, 1, 0, 1, 1}));
+        CHECK_FALSE(limited("10.0.0.1:80", direction));
+        CHECK(limited("10.0.0.1:81", direction));
+        CHECK(limited("10.0.0.1:82", direction) == !by_default);
+        CHECK(limited("10.0.0.1:99", direction) == !by_default);  // no rule
+    }
+}
+
 TEST_CASE("explain__without_roce_only_what_wants_smcd_within_the_node_is_asked") {
     Loaded p(json::parse(R"({"default": "allow", "rules": [
         {"name": "wants", "action": "allow", "ports": ["80"], "smcd": true},
@@ -404,11 +426,14 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
         const std::string path = draw.cgroup();
         const std::uint64_t matched = p.policy.rules_for_cgroup(path);
         const bool enrolled = draw.below(8) != 0, known = draw.below(8) != 0, serves = draw.below(8) != 0;
+        const bool slow_pod = draw.below(16) == 0, slow_device = draw.below(16) == 0;
         const bool hairpin4 = draw.below(8) != 0, hairpin6 = draw.below(8) != 0, roce = draw.below(2) != 0;
         if (known) {
-            REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0}));
+            REQUIRE(p.programs->cgroups.put(cgroup, {matched, enrolled ? 1U : 0U, 0, slow_pod ? __u16{1} : __u16{0}}));
         }
-        REQUIRE(p.programs->netns.put(netns, {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, 0, 1}));
+        const __u8 limited = slow_device ? 1 : 0;
+        REQUIRE(p.programs->netns.put(netns,
+                                      {0, hairpin4 ? __u8{1} : __u8{0}, hairpin6 ? __u8{1} : __u8{0}, 0, limited, 1}));
         REQUIRE(p.programs->devices.put(lo, {14, 0, 0, 0}));
         const auto config = bpf::Map<std::uint32_t, smc_config>(p.programs->map_fd("smc_config")).get(0);
         REQUIRE(config);
@@ -437,6 +462,8 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
                 expected = SMC_IN_NOT_ENROLLED;
             } else if (!expected_of(rules, default_allow, rule).allow) {
                 expected = SMC_IN_DENIED;
+            } else if (slow_pod || slow_device) {
+                expected = SMC_IN_LIMITED;
             } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
                 expected = SMC_IN_NOTHING;
             }

@@ -36,7 +36,7 @@ struct Loaded {
     }
     smc_query ask(const char* cgroup, const char* address, smc_direction direction = SMC_OUTBOUND) {
         const std::uint64_t rules = policy.rules_for_cgroup(cgroup);
-        REQUIRE(programs->cgroups.put(7, {rules, rules != 0 || policy.default_allow() ? 1U : 0U, 0}));
+        REQUIRE(programs->cgroups.put(7, {rules, rules != 0 || policy.default_allow() ? 1U : 0U, 0, 0}));
         const auto remote = *Endpoint::parse(address);
         query.cgroup = 7;
         query.remote = to_abi(remote);

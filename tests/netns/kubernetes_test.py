@@ -73,6 +73,19 @@ class Pods(TwoNodes):
         self.a.apps = os.path.join(self.a.cgroup, "host")
         os.makedirs(self.a.apps, exist_ok=True)
 
+    def test_a_pods_bandwidth_is_kept_to(self):
+        self.use_host()
+        pod = cgroupfs(UIDS[1])
+        self.api.put("pods", "one", "web", uid=UIDS[1], labels={"smc": "on"})
+        self.start()
+        self.becomes("smcd", pod)
+        slow = {"kubernetes.io/egress-bandwidth": "10M"}
+        self.api.put("pods", "one", "web", uid=UIDS[1], labels={"smc": "on"}, annotations=slow)
+        self.becomes("tcp", pod)
+        self.assertGreater(self.a.agent.decisions()["SMC_OUT_LIMITED"], 0)
+        self.api.put("pods", "one", "web", uid=UIDS[1], labels={"smc": "on"})
+        self.becomes("smcd", pod)
+
     def test_an_api_server_that_lies(self):
         """What it says is bounded, and the agent goes on without it."""
         self.use_host()

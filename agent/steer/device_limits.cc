@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/steer/device_limits.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "os/unique_fd.h"
+
+namespace smc::bpf {
+
+namespace {
+
+// They hold back, and drop, only what the device cannot take.
+bool only_queues(const std::string& qdisc) {
+    static constexpr std::array<std::string_view, 12> kQueues{
+        "noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "codel", "sfq", "mq", "ingress", "clsact"};
+    return std::ranges::find(kQueues, qdisc) != kQueues.end();
+}
+
+std::string shaping(const std::vector<std::string>& qdiscs) {
+    const auto found = std::ranges::find_if_not(qdiscs, only_queues);
+    return found == qdiscs.end() ? "" : *found;
+}
+
+// By device.
+using Kinds = std::map<unsigned, std::vector<std::string>>;
+
+Result<Kinds> kinds_in(const Rtnetlink& there) {
+    const auto qdiscs = there.qdiscs();
+    if (!qdiscs) {
+        return qdiscs.error();
+    }
+    Kinds kinds;
+    for (const Qdisc& qdisc : *qdiscs) {
+        kinds[qdisc.device].push_back(qdisc.kind);
+    }
+    return kinds;
+}
+
+// The namespace of the thread's process: the node's own, where the agent has that.
+struct OwnSide {
+    std::optional<int> id;  // as the namespace that is looked at knows it
+    Kinds kinds;
+};
+
+OwnSide own_side(const Rtnetlink& there, const Rtnetlink& own) {
+    const UniqueFd netns(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    OwnSide side{netns ? there.netns_id(netns.get()) : std::nullopt, {}};
+    if (side.id) {
+        side.kinds = kinds_in(own).value_or(Kinds());
+    }
+    return side;
+}
+
+}  // namespace
+
+std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_priority) {
+    if (const std::string qdisc = shaping(rules.qdiscs); !qdisc.empty()) {
+        return "its queueing discipline is " + qdisc;
+    }
+    if (const std::string qdisc = shaping(rules.opposite); !qdisc.empty()) {
+        return "the queueing discipline of its other end is " + qdisc;
+    }
+    if (std::ranges::any_of(rules.filters,
+                            [&](unsigned priority) { return !own_priority || priority > *own_priority; })) {
+        return "it has filters at its egress (clsact)";
+    }
+    return rules.native_xdp ? "it has a program of XDP" : "";
+}
+
+Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, const std::vector<NetDevice>& devices,
+                                                     const Rtnetlink& own) {
+    auto kinds = kinds_in(there);
+    if (!kinds) {
+        return kinds.error();
+    }
+    const bool has_pairs =
+        std::ranges::any_of(devices, [](const NetDevice& device) { return device.opposite_netns.has_value(); });
+    const OwnSide side = has_pairs ? own_side(there, own) : OwnSide{};
+    std::map<unsigned, DeviceRules> found;
+    for (const NetDevice& device : devices) {
+        DeviceRules& rules = found[device.index];
+        rules.native_xdp = device.native_xdp;
+        rules.qdiscs = (*kinds)[device.index];
+        if (side.id && device.opposite_netns == side.id) {
+            const auto opposite = side.kinds.find(device.opposite);
+            rules.opposite = opposite != side.kinds.end() ? opposite->second : std::vector<std::string>();
+        }
+        if (std::ranges::find(rules.qdiscs, "clsact") != rules.qdiscs.end()) {
+            auto filters = there.egress_filters(device.index);
+            if (!filters) {
+                return filters.error();
+            }
+            rules.filters = std::move(*filters);
+        }
+    }
+    return found;
+}
+
+}  // namespace smc::bpf

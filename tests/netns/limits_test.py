@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""What shapes or filters a device where legs do not come by: new connections are plain TCP there, until it goes."""
+import os
+import unittest
+
+from base import TwoNodes
+from lab.basics import sh, wait_for
+
+XDP = 'SEC("xdp") int pass_all(void *packet) { return 2; }'
+FILTER = 'SEC("classifier") int pass_all(void *packet) { return 0; }'
+
+
+class Limits(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.tbf = ["root", "tbf", "rate", "800mbit", "burst", "256kb", "latency", "50ms"]
+
+    def tc(self, node, *arguments):
+        node.run(["tc", *arguments[:2], "dev", node.device, *arguments[2:]], check=True)
+
+    def limits(self, node):
+        return {space["limits"] for space in node.agent.status()["namespaces"]} - {""}
+
+    def connects_by(self, path, node=None):
+        before = {node: node.agent.totals().get(("smcd", "none"), 0) for node in (self.a, self.b)}
+        self.assertTrue(self.connect(node=node)["ok"])
+        grown = [node.agent.totals().get(("smcd", "none"), 0) - before[node] for node in (self.a, self.b)]
+        self.assertEqual(grown, [1, 1] if path == "smcd" else [0, 0])
+
+    def comes_and_goes(self, node, says, begin, end, decision):
+        begin()
+        wait_for("it to be seen", lambda: any(says in limits for limits in self.limits(node)))
+        before = node.agent.decisions()[decision]
+        self.connects_by("tcp")
+        self.assertGreater(node.agent.decisions()[decision], before)
+        self.assertIn(f"device {node.device}: {says}", node.agent.ctl("status").stdout)
+        end()
+        wait_for("it to have gone", lambda: not self.limits(node))
+        self.connects_by("smcd")
+
+    def load(self, node, source, *more):
+        """Its pin."""
+        path = f"/sys/fs/bpf/{self.lab.tag}-limit"
+        code = node.write("limit.c", f"#define SEC(n) __attribute__((section(n), used))\n{source}")
+        sh("clang-14", "-O2", "-target", "bpf", "-c", code, "-o", f"{node.dir}/limit.o")
+        sh("bpftool", "prog", "load", f"{node.dir}/limit.o", path, *more)
+        self.addCleanup(sh, "rm", "-f", path)
+        return path
+
+    def test_queueing_disciplines(self):
+        self.start_agents()
+        self.serve()
+        self.connects_by("smcd")
+        self.tc(self.a, "qdisc", "replace", "root", "pfifo")  # only queues
+        self.connects_by("smcd")
+        for node, decision in ((self.a, "SMC_OUT_LIMITED"), (self.b, "SMC_IN_LIMITED")):
+            with self.subTest(decision=decision):
+                self.comes_and_goes(
+                    node,
+                    "its queueing discipline is tbf",
+                    lambda: self.tc(node, "qdisc", "replace", *self.tbf),
+                    lambda: self.tc(node, "qdisc", "del", "root"),
+                    decision,
+                )
+
+    def test_filters_behind_ours(self):
+        self.start_agents()
+        self.serve()
+        pin = self.load(self.a, FILTER, "type", "classifier")
+        self.tc(self.a, "qdisc", "add", "clsact")
+
+        def begin():
+            self.tc(self.a, "filter", "add", "egress", "bpf", "da", "object-pinned", pin)
+
+        self.comes_and_goes(
+            self.a,
+            "it has filters at its egress (clsact)",
+            begin,
+            lambda: self.tc(self.a, "filter", "del", "egress"),
+            "SMC_OUT_LIMITED",
+        )
+
+    def test_a_drivers_xdp(self):
+        self.start_agents()
+        self.serve()
+        pin = self.load(self.a, XDP, "type", "xdp")
+        device = self.a.device
+        self.comes_and_goes(
+            self.a,
+            "it has a program of XDP",
+            lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "pinned", pin], check=True),
+            lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "off"], check=True),
+            "SMC_OUT_LIMITED",
+        )
+        self.a.run(["ip", "link", "set", device, "xdpgeneric", "pinned", pin], check=True)
+        self.connects_by("smcd")
+
+    def test_a_rule_may_go_past_them(self):
+        self.tc(self.a, "qdisc", "replace", *self.tbf)
+        rules = [
+            {"name": "past", "action": "allow", "ports": ["5000"], "past_limits": True},
+            {"name": "not past", "action": "allow", "ports": ["5001"]},
+        ]
+        self.a.start_agent(policy={"rules": rules})
+        self.b.start_agent()
+        self.serve()
+        self.serve(port=5001)
+        self.connects_by("smcd")
+        self.assertTrue(self.connect(port=5001)["ok"])
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_LIMITED"], 1)
+        for port, said in ((5000, False), (5001, True)):
+            text = self.a.agent.ctl("explain", f"{self.b.ip4}:{port}").stdout
+            self.assertEqual("shapes or filters its packets" in text, said, text)
+
+    def test_the_other_end_of_a_pods_device(self):
+        """It is in the agent's own namespace: what CNI's bandwidth plugin sets for what comes to a pod."""
+        wire = self.a.ip4
+        pod = self.lab.node("pod")
+        self.lab.link(pod, self.a)
+        pod.run(["ip", "route", "add", "default", "via", self.a.ip4], check=True)
+        self.b.run(["ip", "route", "add", pod.ip4, "via", wire], check=True)
+        self.a.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
+        pod.apps = f"{self.a.cgroup}/pods/pod1"
+        os.makedirs(pod.apps)
+        self.start_agents()
+        self.serve()
+        pod.popen(["sleep", "infinity"])
+        served = lambda: len([s for s in self.a.agent.status()["namespaces"] if s["ipv4"]]) == 2
+        wait_for("the pod to be served", served)
+        self.connects_by("smcd", pod)
+        self.tc(self.a, "qdisc", "replace", *self.tbf)  # a.device is the pod's other end
+        own = f"device {self.a.device}: its queueing discipline is tbf"
+        others = f"device {pod.device}: the queueing discipline of its other end is tbf"
+        wait_for("both to be seen", lambda: self.limits(self.a) == {own, others}, 60)
+        self.connects_by("tcp", pod)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// What of a device's rules a leg does not meet.
+#include "agent/steer/device_limits.h"
+
+#include <catch2/catch.hpp>
+
+using namespace smc::bpf;
+
+TEST_CASE("device_limits__queueing_disciplines_that_only_queue_limit_nothing") {
+    CHECK(limit_of({}, std::nullopt).empty());
+    CHECK(limit_of({.qdiscs = {"mq", "fq_codel", "fq_codel", "clsact"}, .opposite = {"noqueue"}}, std::nullopt).empty());
+    for (const char* kind : {"tbf", "htb", "hfsc", "netem", "cake", "prio", "somebody's"}) {
+        CHECK(limit_of({.qdiscs = {"mq", kind}}, std::nullopt) == "its queueing discipline is " + std::string(kind));
+        CHECK(limit_of({.opposite = {kind}}, 7) == "the queueing discipline of its other end is " + std::string(kind));
+    }
+}
+
+TEST_CASE("device_limits__filters_count_that_come_behind_ours") {
+    const std::string says = "it has filters at its egress (clsact)";
+    CHECK(limit_of({.filters = {1}}, std::nullopt) == says);  // ours is tcx, which comes before them
+    CHECK(limit_of({.filters = {1, 100}}, 100).empty());
+    CHECK(limit_of({.filters = {1, 100, 101}}, 100) == says);
+}
+
+TEST_CASE("device_limits__xdp_of_a_driver") {
+    CHECK(limit_of({.native_xdp = true}, std::nullopt) == "it has a program of XDP");
+}
