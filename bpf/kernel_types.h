@@ -146,7 +146,7 @@ struct sock {
 	struct socket_wq *sk_wq;
 	struct mem_cgroup *sk_memcg; /* only in kernels with memory control groups */
 	int sk_forward_alloc;
-	__u32 sk_tsflags;
+	__u32 sk_tsflags; /* two bytes before 6.6 */
 	struct dst_entry *sk_dst_cache;
 	int sk_rx_dst_ifindex;
 	struct sock_cgroup_data sk_cgrp_data;
@@ -232,7 +232,8 @@ struct bpf_iter__tcp {
 #define SMC_MSG_ERRQUEUE 0x2000
 #define SMC_MSG_ZEROCOPY 0x4000000
 #define SMC_O_NONBLOCK 04000
-#define SMC_FASYNC 020000 /* O_ASYNC */
+#define SMC_STAMPS_OF_DEVICE 3 /* SOF_TIMESTAMPING_TX_HARDWARE, SOF_TIMESTAMPING_TX_SOFTWARE */
+#define SMC_FASYNC 020000      /* O_ASYNC */
 #define SMC_RCV_SHUTDOWN 1
 
 #define SMC_S_IFMT 0170000

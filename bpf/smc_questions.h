@@ -122,6 +122,12 @@ static __always_inline bool smc_q_tcp_signed(struct smc_subject *s)
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
 }
 
+/* No driver sees the packets of a leg: they turn round in front of it. */
+static __always_inline bool smc_q_stamped(struct smc_subject *s)
+{
+	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;
+}
+
 static __always_inline bool smc_q_fast_open(struct smc_subject *s)
 {
 	return s->fast_open;

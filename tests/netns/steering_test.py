@@ -78,6 +78,18 @@ class Steering(TwoNodes):
     def test_the_same_when_the_syn_comes_again_and_the_agent_has_died(self):
         self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL), again_after=3)
 
+    def test_time_stamps_of_when_a_device_sends(self):
+        """No driver sees the packets of a leg. Other stamps are TCP's own, and come."""
+        stamping, on_software, of_device, of_ack = 37, 16, 2, 512
+        self.start_agents()
+        self.serve()
+        for count, stamps in enumerate((of_device | of_ack, of_device), start=1):
+            self.assertTrue(self.connect(options=[(1, stamping, stamps | on_software)])["ok"])
+            self.assertEqual(self.a.agent.decisions()["SMC_OUT_STAMPED"], count)
+        self.assertEqual(self.a.agent.totals(), {})
+        self.assertTrue(self.connect(options=[(1, stamping, of_ack | on_software)])["ok"])
+        self.assertPath(self.a, "smcd")
+
     def test_nobody_listens(self):
         self.start_agents()
         self.assertEqual(self.connect()["error"], "ECONNREFUSED")

@@ -8,7 +8,7 @@ using namespace smc::bpf;
 
 TEST_CASE("device_limits__queueing_disciplines_that_only_queue_limit_nothing") {
     CHECK(limit_of({}, std::nullopt).empty());
-    CHECK(limit_of({.qdiscs = {"mq", "fq_codel", "fq_codel", "clsact"}, .opposite = {"noqueue"}}, std::nullopt).empty());
+    CHECK(limit_of({.qdiscs = {"mq", "fq_codel", "clsact"}, .opposite = {"noqueue"}}, std::nullopt).empty());
     for (const char* kind : {"tbf", "htb", "hfsc", "netem", "cake", "prio", "somebody's"}) {
         CHECK(limit_of({.qdiscs = {"mq", kind}}, std::nullopt) == "its queueing discipline is " + std::string(kind));
         CHECK(limit_of({.opposite = {kind}}, 7) == "the queueing discipline of its other end is " + std::string(kind));
