@@ -69,8 +69,9 @@
 #define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
-/* so many SYNs without options, behind one that asked, say that no answer with the option comes through */
-#define SMC_BARE_SYNS 2
+/* so many SYNs behind one that asked say that no answer with the option comes through */
+#define SMC_UNHEARD_SYNS 2
+#define SMC_UNHEARD_NS 70000000000ull /* of a SYN that has come again: longer than TCP waits for the next */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 
@@ -288,7 +289,7 @@ struct smc_device {
 	__u64 turned6;
 };
 
-/* A server; without a port: a client, on whose way something takes the option out of answers. */
+/* A server. An entry whose port is 0 is a client's address: something on the way takes the option out of answers. */
 struct smc_dest {
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
@@ -408,8 +409,10 @@ struct smc_inbound {
 	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
 	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
 	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
-	__u8 bare;        /* how often its SYN came again without options */
+	__u8 again;       /* how often its SYN came again: no answer has come through */
 	__be32 isn;       /* sequence number of the SYN */
+	__u8 bare;        /* it came again without options: it asks no more */
+	__u8 pad[7];
 };
 
 /* An application's socket whose leg ended, and did not get through to it; key is its cookie. */
@@ -482,7 +485,7 @@ static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
 static_assert(sizeof(smc_question) == 256);
 static_assert(sizeof(smc_hairpin) == 56);
-static_assert(sizeof(smc_inbound) == 40);
+static_assert(sizeof(smc_inbound) == 48);
 static_assert(sizeof(smc_config) == 64);
 static_assert(sizeof(smc_asking) == 12);
 static_assert(sizeof(smc_pair) == 56);

@@ -31,7 +31,7 @@
 	X(SMC_OUT_MPTCP, SOCKET, mptcp, "the SYN is one of MPTCP")                                                     \
 	X(SMC_OUT_NET_SMC, SOCKET, net_smc, "the socket is one of the kernel's own SMC (net/smc)")                     \
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
-	X(SMC_OUT_STAMPED, SOCKET, stamped, "the socket wants time stamps of when a device sends")                     \
+	X(SMC_OUT_STAMPED, SOCKET, stamped, "the socket wants time stamps that a device makes")                        \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                     \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
@@ -57,7 +57,7 @@
 	X(SMC_IN_LIMITED, NODE, limited,                                                                               \
 	  "a device shapes or filters its packets, or its pod has a bandwidth; SMC would go past that")                \
 	X(SMC_IN_TCP_SIGNED, SOCKET, tcp_signed, "the listener signs its segments (TCP-MD5 or TCP-AO)")                \
-	X(SMC_IN_STAMPED, SOCKET, stamped, "the listener wants time stamps of when a device sends")                    \
+	X(SMC_IN_STAMPED, SOCKET, stamped, "the listener wants time stamps that a device makes")                       \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
 	X(SMC_IN_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")

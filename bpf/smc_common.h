@@ -94,7 +94,7 @@ static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tu
 /* How long an entry of smc_inbound is for the packets that follow the SYN. */
 static __always_inline __u64 smc_inbound_life(const struct smc_inbound *inbound)
 {
-	return inbound->cookie ? SMC_COOKIE_NS : SMC_INBOUND_NS;
+	return inbound->cookie ? SMC_COOKIE_NS : inbound->again ? SMC_UNHEARD_NS : SMC_INBOUND_NS;
 }
 
 static __always_inline bool smc_is_leg(const struct smc_sock *state)
@@ -245,13 +245,13 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 	return match.allow;
 }
 
-/* Whether the rule that decides wants SMC-D with another agent of this kernel; -1: none does. */
 /* Something shapes or filters its packets that a leg's do not meet. */
 static __always_inline bool smc_is_limited(const struct smc_cgroup *cgroup, const struct smc_netns *netns)
 {
 	return (cgroup && cgroup->limited) || (netns && netns->limited);
 }
 
+/* Whether the rule that decides has SMC there all the same; -1: none does. */
 static __always_inline bool smc_goes_past_limits(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule;
@@ -263,6 +263,7 @@ static __always_inline bool smc_goes_past_limits(const struct smc_config *config
 	return rule && rule->past_limits;
 }
 
+/* Whether the rule that decides wants SMC-D with another agent of this kernel; -1: none does. */
 static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule;

@@ -103,15 +103,22 @@ std::string TapFile::open(const std::string& path) {
         out_ = &std::cout;
         return "";
     }
-    // It is the applications' data: for whoever runs this, and not where a link leads that somebody else has made.
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    // It is the applications' data: for whoever runs this alone, and not where a link of somebody else's leads. Links
+    // to what this process has open itself are its shell's: /dev/stdout, >(program).
+    const bool own = path.starts_with("/dev/") || path.starts_with("/proc/self/fd/");
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (own ? 0 : O_NOFOLLOW), S_IRUSR | S_IWUSR);
     if (fd < 0) {
         return "writing " + path + ": " +
                (errno == ELOOP ? "it is a symbolic link" : std::generic_category().message(errno));
     }
     struct stat status {};
-    if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
-        ::fchmod(fd, 0600);  // it may have been there
+    const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    if (is_file && !own && status.st_uid != ::geteuid()) {
+        ::close(fd);
+        return "writing " + path + ": it is another user's file";
+    }
+    if (is_file && !own) {
+        ::fchmod(fd, S_IRUSR | S_IWUSR);  // it may have been there
     }
     file_.open("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
     ::close(fd);

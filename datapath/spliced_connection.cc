@@ -5,7 +5,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string_view>
 
 #include "datapath/counter.h"
 
@@ -20,8 +22,8 @@ constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
 SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg,
-                                     TcpSocket server)
-    : ConnectionTask(id, std::move(counters)), leg_(std::move(leg)), server_(std::move(server)) {
+                                     TcpSocket server, bool minds_clc)
+    : ConnectionTask(id, std::move(counters)), leg_(std::move(leg)), server_(std::move(server)), minds_clc_(minds_clc) {
     directions_[0].from = directions_[1].to = &leg_;
     directions_[0].to = directions_[1].from = &server_;
     sources_[0] = {this, 0};
@@ -51,6 +53,9 @@ void SplicedConnection::on_event(int which, std::uint32_t events) {
 SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     if (c.ended || !c.readable || c.held != 0) {
         return Step::kIdle;
+    }
+    if (c.from == &server_ && minds_clc_) {
+        return fill_first(c);
     }
     // splice() stops before urgent data and would stay there; that byte goes by hand, as urgent.
     const bool urgent = c.from->at_mark();
@@ -87,6 +92,33 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     }
     if (errno != EINTR) {
         fail(c.from == &leg_ ? 0 : 1);
+    }
+    return Step::kMoved;
+}
+
+// Whatever is not the beginning of an eye catcher goes on, and what follows is spliced.
+SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
+    static constexpr std::string_view kSmcR = "\xe2\xd4\xc3\xd9", kSmcD = "\xe2\xd4\xc3\xc4";
+    char piece[kSmcR.size()];
+    const ssize_t n = c.from->at_mark() ? 0 : ::recv(c.from->fd(), piece, sizeof piece - first_.size(), MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) {
+        c.readable = false;
+        return Step::kIdle;
+    }
+    if (n < 0 && errno != EINTR) {
+        fail(1);
+        return Step::kMoved;
+    }
+    first_.append(piece, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    if (first_ == kSmcR || first_ == kSmcD) {
+        finish(Reason::kProtocolError);
+        return Step::kMoved;
+    }
+    if (n == 0 || !(kSmcR.starts_with(first_) || kSmcD.starts_with(first_))) {
+        minds_clc_ = false;
+        if (!first_.empty()) {
+            c.held = static_cast<std::size_t>(::write(c.pipe_in.get(), first_.data(), first_.size()));
+        }
     }
     return Step::kMoved;
 }

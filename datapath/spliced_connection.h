@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "datapath/task.h"
 #include "datapath/tcp_socket.h"
@@ -13,7 +14,10 @@ namespace smc {
 
 class SplicedConnection final : public ConnectionTask {
  public:
-    SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server);
+    // `minds_clc`: the peer has said nothing yet. If what it says first is CLC, it is not for the application, and both
+    // are reset.
+    SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server,
+                      bool minds_clc = false);
 
     bool start(Poller& poller) override;
     void on_event(int which, std::uint32_t events) override;
@@ -47,6 +51,7 @@ class SplicedConnection final : public ConnectionTask {
     void fail(int side);
     void end_behind_what_was_sent(TimePoint now);
     Step fill(Direction& direction);
+    Step fill_first(Direction& direction);
     Step drain(Direction& direction, std::atomic<std::uint64_t>& counter);
     void finish(Reason reason);
 
@@ -55,6 +60,8 @@ class SplicedConnection final : public ConnectionTask {
     Poller::Source sources_[2];
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
     std::optional<int> broken_;        // the side that has failed
+    bool minds_clc_;
+    std::string first_;  // what has come of the first four bytes, if they are minded
     TimePoint until_ = kNever, next_look_ = kNever;
 };
 

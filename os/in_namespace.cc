@@ -11,14 +11,10 @@
 
 namespace smc {
 
-namespace {
-
 int home_netns() {
     static const UniqueFd home(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
     return home.get();
 }
-
-}  // namespace
 
 InNamespace::InNamespace(int netns_fd) {
     home_netns();

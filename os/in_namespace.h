@@ -18,4 +18,7 @@ class InNamespace {
     bool entered_ = false;
 };
 
+// The process's own network namespace, wherever its threads are at the moment.
+int home_netns();
+
 }  // namespace smc

@@ -28,7 +28,7 @@ void ClcIo::readable() {
         if (n <= 0) {
             reading_ = false;
             const auto closed = hooks_.closed;
-            return closed();
+            return closed(n == 0);
         }
         if (const auto whole = framer_.filled(static_cast<std::size_t>(n))) {
             reading_ = false;

@@ -17,7 +17,7 @@ class ClcIo {
         std::function<void()> began;  // the first bytes of a message, which is not whole yet
         std::function<void(wire::Bytes message)> message;
         std::function<void(const Fault& fault)> fault;
-        std::function<void()> closed;  // in order or with an error
+        std::function<void(bool in_order)> closed;  // else with an error
     };
 
     ClcIo(asio::io_context& io, UniqueFd fd, Hooks hooks) : watch_(io, std::move(fd)), hooks_(std::move(hooks)) {}

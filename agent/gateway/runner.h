@@ -41,6 +41,7 @@ struct SessionEnd {
     Kind kind = Kind::kRefused;
     clc::Outcome outcome{};  // refused: reason and detail only
     UniqueFd leg{}, clc{};   // unless plain or refused
+    bool is_silent = false;  // TCP: its peer has said nothing yet, and may still say CLC
 };
 
 // What may be used for a TCP connection. `smcd`: what the policy says.
@@ -138,7 +139,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
                                   },
                                   [this](wire::Bytes message) { feed(session_.clc_message(message, os::now())); },
                                   [this](const Fault& fault) { feed(session_.clc_fault(fault, os::now())); },
-                                  [this] { feed(session_.clc_closed(os::now())); }});
+                                  [this](bool in_order) { clc_closed(in_order); }});
     }
     void end(SessionEnd how) {
         ended_ = true;
@@ -171,6 +172,13 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         if (!clc_->write(action.message)) {
             pending_.clear();
             feed(session_.clc_not_sent(os::now()));
+        }
+    }
+    void clc_closed([[maybe_unused]] bool in_order) {
+        if constexpr (Session::kServer) {
+            feed(session_.clc_closed(os::now(), in_order));
+        } else {
+            feed(session_.clc_closed(os::now()));
         }
     }
     void on(const session::ResetClc&) {

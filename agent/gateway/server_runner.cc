@@ -146,7 +146,8 @@ void ServerRunner::on(const session::RunOnTcp& action) {
         return end(
             {SessionEnd::Kind::kRefused, {.reason = Reason::kServerRefused, .detail = "its leg takes no bytes"}});
     }
-    end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release()});
+    const bool is_silent = action.outcome.reason == Reason::kAnswerLost && size == 0 && !is_unheard(inbound_);
+    end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release(), is_silent});
 }
 
 // It has not heard of us.

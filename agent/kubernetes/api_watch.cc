@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // a page; all of them
+constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // an event; all pages of a list
 constexpr int kDeepest = 32;                                              // objects in objects
 constexpr std::size_t kMostUntold = 256;                                  // events that the agent has not come to yet
 constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);

@@ -51,7 +51,8 @@ class ApiWatch {
     Result<long> get(const std::string& query, Transfer& transfer, std::chrono::seconds longest);
     void pause(std::chrono::milliseconds time);
     void say(const std::string& problem);
-    // On the loop's thread. Waits while that has too much to do already: the server sends no faster than it is read.
+    // `then` is called on the loop's thread. This waits while many calls are outstanding, so that the server sends no
+    // faster than the loop works.
     template <class Then>
     void tell(Then then);
 

@@ -14,12 +14,15 @@ using nlohmann::json;
 constexpr const char* kConfigHash = "kubernetes.io/config.hash";
 constexpr std::size_t kUidLength = 36, kHashLength = 32;
 
+// Those that a rule can ask for: what is longer is data of some program.
 Pod::Words words(const json& metadata, const char* key) {
+    constexpr std::size_t kLongest = 1024, kMostWords = 256;
     Pod::Words out;
     if (const auto it = metadata.find(key); it != metadata.end() && it->is_object()) {
         for (const auto& [name, value] : it->items()) {
-            if (value.is_string()) {
-                out.emplace(name, value.get<std::string>());
+            const auto* word = value.get_ptr<const std::string*>();
+            if (word != nullptr && word->size() <= kLongest && name.size() <= kLongest && out.size() < kMostWords) {
+                out.emplace(name, *word);
             }
         }
     }
@@ -95,6 +98,12 @@ void Pods::change(Kind kind, const std::string& type, const json& object) {
 
 void Pods::put(Kind kind, const json& object) {
     const json& metadata = metadata_of(object);
+    const bool is_full = kind == Kind::kNamespaces
+                             ? namespaces_.size() >= kMostNamespaces && !namespaces_.contains(text(metadata, "name"))
+                             : pods_.size() >= kMostPods && !pods_.contains(text(metadata, "uid"));
+    if (is_full) {
+        return;  // no cluster and no node has so many
+    }
     if (kind == Kind::kNamespaces) {
         namespaces_[text(metadata, "name")] = {words(metadata, "labels"), words(metadata, "annotations")};
         return;

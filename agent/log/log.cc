@@ -102,8 +102,8 @@ class Sink final : public spdlog::sinks::base_sink<std::mutex> {
         return {line.data(), line.size()};
     }
     static spdlog::formatter& line_formatter() {
-        static spdlog::pattern_formatter formatter(kPattern, spdlog::pattern_time_type::utc);
-        return formatter;
+        static auto& formatter = *new spdlog::pattern_formatter(kPattern, spdlog::pattern_time_type::utc);
+        return formatter;  // never ends, as the sink
     }
 
     LogWriter writer_;

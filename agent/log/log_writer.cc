@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/log/log_writer.h"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,11 @@ bool is_file(int fd) {
 void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
+        if (n < 0 && errno == EAGAIN) {  // somebody else's choice
+            pollfd room{fd, POLLOUT, 0};
+            ::poll(&room, 1, -1);
+            continue;
+        }
         if (n < 0 && errno != EINTR) {
             return;
         }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/steer/device_limits.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "os/unique_fd.h"
+#include "os/in_namespace.h"
 
 namespace smc::bpf {
 
@@ -47,8 +45,7 @@ struct OwnSide {
 };
 
 OwnSide own_side(const Rtnetlink& there, const Rtnetlink& own) {
-    const UniqueFd netns(::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
-    OwnSide side{netns ? there.netns_id(netns.get()) : std::nullopt, {}};
+    OwnSide side{there.netns_id(home_netns()), {}};
     if (side.id) {
         side.kinds = kinds_in(own).value_or(Kinds());
     }
@@ -67,6 +64,9 @@ std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_prior
     if (std::ranges::any_of(rules.filters,
                             [&](unsigned priority) { return !own_priority || priority > *own_priority; })) {
         return "it has filters at its egress (clsact)";
+    }
+    if (rules.tcx_behind) {
+        return "it has programs at its egress behind the agent's (tcx)";
     }
     return rules.native_xdp ? "it has a program of XDP" : "";
 }
@@ -90,11 +90,9 @@ Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, con
             rules.opposite = opposite != side.kinds.end() ? opposite->second : std::vector<std::string>();
         }
         if (std::ranges::find(rules.qdiscs, "clsact") != rules.qdiscs.end()) {
-            auto filters = there.egress_filters(device.index);
-            if (!filters) {
-                return filters.error();
+            if (auto filters = there.egress_filters(device.index)) {  // or it has gone meanwhile
+                rules.filters = std::move(*filters);
             }
-            rules.filters = std::move(*filters);
         }
     }
     return found;

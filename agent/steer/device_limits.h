@@ -16,6 +16,7 @@ namespace smc::bpf {
 struct DeviceRules {
     std::vector<std::string> qdiscs{};    // kinds; without those that the kernel has for everybody ("noqueue")
     std::vector<unsigned> filters{};      // priorities of filters at its clsact's egress
+    bool tcx_behind = false;              // programs of tcx at its egress come behind ours
     bool native_xdp = false;              // a driver's, or the hardware's
     std::vector<std::string> opposite{};  // veth: qdiscs of its other end, if that is in the agent's namespace
 };

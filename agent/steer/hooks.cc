@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <system_error>
 #include <utility>
 
@@ -52,6 +54,33 @@ int create_tcx_link(int program_fd, unsigned device, __u32 place, __u32 flags) {
     attributes.attach_type = place;
     attributes.flags = flags;
     return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
+}
+
+// Whether other programs come behind this one. False also where there is no tcx.
+bool is_followed_by_tcx(int program_fd, unsigned device) {
+    bpf_prog_info info{};
+    __u32 size = sizeof info;
+    std::array<__u32, 64> programs{};  // as many as there can be
+    struct {
+        __u32 target_ifindex;
+        __u32 attach_type;
+        __u32 query_flags;
+        __u32 attach_flags;
+        __u64 prog_ids;
+        __u32 prog_cnt;
+        __u8 rest[36];
+    } attributes{};
+    attributes.target_ifindex = device;
+    attributes.attach_type = kTcxEgress;
+    attributes.prog_ids = reinterpret_cast<__u64>(programs.data());
+    attributes.prog_cnt = programs.size();
+    if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0 ||
+        ::syscall(SYS_bpf, BPF_PROG_QUERY, &attributes, sizeof attributes) != 0) {
+        return false;
+    }
+    const auto end = programs.begin() + std::min<std::ptrdiff_t>(attributes.prog_cnt, programs.size());
+    const auto ours = std::find(programs.begin(), end, info.id);
+    return ours != end && ours + 1 != end;
 }
 
 bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
@@ -272,16 +301,16 @@ Result<Hooks::State> Hooks::sync_devices() {
         attach(index, device);
     }
     goes_on_ = fresh > kFreshAtOnce;
-    if (own) {
-        look_at_limits(*rtnetlink, *own, *devices);
-    }
     if (!goes_on_) {
+        if (own) {
+            look_at_limits(*rtnetlink, *own, *devices);
+        }
         probe_all();
     }
     return conclude(goes_on_);
 }
 
-// What cannot be known is not there: a kernel without qdiscs says so by an error.
+// An error leaves the limits as they were: a kernel without queueing disciplines has none.
 void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
     probes_ = 0;
     auto rules = device_rules(there, devices, own);
@@ -291,7 +320,9 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
     }
     for (auto& [index, device] : devices_) {
         const auto own_priority = device.clsact ? std::optional(kClsactPriority) : std::nullopt;
-        std::string limits = device.up ? limit_of((*rules)[index], own_priority) : "";
+        DeviceRules& found = (*rules)[index];
+        found.tcx_behind = is_followed_by_tcx(out_.get(), index);
+        std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
             log()->info("device {}: new connections are plain TCP: {}, which SMC would go past", device.name, limits);
         }

@@ -119,11 +119,14 @@ Actions Server::clc_fault(const Fault& fault, TimePoint now) {
     return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
 }
 
-Actions Server::clc_closed(TimePoint now) {
+Actions Server::clc_closed(TimePoint now, bool in_order) {
     clc_closed_ = true;
     if (state_ == State::kAwaitingClient) {
         deadline_ = std::min(deadline_, now + node_.last_word);
         return {};
+    }
+    if (in_order && may_be_unheard() && !clc_began_) {
+        return join_application("it ends, and has said nothing", now);
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
         return {};  // a short connection may be closed by its peer before the news of its link is here
@@ -239,14 +242,23 @@ Actions Server::tick(TimePoint now) {
         return refuse(reason, "the client's agent does not say that its application is connected",
                       {GiveBack{outcome_}});
     }
-    if (may_be_unheard() && !clc_began_ && now >= handshake_.next_deadline()) {
+    if (may_be_unheard() && !clc_began_) {
+        if (now < next_deadline()) {
+            return {};
+        }
+        if (now >= handshake_.next_deadline() + node_.late && !std::exchange(was_late_, true)) {
+            silence_until_ = now + node_.last_word;  // its Proposal may be there, and is read before
+            return {};
+        }
         return join_application("it says nothing", now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
 }
 
 TimePoint Server::next_deadline() const {
-    return state_ == State::kNegotiating ? handshake_.next_deadline() : state_ == State::kDone ? kNever : deadline_;
+    return state_ == State::kNegotiating ? std::max(handshake_.next_deadline(), silence_until_)
+           : state_ == State::kDone      ? kNever
+                                         : deadline_;
 }
 
 bool Server::listens() const {

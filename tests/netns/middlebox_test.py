@@ -35,9 +35,21 @@ print(got, flush=True)
 """
 
 
+# Says nothing, ends its half, and is told all the same.
+LISTENER = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.shutdown(1); print(c.recv(100).decode(), flush=True)
+"""
+
+
 class Middlebox(TwoNodes):
     def setUp(self):
         super().setUp()
+        self.kinds = [
+            (BYTE_BY_BYTE, 5000, "b'\\xe2\\xd4\\xc3 is not CLC'\n"),
+            (GREETED, 5001, "welcome\nb''\n"),
+            (LISTENER, 5002, "welcome\n"),
+        ]
         self.box = self.lab.node("box")
         self.lab.link(self.a, self.box)
         near = self.box.ip4
@@ -54,12 +66,7 @@ class Middlebox(TwoNodes):
 
     def all_works(self):
         """Servers and clients that speak first."""
-        seen = self.connect(timeout=30)
-        self.assertTrue(seen["ok"], seen)
-        for script, port, said in (
-            (GREETED, 5001, "welcome\nb''\n"),
-            (BYTE_BY_BYTE, 5000, "b'\\xe2\\xd4\\xc3 is not CLC'\n"),
-        ):
+        for script, port, said in self.kinds:
             done = self.a.python(script, self.b.ip4, port, timeout=60)
             self.assertEqual((done.stdout, done.stderr), (said, ""))
 
@@ -67,16 +74,23 @@ class Middlebox(TwoNodes):
         self.does(*rules)
         self.serve()
         self.greeter = self.program(self.b, GREETER, 5001, says="ready")
+        self.program(self.b, GREETER, 5002, says="ready")
         self.all_works()  # plain TCP, with the same box
         self.assertEqual(self.hear(self.greeter), "thanks")
         self.start_agents()
 
     def works_through(self, *rules):
-        """Twice: the second time the box is known."""
+        """Each when the box is not known yet, and again when it is."""
         self.begin(*rules)
-        for _ in range(2):
+        for _ in range(3):
             self.all_works()
             self.assertEqual(self.hear(self.greeter), "thanks")
+            for node in (self.a, self.b):
+                node.agent.stop()
+                node.start_agent()
+            self.kinds.append(self.kinds.pop(0))
+        self.all_works()
+        self.all_works()
         totals = self.a.agent.totals() | self.b.agent.totals()
         self.assertEqual({path for path, _ in totals} - {"fallback"}, set(), totals)
 

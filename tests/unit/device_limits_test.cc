@@ -22,6 +22,7 @@ TEST_CASE("device_limits__filters_count_that_come_behind_ours") {
     CHECK(limit_of({.filters = {1, 100, 101}}, 100) == says);
 }
 
-TEST_CASE("device_limits__xdp_of_a_driver") {
+TEST_CASE("device_limits__tcx_and_xdp_of_a_driver") {
+    CHECK(limit_of({.tcx_behind = true}, std::nullopt) == "it has programs at its egress behind the agent's (tcx)");
     CHECK(limit_of({.native_xdp = true}, std::nullopt) == "it has a program of XDP");
 }

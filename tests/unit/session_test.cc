@@ -563,6 +563,7 @@ TEST_CASE("server_session__bytes_that_are_no_clc_or_none_at_all_are_the_applicat
     const std::vector<std::function<Actions(Pair&)>> ways = {
         [](Pair& p) { return p.server.clc_fault(not_clc(), kStart); },
         [](Pair& p) { return p.server.tick(p.server.next_deadline()); },
+        [](Pair& p) { return p.server.clc_closed(kStart, true); },
     };
     for (const auto& way : ways) {
         Pair native;
@@ -591,6 +592,20 @@ TEST_CASE("server_session__a_message_with_something_wrong_in_it_is_no_applicatio
     CHECK(reason<Refuse>(rubbish.server.clc_fault(kFault, kStart)) == Reason::kProtocolError);
     begun.server.clc_began();
     CHECK(reason<Refuse>(begun.server.tick(begun.server.next_deadline())) == Reason::kHandshakeTimeout);
+}
+
+TEST_CASE("server_session__a_reset_is_nobodys_connection_and_one_that_was_late_looks_once_more") {
+    Pair gone;
+    CHECK(reason<Refuse>(gone.server.clc_closed(kStart, false)) == Reason::kPeerClosed);
+    Pair late;
+    const TimePoint when = late.server.next_deadline() + 1h;
+    CHECK(late.server.tick(when).empty());
+    CHECK(late.server.next_deadline() == when + kSmcdServer.last_word);
+    CHECK(late.server.tick(late.server.next_deadline() - 1ms).empty());
+    REQUIRE(are<ConnectApplication>(late.server.tick(late.server.next_deadline())));
+    Pair spoke;
+    CHECK(spoke.server.tick(when).empty());
+    CHECK(find<RegisterDmb>(spoke.server.clc_message(spoke.proposal.view(), when)) != nullptr);
 }
 
 TEST_CASE("server_session__who_was_asked_for_by_a_question_is_the_application_itself") {

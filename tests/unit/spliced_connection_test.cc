@@ -90,14 +90,14 @@ struct Spliced {
     std::shared_ptr<ConnectionStats> counters = std::make_shared<ConnectionStats>();
     std::unique_ptr<Engine> engine;
 
-    Spliced() {
+    explicit Spliced(bool minds_clc = false) {
         auto [a, leg] = connected();
         auto [clc, b] = connected();
         application = std::move(a);
         server = std::move(b);
         engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
-        engine->add(
-            std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc))));
+        engine->add(std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc)),
+                                                        minds_clc));
     }
 
     Reason reason() {
@@ -140,6 +140,28 @@ TEST_CASE("Who sends to one that does not read gets rid of a bounded amount, and
     }
     ::shutdown(s.application.get(), SHUT_WR);
     CHECK(hear(s.server, kAll).size() == sent);
+}
+
+TEST_CASE("CLC of a peer that had said nothing is not the application's, and all else is") {
+    const std::string late = GENERATE("\xe2\xd4\xc3\xd9\x01 a Proposal", "\xe2\xd4\xc3\xc4");
+    Spliced clc(true);
+    say(clc.application, "banner");
+    CHECK(hear(clc.server, 6) == "banner");
+    say(clc.server, late.substr(0, 3));
+    say(clc.server, late.substr(3));
+    CHECK(hear(clc.application, kAll) == "reset");
+    CHECK(hear(clc.server, kAll) == "reset");
+    CHECK(clc.reason() == Reason::kProtocolError);
+    for (const std::string first : {"G", "\xe2 and on", "\xe2\xd4\xc3 and on", ""}) {
+        Spliced other(true);
+        say(other.server, first);
+        CHECK(hear(other.application, first.size()) == first);
+        say(other.server, "\xe2\xd4\xc3");
+        ::shutdown(other.server.get(), SHUT_WR);
+        CHECK(hear(other.application, kAll) == "\xe2\xd4\xc3");
+        other.application.reset();
+        CHECK(other.reason() == Reason::kNone);
+    }
 }
 
 TEST_CASE("An urgent byte stays one") {

@@ -47,7 +47,8 @@ class Server {
     void clc_began() { clc_began_ = true; }
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
-    [[nodiscard]] Actions clc_closed(TimePoint now);
+    // `in_order`: not by a reset.
+    [[nodiscard]] Actions clc_closed(TimePoint now, bool in_order = false);
     // The last SendClc could not be written, and nothing behind it was carried out.
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
@@ -92,9 +93,10 @@ class Server {
     bool application_ = false;           // is connected
     bool clc_began_ = false;
     bool clc_closed_ = false;
-    bool was_late_ = false;  // this side itself, in kAwaitingClient: it looks once more, and no more than that
+    bool was_late_ = false;  // this side itself: it looks once more, and no more than that
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
+    TimePoint silence_until_{};    // where this side was late for a client that says nothing
 };
 
 }  // namespace smc::session
