@@ -103,7 +103,7 @@ std::vector<ConfigKey> make_keys() {
          [](Config& c, const json& value) { c.default_allow = value == "allow"; },
          [](const Config& c) { return c.default_allow ? "allow" : "deny"; }},
         key("policy", "past_limits", SMC_MEMBER(past_limits), boolean(),
-            "SMC also where a device shapes or filters packets (qdiscs, tc, XDP), which SMC goes past."),
+            "SMC also where a device shapes or filters packets, which SMC goes past."),
         rules_key(),
         key("local", "tune", SMC_MEMBER(tune), boolean(),
             "Connections within this node are not paced where the system's default is (bbr)."),

@@ -38,7 +38,8 @@ print(got, flush=True)
 # Says nothing, ends its half, and is told all the same.
 LISTENER = """
 import socket, sys
-c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.shutdown(1); print(c.recv(100).decode(), flush=True)
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.shutdown(1)
+print(c.recv(100).decode(), flush=True)
 """
 
 
