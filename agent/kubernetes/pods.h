@@ -30,7 +30,7 @@ class Pods {
     [[nodiscard]] std::size_t namespaces() const { return namespaces_.size(); }
 
  private:
-    static constexpr std::size_t kMostPods = 4096, kMostNamespaces = 16384;
+    static constexpr std::size_t kMostPods = 16384, kMostNamespaces = 16384;
     void put(Kind kind, const nlohmann::json& object);
     void label(Pod& pod) const;
 

@@ -60,9 +60,11 @@ Decoded<Header> decode_header(Bytes message) {
     const std::uint8_t first = message[0];
     h.version = h.version == kVersion1OnTheWire ? 1 : h.version;
     if ((h.version != 1 && h.version != kVersion2) || !is_known(h.type, h.version) || h.optional) {
-        // RFC 7609 A.3: b'10' is for optional messages, b'11' for CDC, everything else must be known
+        // RFC 7609 A.3: b'10' is for optional messages, b'11' for CDC, everything else must be known. One that is not
+        // announces credits, in kernels of a vendor, to whoever has agreed on that.
+        const bool may_be_ignored = first >> 6 == 2 || first == kCreditsOfAVendor;
         return wire::fault_at<wire::LlcTypeField, &Header::type>(0, first, "a type of RFC 7609 or SMC v2.1",
-                                                                 first >> 6 == 2 ? Verdict::kIgnore : Verdict::kReset);
+                                                                 may_be_ignored ? Verdict::kIgnore : Verdict::kReset);
     }
     if (h.version == 1) {
         decode_fixed<wire::LlcHeaderV1>(message.data(), h);
@@ -141,8 +143,12 @@ std::optional<Fault> decode_large(Bytes message, AddLink& m) {
         m.little_endian = true;
     }
     auto& large = m.large.emplace();
-    auto fault = m.little_endian ? decode_area<wire::AddLinkLittleEndian>(message, 0, length_of(message), large)
-                                 : decode_area<AddLinkLarge>(message, 0, length_of(message), large);
+    // Linux counts its connections there, and lists as many RKeys as it has or as the message takes.
+    constexpr bool kCuts = true;
+    const auto length = length_of(message);
+    auto fault = m.little_endian
+                     ? decode_area<wire::AddLinkLittleEndian>(message, 0, length, large, std::nullopt, kCuts)
+                     : decode_area<AddLinkLarge>(message, 0, length, large, std::nullopt, kCuts);
     if (!fault && m.little_endian && message[kRkeysAt + 1] != 0) {
         fault = reset_at<AddLinkLarge, &AddLinkLarge::rkeys>(wire::load_be(&message[kRkeysAt], 2), "0 to 255");
     }

@@ -51,6 +51,8 @@ WAYS = {
         "fallback_test.Fallback.test_decline_without_a_common_eid",
         "fallback_test.Fallback.test_decline_on_another_fabric",
         "fallback_test.Fallback.test_seid_alone_is_enough",
+        "middlebox_test.Middlebox.test_answers_without_the_option",
+        "middlebox_test.Middlebox.test_questions_without_the_option",
     ],
     "kill": [
         "lifecycle_test.Lifecycle.test_sigterm_leaves_nothing_behind",
@@ -59,6 +61,9 @@ WAYS = {
         "lifecycle_test.Lifecycle.test_plain_connections_outlive_the_agent",
         "lifecycle_test.Lifecycle.test_a_restarted_peer_is_a_first_contact_again",
         "lifecycle_test.Lifecycle.test_an_agent_in_a_time_namespace",
+        "lifecycle_test.Lifecycle.test_signals_that_say_nothing_to_it",
+        "lifecycle_test.Lifecycle.test_a_log_that_nobody_reads",
+        "lifecycle_test.Lifecycle.test_pins_are_one_agents_whatever_its_control_socket_is",
     ],
     "upgrade": [
         "upgrade_test.Tcx.test_connections_stay_and_new_ones_have_the_next_agent",
@@ -74,6 +79,8 @@ WAYS = {
     "policy": [
         "steering_test.Steering.test_rules_decide_in_order",
         "steering_test.Steering.test_inbound_rules",
+        "limits_test.Limits.test_queueing_disciplines",
+        "limits_test.Limits.test_a_rule_may_go_past_them",
         "rules_test.Rules.test_a_cgroup_that_may_not_connect",
         "rules_test.Rules.test_a_user_who_may_not_connect",
         "rules_test.Rules.test_firewalls_that_let_nothing_else_pass",
@@ -81,6 +88,7 @@ WAYS = {
     ],
     "bypass": [
         "bypass_test.Bypass.test_ipv4_and_ipv6",
+        "bypass_leave_test.Leave.test_a_member_whose_receives_may_wait_or_that_is_signalled_is_sent_nothing_more",
         "bypass_test.Bypass.test_only_by_rule_and_where_automatic_rules_have_it",
         "bypass_test.Bypass.test_every_byte_once_and_in_order",
         "bypass_test.Bypass.test_the_end_comes_behind_the_last_byte",

@@ -107,7 +107,7 @@ class Upgrade(TwoNodes):
     def assert_alone(self, node):
         """Nothing is left of the agents before."""
         wait_for("everybody to have left", lambda: not node.agent.status()["agent"]["leaving"])
-        wait_for("their pins to go", lambda: not glob.glob(f"{node.pins}-*"))
+        wait_for("their pins to go", lambda: glob.glob(f"{node.pins}-*") == [f"{node.pins}-lock"])
         self.assertEqual(self.programs(node), 1)
 
 

@@ -301,10 +301,11 @@ Pointer pointer_at(std::size_t start, std::uint64_t value) {
 }
 
 // Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. A list
-// without a count in this table has the size that `out` came with, and `counted` says where that stood.
+// without a count in this table has the size that `out` came with, and `counted` says where that stood. `cuts`: a list
+// that counts more elements than the message holds has those that it holds.
 template <class L, class T>
 std::optional<Fault> decode_area(Bytes message, std::size_t start, Pointer pointer, T& out,
-                                 std::optional<Pointer> counted = {}) {
+                                 std::optional<Pointer> counted = {}, bool cuts = false) {
     if (start > message.size() || Layout<L>::kSize > message.size() - start) {
         return Fault{pointer.field, pointer.offset, pointer.value, "the whole area inside the message"};
     }
@@ -328,6 +329,9 @@ std::optional<Fault> decode_area(Bytes message, std::size_t start, Pointer point
         if constexpr (R::kKind == Kind::kList) {
             constexpr std::size_t kEach = element_size<typename M::value_type>();
             const std::size_t room = (message.size() - start - row.offset) / kEach;
+            if (member.size() > room && cuts) {
+                member.resize(room);
+            }
             if (member.size() > room) {
                 fault = Fault{count.field, count.offset, count.value, "no more elements than the message holds"};
                 return;

@@ -41,6 +41,8 @@ inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;
 inline constexpr std::size_t kMaxListedRkeys = 8;
 // In ConfirmLink::cache_size, Linux's "my RMBEs have no eye catcher".
 inline constexpr std::uint8_t kNoEyeCatcher = 3;
+// In place of a message's type: credits of Anolis' kernels.
+inline constexpr std::uint8_t kCreditsOfAVendor = 0x0a;
 
 // What every message starts with.
 struct Header {
@@ -70,7 +72,7 @@ struct ConfirmLink : Header {
 };
 // The sender's RMBEs begin with an eye catcher (RFC 7609 section 4.4.1), unless it says that they do not.
 inline bool has_eye_catchers(const ConfirmLink& m) {
-    return m.cache_size != kNoEyeCatcher;
+    return (m.cache_size & kNoEyeCatcher) == 0;  // Linux takes either bit for it
 }
 
 // How an RMB is reached over a new link (RFC 7609 A.3.3, figure 34).
