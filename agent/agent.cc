@@ -2,10 +2,8 @@
 #include "agent/agent.h"
 
 #include "agent/afford.h"
-#include "agent/metrics/metrics.h"
 #include "agent/steer/pins.h"
 #include "agent/upgrade/predecessor.h"
-#include "agent/web/page.h"
 #include "datapath/ism/local_fabric.h"
 #include "datapath/ivshmem/device.h"
 #include "datapath/ivshmem/ivshmem_fabric.h"
@@ -275,48 +273,20 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
     }
     if (!config_.http_listen.empty()) {
-        web_ = std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
-                                           [this](const WebServer::Request& request) { return page(request); });
+        site_.emplace(*introspection_, config_.http_page, [this] { return standstill_.stands(); });
+        web_ =
+            std::make_unique<WebServer>(io_, *Endpoint::parse(config_.http_listen),
+                                        [this](const WebServer::Request& request) { return site_->answer(request); });
     }
     return {};
 }
 
-// An agent without it serves all the same.
 bpf::LocalParts Agent::open_bypass(int root_cgroup_fd) {
-    const auto anybody_has = [&](const char* word) {
-        return config_.bypass == word ||
-               std::ranges::any_of(config_.rules, [&](const Rule& rule) { return rule.bypass == word; });
-    };
-    const bool forced = anybody_has("force"), wanted = forced || anybody_has("auto");
-    if (!wanted && !bypass::Bypass::left_behind(config_.pin_path)) {
-        return {};
-    }
-    const bypass::Terms terms{std::uint64_t{config_.bypass_mib} << 20, config_.cgroup_share, policy_hash(config_),
-                              root_cgroup_fd};
-    auto opened = bypass::Bypass::open(config_.pin_path, terms, bypass_programs_);
-    if (!opened) {
-        log()->warn("no bypass: {}", opened.error().text());
-        return {};
-    }
-    bypass_ = std::move(*opened);
-    bypass_->set_off(!wanted);
-    if (!wanted) {
-        return {bypass_->shared_maps(), 0};
-    }
-    verdict_ = bypass::probe(*bypass_, config_.times.trial);
-    const bool fit = verdict_->obstacle.empty();
-    log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", verdict_->took.count(),
-                fit ? "" : ": " + verdict_->obstacle);
-    bypass_forced_ = forced;
-    if (!fit && verdict_->lasts && !forced && !bypass_->has_members()) {
-        unload_bypass();
-        return {};
-    }
-    std::uint32_t mask = SMC_LOCAL_FORCE;
-    if (fit) {
-        mask |= SMC_LOCAL_BYPASS;
-    }
-    return {bypass_->shared_maps(), mask};
+    auto opened = bypass::open_as_configured(config_, policy_hash(config_), root_cgroup_fd, bypass_programs_);
+    bypass_ = std::move(opened.bypass);
+    verdict_ = std::move(opened.verdict);
+    bypass_forced_ = opened.forced;
+    return bypass_ ? bpf::LocalParts{bypass_->shared_maps(), opened.mask} : bpf::LocalParts{};
 }
 
 void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
@@ -333,11 +303,9 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     }
 }
 
-// Nobody could have it, and each receive of the node would pass by its programs.
 void Agent::unload_bypass() {
     rounds_.reset();
-    bypass_.reset();
-    std::ranges::for_each(bypass_programs_, [](bpf::ProgramState& state) { state.loaded = false; });
+    bypass::unload(bypass_, bypass_programs_);
 }
 
 void Agent::listen_to_programs() {
@@ -374,36 +342,6 @@ nlohmann::json Agent::answer(const nlohmann::json& request, const ControlServer:
         return std::move(*done);
     }
     return introspection_->answer(request);
-}
-
-// Who is told of no obstacle may count on programs that are attached and a data path that moves.
-std::optional<WebServer::Answer> Agent::page(const WebServer::Request& request) {
-    const std::string& path = request.path;
-    if (path == "/healthz") {
-        return WebServer::Answer{.body = "alive\n"};
-    }
-    if (path == "/readyz") {
-        const bool stands = standstill_.stands();
-        return WebServer::Answer{.status = stands ? 503U : 200U,
-                                 .body = stands ? "the data path stands still\n" : "programs are attached\n"};
-    }
-    if (path == "/metrics") {
-        const auto& all = kept_metrics_.get([this] { return metrics(introspection_->status()); });
-        return WebServer::Answer{.type = kMetricsType, .body = all};
-    }
-    if (config_.http_page && !is_own_name(request.host)) {
-        return WebServer::Answer{
-            .status = 421,
-            .body =
-                "the page is at this node's address, its own name, or localhost; nothing is at " + request.host + "\n"};
-    }
-    if (config_.http_page && path == "/api/overview") {
-        const auto& all = kept_overview_.get([this] {
-            return introspection_->overview().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-        });
-        return WebServer::Answer{.type = "application/json", .body = all};
-    }
-    return config_.http_page ? page_file(path) : std::nullopt;
 }
 
 void Agent::lose_peer(const smcd::Peer& peer) {

@@ -10,7 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "agent/bypass/probe.h"
+#include "agent/bypass/opening.h"
 #include "agent/bypass/rounds.h"
 #include "agent/control/admin.h"
 #include "agent/control/control_server.h"
@@ -20,7 +20,7 @@
 #include "agent/loop/standstill.h"
 #include "agent/upgrade/departure.h"
 #include "agent/upgrade/place.h"
-#include "agent/web/kept.h"
+#include "agent/web/site.h"
 #include "agent/web/web_server.h"
 #include "os/lock_file.h"
 
@@ -47,7 +47,6 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
-    [[nodiscard]] std::optional<WebServer::Answer> page(const WebServer::Request& request);
     void beat();
     void take_signals();
     void wait_for_signals();
@@ -99,7 +98,7 @@ class Agent {
     std::unique_ptr<Introspection> introspection_;
     std::unique_ptr<Admin> admin_;
     std::optional<loop::FdWatch> program_events_;
-    Kept<> kept_metrics_, kept_overview_;
+    std::optional<Site> site_;
     std::unique_ptr<WebServer> web_;
 };
 
