@@ -94,7 +94,7 @@ static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tu
 /* How long an entry of smc_inbound is for the packets that follow the SYN. */
 static __always_inline __u64 smc_inbound_life(const struct smc_inbound *inbound)
 {
-	return inbound->cookie ? SMC_COOKIE_NS : inbound->again ? SMC_UNHEARD_NS : SMC_INBOUND_NS;
+	return inbound->cookie ? SMC_COOKIE_NS : inbound->again ? SMC_ANSWER_LOST_NS : SMC_INBOUND_NS;
 }
 
 static __always_inline bool smc_is_leg(const struct smc_sock *state)
@@ -251,28 +251,28 @@ static __always_inline bool smc_is_limited(const struct smc_cgroup *cgroup, cons
 	return (cgroup && cgroup->limited) || (netns && netns->limited);
 }
 
-/* Whether the rule that decides has SMC there all the same; -1: none does. */
-static __always_inline bool smc_goes_past_limits(const struct smc_config *config, __s32 rule_index)
+/* What decides; 0: no rule matches, and smc_config does. */
+static __always_inline const struct smc_rule *smc_rule_at(__s32 rule_index)
 {
-	const struct smc_rule *rule;
 	__u32 key = rule_index;
 
-	if (rule_index < 0)
-		return config->past_limits;
-	rule = bpf_map_lookup_elem(&smc_rules, &key);
-	return rule && rule->past_limits;
+	return rule_index < 0 ? 0 : bpf_map_lookup_elem(&smc_rules, &key);
 }
 
-/* Whether the rule that decides wants SMC-D with another agent of this kernel; -1: none does. */
+/* Where something limits the connection: whether it has SMC all the same. */
+static __always_inline bool smc_goes_past_limits(const struct smc_config *config, __s32 rule_index)
+{
+	const struct smc_rule *rule = smc_rule_at(rule_index);
+
+	return rule ? rule->past_limits : config->past_limits;
+}
+
+/* Whether SMC-D with another agent of this kernel is wanted. */
 static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 rule_index)
 {
-	const struct smc_rule *rule;
-	__u32 key = rule_index;
+	const struct smc_rule *rule = smc_rule_at(rule_index);
 
-	if (rule_index < 0)
-		return config->smcd;
-	rule = bpf_map_lookup_elem(&smc_rules, &key);
-	return rule && rule->smcd;
+	return rule ? rule->smcd : config->smcd;
 }
 
 /* Either exists only in kernels built with it. */

@@ -15,13 +15,9 @@
 /* What is done to those that a rule decides about; -1: none does. */
 static __always_inline __u32 smc_local_of(const struct smc_config *config, __s32 rule_index)
 {
-	const struct smc_rule *rule;
-	__u32 key = rule_index;
+	const struct smc_rule *rule = smc_rule_at(rule_index);
 
-	if (rule_index < 0)
-		return config->local & config->local_mask;
-	rule = bpf_map_lookup_elem(&smc_rules, &key);
-	return rule ? rule->local & config->local_mask : 0;
+	return (rule ? rule->local : config->local) & config->local_mask;
 }
 
 static __always_inline bool smc_paces(struct inet_connection_sock *connection)

@@ -76,6 +76,26 @@ void for_each_attribute(const nlmsghdr* header, Visit visit) {
     mnl_attr_parse(header, sizeof(Body), visit_one, &visit);
 }
 
+// Asks for all there is of a kind; `read` has the body of each part of the answer, and makes what it is of it.
+// `ask_for` fills the question's body in.
+template <class Body, class T, class Read>
+Result<std::vector<T>> dump(mnl_socket* socket, std::uint16_t type, Read read,
+                            void (*ask_for)(Body&, unsigned) = nullptr, unsigned which = 0) {
+    std::array<char, kBuffer> buffer;
+    nlmsghdr* header = nullptr;
+    Body* body = question<Body>(buffer, type, NLM_F_DUMP, header);
+    if (ask_for != nullptr) {
+        ask_for(*body, which);
+    }
+    std::vector<T> found;
+    const auto asked = ask(socket, header, [&](const nlmsghdr* part) {
+        if (std::optional<T> one = read(*static_cast<const Body*>(mnl_nlmsg_get_payload(part)), part)) {
+            found.push_back(std::move(*one));
+        }
+    });
+    return asked ? Result<std::vector<T>>(std::move(found)) : asked.error();
+}
+
 std::optional<std::uint32_t> header_of(unsigned type) {
     switch (type) {
         case ARPHRD_ETHER:
@@ -142,17 +162,12 @@ Result<Rtnetlink> Rtnetlink::open(Events events) {
 }
 
 Result<std::vector<NetDevice>> Rtnetlink::devices() const {
-    std::array<char, kBuffer> buffer;
-    nlmsghdr* header = nullptr;
-    question<ifinfomsg>(buffer, RTM_GETLINK, NLM_F_DUMP, header)->ifi_family = AF_UNSPEC;
-    std::vector<NetDevice> found;
-    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
-        const auto* info = static_cast<const ifinfomsg*>(mnl_nlmsg_get_payload(part));
+    return dump<ifinfomsg, NetDevice>(socket_.get(), RTM_GETLINK, [](const ifinfomsg& info, const nlmsghdr* part) {
         NetDevice device;
-        device.index = static_cast<unsigned>(info->ifi_index);
-        device.up = (info->ifi_flags & IFF_UP) != 0;
-        device.loopback = (info->ifi_flags & IFF_LOOPBACK) != 0;
-        device.header = header_of(info->ifi_type);
+        device.index = static_cast<unsigned>(info.ifi_index);
+        device.up = (info.ifi_flags & IFF_UP) != 0;
+        device.loopback = (info.ifi_flags & IFF_LOOPBACK) != 0;
+        device.header = header_of(info.ifi_type);
         for_each_attribute<ifinfomsg>(part, [&](unsigned type, const nlattr* attribute) {
             if (type == IFLA_IFNAME) {
                 device.name = mnl_attr_get_str(attribute);
@@ -169,42 +184,31 @@ Result<std::vector<NetDevice>> Rtnetlink::devices() const {
                 device.native_xdp = is_native_xdp(attribute);
             }
         });
-        found.push_back(std::move(device));
+        return std::optional(std::move(device));
     });
-    return asked ? Result<std::vector<NetDevice>>(std::move(found)) : asked.error();
 }
 
 Result<std::vector<Qdisc>> Rtnetlink::qdiscs() const {
-    std::array<char, kBuffer> buffer;
-    nlmsghdr* header = nullptr;
-    question<tcmsg>(buffer, RTM_GETQDISC, NLM_F_DUMP, header)->tcm_family = AF_UNSPEC;
-    std::vector<Qdisc> found;
-    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
-        const auto* info = static_cast<const tcmsg*>(mnl_nlmsg_get_payload(part));
-        Qdisc qdisc{static_cast<unsigned>(info->tcm_ifindex), {}};
+    return dump<tcmsg, Qdisc>(socket_.get(), RTM_GETQDISC, [](const tcmsg& info, const nlmsghdr* part) {
+        Qdisc qdisc{static_cast<unsigned>(info.tcm_ifindex), {}};
         for_each_attribute<tcmsg>(part, [&](unsigned type, const nlattr* attribute) {
             if (type == TCA_KIND) {
                 qdisc.kind = mnl_attr_get_str(attribute);
             }
         });
-        found.push_back(std::move(qdisc));
+        return std::optional(std::move(qdisc));
     });
-    return asked ? Result<std::vector<Qdisc>>(std::move(found)) : asked.error();
 }
 
 Result<std::vector<unsigned>> Rtnetlink::egress_filters(unsigned device) const {
-    std::array<char, kBuffer> buffer;
-    nlmsghdr* header = nullptr;
-    auto* which = question<tcmsg>(buffer, RTM_GETTFILTER, NLM_F_DUMP, header);
-    which->tcm_family = AF_UNSPEC;
-    which->tcm_ifindex = static_cast<int>(device);
-    which->tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
-    std::vector<unsigned> found;
-    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
-        const auto* info = static_cast<const tcmsg*>(mnl_nlmsg_get_payload(part));
-        found.push_back(TC_H_MAJ(info->tcm_info) >> 16);
-    });
-    return asked ? Result<std::vector<unsigned>>(std::move(found)) : asked.error();
+    return dump<tcmsg, unsigned>(
+        socket_.get(), RTM_GETTFILTER,
+        [](const tcmsg& info, const nlmsghdr*) { return std::optional(TC_H_MAJ(info.tcm_info) >> 16); },
+        [](tcmsg& which, unsigned index) {
+            which.tcm_ifindex = static_cast<int>(index);
+            which.tcm_parent = TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS);
+        },
+        device);
 }
 
 std::optional<int> Rtnetlink::netns_id(int netns_fd) const {
@@ -224,29 +228,24 @@ std::optional<int> Rtnetlink::netns_id(int netns_fd) const {
 }
 
 Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
-    std::array<char, kBuffer> buffer;
-    nlmsghdr* header = nullptr;
-    question<ifaddrmsg>(buffer, RTM_GETADDR, NLM_F_DUMP, header)->ifa_family = AF_UNSPEC;
-    std::vector<NetAddress> found;
-    const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
-        const auto* info = static_cast<const ifaddrmsg*>(mnl_nlmsg_get_payload(part));
-        if (info->ifa_family != AF_INET && info->ifa_family != AF_INET6) {
-            return;
-        }
-        NetAddress entry;
-        entry.prefix_bits = info->ifa_prefixlen;
-        entry.device = info->ifa_index;
-        bool local = false;
-        for_each_attribute<ifaddrmsg>(part, [&](unsigned type, const nlattr* attribute) {
-            // Where both are there, IFA_ADDRESS is the other end's.
-            if (type == IFA_LOCAL || (type == IFA_ADDRESS && !local)) {
-                entry.address = address_of(attribute, info->ifa_family);
-                local |= type == IFA_LOCAL;
+    return dump<ifaddrmsg, NetAddress>(
+        socket_.get(), RTM_GETADDR, [](const ifaddrmsg& info, const nlmsghdr* part) -> std::optional<NetAddress> {
+            if (info.ifa_family != AF_INET && info.ifa_family != AF_INET6) {
+                return std::nullopt;
             }
+            NetAddress entry;
+            entry.prefix_bits = info.ifa_prefixlen;
+            entry.device = info.ifa_index;
+            bool local = false;
+            for_each_attribute<ifaddrmsg>(part, [&](unsigned type, const nlattr* attribute) {
+                // Where both are there, IFA_ADDRESS is the other end's.
+                if (type == IFA_LOCAL || (type == IFA_ADDRESS && !local)) {
+                    entry.address = address_of(attribute, info.ifa_family);
+                    local |= type == IFA_LOCAL;
+                }
+            });
+            return entry;
         });
-        found.push_back(entry);
-    });
-    return asked ? Result<std::vector<NetAddress>>(std::move(found)) : asked.error();
 }
 
 bool Rtnetlink::is_direct(const Endpoint& from, const Endpoint& to) const {
