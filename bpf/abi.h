@@ -70,8 +70,8 @@
 #define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
 
 /* so many SYNs behind one that asked say that no answer with the option comes through */
-#define SMC_UNHEARD_SYNS 2
-#define SMC_UNHEARD_NS 70000000000ull /* of a SYN that has come again: longer than TCP waits for the next */
+#define SMC_ANSWER_LOST_SYNS 2
+#define SMC_ANSWER_LOST_NS 70000000000ull /* of a SYN that has come again: longer than TCP waits for the next */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
 

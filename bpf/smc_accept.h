@@ -154,7 +154,7 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 	if (!options.smc && !options.own) {
 		/* its listener still answers; perhaps the last answer was only lost */
 		if (before.since_ns && !before.cookie) {
-			before.again += before.again < SMC_UNHEARD_SYNS;
+			before.again += before.again < SMC_ANSWER_LOST_SYNS;
 			before.bare = 1;
 			before.since_ns = bpf_ktime_get_ns();
 			bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
@@ -169,7 +169,7 @@ static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 	} else if (decision == SMC_IN_STEERED) {
 		inbound.cookie = before.cookie;
-		inbound.again = before.since_ns ? before.again + (before.again < SMC_UNHEARD_SYNS) : 0;
+		inbound.again = before.since_ns ? before.again + (before.again < SMC_ANSWER_LOST_SYNS) : 0;
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.isn = packet->seq;
 		inbound.port = options.own ? options.own_port : 0;

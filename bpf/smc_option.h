@@ -28,7 +28,7 @@ static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
 		return ctx->total_retrans < 2;
 	inbound = smc_inbound_of(ctx);
-	return !inbound || inbound->again < SMC_UNHEARD_SYNS;
+	return !inbound || inbound->again < SMC_ANSWER_LOST_SYNS;
 }
 
 /* The listener forgets what it answers so. The client may end that handshake late, and speaks CLC then. */

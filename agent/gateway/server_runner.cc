@@ -43,7 +43,7 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
 }
 
 // To a SYN that only asks (port 0) its agent would have refused an answer with the option.
-bool is_unheard(const smc_inbound& inbound) {
+bool has_lost_answer(const smc_inbound& inbound) {
     return inbound.peer_agent != 0 && inbound.port == 0;
 }
 
@@ -51,7 +51,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
                            std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, means_for(parts, clc.get(), inbound.smcd != 0),
-                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, is_unheard(inbound)}, os::now()),
+                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, has_lost_answer(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       space_(std::move(space)),
@@ -146,7 +146,7 @@ void ServerRunner::on(const session::RunOnTcp& action) {
         return end(
             {SessionEnd::Kind::kRefused, {.reason = Reason::kServerRefused, .detail = "its leg takes no bytes"}});
     }
-    const bool is_silent = action.outcome.reason == Reason::kAnswerLost && size == 0 && !is_unheard(inbound_);
+    const bool is_silent = action.outcome.reason == Reason::kAnswerLost && size == 0 && !has_lost_answer(inbound_);
     end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release(), is_silent});
 }
 

@@ -14,7 +14,7 @@ namespace smc {
                                     const smc_inbound& inbound, std::uint32_t slot);
 
 // Its application was connected by an answer whose option something on the way took out.
-[[nodiscard]] bool is_unheard(const smc_inbound& inbound);
+[[nodiscard]] bool has_lost_answer(const smc_inbound& inbound);
 
 class ServerRunner final : public Runner<session::Server> {
  public:

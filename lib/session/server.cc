@@ -82,12 +82,12 @@ Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
 }
 
 Actions Server::begin(TimePoint now) {
-    return peer_.unheard ? join_application("its SYN was only to ask, and its application is connected", now)
-                         : Actions{};
+    return peer_.answer_lost ? join_application("its SYN was only to ask, and its application is connected", now)
+                             : Actions{};
 }
 
 // Nothing was agreed on yet. An agent's CLC socket would have refused such an answer.
-bool Server::may_be_unheard() const {
+bool Server::may_have_lost_answer() const {
     return state_ == State::kNegotiating && !peer_.has_agent &&
            handshake_.state() == clc::ServerHandshake::State::kAwaitProposal;
 }
@@ -113,7 +113,7 @@ Actions Server::clc_fault(const Fault& fault, TimePoint now) {
     if (state_ == State::kAwaitingClient) {
         return refuse(Reason::kProtocolError, fault.text(), {GiveBack{outcome_}});
     }
-    if (may_be_unheard() && clc::is_no_clc(fault)) {
+    if (may_have_lost_answer() && clc::is_no_clc(fault)) {
         return join_application(fault.text(), now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
@@ -125,7 +125,7 @@ Actions Server::clc_closed(TimePoint now, bool in_order) {
         deadline_ = std::min(deadline_, now + node_.last_word);
         return {};
     }
-    if (in_order && may_be_unheard() && !clc_began_) {
+    if (in_order && may_have_lost_answer() && !clc_began_) {
         return join_application("it ends, and has said nothing", now);
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
@@ -242,7 +242,7 @@ Actions Server::tick(TimePoint now) {
         return refuse(reason, "the client's agent does not say that its application is connected",
                       {GiveBack{outcome_}});
     }
-    if (may_be_unheard() && !clc_began_) {
+    if (may_have_lost_answer() && !clc_began_) {
         if (now < next_deadline()) {
             return {};
         }

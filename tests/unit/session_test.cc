@@ -610,7 +610,7 @@ TEST_CASE("server_session__a_reset_is_nobodys_connection_and_one_that_was_late_l
 
 TEST_CASE("server_session__who_was_asked_for_by_a_question_is_the_application_itself") {
     group::SmcdGroups groups;
-    Server server(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .unheard = true}, kStart);
+    Server server(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .answer_lost = true}, kStart);
     REQUIRE(are<ConnectApplication>(server.begin(kStart)));
     CHECK_FALSE(server.listens());
     CHECK(on_tcp(server.application_connected(kStart)) == Reason::kAnswerLost);

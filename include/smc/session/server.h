@@ -32,9 +32,9 @@ class Server {
     enum class State : std::uint8_t { kNegotiating, kAwaitingClient, kConnecting, kDone };
     // Who is there.
     struct Peer {
-        bool has_agent = false;  // the client does without this connection when it falls back
-        bool speaks = false;     // at the first contact of SMC-R it says when its application is connected
-        bool unheard = false;    // it has not seen the option, and CLC will not come
+        bool has_agent = false;    // the client does without this connection when it falls back
+        bool speaks = false;       // at the first contact of SMC-R it says when its application is connected
+        bool answer_lost = false;  // it has not seen the option, and CLC will not come
     };
 
     // `means`: what could be used for this TCP connection. Both references outlive the session.
@@ -80,7 +80,7 @@ class Server {
     Actions negotiated(clc::Outcome outcome, TimePoint now);
     Actions refuse(Reason reason, std::string detail, Actions actions);
     Actions join_application(std::string detail, TimePoint now);
-    [[nodiscard]] bool may_be_unheard() const;
+    [[nodiscard]] bool may_have_lost_answer() const;
     Actions dmb_ready(TimePoint now);
 
     const clc::LocalNode& node_;
