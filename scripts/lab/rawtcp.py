@@ -6,10 +6,12 @@ It lives on an address that its namespace's kernel does not own, so no kernel an
     python3 rawtcp.py DEVICE OWN_IP client SERVER_IP PORT SCRIPT     connects and plays the script
     python3 rawtcp.py DEVICE OWN_IP server PORT SCRIPT               answers every connection by the script
 
-SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds between
-bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen), "close": "fin" |
-"rst" | null, "listen_s": seconds}; a client ends its handshake "ack_after" seconds, and sends its SYN once more
-"again_after" seconds; a server's "options" only answer a SYN with option 254, unless "always". Prints one JSON line per
+SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
+between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
+"close": "fin" | "rst" | null, "listen_s": seconds}; a client ends its handshake "ack_after" seconds, and
+sends its SYN once more "again_after" seconds, or after each of a list of them until it is answered; a
+server's "options" only answer a SYN with option 254, unless "always".
+Prints one JSON line per
 connection:
 {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
@@ -97,7 +99,8 @@ class Connection:
         if script.get("trickle"):
             self.todo = [bytes([byte]) for piece in self.todo for byte in piece]
         self.next_at = 0.0
-        self.again_at = time.monotonic() + script["again_after"] if "again_after" in script else None
+        again = script.get("again_after", [])
+        self.again = [time.monotonic() + seconds for seconds in (again if isinstance(again, list) else [again])]
         self.established = self.closed = self.acknowledged = False
 
     @property
@@ -164,8 +167,8 @@ class Connection:
         self.out("S", option_list(bytes.fromhex(self.script.get("options", SMC_OPTION))))
 
     def work(self, now):
-        if self.again_at and now >= self.again_at and not self.acknowledged:
-            self.again_at = None
+        if self.again and now >= self.again[0] and not self.acknowledged:
+            self.again.pop(0)
             self.seq = (self.seq - 1) & 0xFFFFFFFF
             self.begin()
         if not self.established or self.ended != "open" or now < self.next_at:
