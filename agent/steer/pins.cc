@@ -47,7 +47,9 @@ Result<LockFile> lock_pins(const std::string& path) {
     }
     auto lock = LockFile::take_directory(path + "-lock");
     if (!lock && lock.error().code == EBUSY) {
-        return Error{EBUSY, "taking bpf.pin_path " + path + ", which an agent with another control.socket has"};
+        return Error{EBUSY,
+                     "taking bpf.pin_path " + path +
+                         " (an agent with another control.socket has it: stop that one, or choose another path)"};
     }
     return lock;
 }

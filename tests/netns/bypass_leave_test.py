@@ -71,9 +71,7 @@ class Leave(Pairs):
                 self.assertEqual(pair.ask(pair.server, "receive", count=1000), 1000)
                 self.wait_until_out()
                 self.assertByTcp(pair)
-                for end in (pair.client, pair.server):
-                    self.end_program(end)
-                wait_for("their entries to go", lambda: not self.members(), 30)
+                self.end(pair)
                 self.other_programs()
 
     def test_what_waits_for_a_socket_decides_whether_it_is_a_member(self):
@@ -85,9 +83,7 @@ class Leave(Pairs):
                 pair.exchange(PROOF)
                 self.wait_until_out()
                 self.assertEqual(self.redirected(), [0, 0])
-                for end in (pair.client, pair.server):
-                    self.end_program(end)
-                wait_for("their entries to go", lambda: not self.members(), 30)
+                self.end(pair)
                 self.other_programs()
         pair = Pair(self)
         pair.ask(pair.server, "polled", edges=False)

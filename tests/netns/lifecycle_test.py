@@ -295,7 +295,9 @@ while True:
         path = self.a.write("other.json", json.dumps(config))
         second = subprocess.run([AGENT, "--config", path], capture_output=True, text=True, timeout=20)
         self.assertEqual(second.returncode, 1)
-        self.assertIn(f"bpf.pin_path {self.a.pins}, which an agent with another control.socket has", second.stderr)
+        self.assertIn(
+            f"bpf.pin_path {self.a.pins} (an agent with another control.socket has it: stop that one", second.stderr
+        )
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         self.a.agent.stop(signal.SIGKILL)

@@ -3,14 +3,13 @@
 import os
 import unittest
 
-from base import TwoNodes
-from lab.basics import sh, wait_for
+import foreign_links
+from greeting import Greeting
+from lab.basics import wait_for
+from rogue import within
 
-XDP = 'SEC("xdp") int pass_all(void *packet) { return 2; }'
-FILTER = 'SEC("classifier") int pass_all(void *packet) { return 0; }'
 
-
-class Limits(TwoNodes):
+class Limits(Greeting):
     def setUp(self):
         super().setUp()
         self.tbf = ["root", "tbf", "rate", "800mbit", "burst", "256kb", "latency", "50ms"]
@@ -38,15 +37,6 @@ class Limits(TwoNodes):
         wait_for("it to have gone", lambda: not self.limits(node))
         self.connects_by("smcd")
 
-    def load(self, node, source, *more):
-        """Its pin."""
-        path = f"/sys/fs/bpf/{self.lab.tag}-limit"
-        code = node.write("limit.c", f"#define SEC(n) __attribute__((section(n), used))\n{source}")
-        sh("clang-14", "-O2", "-target", "bpf", "-c", code, "-o", f"{node.dir}/limit.o")
-        sh("bpftool", "prog", "load", f"{node.dir}/limit.o", path, *more)
-        self.addCleanup(sh, "rm", "-f", path)
-        return path
-
     def test_queueing_disciplines(self):
         self.start_agents()
         self.serve()
@@ -66,7 +56,7 @@ class Limits(TwoNodes):
     def test_filters_behind_ours(self):
         self.start_agents()
         self.serve()
-        pin = self.load(self.a, FILTER, "type", "classifier")
+        pin = self.foreign("classifier", "tc", "return 0;")
         self.tc(self.a, "qdisc", "add", "clsact")
 
         def begin():
@@ -80,10 +70,23 @@ class Limits(TwoNodes):
             "SMC_OUT_LIMITED",
         )
 
+    def test_programs_of_tcx_behind_ours(self):
+        self.start_agents(times={"probe_ms": 1000})
+        self.serve()
+        pin, links = self.foreign("classifier", "tc", "return -1;"), []  # TCX_NEXT
+        # No event tells of them: they are looked for with every sixth trial of the hairpins.
+        self.comes_and_goes(
+            self.a,
+            "it has programs at its egress behind the agent's (tcx)",
+            lambda: links.append(within(self.a, lambda: foreign_links.to_egress(pin, self.a.device))),
+            lambda: os.close(links.pop()),
+            "SMC_OUT_LIMITED",
+        )
+
     def test_a_drivers_xdp(self):
         self.start_agents()
         self.serve()
-        pin = self.load(self.a, XDP, "type", "xdp")
+        pin = self.foreign("xdp", "xdp", "return 2;")  # XDP_PASS
         device = self.a.device
         self.comes_and_goes(
             self.a,

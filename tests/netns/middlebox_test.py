@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A box between two nodes that takes option 254 out of packets of the handshake, or drops those that have it: in one
 direction or both. Applications connect as they do with plain TCP and the same box, and the box is remembered."""
+import json
 import unittest
 
 from base import TwoNodes
@@ -104,6 +105,27 @@ class Middlebox(TwoNodes):
     def test_answers_with_the_option_are_dropped(self):
         self.works_through(f"{SYNACK} {DROPPED}")
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
+
+    def test_the_same_with_a_client_whose_syns_come_at_longer_and_longer_times(self):
+        """As those of kernels before 6.5."""
+        self.a.run(["sysctl", "-qw", "net.ipv4.tcp_syn_linear_timeouts=0"], check=True)
+        self.begin(f"{SYNACK} {DROPPED}")
+        self.all_works()
+        self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
+
+    def test_the_same_with_a_client_that_asks_in_each_syn(self):
+        """As net/smc does."""
+        self.does(f"{SYNACK} {DROPPED}")
+        self.serve()
+        self.b.start_agent()
+        ip = f"{self.a.ip4[: self.a.ip4.rindex('.')]}.50"  # a client that is not a kernel's
+        self.box.run(["sysctl", "-qw", "net.ipv4.conf.all.proxy_arp=1"], check=True)
+        self.b.run(["ip", "route", "add", ip, "via", self.box.ip4], check=True)
+        sent = b"no CLC".hex()
+        script = {"send": [sent], "again_after": [1, 3], "close": "fin", "listen_s": 30}
+        (seen,) = self.raw_results(self.raw(self.a, ip, "client", self.b.ip4, 5000, json.dumps(script)))
+        self.assertEqual((seen["received"], seen["ended"]), (sent, "fin"))
+        self.assertPath(self.b, "fallback", "answer_lost")
 
     def test_questions_without_the_option(self):
         self.works_through(f"{SYN} {WITHOUT}")

@@ -237,6 +237,9 @@ class Operator(TwoNodes):
         done = self.a.agent.ctl("capture", str(connection["id"]), link)
         self.assertEqual(done.returncode, 1)
         self.assertIn("it is a symbolic link", done.stderr)
+        os.chown(theirs, 65534, 65534)
+        done = self.a.agent.ctl("capture", str(connection["id"]), theirs)
+        self.assertEqual((done.returncode, "it is another user's file" in done.stderr), (1, True))
         with open(theirs) as file:
             self.assertEqual(file.read(), "theirs")
         self.assertIn("smcd", self.ctl("connections"))

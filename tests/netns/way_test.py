@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Never in the way of hurried clients and of foreign programs."""
-import ctypes
 import json
 import os
-import struct
 import sys
 import unittest
 
+import foreign_links
 from greeting import Greeting
 from lab.basics import sh, wait_for
-
-BPF_SYSCALL = 321 if os.uname().machine == "x86_64" else 280
 
 # HAProxy's `check`, and an application that gives up. Arguments: address, count, "check" or "leave".
 HURRIED = """
@@ -44,27 +41,6 @@ for _ in range(int(sys.argv[5])):
     assert ready(c, select.POLLOUT, 5000); s.accept()[0].close(); c.close()
 print(early)
 """
-
-
-def attach_to_netns(pinned, netns):
-    """A sk_lookup program. A descriptor of the link: when it is closed, the program goes."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    path = ctypes.create_string_buffer(pinned.encode())
-
-    def bpf(command, *words, form):
-        attributes = ctypes.create_string_buffer(struct.pack(form, *words), 128)
-        found = libc.syscall(BPF_SYSCALL, command, attributes, 128)
-        if found < 0:
-            raise OSError(ctypes.get_errno(), "bpf()")
-        return found
-
-    program = bpf(7, ctypes.addressof(path), 0, 0, form="QII")  # BPF_OBJ_GET
-    space = os.open(f"/run/netns/{netns}", os.O_RDONLY)
-    try:
-        return bpf(28, program, space, 36, 0, form="IIII")  # BPF_LINK_CREATE, BPF_SK_LOOKUP
-    finally:
-        os.close(program)
-        os.close(space)
 
 
 class Way(Greeting):
@@ -178,7 +154,7 @@ class Way(Greeting):
         program = self.foreign("sk_lookup", "sk_lookup", body)
         self.serve(port=5001)
         self.assertTrue(self.connect(port=5001)["ok"])
-        attach = lambda: [self.addCleanup(os.close, attach_to_netns(program, n.netns)) for n in (self.a, self.b)]
+        attach = lambda: [self.addCleanup(os.close, foreign_links.to_netns(program, n.netns)) for n in (self.a, self.b)]
         attach()
         plain = self.connect(port=5001)["error"]
         self.start_agents()
