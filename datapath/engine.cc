@@ -206,8 +206,27 @@ void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
     for (Task* task : tasks) {
         if (std::exchange(task->round_, round_) != round_) {
             run_task(*task, now);
+            run_called(now);
         }
     }
+}
+
+// What a link brought is delivered at once, in front of what others have heard since. What that calls waits for the
+// next turn.
+void Engine::run_called(TimePoint now) {
+    calls_.swap(called_);
+    for (Task* task : calls_) {
+        task->called_ = false;
+    }
+    for (Task* task : calls_) {
+        run_task(*task, now);
+    }
+    calls_.clear();
+    for (Task* task : called_) {
+        task->called_ = false;
+        wait_for_turn(*task);
+    }
+    called_.clear();
 }
 
 void Engine::run_task(Task& task, TimePoint now) {
@@ -286,15 +305,7 @@ void Engine::loop() {
         }
         run_all(touched_, now);
         run_next(now);
-        // What a link brought is delivered without another look at the descriptors; what that calls waits for the next
-        // turn.
-        touched_.clear();
-        touched_.swap(called_);
-        run_all(touched_, now);
-        for (Task* task : called_) {
-            wait_for_turn(*task);
-        }
-        called_.clear();
+        run_called(now);
         forget_ended();
         take_new();
         const std::lock_guard lock(mutex_);

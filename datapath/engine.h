@@ -2,9 +2,9 @@
 // A thread of the data path: one epoll loop that drives tasks. There may be several (engines.h).
 // add(), add_task() and kick() may be called from any thread.
 //
-// Written by hand, not with Asio: a turn is two passes over arrays (what had events, then what those called), tasks run
-// in the order of their coming whatever woke them, one epoll_wait() serves all, and nothing is allocated for an event.
-// Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
+// Written by hand, not with Asio: a turn is a pass over an array (what had events, and behind each what it called),
+// tasks run in the order of their news whatever woke them, one epoll_wait() serves all, and nothing is allocated for an
+// event. Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
 //
 // A task that always has more to do waits for its turn behind others like it, and only one of them runs between two
 // looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are. While
@@ -77,7 +77,11 @@ class Engine final : private Poller {
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
-    void ready(Task& task) override { called_.push_back(&task); }
+    void ready(Task& task) override {
+        if (!std::exchange(task.called_, true)) {
+            called_.push_back(&task);
+        }
+    }
     void had_little(Task& task) override;
     void had_much(Task& task) override { task.has_much_ = true; }
     [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
@@ -92,6 +96,7 @@ class Engine final : private Poller {
     void wait_for_turn(Task& task);
     void run_next(TimePoint now);
     void run_all(const std::vector<Task*>& tasks, TimePoint now);
+    void run_called(TimePoint now);
     void run_task(Task& task, TimePoint now);
     void forget_ended();
     void end_all();
@@ -118,6 +123,7 @@ class Engine final : private Poller {
     std::deque<Task*> ready_;     // have more to do: one of them has its turn each time round
     std::vector<Task*> touched_;  // had events in this turn
     std::vector<Task*> called_;   // another task has something for them
+    std::vector<Task*> calls_;    // those of them that run now
     std::vector<Task*> ended_;    // in this turn
     std::vector<Task*> spinning_;
     TimePoint no_spin_until_{}, short_until_{};

@@ -24,9 +24,9 @@ flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     return {parts.transport->send_size(),
             parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
             static_cast<std::uint32_t>(parts.transport->receive_ring().size()),
-            !parts.transport->tells_by_itself(),
+            !parts.transport->is_ahead(),
             parts.close_timeout,
-            parts.transport->tells_by_itself() ? std::chrono::milliseconds(0) : parts.reset_grace};
+            parts.transport->is_ahead() ? std::chrono::milliseconds(0) : parts.reset_grace};
 }
 
 flow::LegEvents leg_events(std::uint32_t events) {
@@ -61,11 +61,13 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     woken_ = true;
     if (which == kClc) {
         flow_.clc_changed();
+        heard_ = true;  // what explains its end may not have been heard of yet
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow_.leg_changed(leg_events(events));
     } else {
         parts_.transport->woken();
+        heard_ = true;
     }
 }
 
@@ -125,9 +127,8 @@ bool SmcConnection::turn(TimePoint now) {
             look_at_clc_socket();
         } else if (std::holds_alternative<flow::Sleep>(step)) {
             flow_.slept();
-            if (sleep(now)) {
-                return false;
-            }
+            sleep(now);
+            return false;
         } else if (const auto* end = std::get_if<flow::End>(&step)) {
             finish(*end);
             return false;
@@ -135,29 +136,22 @@ bool SmcConnection::turn(TimePoint now) {
     }
 }
 
-// False: there is news already. While it spins nobody need ring, and nobody does: the doorbell is not armed.
-bool SmcConnection::sleep(TimePoint now) {
-    if (!std::exchange(sleeps_, true)) {
-        pause_ = next_pause_;
-        const bool may = parts_.transport->tells_by_itself() && moved_ <= kSmall;
-        const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
-        if (time.count() > 0) {
-            spins_ = true;
-            poller_->spin(*this, now + time);
-            return true;
-        }
+void SmcConnection::sleep(TimePoint now) {
+    if (std::exchange(sleeps_, true)) {
+        return;
     }
-    if (!parts_.transport->arm(seen_)) {
-        return true;
+    pause_ = next_pause_;
+    const bool may = parts_.transport->is_ahead() && moved_ <= kSmall;
+    const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
+    spins_ = time.count() > 0;
+    if (spins_) {
+        poller_->spin(*this, now + time);
     }
-    sleeps_ = false;
-    spin_[pause_].woken(now);
-    return false;
 }
 
 void SmcConnection::wake_up(TimePoint now) {
     const bool woken = std::exchange(woken_, false);
-    if (std::exchange(spins_, false) && !woken && !look()) {
+    if (std::exchange(spins_, false) && !woken) {
         spin_[pause_].over();  // it sleeps on, but not with its eyes open
     } else if (std::exchange(sleeps_, false)) {
         spin_[pause_].woken(now);
@@ -191,9 +185,23 @@ void SmcConnection::pass_keepalive_on() {
 }
 
 void SmcConnection::load() {
-    seen_ = parts_.transport->peer();
+    seen_ = news();
     parts_.transport->flush();
     flow_.peer(seen_);
+}
+
+// What was sent first, of two connections, is to be read first. So what the peer has published is taken when this task
+// hears of it, in its place among the others, though it is to be seen before: a bell has been rung for it, or will be.
+// But a stream, which has just moved much, takes what there is: it would be woken for each piece.
+flow::PeerState SmcConnection::news() {
+    if (std::exchange(heard_, false)) {
+        parts_.transport->arm();
+    } else if (parts_.transport->is_ahead() && moved_ <= kSmall) {
+        flow::PeerState known = seen_;
+        known.consumer = parts_.transport->peer().consumer;
+        return known;
+    }
+    return parts_.transport->peer();
 }
 
 void SmcConnection::deliver(const flow::Receiving::Piece& piece) {

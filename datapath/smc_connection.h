@@ -35,7 +35,6 @@ class SmcConnection final : public ConnectionTask {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
-    [[nodiscard]] bool look() override { return parts_.transport->peer() != seen_; }
     [[nodiscard]] TimePoint deadline() const override {
         return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
     }
@@ -44,9 +43,10 @@ class SmcConnection final : public ConnectionTask {
     enum Which { kLeg, kClc, kTransport };
 
     bool turn(TimePoint now);
-    bool sleep(TimePoint now);
+    void sleep(TimePoint now);
     void wake_up(TimePoint now);
     void load();
+    [[nodiscard]] flow::PeerState news();
     void deliver(const flow::Receiving::Piece& piece);
     void take(const flow::Take& take);
     void look_at_clc_socket();
@@ -78,6 +78,7 @@ class SmcConnection final : public ConnectionTask {
     Pause next_pause_ = kOfPeer;           // after what was moved last
     bool sleeps_ = false, spins_ = false;  // spins_: it is being looked at
     bool woken_ = false;                   // by an event
+    bool heard_ = true;                    // of news from the peer, or had no chance to
 };
 
 }  // namespace smc

@@ -72,6 +72,7 @@ class Task {
     std::uint64_t round_ = 0;         // of the engine, in which it ran last
     bool waits_ = false;              // for its turn, with more to do
     bool has_much_ = false;           // had, when it ran last
+    bool called_ = false;             // by another task
     TimePoint spins_until_ = kNever;  // kNever: it does not
 };
 

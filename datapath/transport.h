@@ -33,10 +33,10 @@ class Transport {
 
     // What the peer published last.
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
-    // Whether peer() tells news although nobody asked for it by arm(): then it may be looked at over and over.
-    [[nodiscard]] virtual bool tells_by_itself() const { return false; }
-    // Asks to be told of the next news. True: the peer has published something else than `seen` already.
-    virtual bool arm(const flow::PeerState& seen) = 0;
+    // Whether peer() has news before the task has heard of them: it is memory that the peer writes.
+    [[nodiscard]] virtual bool is_ahead() const { return false; }
+    // From here on the task hears of what the peer publishes: to be called before peer(), or something is missed.
+    virtual void arm() {}
 
     // False: not now, the way to the peer is busy. want_room() then asks for a run when it is not.
     [[nodiscard]] virtual bool can_send() const = 0;

@@ -42,11 +42,6 @@ flow::PeerState DmbTransport::peer() const {
     return state;
 }
 
-bool DmbTransport::arm(const flow::PeerState& seen) {
-    own_->doorbell().arm();
-    return peer() != seen;
-}
-
 void DmbTransport::publish(const cdc::Producer& producer, std::uint32_t) {
     if (!peer_->lease().stands()) {
         return;  // D5

@@ -21,8 +21,8 @@ class DmbTransport final : public Transport {
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
     [[nodiscard]] flow::PeerState peer() const override;
-    [[nodiscard]] bool tells_by_itself() const override { return true; }
-    bool arm(const flow::PeerState& seen) override;
+    [[nodiscard]] bool is_ahead() const override { return true; }
+    void arm() override { own_->doorbell().arm(); }
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {

@@ -41,7 +41,6 @@ class RmbeTransport final : public Transport, private Mover {
     [[nodiscard]] std::uint32_t window() const override;
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return parts_.own.bytes().subspan(base_); }
     [[nodiscard]] flow::PeerState peer() const override;
-    bool arm(const flow::PeerState& seen) override { return peer() != seen; }
     [[nodiscard]] bool can_send() const override;
     void want_room() override;
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override;

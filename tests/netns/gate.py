@@ -39,6 +39,7 @@ WAYS = {
         "legs_test.Legs.test_legs_are_not_paced",
         "legs_test.Legs.test_what_the_application_chose_stays",
         "legs_test.Legs.test_beside_a_tracer_with_every_socket_in_a_map",
+        "order_test.Order.test_what_is_sent_first_can_be_read_first",
         "legs_test.Legs.test_hairpins_go_with_their_leg_and_no_sooner",
         "legs_test.Legs.test_a_socket_that_is_used_again_leaves_its_hairpin",
         "loss_test.Loss.test_a_reset_that_finds_no_neighbour_is_made_up_for",

@@ -45,7 +45,7 @@ TEST_CASE("ivshmem_fabric__who_stood_still_and_has_lost_its_blocks_leaves_them_a
     const std::vector<std::uint8_t> before(blocks.begin(), blocks.end());
 
     CHECK_FALSE(transport->stands());
-    (void)transport->arm({});
+    transport->arm();
     transport->publish({{0, 7}, cdc::kWriterBlocked, cdc::kAbnormalClose}, 7);
     transport->consumed({0, 5});
     transport->idle();

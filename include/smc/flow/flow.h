@@ -63,7 +63,7 @@ struct WantRoom {};
 struct AskLeg {};
 // See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
 struct LookAtClcSocket {};
-// Nothing to do. Ask to be told of news; look again at once if the peer published something meanwhile. Answer: slept().
+// Nothing to do until there is news. Answer: slept().
 struct Sleep {};
 // The connection is over.
 struct End {
