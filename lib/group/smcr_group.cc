@@ -57,7 +57,7 @@ bool SmcrGroup::has_room() const {
     // Elements that members which are gone still occupy count as well.
     const auto seats = static_cast<unsigned>(members_.size());
     const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), seats) - seats; };
-    return seats + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
+    return !closed_ && seats + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
            buffers_.unconfirmed() < kMaxUnconfirmed;
 }
 
@@ -393,6 +393,16 @@ void SmcrGroup::down(const std::string& why, Out out) {
     }
 }
 
+void SmcrGroup::out_of_sync(Out out) {
+    if (running_.empty()) {
+        return down("the peer says that the link group is out of sync", out);
+    }
+    closed_ = true;
+    if (llc_) {
+        carry_out(llc_->test(out.now), out);
+    }
+}
+
 void SmcrGroup::tick(Out out) {
     if (state_ == State::kOver || !llc_) {
         return;
@@ -403,7 +413,7 @@ void SmcrGroup::tick(Out out) {
         retry_at_ = kNever;
         if (could_be_better()) {
             retry_at_ = out.now + terms_.link_retry;
-            if (key_.server && !hopeless_ && (adding_ || growing() || !llc_->may_offer_link())) {
+            if (key_.server && (adding_ || growing() || !llc_->may_offer_link())) {
                 retry_at_ = out.now + kBusy;
             } else if (key_.server) {
                 add_link_if_wanted(out);
@@ -428,6 +438,9 @@ TimePoint SmcrGroup::next_deadline() const {
 TimePoint SmcrGroup::idle_deadline() const {
     if (!active() || !members_.empty() || idle_since_ == kNever) {
         return kNever;
+    }
+    if (closed_) {
+        return idle_since_;
     }
     return idle_since_ + terms_.idle + (key_.server ? std::chrono::seconds(0) : kClientPatience);
 }

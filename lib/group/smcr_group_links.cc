@@ -11,6 +11,8 @@ namespace {
 
 // What keeps an attempt from beginning now is over soon.
 constexpr auto kSoon = std::chrono::milliseconds(200);
+// Each time in a row that a peer has no other path, the next attempt waits twice as long: 16 times at most.
+constexpr unsigned kMostRefusals = 4;
 
 bool is_parallel(const GroupLinks& links, const LocalPort& port, const RoceGid& peer) {
     return std::ranges::any_of(links.all(), [&](const auto& entry) {
@@ -126,7 +128,7 @@ RoceGid SmcrGroup::target() const {
 
 // The server's attempt. With one port it is an asymmetric link, in case that the client has two.
 void SmcrGroup::add_link_if_wanted(Out out) {
-    if (!key_.server || adding_ || !llc_ || hopeless_ || !llc_->may_offer_link() || growing() || links_.all().empty() ||
+    if (!key_.server || adding_ || !llc_ || !llc_->may_offer_link() || growing() || links_.all().empty() ||
         links_.all().size() >= llc::kMostLinks) {
         return;
     }
@@ -134,7 +136,6 @@ void SmcrGroup::add_link_if_wanted(Out out) {
     const GroupType type = links_.type();
     const bool asymmetric = type == GroupType::kAsymmetricLocal || type == GroupType::kAsymmetricPeer;
     if ((candidates.empty() && asymmetric) || registered_ + terms_.link_bytes > terms_.memory_limit) {
-        hopeless_ = true;
         carry_out(llc_->no_link(out.now), out);
         return;
     }
@@ -223,9 +224,9 @@ void SmcrGroup::added(const llc::AddLinkOver& how, Out out) {
     }
     adding_.reset();
     offered_.reset();
-    hopeless_ = how.hopeless;
     tried_at_ = out.now;
-    retry_at_ = out.now + terms_.link_retry;
+    retry_at_ = out.now + terms_.link_retry * (1U << refusals_);  // C.8
+    refusals_ = how.unlikely ? std::min(refusals_ + 1, kMostRefusals) : 0;
 }
 
 void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
@@ -260,7 +261,7 @@ void SmcrGroup::drop_link(std::uint8_t number, const std::string& why, Out out) 
     buffers_.forget_link(number);
     if (was_used) {
         out.actions.push_back(LinkChanged{id_, number, false, why});
-        hopeless_ = false;
+        refusals_ = 0;
         retry_at_ = std::min(retry_at_, out.now + kSoon);
     }
     // What only waited for this link is complete without it.
@@ -315,7 +316,7 @@ void SmcrGroup::ports_changed(Out out) {
 }
 
 void SmcrGroup::try_again(TimePoint at) {
-    hopeless_ = false;
+    refusals_ = 0;
     if (could_be_better()) {
         retry_at_ = std::min(retry_at_, at);
     }

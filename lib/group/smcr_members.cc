@@ -113,7 +113,7 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
     if (group != nullptr && !ran) {
         const bool never_up = member.first_contact && !group->active();
         if (how.out_of_sync && !never_up) {
-            group->down("the peer says that the link group is out of sync", out);  // A.2.5, C.4
+            group->out_of_sync(out);
         } else if (never_up) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }

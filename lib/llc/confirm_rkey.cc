@@ -15,10 +15,10 @@ constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
 }  // namespace
 
-const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool changing, const LinkOut& out) {
+const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool later, const LinkOut& out) {
     ConfirmRkey reply = LinkOut::reply(request);
     const RTokenSet* known = nullptr;
-    if (!changing) {
+    if (!later) {
         RTokenSet tokens{{out.link, {request.rkey, request.address}}};
         for (const LinkRToken& other : request.others) {
             tokens.insert_or_assign(other.link_number, RToken{other.rkey, other.address});
@@ -26,7 +26,7 @@ const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool changin
         known = rmbs.know(tokens);
     }
     reply.negative = known == nullptr;
-    reply.retry = changing;
+    reply.retry = later;
     out.send(reply);
     return known;
 }

@@ -17,11 +17,10 @@ bool DeleteLinkFlow::concerns(std::uint8_t number) const {
            std::ranges::any_of(wanted_, [&](const Deletion& d) { return d.number == number; });
 }
 
-void DeleteLinkFlow::begin(const LinkOut& out, std::uint64_t heard, TimePoint deadline) {
+void DeleteLinkFlow::begin(const LinkOut& out, TimePoint deadline) {
     deleting_ = wanted_.front();
     wanted_.pop_front();
     over_ = out.link;
-    heard_before_ = heard;
     deadline_ = deadline;
     auto request = out.request<DeleteLink>();
     request.link_number = deleting_->number;

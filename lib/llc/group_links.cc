@@ -210,7 +210,7 @@ Actions GroupLlc::reject_link(AddLinkReason reason, TimePoint now) {
 
 // Nobody adds a link any more. A peer that counts on it is told (C.7.1); at first contact that must be acknowledged
 // before data flows (section 3.5.1.6.2).
-void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool hopeless, TimePoint) {
+void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint) {
     const Adding state = add_link_.state();
     const std::uint8_t number = add_link_.number();
     const bool told = add_link_.peer_counts_on_it();
@@ -224,7 +224,7 @@ void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool hope
         }
         actions.push_back(LinkGone{number, why});
     }
-    actions.push_back(AddLinkOver{false, hopeless});
+    actions.push_back(AddLinkOver{false, unlikely});
 }
 
 bool GroupLlc::may_ask_for_link() const {

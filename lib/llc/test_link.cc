@@ -19,12 +19,19 @@ bool TestLinkFlow::tick(const GroupTerms& group, const LinkOut& out, TimePoint n
     if (answer_by_ != kNever) {
         return false;
     }
+    ask(group, out, now);
+    return true;
+}
+
+void TestLinkFlow::ask(const GroupTerms& group, const LinkOut& out, TimePoint now) {
+    if (answer_by_ != kNever) {
+        return;
+    }
     auto request = out.request<TestLink>();
     wire::store_be(data_.data(), sizeof asked_, ++asked_);
     request.user_data = data_;
     answer_by_ = now + patience(group);
     out.send(request);
-    return true;
 }
 
 bool TestLinkFlow::on(const TestLink& m, const LinkOut& out) {

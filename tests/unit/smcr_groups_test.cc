@@ -278,9 +278,38 @@ TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other
     p.server.join(2, p.proposal());
     p.server.await(2, other);  // a Confirm that names another link than the Accept
     CHECK(told<LinkFailed>(p.server.log, 2).value().reason == Reason::kProtocolError);
+    p.server.sent.clear();
     p.server.leave(2, {.declined = true, .out_of_sync = true});
+    CHECK(p.server.sent.size() == 1);  // TEST LINK
     CHECK(p.connect(3).local.first_contact);
-    CHECK_FALSE(p.server.group(1).active());  // the peer has it no more (A.2.5, C.4)
+    // The peer says that it has it no more (A.2.5, C.4). What runs there goes on until that shows.
+    CHECK(p.server.group(1).active());
+    CHECK(count<GroupOver>(p.server.log) == 0);
+    p.server.leave(1, {.declined = false, .out_of_sync = false});
+    p.server.tick(p.server.groups.next_deadline());
+    CHECK(count<GroupOver>(p.server.log) == 1);
+    CHECK(p.server.now == kStart);
+}
+
+TEST_CASE("smcr_groups__a_group_that_the_peer_does_not_know_and_nobody_uses_is_over_at_once") {
+    Pair p;
+    p.connect(1);
+    for (Node* node : {&p.server, &p.client}) {
+        node->leave(1);
+    }
+    p.server.join(2, p.proposal());
+    p.server.leave(2, {.declined = true, .out_of_sync = true});
+    CHECK(count<GroupOver>(p.server.log) == 1);
+}
+
+TEST_CASE("smcr_groups__a_group_that_is_out_of_sync_and_whose_link_is_dead_is_over") {
+    Pair p;
+    p.connect(1);
+    p.server.join(2, p.proposal());
+    p.server.leave(2, {.declined = true, .out_of_sync = true});
+    p.server.sent.clear();  // nobody is there
+    p.server.tick(p.server.groups.next_deadline());
+    CHECK(count<GroupOver>(p.server.log) == 1);
 }
 
 TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
@@ -733,4 +762,27 @@ TEST_CASE("smcr_groups__a_peer_that_wishes_for_a_link_again_and_again_has_one_at
     p.server.now += 1s;
     p.client.now = p.server.now;
     CHECK(attempts(10) == 1);
+}
+
+// C.8: it must try again, in case that what the client lacked was there for a moment only.
+TEST_CASE("smcr_groups__a_second_link_that_the_client_has_refused_is_tried_again_later_and_later") {
+    Ports p;
+    p.client.has_second_link = false;
+    p.connect(1);
+    REQUIRE(p.types() == std::pair(GroupType::kSingle, GroupType::kSingle));
+    std::vector<std::chrono::seconds> waits;
+    for (TimePoint before = p.server.now; waits.size() < 7; before = p.server.now) {
+        p.server.log.clear();
+        while (count<CreateLink>(p.server.log) == 0) {
+            p.server.tick(p.server.groups.next_deadline());
+            p.client.now = p.server.now;
+        }
+        p.talk();
+        waits.push_back(std::chrono::duration_cast<std::chrono::seconds>(p.server.now - before));
+    }
+    CHECK(waits == std::vector<std::chrono::seconds>{30s, 60s, 120s, 240s, 480s, 480s, 480s});
+    p.client.has_second_link = true;
+    p.server.tick(p.server.groups.next_deadline());
+    p.talk();
+    CHECK(p.types() == std::pair(GroupType::kSymmetric, GroupType::kSymmetric));
 }

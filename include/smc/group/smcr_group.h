@@ -128,6 +128,10 @@ class SmcrGroup {
     void end(llc::DeleteLinkReason reason, Out out);
     // All links are gone, or shall be.
     void down(const std::string& why, Out out);
+    // The peer has declined a connection because it does not know this group (A.2.5, flag S; C.4). It may be wrong, or
+    // mean this one connection: those that run stay as long as their links do, which is looked at now, and others have
+    // another group.
+    void out_of_sync(Out out);
     void tick(Out out);
     [[nodiscard]] TimePoint next_deadline() const;
 
@@ -222,11 +226,12 @@ class SmcrGroup {
     GroupLinks links_;
     std::optional<std::uint8_t> adding_;  // the link that is being made
     std::optional<QpEnd> offered_;        // client: the server's end of it
-    bool hopeless_ = false;               // another attempt is in vain until something changes
+    unsigned refusals_ = 0;               // in a row, by a peer that has no other path
     TimePoint retry_at_ = kNever;
     TimePoint tried_at_ = TimePoint::min();  // when the last attempt was over
     clc::SmcrPeer peer_;
     bool eye_catchers_ = false;
+    bool closed_ = false;  // to new members
     std::optional<llc::GroupLlc> llc_;
 
     Buffers buffers_;

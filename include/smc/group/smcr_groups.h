@@ -46,7 +46,7 @@ class SmcrGroups {
     // Its elements are the data path's from now on, and come back by element_returned().
     void running(MemberId member);
     // It is over, or will not be one of SMC-R. `declined`: by a CLC Decline, so that the peer will not use the RMBE.
-    // `out_of_sync`: the peer does not know the link group, which ends (A.2.5, S bit).
+    // `out_of_sync`: the peer does not know the link group (A.2.5, S bit), which has no new members from here on.
     struct Leaving {
         bool declined = false;
         bool out_of_sync = false;

@@ -23,8 +23,7 @@ class DeleteLinkFlow {
     void want(const Deletion& deletion);
     [[nodiscard]] bool wants() const { return !wanted_.empty() && !deleting_; }
     // Sends the next.
-    // `heard`: messages that had come over that link.
-    void begin(const LinkOut& out, std::uint64_t heard, TimePoint deadline);
+    void begin(const LinkOut& out, TimePoint deadline);
     // It is over, or shall not be told any more.
     void done(std::uint8_t number);
     // What it went over is gone: the same again over another link.
@@ -32,7 +31,6 @@ class DeleteLinkFlow {
     [[nodiscard]] bool concerns(std::uint8_t number) const;
     [[nodiscard]] const std::optional<Deletion>& deleting() const { return deleting_; }
     [[nodiscard]] std::uint8_t over() const { return over_; }
-    [[nodiscard]] std::uint64_t heard_before() const { return heard_before_; }
 
     // --- all links
     // What it returned is the end; nothing: the server's answer is awaited.
@@ -52,7 +50,6 @@ class DeleteLinkFlow {
     std::deque<Deletion> wanted_;
     std::optional<Deletion> deleting_;
     std::uint8_t over_ = 0;
-    std::uint64_t heard_before_ = 0;
     TimePoint deadline_ = kNever;  // of the deletion that is under way
     DeleteLinkReason end_reason_ = DeleteLinkReason::kOperator;
     std::uint8_t ends_over_ = 0;

@@ -17,7 +17,7 @@
 // A link: kConfirming -> kUp -> kRetired (it is being deleted, and works) or kDown (it is broken, and is being deleted)
 //
 // Exchanges that change the group go one after the other (section 3.5.5.3): links before RKeys, and a server's before
-// its client's, whose CONFIRM RKEY is refused for the moment.
+// its client's, whose CONFIRM RKEY is refused for the moment if it lacks the link that is being added.
 //
 // Invariants (M1 in rkeys.h, M4 in link_out.h):
 //   M2  Every request has a deadline; one that is not answered means that the link that carried it is down (C.7.1).
@@ -90,6 +90,8 @@ class GroupLlc {
     [[nodiscard]] Actions end(DeleteLinkReason reason, TimePoint now);
     // Everything broke.
     [[nodiscard]] Actions down(std::string why);
+    // Whether the links that are up work is to be found out now: TEST LINK.
+    [[nodiscard]] Actions test(TimePoint now);
 
     // RMBs of the peer that CLC tells of. nullptr: it has more than a group may have.
     const RTokenSet* know(std::uint8_t link, const RToken& token) { return peer_rmbs_.know(link, token); }
@@ -120,7 +122,7 @@ class GroupLlc {
     void forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now);
     void restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now);
     void learn(Actions& actions);
-    void adding_failed(Actions& actions, const std::string& why, bool hopeless, TimePoint now);
+    void adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint now);
     void retire(Actions& actions, LinkLlc& link);
     void added(Actions& actions, LinkLlc& link);
     void connect_or_go_on(Actions& actions);
@@ -138,6 +140,8 @@ class GroupLlc {
     void on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now);
     void on_delete_request(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoint now);
     bool tick_flows(Actions& actions, TimePoint now);
+    void delete_link_unanswered(Actions& actions, TimePoint now);
+    [[nodiscard]] bool lacks_added_link(const ConfirmRkey& m) const;
 
     GroupTerms terms_;
     State state_ = State::kForming;

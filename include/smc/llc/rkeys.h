@@ -16,9 +16,9 @@
 
 namespace smc::llc {
 
-// The peer's requests. `changing`: a server adds or deletes a link, so its client is to try again (section 3.5.5.3.1).
-// What it returned is the RMB with every link that is known; nullptr: it was refused.
-const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool changing, const LinkOut& out);
+// The peer's requests. `later`: not now, the client is to try again (section 3.5.5.3.1). What it returned is the RMB
+// with every link that is known; nullptr: it was refused.
+const RTokenSet* answer(const ConfirmRkey& request, PeerRmbs& rmbs, bool later, const LinkOut& out);
 // Further tokens of the RMB that was confirmed last.
 void answer(const ConfirmRkeyContinuation& request, const LinkOut& out);
 // Names the RKeys that were not known, and returns the RMBs that went.

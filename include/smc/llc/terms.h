@@ -81,10 +81,11 @@ struct LinkGone {
     std::uint8_t number = 0;
     std::string why;
 };
-// Nobody is adding a link any more. `hopeless`: asking again is in vain until something changes at either end.
+// Nobody is adding a link any more. `unlikely`: the next attempt will be in vain, too, unless something changes at
+// either end.
 struct AddLinkOver {
     bool added = false;
-    bool hopeless = false;
+    bool unlikely = false;
 };
 // Server: the client says that it has another port, or which ones it has (version 2).
 struct LinkWanted {

@@ -14,6 +14,8 @@ class TestLinkFlow {
     void heard(TimePoint now) { heard_at_ = now; }
     // Asks when it is time to. False: the peer has had its time to answer, and nothing was heard meanwhile.
     bool tick(const GroupTerms& group, const LinkOut& out, TimePoint now);
+    // Asks now, unless it has asked already: what was heard before is no answer.
+    void ask(const GroupTerms& group, const LinkOut& out, TimePoint now);
     // Answers a request. False: a reply that is not the one to our request.
     bool on(const TestLink& message, const LinkOut& out);
     [[nodiscard]] TimePoint deadline(const GroupTerms& group) const;
