@@ -19,6 +19,8 @@ constexpr std::uint32_t kLittle = 4 * 1024;
 // Who has just moved more is a stream, whose next bytes are many and can wait for a wake-up.
 constexpr std::uint32_t kSmall = 16 * 1024;
 
+constexpr std::chrono::milliseconds kLongestAskPause = std::chrono::minutes(1);
+
 flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
     return {parts.transport->send_size(),
@@ -87,7 +89,7 @@ bool SmcConnection::run(TimePoint now) {
         } else if (moved_ != 0 && moved_ <= kLittle) {
             poller_->had_little(*this);
         }
-        look_for_idleness(now);
+        more |= look_for_idleness(now);
         pass_keepalive_on();
     }
     if (!ended() && last_words_) {
@@ -158,7 +160,8 @@ void SmcConnection::wake_up(TimePoint now) {
     }
 }
 
-void SmcConnection::look_for_idleness(TimePoint now) {
+// True: there is something to be said.
+bool SmcConnection::look_for_idleness(TimePoint now) {
     if (idle_check_ == kNever) {
         idle_check_ = moved_ != 0 ? now + parts_.idle : kNever;
     } else if (now >= idle_check_) {
@@ -166,10 +169,34 @@ void SmcConnection::look_for_idleness(TimePoint now) {
         waits_ = !flow_.sending().drained();
         const bool idle = sent == std::exchange(sent_at_check_, sent) && flow_.sending().drained();
         idle_check_ = idle ? kNever : now + parts_.idle;
-        if (idle && !ended() && !last_words_) {
+        if (ended() || last_words_) {
+            return false;
+        }
+        if (idle) {
             parts_.transport->idle();
         }
+        return waits_ && !parts_.transport->is_ahead() && ask_who_stands_still(now);
     }
+    return false;
+}
+
+// A peer that has consumed nothing for a while may have an application that does not read. But Linux's stood still,
+// when links changed, with an answer that it had written already and did not send before something else came: what asks
+// for its cursor makes it send. Later and later, because of those who do not read.
+bool SmcConnection::ask_who_stands_still(TimePoint now) {
+    const std::uint64_t consumed = cdc::pack(flow_.sending().consumed());
+    if (std::exchange(consumed_at_check_, consumed) != consumed) {
+        ask_pause_ = parts_.idle;
+        ask_at_ = now;
+        return false;
+    }
+    if (now < ask_at_) {
+        return false;
+    }
+    ask_at_ = now + ask_pause_;
+    ask_pause_ = std::min(2 * ask_pause_, kLongestAskPause);
+    flow_.ask_for_cursor();
+    return true;
 }
 
 void SmcConnection::pass_keepalive_on() {

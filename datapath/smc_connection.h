@@ -53,7 +53,8 @@ class SmcConnection final : public ConnectionTask {
     void finish(const flow::End& end);
     void reset(Reason reason);
     void speak_last_words(TimePoint now);
-    void look_for_idleness(TimePoint now);
+    bool look_for_idleness(TimePoint now);
+    bool ask_who_stands_still(TimePoint now);
     void pass_keepalive_on();
     void show() const;
 
@@ -65,8 +66,11 @@ class SmcConnection final : public ConnectionTask {
     bool waited_ = false;      // ... when it was passed on
     std::uint32_t moved_ = 0;  // bytes, in this run
     std::uint32_t bytes_per_run_ = 0;
-    TimePoint idle_check_ = kNever;        // while it is busy, and once more
-    std::uint64_t sent_at_check_ = 0;      // bytes, at the last one
+    TimePoint idle_check_ = kNever;                 // while it is busy, and once more
+    std::uint64_t sent_at_check_ = 0;               // bytes, at the last one
+    std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's cursor then
+    TimePoint ask_at_{};                            // for that cursor, and how long after that again
+    std::chrono::milliseconds ask_pause_{};
     std::optional<LastWords> last_words_;  // its transport has stopped
     Reason end_reason_ = Reason::kNone;    // with them
     Poller::Source sources_[3];

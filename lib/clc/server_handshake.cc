@@ -212,7 +212,9 @@ Actions ServerHandshake::accept_if_prepared(TimePoint now) {
         return {};
     }
     state_ = State::kAwaitConfirm;
-    deadline_ = now + node_.step_timeout;
+    // With SMC-R the client may have to ask LLC in between, by CONFIRM RKEY. Linux's asks one thing at a time, and does
+    // not notice later that nobody waited for its Confirm.
+    deadline_ = now + (smcd ? 1 : 2) * node_.step_timeout;
     if (smcd) {
         AcceptD a = own_half(Type::kAccept, node_, smcd_, *own_dmb_);
         a.link_id = link_id_;

@@ -18,6 +18,30 @@ class Nobody final : public Poller {
     void ready(Task&) override {}
 };
 
+// To a peer that says nothing.
+class Unheard final : public Transport {
+ public:
+    explicit Unheard(std::vector<cdc::Producer>& published) : published_(published) {}
+    bool start(Poller&, Poller::Source&) override { return true; }
+    void stop() override {}
+    [[nodiscard]] std::uint32_t send_size() const override { return kRing; }
+    [[nodiscard]] std::uint32_t window() const override { return kRing; }
+    [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_; }
+    [[nodiscard]] flow::PeerState peer() const override { return {}; }
+    [[nodiscard]] bool can_send() const override { return true; }
+    void want_room() override {}
+    [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
+        return pieces(peers_, at.count, bytes);
+    }
+    void publish(const cdc::Producer& producer, std::uint32_t) override { published_.push_back(producer); }
+    void consumed(cdc::Cursor) override {}
+    void flush() override {}
+
+ private:
+    std::vector<cdc::Producer>& published_;
+    mutable std::array<std::uint8_t, kRing> own_{}, peers_{};
+};
+
 bool is_readable(int fd) {
     pollfd wanted{fd, POLLIN, 0};
     return ::poll(&wanted, 1, 0) == 1;
@@ -49,5 +73,36 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     connection.on_event(2, EPOLLIN);  // its doorbell's
     CHECK_FALSE(connection.run({}));
     CHECK(is_readable(leg.a.get()));
+    connection.abort(Reason::kStopped);
+}
+
+TEST_CASE("connection__asks_a_peer_that_consumes_nothing_how_far_it_is_later_and_later") {
+    std::vector<cdc::Producer> published;
+    SocketPair leg = tcp_pair(), clc = tcp_pair();
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(leg.b))),
+                               std::make_unique<SocketClc>(TcpSocket(std::move(clc.b))),
+                               std::make_unique<Unheard>(published)};
+    parts.idle = std::chrono::seconds(2);
+    SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
+    Nobody poller;
+    REQUIRE(connection.start(poller));
+    REQUIRE(::send(leg.a.get(), "y", 1, 0) == 1);
+    const TimePoint begun{};
+    connection.on_event(0, EPOLLIN);
+    (void)connection.run(begun);
+    REQUIRE(published.size() == 1);
+
+    std::vector<long> asked;  // seconds
+    for (TimePoint now = begun; asked.size() < 6;) {
+        now = connection.deadline();
+        published.clear();
+        while (connection.run(now)) {
+        }
+        if (!published.empty()) {
+            CHECK((published.back().cursor.count == 1 && (published.back().flags & cdc::kCursorRequested) != 0));
+            asked.push_back(std::chrono::duration_cast<std::chrono::seconds>(now - begun).count());
+        }
+    }
+    CHECK(asked == std::vector<long>{4, 6, 10, 18, 34, 66});
     connection.abort(Reason::kStopped);
 }

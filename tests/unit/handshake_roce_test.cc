@@ -230,6 +230,18 @@ TEST_CASE("smcr_handshake__what_a_proposal_lacks_is_told") {
     CHECK(answer([](Proposal& p) { p.v2->eids = {*Eid::parse("STRANGER")}; }, of_server()) == Reason::kNoUeid);
 }
 
+// Between Accept and Confirm the client may have to tell of an RMB, behind whatever else its link group is at.
+TEST_CASE("smcr_handshake__a_confirm_has_the_time_of_llc_in_front_of_it") {
+    ClientHandshake client(kClient, {true, of_client()});
+    ServerHandshake server(kServer, {true, of_server()}, kStart);
+    (void)server.message(bytes(client.start(kStart)), kStart);
+    (void)server.application_ready(kStart);
+    REQUIRE(find<Send>(server.rmbe_ready(rmbe("10.0.0.2", false), kStart)) != nullptr);
+    CHECK(server.tick(kStart + 2 * kServer.step_timeout - std::chrono::milliseconds(1)).empty());
+    const auto late = server.tick(kStart + 2 * kServer.step_timeout);
+    CHECK(find<Finish>(late)->outcome.reason == Reason::kHandshakeTimeout);
+}
+
 TEST_CASE("smcr_handshake__the_server_lowers_the_maximum_and_the_confirm_repeats_it") {
     LocalNode few = kServer;
     few.max_connections = 16;

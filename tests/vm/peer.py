@@ -131,7 +131,12 @@ def check(data, at):
     if not data:
         raise SystemExit(f"closed after {at} bytes")
     if data != pattern(at, len(data)):
-        raise SystemExit(f"wrong bytes behind byte {at}")
+        wrong = next(n for n, byte in enumerate(data) if byte != PATTERN[(at + n) % len(PATTERN)])
+        there = (PATTERN * 2).find(data[wrong : wrong + 16])
+        raise SystemExit(
+            f"wrong bytes behind byte {at}: {len(data)} came, from {wrong} on {data[wrong:wrong + 16].hex()}, "
+            f"byte {there} of {len(PATTERN)}, where {(at + wrong) % len(PATTERN)} was due"
+        )
     return len(data)
 
 

@@ -107,6 +107,11 @@ class Flow {
     void clc_changed() { clc_event_ = true; }
     // The peer is to hear of this side although there is nothing to say.
     void speak() { publish_ = true; }
+    // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R).
+    void ask_for_cursor() {
+        sending_.request_cursor();
+        publish_ = true;
+    }
     // Ends at once, with an error on both sides.
     void abort(Reason reason);
     // The peer's ring is another connection's by now: this one ends, and writes nothing more there (RFC 7609 section
