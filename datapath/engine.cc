@@ -214,14 +214,14 @@ void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
 // What a link brought is delivered at once, in front of what others have heard since. What that calls waits for the
 // next turn.
 void Engine::run_called(TimePoint now) {
-    calls_.swap(called_);
-    for (Task* task : calls_) {
+    called_now_.swap(called_);
+    for (Task* task : called_now_) {
         task->called_ = false;
     }
-    for (Task* task : calls_) {
+    for (Task* task : called_now_) {
         run_task(*task, now);
     }
-    calls_.clear();
+    called_now_.clear();
     for (Task* task : called_) {
         task->called_ = false;
         wait_for_turn(*task);

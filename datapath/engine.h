@@ -120,11 +120,11 @@ class Engine final : private Poller {
     // engine's thread only
     std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
     std::uint64_t last_order_ = 0, round_ = 0;
-    std::deque<Task*> ready_;     // have more to do: one of them has its turn each time round
-    std::vector<Task*> touched_;  // had events in this turn
-    std::vector<Task*> called_;   // another task has something for them
-    std::vector<Task*> calls_;    // those of them that run now
-    std::vector<Task*> ended_;    // in this turn
+    std::deque<Task*> ready_;        // have more to do: one of them has its turn each time round
+    std::vector<Task*> touched_;     // had events in this turn
+    std::vector<Task*> called_;      // another task has something for them
+    std::vector<Task*> called_now_;  // those of them that run now
+    std::vector<Task*> ended_;       // in this turn
     std::vector<Task*> spinning_;
     TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;

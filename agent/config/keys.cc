@@ -161,7 +161,7 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "max_links", SMC_MEMBER(roce.max_links), integer(1, 2),
             "Links of a link group. 2: another path for when one fails, where peers agree."),
         key("roce", "link_retry_s", SMC_MEMBER(roce.link_retry), integer(1, 86400),
-            "When a link group without a second path tries again to have one."),
+            "When a second path is tried for again; up to 16 times later if the peer has none."),
         key("roce", "memory_mib", SMC_MEMBER(roce.memory_mib), integer(1, 1048576),
             "Memory registered with RDMA devices, in all. What would need more is declined."),
         key("roce", "group_idle_s", SMC_MEMBER(roce.group_idle), integer(1, 86400),

@@ -86,11 +86,38 @@ class Looker final : public Task {
     bool done_ = false;
 };
 
-// Says when it runs, for each ring of its bell.
+// Says when it runs because another task has called it.
+class Called final : public Task {
+ public:
+    Called(int name, std::vector<int>& log) : name_(name), log_(log) {}
+    bool start(Poller&) override { return true; }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override {
+        if (is_called) {
+            log_.push_back(name_);
+            done_ = true;
+        }
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+    bool is_called = false;
+
+ private:
+    int name_;
+    std::vector<int>& log_;
+    bool done_ = false;
+};
+
+// Says when it runs, for each ring of its bell; may call another one then.
 class Rung final : public Task {
  public:
-    Rung(int name, std::vector<int>& log) : name_(name), log_(log) {}
-    bool start(Poller& poller) override { return poller.watch(bell.get(), EPOLLIN, source_); }
+    Rung(int name, std::vector<int>& log, Called* calls = nullptr) : name_(name), log_(log), calls_(calls) {}
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return poller.watch(bell.get(), EPOLLIN, source_);
+    }
     void on_event(int, std::uint32_t) override {
         std::uint64_t count = 0;
         rang_ = ::read(bell.get(), &count, sizeof count) == sizeof count;
@@ -98,6 +125,10 @@ class Rung final : public Task {
     bool run(TimePoint) override {
         if (std::exchange(rang_, false)) {
             log_.push_back(name_);
+            if (calls_ != nullptr) {
+                calls_->is_called = true;
+                poller_->ready(*calls_);
+            }
             done_ = true;
         }
         return false;
@@ -114,6 +145,8 @@ class Rung final : public Task {
  private:
     int name_;
     std::vector<int>& log_;
+    Called* calls_;
+    Poller* poller_ = nullptr;
     Poller::Source source_{this, 0};
     bool rang_ = false, done_ = false;
 };
@@ -292,6 +325,29 @@ TEST_CASE("engine__runs_tasks_in_the_order_in_which_their_news_came") {
     }
     REQUIRE(engine->stop());
     CHECK(log == std::vector<int>{2, 0, 3, 1});
+}
+
+// As a link does: it brings something for another task.
+TEST_CASE("engine__what_a_task_brings_for_another_is_served_before_what_came_later") {
+    std::vector<int> log;
+    const auto brought = std::make_shared<Called>(1, log);
+    const auto bringer = std::make_shared<Rung>(0, log, brought.get());
+    const auto later = std::make_shared<Rung>(2, log);
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    engine->add_task(brought);
+    engine->add_task(bringer);
+    engine->add_task(later);
+    const auto stuck = std::make_shared<Stuck>();
+    engine->add_task(stuck);
+    stuck->begun.get_future().wait();
+    bringer->ring();
+    later->ring();
+    stuck->go_on.set_value();
+    while (engine->tasks() != 0) {
+        std::this_thread::yield();
+    }
+    REQUIRE(engine->stop());
+    CHECK(log == std::vector<int>{0, 1, 2});
 }
 
 TEST_CASE("engine__looks_out_each_time_round") {
