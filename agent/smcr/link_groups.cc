@@ -18,6 +18,9 @@ namespace {
 using group::GroupId;
 using group::Refusal;
 
+// Destroying a queue pair takes longer only where packets of it wait for their way out.
+constexpr std::chrono::milliseconds kWorthTelling{100};
+
 group::SmcrTerms terms_of(const Config::Roce& config) {
     group::SmcrTerms terms;
     terms.rmbe_bytes = config.rmbe_kib * 1024;
@@ -274,7 +277,26 @@ LinkDriver::Hooks LinkGroups::hooks_for(GroupId id, std::uint8_t number) {
                 }
             });
         },
-        [graves = graves_](std::shared_ptr<void> remains) { asio::post(*graves, [remains = std::move(remains)] {}); }};
+        [graves = graves_, id, number](std::shared_ptr<void> remains) {
+            asio::post(*graves, [remains = std::move(remains), id, number, begun = os::now()]() mutable {
+                remains.reset();
+                const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(os::now() - begun);
+                if (took >= kWorthTelling) {
+                    log()->info("link group {} link {}: its queue pair is destroyed after {} ms: its packets waited",
+                                static_cast<std::uint32_t>(id), number, took.count());
+                }
+            });
+        },
+        [&io = io_, weak = std::weak_ptr(self_), id] {
+            asio::post(io, [weak, id] {
+                const auto self = weak.lock();
+                if (const Live* group = self ? (*self)->live(id) : nullptr) {
+                    for (const auto& [other, link] : group->links) {
+                        group->engine->kick(link.driver);
+                    }
+                }
+            });
+        }};
 }
 
 Result<void> LinkGroups::create_link(const group::CreateLink& action) {

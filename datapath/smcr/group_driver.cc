@@ -213,11 +213,48 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
     return Heard::kTaken;
 }
 
+void GroupDriver::destroyed() {
+    const std::lock_guard lock(mutex_);
+    if (strays_.load(std::memory_order_relaxed) == 1) {
+        calm_ = true;
+        calms_.fetch_add(1, std::memory_order_release);
+    }
+    strays_.fetch_sub(1, std::memory_order_release);
+}
+
+void GroupDriver::say_later(std::vector<std::uint8_t> message) {
+    const std::lock_guard lock(mutex_);
+    later_.push_back(std::move(message));
+}
+
+// C5: what was held back is not any more.
+void GroupDriver::go_on(Poller& poller) {
+    std::vector<std::vector<std::uint8_t>> later;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [token, receiver] : receivers_) {
+            if (receiver->task != nullptr) {
+                poller.ready(*receiver->task);
+            }
+        }
+        later = std::exchange(later_, {});
+    }
+    const auto link = pick(0);
+    if (link && !later.empty()) {
+        for (auto& message : later) {
+            (void)link->send_soon(std::move(message));
+        }
+        poller.ready(*link);
+    }
+}
+
 void GroupDriver::settle(Poller& poller) {
     std::vector<Task*> tasks;
     std::vector<std::uint8_t> retired;
+    bool calm = false;
     {
         const std::lock_guard lock(mutex_);
+        calm = std::exchange(calm_, false) && !has_strays();
         for (const AlertToken token : std::exchange(left_, {})) {
             const auto it = receivers_.find(token);
             if (it == receivers_.end()) {
@@ -238,6 +275,9 @@ void GroupDriver::settle(Poller& poller) {
     }
     for (const std::uint8_t number : retired) {
         move_from(number, poller);
+    }
+    if (calm) {
+        go_on(poller);
     }
 }
 
@@ -269,11 +309,13 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     }
 }
 
-void GroupDriver::lost(std::uint8_t number, Poller& poller) {
+bool GroupDriver::lost(std::uint8_t number, Poller& poller) {
+    bool was_used = false;
     {
         const std::lock_guard lock(mutex_);
         links_.erase(number);
-        heard_.erase(number);
+        was_used = heard_.erase(number) > 0;
+        strays_.fetch_add(was_used ? 1 : 0, std::memory_order_relaxed);
         if (links_.empty()) {
             for (auto& [token, receiver] : receivers_) {
                 receiver->lingering.reset();
@@ -281,6 +323,7 @@ void GroupDriver::lost(std::uint8_t number, Poller& poller) {
         }
     }
     move_from(number, poller);
+    return was_used;
 }
 
 }  // namespace smc::smcr

@@ -12,6 +12,10 @@
 //       kLinkDown.
 //   C4  What the peer moved with (failover validation, section 4.6.1) is judged only when everything that came over the
 //       other links has been looked at.
+//   C5  What a link had posted when it broke may reach the peer for as long as its queue pair exists: soft-RoCE keeps
+//       packets that wait for a neighbour's address, and the peer may not have heard yet that the link is gone. Until
+//       the queue pair is destroyed, a connection that moved writes nothing else to where such a write may land, and no
+//       last message lets the peer give that RMBE to another connection.
 #pragma once
 
 #include <atomic>
@@ -79,6 +83,12 @@ class GroupDriver {
     [[nodiscard]] unsigned stranded() const { return stranded_.load(std::memory_order_relaxed); }
     // The group ends: nobody moves any more.
     void close();
+    // C5: the queue pair of a link that broke is destroyed. To be followed by Engine::kick() of the group's links.
+    void destroyed();
+    // C5: there are links that broke and whose queue pairs are not destroyed yet.
+    [[nodiscard]] bool has_strays() const { return strays_.load(std::memory_order_acquire) != 0; }
+    // How often there were some, and none any more.
+    [[nodiscard]] unsigned calms() const { return calms_.load(std::memory_order_acquire); }
     // How an RMB of the peer is reached over every link that is known.
     void know(const llc::RTokenSet& rmb);
     void forget_rmb(const llc::RTokenSet& rmb);
@@ -100,12 +110,15 @@ class GroupDriver {
     Heard on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
     // Connections whose peer has left, and those on links that are to be left.
     void settle(Poller& poller);
-    // It is broken: whoever used it moves, or ends.
-    void lost(std::uint8_t number, Poller& poller);
+    // It is broken: whoever used it moves, or ends. True, if anybody may have: to be followed by destroyed().
+    bool lost(std::uint8_t number, Poller& poller);
+    // A last message of a connection whose link is lost: it goes over another link, when that is safe (C5).
+    void say_later(std::vector<std::uint8_t> message);
 
  private:
     void move_from(std::uint8_t number, Poller& poller);
     void drain_others(const LinkDriver& than);
+    void go_on(Poller& poller);
 
     mutable std::mutex mutex_;  // guards everything here
     // Messages are put into an inbox under it; the connection reads its own without it, on the engine's thread.
@@ -116,6 +129,10 @@ class GroupDriver {
     std::vector<AlertToken> left_;       // whose peer has left
     std::vector<std::uint8_t> retired_;  // links to be left
     std::atomic<unsigned> stranded_{0};
+    std::atomic<unsigned> strays_{0};  // C5: links
+    std::atomic<unsigned> calms_{0};
+    std::vector<std::vector<std::uint8_t>> later_;  // last messages
+    bool calm_ = false;                             // the last stray has gone, and nobody has been told
     bool had_link_ = false;
     bool closed_ = false;
 };

@@ -32,16 +32,32 @@ LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> 
 
 LinkDriver::~LinkDriver() {
     struct Remains {
-        std::vector<std::shared_ptr<ElementOwner>> kept;  // before the link, so that it goes after it
+        std::vector<std::shared_ptr<ElementOwner>> kept;  // goes after the link
         std::unique_ptr<Link> link;
+        std::shared_ptr<GroupDriver> group;  // that is to hear of it
+        std::function<void()> buried;
+
+        ~Remains() {
+            link.reset();
+            if (group) {
+                group->destroyed();
+                if (buried) {
+                    buried();
+                }
+            }
+        }
     };
     if (!link_->broken()) {
         link_->shut("gone");  // also one that no engine has driven: the peer must not write any more
     }
+    auto remains = std::make_shared<Remains>();
+    remains->kept = std::move(kept_);
+    remains->link = std::move(link_);
+    if (strays_) {
+        remains->group = group_;
+        remains->buried = std::move(hooks_.buried);
+    }
     if (hooks_.bury) {
-        auto remains = std::make_shared<Remains>();
-        remains->kept = std::move(kept_);
-        remains->link = std::move(link_);
         hooks_.bury(std::move(remains));  // all that there is of it: nothing ends here
     }
 }
@@ -112,6 +128,7 @@ bool LinkDriver::run(TimePoint now) {
         return false;
     }
     group_->settle(*poller_);
+    send_held_back();
     send_queued();
     // Completed sends are only of interest to somebody who waits for them.
     link_->want_completions(is_awaited() || link_->room() < link_->capacity() / 2);
@@ -222,7 +239,26 @@ void LinkDriver::leave() {
     poller_->unwatch(link_->fd());
 }
 
-void LinkDriver::release(Element send, const wire::Encoded<cdc::kMessageBytes>& last) {
+void LinkDriver::release_later(Element send, const Encoded& message, const Encoded& last) {
+    if (is_lost()) {
+        const auto view = last.view();
+        return pass_on({view.begin(), view.end()});
+    }
+    held_back_.push_back({std::move(send), message, last});
+    poller_->ready(*this);
+}
+
+void LinkDriver::send_held_back() {
+    if (held_back_.empty() || group_->has_strays()) {
+        return;
+    }
+    for (HeldBack& one : std::exchange(held_back_, {})) {
+        send_last(one.message);
+        release(std::move(one.send), one.last);
+    }
+}
+
+void LinkDriver::release(Element send, const Encoded& last) {
     // What is queued still takes its place behind what was posted.
     std::uint64_t until = link_->next_sequence();
     {
@@ -328,13 +364,10 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
 }
 
 // A last message of a connection that is gone: it goes over another link, behind the validation that nothing was lost.
-void LinkDriver::pass_on(const std::vector<std::uint8_t>& message) {
-    const auto other = group_->pick(number_);
-    if (message.empty() || message[0] != cdc::kType || !other) {
-        return;  // LLC is repeated by whoever manages the links
-    }
-    (void)other->send_soon(message);
-    poller_->ready(*other);
+void LinkDriver::pass_on(std::vector<std::uint8_t> message) {
+    if (!message.empty() && message[0] == cdc::kType) {
+        group_->say_later(std::move(message));
+    }  // LLC is repeated by whoever manages the links
 }
 
 void LinkDriver::on_broken(const std::string& why) {
@@ -345,14 +378,19 @@ void LinkDriver::on_broken(const std::string& why) {
     }
     lost_.store(true, std::memory_order_relaxed);
     wake_starved();
-    group_->lost(number_, *poller_);  // C3
-    for (const Retiring& gone : retiring_) {
-        const auto view = gone.last.view();
+    strays_ = group_->lost(number_, *poller_);  // C3
+    const auto pass_on_last = [this](const Encoded& last) {
+        const auto view = last.view();
         pass_on({view.begin(), view.end()});
+    };
+    for (const Retiring& gone : std::exchange(retiring_, {})) {
+        pass_on_last(gone.last);
     }
-    retiring_.clear();
-    for (const auto& message : queued) {
-        pass_on(message);
+    for (const HeldBack& gone : std::exchange(held_back_, {})) {
+        pass_on_last(gone.last);
+    }
+    for (auto& message : queued) {
+        pass_on(std::move(message));
     }
     hooks_.down(why);
 }

@@ -28,6 +28,8 @@ class LinkDriver final : public Task, private LinkHandler {
         // At the driver's end: what may take its time, as a queue pair of soft-RoCE does whose port is down (seconds).
         // None: it takes it here.
         std::function<void(std::shared_ptr<void> remains)> bury{};
+        // Called when that is over, where the link broke: GroupDriver::destroyed() has been, on whatever thread.
+        std::function<void()> buried{};
     };
     // Readable by anybody.
     struct Counters {
@@ -69,7 +71,10 @@ class LinkDriver final : public Task, private LinkHandler {
     [[nodiscard]] std::uint8_t number() const { return number_; }
     // The connection is gone, or has moved. `send`: what it sent from, which stays until all of it has left. `last`:
     // its last message, which goes over another link if this one breaks before it has left.
-    void release(Element send, const wire::Encoded<cdc::kMessageBytes>& last);
+    using Encoded = wire::Encoded<cdc::kMessageBytes>;
+    void release(Element send, const Encoded& last);
+    // The same, and `message`, which is to be sent once more, is held back while there are strays (C5).
+    void release_later(Element send, const Encoded& message, const Encoded& last);
     // Room for `requests` more, behind what is queued.
     [[nodiscard]] bool has_room(std::uint32_t requests) const;
     // The connection is run when there is room.
@@ -97,7 +102,8 @@ class LinkDriver final : public Task, private LinkHandler {
     void wake_up(TimePoint now);
     bool sleep(TimePoint now);
     void on_cdc(wire::Bytes message);
-    void pass_on(const std::vector<std::uint8_t>& message);
+    void pass_on(std::vector<std::uint8_t> message);
+    void send_held_back();
     void send_queued();
     void wake_starved();
     void free_retired();
@@ -130,10 +136,16 @@ class LinkDriver final : public Task, private LinkHandler {
         wire::Encoded<cdc::kMessageBytes> last;
     };
     std::deque<Retiring> retiring_;
+    struct HeldBack {
+        Element send;
+        Encoded message, last;
+    };
+    std::vector<HeldBack> held_back_;
     std::atomic<bool> lost_{false};
     std::atomic<int> llc_pending_{0};
     bool readable_ = false;
     bool polling_ = false;
+    bool strays_ = false;        // C5: the group waits for the end of the queue pair
     std::uint64_t retired_ = 0;  // of its requests that whoever waits for them knows of
     Spin spin_;
     std::uint64_t heard_ = 0;  // messages when it fell asleep

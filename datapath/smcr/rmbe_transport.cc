@@ -54,19 +54,25 @@ void RmbeTransport::stop() {
             withdraw();
         }
         send_if_due();
-        const bool due = outbox_.due();
-        if (due) {
+        // What the link before still has to write comes from there, and nothing was written on this one yet.
+        LinkDriver& link = before_ ? *before_ : *link_;
+        const bool due = outbox_.due(), held = is_held();
+        const auto message = cdc::encode(outbox_.message());
+        if (due && !held) {
             // Behind what it has written, or the peer gives the RMBE to somebody else while that is still under way.
-            (before_ ? before_ : link_)->send_last(cdc::encode(outbox_.message()));
+            link.send_last(message);
         }
         withdraw();
         link_->forget(*task_);
-        const auto last = cdc::encode(due ? outbox_.message() : outbox_.repeated());
         if (before_) {
             before_->forget(*task_);
         }
-        // What the link before still has to write comes from there, and nothing was written on this one yet.
-        (before_ ? before_ : link_)->release(std::move(parts_.send), last);
+        const auto last = cdc::encode(due ? outbox_.message() : outbox_.repeated());
+        if (due && held) {
+            link.release_later(std::move(parts_.send), message, last);
+        } else {
+            link.release(std::move(parts_.send), last);
+        }
     }
     receiver_ = nullptr;
     link_.reset();
@@ -86,6 +92,9 @@ bool RmbeTransport::move() {
     }
     before->forget(*task_);
     validation_ = outbox_.moved();
+    if (before->is_lost()) {
+        beware_of_strays();
+    }
     // It may move twice before it can go on: what it posted is on the older one.
     if (!before_ || before_->is_lost() || before_->retired() >= before_until_) {
         before_ = before->is_lost() ? nullptr : before;
@@ -132,6 +141,9 @@ bool RmbeTransport::resume() {
         before_->want_room(*task_);
         return false;
     }
+    if (before_ && before_->is_lost()) {
+        beware_of_strays();
+    }
     before_.reset();
     if (receiver_->peer_has_left) {
         return false;
@@ -145,6 +157,17 @@ bool RmbeTransport::resume() {
     return true;
 }
 
+// What the peer's device has acknowledged, or the peer has consumed, comes no second time; the rest may.
+void RmbeTransport::beware_of_strays() {
+    if (is_held()) {
+        return;
+    }
+    held_.reset();
+    if (not_consumed() != 0) {
+        held_ = Held{outbox_.safe(peer_consumed(), send_size()), parts_.group->calms()};
+    }
+}
+
 std::uint32_t RmbeTransport::window() const {
     return window_of(parts_, base_);
 }
@@ -153,6 +176,9 @@ flow::PeerState RmbeTransport::peer() const {
     flow::PeerState state = receiver_ != nullptr ? receiver_->inbox.state(base_) : flow::PeerState{};
     if (parts_.eye_catchers && !std::ranges::equal(kEyeCatcher, parts_.own.bytes().first(kEyeCatcher.size()))) {
         state.producer.cursor.count = flow::kNowhere;  // section 4.4.1: the peer wrote where it must not
+    }
+    if (is_held()) {
+        state.consumer = outbox_.no_further(state.consumer, held_->place, send_size());
     }
     return state;
 }
@@ -179,7 +205,7 @@ void RmbeTransport::write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>
 }
 
 void RmbeTransport::send_if_due() {
-    if (!outbox_.due() || !link_ || !resume()) {
+    if (!outbox_.due() || !link_ || !resume() || (outbox_.ends() && is_held())) {
         return;
     }
     const std::uint64_t place = link_->next_sequence();

@@ -54,6 +54,11 @@ class RmbeTransport final : public Transport, private Mover {
     void write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>& writes);
     void send_if_due();
     bool resume();
+    // C5: the link that it has moved from broke.
+    void beware_of_strays();
+    [[nodiscard]] bool is_held() const {
+        return held_ && parts_.group->has_strays() && held_->since == parts_.group->calms();
+    }
     [[nodiscard]] cdc::Cursor peer_consumed() const;
     [[nodiscard]] std::uint32_t not_consumed() const;
 
@@ -69,6 +74,12 @@ class RmbeTransport final : public Transport, private Mover {
     // The link before, which works, and what must have left it: nothing that is sent again may be overtaken by it.
     std::shared_ptr<LinkDriver> before_;
     std::uint64_t before_until_ = 0;
+    // C5: what lies behind this place may be written once more by a link that broke.
+    struct Held {
+        cdc::Cursor place;
+        unsigned since = 0;  // GroupDriver::calms()
+    };
+    std::optional<Held> held_;
 };
 
 }  // namespace smc::smcr

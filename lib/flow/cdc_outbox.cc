@@ -85,10 +85,19 @@ std::uint32_t CdcOutbox::not_there(cdc::Cursor consumed, std::uint32_t size) con
                     cdc::distance(acknowledged_to_, producer_.cursor, size));
 }
 
-void CdcOutbox::withdraw(cdc::Cursor consumed, std::uint32_t size) {
+cdc::Cursor CdcOutbox::safe(cdc::Cursor consumed, std::uint32_t size) const {
     const bool beyond =
         cdc::distance(acknowledged_to_, consumed, size) <= cdc::distance(acknowledged_to_, producer_.cursor, size);
-    producer_.cursor = beyond ? consumed : acknowledged_to_;
+    return beyond ? consumed : acknowledged_to_;
+}
+
+void CdcOutbox::withdraw(cdc::Cursor consumed, std::uint32_t size) {
+    producer_.cursor = safe(consumed, size);
+}
+
+cdc::Cursor CdcOutbox::no_further(cdc::Cursor consumed, cdc::Cursor place, std::uint32_t size) const {
+    const bool beyond = cdc::distance(place, consumed, size) <= cdc::distance(place, producer_.cursor, size);
+    return beyond ? place : consumed;
 }
 
 cdc::Message CdcOutbox::moved() {

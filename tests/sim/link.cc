@@ -11,6 +11,8 @@ namespace {
 
 // Until a sender gives up on a peer that does not acknowledge.
 constexpr auto kRetries = std::chrono::milliseconds(500);
+// What a queue pair that is broken may still bring comes in this time, or not at all.
+constexpr auto kStrayTime = std::chrono::milliseconds(300);
 // What is looked at in one go.
 constexpr int kPerPoll = 16;
 
@@ -44,15 +46,17 @@ std::uint32_t SimLink::level() const {
 }
 
 SimLink* SimLink::peer() const {
-    if (cut_ || !peer_ || port_.down) {
-        return nullptr;
-    }
-    const auto port = network_.find(peer_->gid.normalised());
-    if (port == network_.end() || port->second->down) {
+    SimLink* there = cut_ || port_.down ? nullptr : other_end();
+    return there == nullptr || there->cut_ || there->port_.down ? nullptr : there;
+}
+
+SimLink* SimLink::other_end() const {
+    const auto port = peer_ ? network_.find(peer_->gid.normalised()) : network_.end();
+    if (port == network_.end()) {
         return nullptr;
     }
     const auto link = port->second->links.find(peer_->qpn);
-    return link == port->second->links.end() || link->second->cut_ ? nullptr : link->second;
+    return link == port->second->links.end() ? nullptr : link->second;
 }
 
 Result<void> SimLink::connect(const QpEnd& peer) {
@@ -89,15 +93,15 @@ SimLink::Posted SimLink::send(wire::Bytes message) {
         return Posted::kFull;
     }
     posted_++;
-    Request request{std::exchange(writes_, {}), {message.begin(), message.end()}, posted_};
+    in_flight_.push_back({std::exchange(writes_, {}), {message.begin(), message.end()}, posted_});
     Delay delay = world_.network();
     if (world_.strikes(Mishap::kLinkSlow)) {
         delay += world_.some_time(std::chrono::seconds(4));
     }
     last_arrival_ = std::max(last_arrival_, world_.now() + delay);  // Q1 and Q2
-    world_.at(last_arrival_, [weak = std::weak_ptr(self_), request = std::move(request)]() mutable {
+    world_.at(last_arrival_, [weak = std::weak_ptr(self_)] {
         if (const auto self = weak.lock()) {
-            (*self)->arrive(std::move(request));
+            (*self)->arrive();
         }
     });
     return Posted::kYes;
@@ -109,10 +113,12 @@ bool SimLink::reaches_peer() const {
 }
 
 // At the sender's side, because the sender's memory is read now.
-void SimLink::arrive(Request request) {
+void SimLink::arrive() {
     if (failure_) {
         return;
     }
+    Request request = std::move(in_flight_.front());
+    in_flight_.pop_front();
     if (!unacknowledged_.empty() || !reaches_peer()) {
         unacknowledged_.push_back(std::move(request));  // Q1: what comes later waits behind it
         if (unacknowledged_.size() == 1) {
@@ -144,18 +150,12 @@ void SimLink::deliver(Request request) {
     if (world_.strikes(Mishap::kAckedAndLost)) {
         // The case that failover validation is for (RFC 7609 section 4.6.1).
         acknowledged(request.sequence);
+        has_lost_ = true;
         cut();
         return;
     }
     for (const Write& write : request.writes) {
-        const auto it = there->port_.memory.find(write.rkey);
-        const auto memory = it == there->port_.memory.end() ? nullptr : it->second.lock();
-        const auto to = memory ? memory->range(write.to, write.from.size()) : std::span<std::uint8_t>{};
-        if (to.empty()) {  // V1: it ended while a peer could still write to it
-            world_.violated("RDMA write of " + std::to_string(write.from.size()) + " bytes to " + text(write.to) +
-                            " with " + text(write.rkey) + ", where no memory is registered");
-        }
-        std::ranges::copy(write.from, to.begin());
+        there->put(write.rkey, write.to, write.from);
     }
     there->messages_.push_back(std::move(request.message));
     there->descriptor_.changed();
@@ -164,6 +164,18 @@ void SimLink::deliver(Request request) {
             (*self)->acknowledged(sequence);
         }
     });
+}
+
+// By the peer, into memory of this end.
+void SimLink::put(RKey rkey, VirtualAddress to, std::span<const std::uint8_t> bytes) {
+    const auto it = port_.memory.find(rkey);
+    const auto memory = it == port_.memory.end() ? nullptr : it->second.lock();
+    const auto there = memory ? memory->range(to, bytes.size()) : std::span<std::uint8_t>{};
+    if (there.empty()) {  // V1: it ended while a peer could still write to it
+        world_.violated("RDMA write of " + std::to_string(bytes.size()) + " bytes to " + text(to) + " with " +
+                        text(rkey) + ", where no memory is registered");
+    }
+    std::ranges::copy(bytes, there.begin());
 }
 
 void SimLink::acknowledged(std::uint64_t sequence) {
@@ -175,7 +187,43 @@ void SimLink::fail(std::string why) {
     if (!failure_) {
         failure_ = std::move(why);
         descriptor_.changed();
+        if (!has_lost_ && world_.strikes(Mishap::kStrays)) {
+            set_strays_loose();
+        }
     }
+}
+
+// All that the peer did not get: it lies in a queue of this host, or is being sent again.
+void SimLink::set_strays_loose() {
+    TimePoint when = world_.now() + world_.below(100) * kStrayTime / 100;
+    for (const std::deque<Request>* requests : {&unacknowledged_, &in_flight_}) {
+        for (const Request& request : *requests) {
+            Stray copy{{}, request.message};
+            for (const Write& write : request.writes) {
+                copy.writes.push_back({{write.from.begin(), write.from.end()}, write.rkey, write.to});
+            }
+            when += world_.network();
+            world_.at(when, [weak = std::weak_ptr(self_), copy = std::move(copy)] {
+                if (const auto self = weak.lock()) {
+                    (*self)->stray(copy);
+                }
+            });
+        }
+    }
+}
+
+// Taken by a queue pair that works: they are what it waits for next.
+void SimLink::stray(const Stray& request) {
+    SimLink* there = other_end();
+    if (there == nullptr || there->failure_ || !there->peer_) {
+        return;
+    }
+    world_.tell("a stray of " + text(end_.qpn) + " arrives: " + std::to_string(request.writes.size()) + " writes");
+    for (const Stray::Write& write : request.writes) {
+        there->put(write.rkey, write.to, write.bytes);
+    }
+    there->messages_.push_back(request.message);
+    there->descriptor_.changed();
 }
 
 bool SimLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Simulated queue pairs and registered memory: what InfiniBand promises, and not more. Memory is read when a write
-// arrives, not when it is posted; a broken end is noticed by whoever sends.
+// arrives, not when it is posted; a broken end is noticed by whoever sends. What a queue pair has sent may arrive for
+// as long as it exists, also when it is broken.
 #pragma once
 
 #include <deque>
@@ -97,15 +98,30 @@ class SimLink final : public smcr::Link {
         std::vector<std::uint8_t> message;
         std::uint64_t sequence = 0;  // everything before is done with it
     };
-    void arrive(Request request);
+    // A request as packets that are under way: they have left, and their memory may change.
+    struct Stray {
+        struct Write {
+            std::vector<std::uint8_t> bytes;
+            RKey rkey;
+            VirtualAddress to;
+        };
+        std::vector<Write> writes;
+        std::vector<std::uint8_t> message;
+    };
+    void arrive();
     void retry();
     void deliver(Request request);
     [[nodiscard]] bool reaches_peer() const;
     // What came of a request of this end.
     void acknowledged(std::uint64_t sequence);
     void fail(std::string why);
+    void set_strays_loose();
+    void stray(const Stray& request);
+    void put(RKey rkey, VirtualAddress to, std::span<const std::uint8_t> bytes);
     [[nodiscard]] std::uint32_t level() const;
     [[nodiscard]] SimLink* peer() const;
+    // The other end's queue pair, whatever is between them. nullptr: destroyed.
+    [[nodiscard]] SimLink* other_end() const;
 
     World& world_;
     const Network& network_;
@@ -113,13 +129,15 @@ class SimLink final : public smcr::Link {
     std::uint32_t capacity_;
     QpEnd end_;
     std::optional<QpEnd> peer_;
-    std::vector<Write> writes_;           // that leave with the next message
+    std::vector<Write> writes_;  // that leave with the next message
+    std::deque<Request> in_flight_;
     std::deque<Request> unacknowledged_;  // that the peer could not be told
     std::deque<std::vector<std::uint8_t>> messages_;
     std::uint64_t posted_ = 0, done_ = 0, retired_ = 0;
     std::optional<std::string> failure_;
     bool broken_ = false, cut_ = false, wants_completions_ = false;
-    bool asked_ = true;  // to tell of the next
+    bool has_lost_ = false;  // what the peer's device had acknowledged; nothing comes through it any more
+    bool asked_ = true;      // to tell of the next
     TimePoint last_arrival_{};
     // Events of this link find out by it whether it is still there.
     std::shared_ptr<SimLink*> self_ = std::make_shared<SimLink*>(this);

@@ -287,12 +287,40 @@ void LinkGroups::on(const group::CreateLink& action) {
                                           hear(id);
                                           carry_out(groups_.link_down(id, number, why, world_.now()));
                                       });
+                                  },
+                                  [this, weak = std::weak_ptr(graves_)](std::shared_ptr<void> remains) {
+                                      if (!weak.expired()) {
+                                          bury(std::move(remains));
+                                      }
+                                  },
+                                  [this, id, weak = std::weak_ptr(graves_)] {
+                                      if (!weak.expired()) {
+                                          world_.after(world_.local(), [this, id] { kick_all(id); });
+                                      }
                                   }};
     Live& group = live_[id];
     group.links[number] = {std::make_shared<smcr::LinkDriver>(std::move(link), group.driver, number, std::move(hooks)),
                            port->get()};
     const auto link_id = static_cast<std::uint32_t>(id) << 8 | number;
     carry_out(groups_.link_created(id, number, own, LinkId{link_id}, world_.chance(50), world_.now()));
+}
+
+// Destroying a queue pair may take seconds, as it does where packets of it wait for their way out.
+void LinkGroups::bury(std::shared_ptr<void> remains) {
+    if (!world_.struck(Mishap::kStrays)) {
+        return;
+    }
+    const std::uint64_t grave = next_grave_++;
+    graves_->emplace(grave, std::move(remains));
+    world_.after(world_.below(500) * std::chrono::milliseconds(1), [this, grave] { graves_->erase(grave); });
+}
+
+void LinkGroups::kick_all(group::GroupId id) {
+    if (Live* group = live(id)) {
+        for (const auto& [number, link] : group->links) {
+            engine_.kick(link.driver);
+        }
+    }
 }
 
 void LinkGroups::on(const group::ConnectLink& action) {
@@ -325,8 +353,16 @@ void LinkGroups::on(const group::EndLink& action) {
     if (LiveLink* there = live(action.group, action.link)) {
         group->driver->retire(action.link);
         there->driver->keep(group->memory());
-        there->driver->end(action.why, action.at_once);
-        engine_.kick(there->driver);
+        const auto end = [this, driver = there->driver, action] {
+            driver->end(action.why, action.at_once);
+            engine_.kick(driver);
+        };
+        if (world_.strikes(Mishap::kEndsLate)) {  // as Linux does: its connections have left long before
+            world_.after(world_.below(1000) * std::chrono::milliseconds(1), end);
+            engine_.kick(there->driver);
+        } else {
+            end();
+        }
         group->links.erase(action.link);
     }
 }

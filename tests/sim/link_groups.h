@@ -66,6 +66,8 @@ class LinkGroups {
 
     void carry_out(group::Actions actions);
     void tell_ports_without(const Port* missing);
+    void bury(std::shared_ptr<void> remains);
+    void kick_all(group::GroupId id);
     void on(const group::CreateLink& action);
     void on(const group::ConnectLink& action);
     void on(const group::UseLink& action);
@@ -106,6 +108,10 @@ class LinkGroups {
     group::SmcrTerms terms_;
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
+    // Queue pairs that are being destroyed. A driver may outlive this object.
+    using Graves = std::map<std::uint64_t, std::shared_ptr<void>>;
+    std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
+    std::uint64_t next_grave_ = 0;
     std::map<group::MemberId, Hooks> hooks_;
     std::map<group::MemberId, group::GroupId> awaiting_;  // their link
     std::deque<group::Action> pending_;

@@ -43,11 +43,19 @@ Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms&
 }
 
 void Node::flap_port(Delay later, Delay down) {
-    Port& port = *ports_[world_.below(ports_.size())];
-    const auto turn = [this, &port](bool goes_down) {
+    flap(*ports_[world_.below(ports_.size())], later, down, world_.some_time(std::chrono::seconds(1)));
+}
+
+void Node::flap_first_port(Delay later, Delay down) {
+    flap(*ports_.front(), later, down, world_.below(100) * std::chrono::milliseconds(1));
+}
+
+// `heard`: how long it takes until the node knows.
+void Node::flap(Port& port, Delay later, Delay down, Delay heard) {
+    const auto turn = [this, &port, heard](bool goes_down) {
         world_.tell(name() + ": port " + port.device + (goes_down ? " goes down" : " is back"));
         port.down = goes_down;
-        world_.after(world_.some_time(std::chrono::seconds(1)), [this] { smcr_groups_.tell_ports(); });
+        world_.after(heard, [this] { smcr_groups_.tell_ports(); });
     };
     world_.after(later, [turn] { turn(true); });
     world_.after(later + down, [turn] { turn(false); });

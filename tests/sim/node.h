@@ -33,6 +33,8 @@ class Node {
     void end_link_groups() { smcr_groups_.end_all(); }
     // A port goes down, and comes back after a while.
     void flap_port(Delay later, Delay down);
+    // The one that most connections use.
+    void flap_first_port(Delay later, Delay down);
     void lose_device(Delay later, Delay gone);
     void change_links() { smcr_groups_.change_links(); }
     void speak_nonsense() { smcr_groups_.speak_nonsense(); }
@@ -51,6 +53,7 @@ class Node {
     void check_quiet() const;
 
  private:
+    void flap(Port& port, Delay later, Delay down, Delay heard);
     template <class Session>
     void ended(Attempt<Session>& attempt, AttemptEnd end);
     template <class Session>

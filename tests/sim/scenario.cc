@@ -89,6 +89,8 @@ class Scenario {
     SimLink::Network network_;
     Node::Terms terms_a_, terms_b_;
     bool tight_ = false;  // little memory: not every connection gets what it asks for
+    // Two links, of which one breaks under load, and what it had sent comes late.
+    bool stormy_ = false;
     std::deque<Connection> connections_;
     std::unique_ptr<Node> a_, b_;  // before everything that they use
 };
@@ -96,10 +98,10 @@ class Scenario {
 Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
     Node::Terms terms;
     terms.name = name;
-    for (std::uint8_t i = 0; i < (world_.chance(60) ? 2 : 1); i++) {
+    for (std::uint8_t i = 0; i < (stormy_ || world_.chance(60) ? 2 : 1); i++) {
         terms.ports.push_back(RoceGid::from_ipv4({10, 0, i, number}));
     }
-    terms.node.max_links = world_.chance(85) ? 2 : 1;
+    terms.node.max_links = stormy_ || world_.chance(85) ? 2 : 1;
     terms.smcr.link_retry = std::chrono::milliseconds(world_.between(500, 30000));
     terms.node.peer_id = {number, 1, 2, 0, 0, 0, 0, number};
     for (std::uint16_t fabric = 0; fabric < clc::kMostIsmDevices; fabric++) {
@@ -112,10 +114,10 @@ Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
         }
     }
     terms.node.host_name = name;
-    terms.node.ueids = {*Eid::parse(world_.chance(96) ? "SIM" : "OTHER-" + std::to_string(number))};
+    terms.node.ueids = {*Eid::parse(stormy_ || world_.chance(96) ? "SIM" : "OTHER-" + std::to_string(number))};
     terms.node.max_connections = static_cast<std::uint8_t>(world_.between(16, 40));
-    terms.means.smcd = world_.chance(90);
-    if (world_.chance(90)) {
+    terms.means.smcd = !stormy_ && world_.chance(90);
+    if (stormy_ || world_.chance(90)) {
         clc::RoceOffer& roce = terms.means.roce.emplace();
         roce.gids = terms.ports;
         roce.v1 = world_.chance(50);
@@ -135,6 +137,14 @@ Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
 }
 
 void Scenario::draw_mishaps() {
+    if (stormy_) {
+        const Delay first = world_.between(10, 100) * 1ms;
+        (world_.chance(50) ? a_ : b_)->flap_first_port(first, world_.some_time(2s));
+        (world_.chance(50) ? a_ : b_)->flap_port(first + world_.between(100, 1000) * 1ms, world_.some_time(2s));
+        world_.allow(Mishap::kStrays, 90);
+        world_.allow(Mishap::kEndsLate, 50);
+        return;
+    }
     if (world_.chance(20)) {
         return;
     }
@@ -149,7 +159,8 @@ void Scenario::draw_mishaps() {
 
 void Scenario::draw() {
     tight_ = world_.chance(5);
-    if (world_.chance(20)) {
+    stormy_ = world_.chance(3);
+    if (stormy_ || world_.chance(20)) {
         world_.slow_network();
     }
     terms_a_ = draw_node("a", 1);
@@ -210,8 +221,8 @@ std::string Scenario::expected_path() const {
 }
 
 void Scenario::connect_all() {
-    const std::uint64_t count = world_.chance(20) ? world_.between(7, 45) : world_.between(1, 6);
-    const std::uint64_t most = count > 6 ? 5000 : world_.chance(20) ? 150000 : 20000;
+    const std::uint64_t count = !stormy_ && world_.chance(20) ? world_.between(7, 45) : world_.between(1, 6);
+    const std::uint64_t most = stormy_ ? 500000 : count > 6 ? 5000 : world_.chance(20) ? 150000 : 20000;
     for (std::uint64_t i = 0; i < count; i++) {
         const bool forward = world_.chance(70);
         const auto plan = [&](const char* role, std::uint64_t out, std::uint64_t in) {

@@ -44,6 +44,8 @@ namespace smc::sim {
     X(kPortDown, "a port goes down, and comes back")                     \
     X(kAckedAndLost, "a device acknowledges what it then loses")         \
     X(kLinkSlow, "a message on a link takes its time")                   \
+    X(kEndsLate, "a queue pair goes on when its link has ended")         \
+    X(kStrays, "what a broken queue pair has sent arrives late")         \
     X(kGroupsEnd, "one side ends all its link groups")                   \
     X(kDeviceGone, "a device is gone at once, and comes back")           \
     X(kFlowsAtOnce, "both sides change their links at the same moment")  \

@@ -202,9 +202,142 @@ TEST_CASE("group_driver__what_a_connection_that_cannot_move_says_last_goes_over_
     };
     group.break_link(1);
     group.run(2);
+    CHECK(Heard(*group.peer[2]).messages.empty());  // C5
+    group.links[1].reset();
+    group.run(2);
     const Heard heard(*group.peer[2]);
     REQUIRE(heard.messages.size() == 1);
     CHECK(heard.messages[0].state == cdc::kAbnormalClose);
+}
+
+namespace {
+
+// A connection over link 1 that has written four bytes when the link breaks, and moves.
+struct Moved : Group {
+    std::shared_ptr<PlainMemory> own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
+    PlainMemory to{4096};
+    Connection task{*driver, AlertToken{1}, 2};
+    std::unique_ptr<RmbeTransport> transport;
+
+    explicit Moved(bool acknowledged = false) {
+        REQUIRE(driver->open(kToken));
+        driver->know({{1, {PlainMemory::rkey(), to.address()}}, {2, {PlainMemory::rkey(), to.address()}}});
+        transport = std::make_unique<RmbeTransport>(
+            RmbeTransport::Parts{driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
+                                 RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}});
+        Poller::Source source{&task, 0};
+        REQUIRE(transport->start(poller, source));
+        if (acknowledged) {
+            transport->publish({{0, 4}, 0, 0}, 4);
+            run(1);
+            peer.at(1)->shut("gone");
+        } else {
+            peer.at(1)->shut("gone");
+            transport->publish({{0, 4}, 0, 0}, 4);
+        }
+        run(1);
+        REQUIRE(driver->link_of(kToken) == 2);
+    }
+    // It has what was written again.
+    void peer_consumes() {
+        cdc::Message message;
+        message.token = kToken;
+        message.sequence = 1;
+        message.consumer = {0, 4};
+        REQUIRE(peer.at(2)->send(cdc::encode(message).view()) == Link::Posted::kYes);
+        run(2);
+    }
+    void say(std::uint8_t state) {
+        transport->publish({{0, 4}, 0, state}, 0);
+        run(2);
+    }
+    void destroy_the_broken_one() {
+        links.at(1).reset();
+        run(2);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("group_driver__nothing_else_is_written_where_a_link_that_broke_may_write_C5") {
+    Moved moved;
+    moved.transport->flush();
+    CHECK(Heard(*moved.peer[2]).messages.size() == 2);  // the validation, and all again
+    moved.peer_consumes();
+    CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 0});
+    moved.destroy_the_broken_one();
+    CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 4});
+}
+
+TEST_CASE("group_driver__a_connection_is_held_back_by_its_own_link_only_C5") {
+    const bool used = GENERATE(false, true);
+    Moved moved;
+    moved.transport->flush();
+    moved.peer_consumes();
+    moved.destroy_the_broken_one();
+    // Much later another link breaks that this connection does not use, or nobody.
+    auto [own, other] = MemoryLink::pair();
+    const auto third = std::make_shared<LinkDriver>(std::move(own), moved.driver, std::uint8_t{3},
+                                                    LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
+    REQUIRE(third->start(moved.poller));
+    if (used) {
+        moved.driver->use(3, third);
+    }
+    other->shut("gone");
+    third->on_event(0, 0);
+    third->run(std::chrono::steady_clock::now());
+    REQUIRE(moved.driver->has_strays() == used);
+    CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 4});
+}
+
+TEST_CASE("group_driver__what_a_link_had_acknowledged_before_it_broke_comes_no_second_time_C5") {
+    Moved moved(true);
+    moved.transport->flush();
+    moved.peer_consumes();
+    CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 4});
+}
+
+TEST_CASE("group_driver__an_rmbe_that_a_link_that_broke_may_write_into_is_not_given_back_C5") {
+    const bool stops = GENERATE(false, true);
+    Moved moved;
+    moved.say(cdc::kSendingDone);
+    CHECK(Heard(*moved.peer[2]).messages.size() == 2);
+    moved.say(cdc::kSendingDone | cdc::kConnectionClosed);
+    if (stops) {
+        moved.transport->stop();
+        moved.run(2);
+    }
+    CHECK(Heard(*moved.peer[2]).messages.empty());
+    moved.destroy_the_broken_one();
+    if (!stops) {
+        moved.transport->flush();  // its task is run
+    }
+    moved.run(2);
+    const Heard heard(*moved.peer[2]);
+    REQUIRE(heard.messages.size() == 1);
+    CHECK(heard.messages[0].state == (cdc::kSendingDone | cdc::kConnectionClosed));
+    CHECK(heard.messages[0].producer == cdc::Cursor{0, 4});
+}
+
+TEST_CASE("group_driver__what_was_held_back_says_only_what_arrived_when_its_link_breaks_too_C5") {
+    Moved moved;
+    moved.peer[2]->shut("gone");
+    moved.transport->flush();
+    moved.transport->publish({{0, 4}, 0, cdc::kConnectionClosed}, 0);
+    moved.transport->stop();
+    auto [own, other] = MemoryLink::pair();
+    const auto third = std::make_shared<LinkDriver>(std::move(own), moved.driver, std::uint8_t{3},
+                                                    LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
+    REQUIRE(third->start(moved.poller));
+    moved.driver->use(3, third);
+    moved.run(2);
+    moved.links[1].reset();
+    moved.links[2].reset();
+    third->run(std::chrono::steady_clock::now());
+    const Heard heard(*other);
+    REQUIRE(heard.messages.size() == 1);
+    CHECK(heard.messages[0].state == cdc::kConnectionClosed);
+    CHECK(heard.messages[0].producer == cdc::Cursor{0, 0});
 }
 
 // Or the peer takes its RMBE back, and gives it to another connection while writes into it are still under way.

@@ -44,9 +44,15 @@ class CdcOutbox {
     // What of all that was published the peer may not have: bytes behind `consumed`, and behind what its device has
     // acknowledged. `size`: of its ring.
     [[nodiscard]] std::uint32_t not_there(cdc::Cursor consumed, std::uint32_t size) const;
+    // Where that begins.
+    [[nodiscard]] cdc::Cursor safe(cdc::Cursor consumed, std::uint32_t size) const;
     // That will never be written: the peer is not to count on it.
     void withdraw(cdc::Cursor consumed, std::uint32_t size);
     [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
+    // The peer's consumer cursor, as if it had not come beyond `place`.
+    [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor place, std::uint32_t size) const;
+    // What is published lets the peer give its RMBE to another connection (section 4.8).
+    [[nodiscard]] bool ends() const { return (producer_.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0; }
 
  private:
     [[nodiscard]] bool urgent_consumed(const CdcInbox& inbox) const;
