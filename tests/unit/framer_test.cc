@@ -61,8 +61,8 @@ std::string blamed(const Octets& first8) {
     return std::get<Fault>(*read).field;
 }
 
-Octets header(Type type, std::size_t length) {
-    Octets out = {0xe2, 0xd4, 0xc3, 0xd9, 0, 0, 0, 0x20};
+Octets header(Type type, std::size_t length, std::uint8_t version = 0x20) {
+    Octets out = {0xe2, 0xd4, 0xc3, 0xd9, 0, 0, 0, version};
     out[4] = static_cast<std::uint8_t>(type);
     wire::store_be(&out[5], 2, length);
     return out;
@@ -164,26 +164,62 @@ TEST_CASE("framer__each_part_of_the_header_is_looked_at") {
 TEST_CASE("framer__a_length_that_the_message_cannot_have_is_not_waited_for") {
     struct Limits {
         Type type;
-        std::size_t shortest, longest;
+        std::size_t shortest, longest_v1;
     };
-    for (const auto& [type, shortest, longest] : {
+    for (const auto& [type, shortest, longest_v1] : {
              Limits{Type::kProposal, 52, kMaxMessage},
              Limits{Type::kAccept, 48, kMaxMessage},
              Limits{Type::kConfirm, 48, kMaxMessage},
-             Limits{Type::kDecline, 28, 44},
+             Limits{Type::kDecline, 28, 28},
          }) {
         INFO(text(type));
-        for (const std::size_t length :
-             {std::size_t{0}, kHeaderBytes - 1, kHeaderBytes, shortest - 1, longest + 1, std::size_t{0xffff}}) {
-            CHECK(blamed(header(type, length)) == "clc_message_length");
+        for (const std::uint8_t version : {std::uint8_t{0x10}, std::uint8_t{0x20}}) {
+            for (const std::size_t length : {std::size_t{0}, kHeaderBytes - 1, kHeaderBytes, shortest - 1}) {
+                CHECK(blamed(header(type, length, version)) == "clc_message_length");
+            }
+            for (const std::size_t length : {shortest, longest_v1}) {
+                Reader reader{header(type, length, version) + Octets(length, 0xee)};
+                CHECK_FALSE(reader.arrive(kHeaderBytes));
+                CHECK(reader.framer.space().size() == length - kHeaderBytes);
+                CHECK(message_of(reader.read()).size() == length);
+            }
         }
-        for (const std::size_t length : {shortest, longest}) {
-            Reader reader{header(type, length) + Octets(length, 0xee)};
-            CHECK_FALSE(reader.arrive(kHeaderBytes));
-            CHECK(reader.framer.space().size() == length - kHeaderBytes);
-            CHECK(message_of(reader.read()).size() == length);
+        for (const std::size_t length : {longest_v1 + 1, std::size_t{0xffff}}) {
+            CHECK(blamed(header(type, length, 0x10)) == "clc_message_length");
+            CHECK(blamed(header(type, length, 0x20)).empty());
         }
     }
+}
+
+TEST_CASE("framer__of_a_message_that_is_longer_than_any_known_the_beginning_and_the_end_are_kept") {
+    const std::size_t length = GENERATE(kMaxMessage + 1, kMaxMessage + 3, kMaxMessage + 600, std::size_t{0xffff});
+    const std::size_t piece = GENERATE(as<std::size_t>{}, 1, 3, 100, 100'000);
+    INFO(length << " bytes, " << piece << " at a time");
+    Octets sent = header(Type::kProposal, length);
+    while (sent.size() < length) {
+        sent.push_back(static_cast<std::uint8_t>(sent.size() * 7));
+    }
+    const Octets next = test::bytes(encode(Decline{}));
+    Reader reader{sent + next + kApplicationData};
+    const Octets kept = message_of(reader.read([&] { return piece; }));
+    CHECK(reader.at == length);
+    Octets expected(sent.begin(), sent.begin() + kMaxMessage - kTrailerBytes);
+    expected.insert(expected.end(), sent.end() - kTrailerBytes, sent.end());
+    CHECK(kept == expected);
+    CHECK(message_of(reader.read([&] { return piece; })) == next);
+}
+
+TEST_CASE("framer__what_is_kept_of_a_long_message_is_a_message") {
+    Octets sent = test::bytes(encode(Decline{}));
+    const std::size_t length = 5000;
+    sent.insert(sent.end() - kTrailerBytes, length - sent.size(), 0);
+    wire::store_be(&sent[5], 2, length);
+    const Octets kept = message_of(Reader{sent}.read());
+    CHECK(std::holds_alternative<AnyMessage>(decode(kept)));
+    sent.back() ^= 1;
+    const auto bad = decode(message_of(Reader{sent}.read()));
+    REQUIRE(std::holds_alternative<Fault>(bad));
+    CHECK(std::string(std::get<Fault>(bad).field) == "eye_catcher_message_end");
 }
 
 TEST_CASE("framer__the_longest_proposal_there_is_fits") {

@@ -199,24 +199,29 @@ TEST_CASE("rejection__repeats_what_was_asked_with_reason_2") {
     CHECK(fault_of(reply) == "none");
 }
 
-TEST_CASE("large_messages__end_with_their_last_element") {
+TEST_CASE("large_messages__may_have_something_behind_their_last_element") {
     const auto longer = [](const AnyMessage& message) {
         Raw b = bytes(encode(message));
-        b.resize(b.size() + 16);
+        const Raw before = b;
+        b.resize(b.size() + 16, 0xee);
         wire::store_be(&b[1], 2, b.size());
+        const auto decoded = decode(b);
+        if (const auto* known = std::get_if<AnyMessage>(&decoded)) {
+            CHECK(bytes(encode(*known)) == before);
+        }
         return fault_of(b);
     };
     AddLink add = version<AddLink>(2);
     add.large.emplace();
-    CHECK(longer(add) == "length: reset");
+    CHECK(longer(add) == "none");
     auto rkeys = version<DeleteRkey>(2);
     rkeys.rkeys = {RKey{1}};
-    CHECK(longer(rkeys) == "length: reset");
+    CHECK(longer(rkeys) == "none");
     RequestAddLink ask;
     ask.gid_list = {RoceGid{}};
-    CHECK(longer(ask) == "length: reset");
+    CHECK(longer(ask) == "none");
     ask.reply = true;
-    CHECK(longer(ask) == "length: reset");
+    CHECK(longer(ask) == "length: reset");  // fixed (v2.1 Request Add Link, note 5)
     // and a little-endian number of RKeys has nothing in its high byte
     add.little_endian = true;
     add.large->rkeys = {{RKey{1}, RKey{2}, VirtualAddress{3}}};

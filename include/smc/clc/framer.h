@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Cuts CLC messages out of a TCP stream: exactly one message is read, never a byte behind it, because after a Decline
-// those bytes are the application's.
+// those bytes are the application's. Of a message that is longer than any that is known, the beginning is kept, and the
+// four bytes at its end.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -22,14 +24,22 @@ class Framer {
  public:
     // Where the next bytes go: at least one, and nowhere behind a fault.
     [[nodiscard]] wire::MutableBytes space() {
-        return wire::MutableBytes(message_.bytes).subspan(message_.size, wanted_ - message_.size);
+        const std::size_t left = wanted_ - read_;
+        return message_.size < kMaxMessage
+                   ? wire::MutableBytes(message_.bytes).subspan(message_.size).first(std::min(left, room()))
+                   : wire::MutableBytes(behind_).first(std::min(left, behind_.size()));
     }
     // What was read of a message that is not whole yet, or of what is none.
     [[nodiscard]] wire::Bytes begun() const { return message_.view(); }
     // `bytes` of space() were filled. A whole message, or what is wrong with its first 8 bytes, which the very first
     // one may show; nothing: there is more to read.
     [[nodiscard]] std::optional<Decoded<Message>> filled(std::size_t bytes) {
-        message_.size += bytes;
+        read_ += bytes;
+        if (message_.size < kMaxMessage) {
+            message_.size += bytes;
+        } else {
+            keep_end(bytes);
+        }
         if (message_.size < kHeaderBytes && !may_be_message()) {
             std::fill(message_.bytes.begin() + message_.size, message_.bytes.begin() + kHeaderBytes, std::uint8_t{0});
             return Decoded<Message>(std::get<Fault>(decode_header(wire::Bytes(message_.bytes).first(kHeaderBytes))));
@@ -41,15 +51,28 @@ class Framer {
             }
             wanted_ = std::get<Header>(header).length;
         }
-        if (message_.size < wanted_) {
+        if (read_ < wanted_) {
             return std::nullopt;
         }
         Decoded<Message> whole(std::exchange(message_, Message{}));
+        read_ = 0;
         wanted_ = kHeaderBytes;
         return whole;
     }
 
  private:
+    [[nodiscard]] std::size_t room() const { return kMaxMessage - message_.size; }
+
+    // The last four bytes of all that was read, which were at the end of the message until now.
+    void keep_end(std::size_t bytes) {
+        const auto end = message_.bytes.end() - kTrailerBytes;
+        const std::size_t newer = std::min(bytes, kTrailerBytes);
+        std::copy(end + static_cast<std::ptrdiff_t>(newer), message_.bytes.end(), end);
+        const auto from = behind_.begin() + static_cast<std::ptrdiff_t>(bytes);
+        std::copy(from - static_cast<std::ptrdiff_t>(newer), from,
+                  message_.bytes.end() - static_cast<std::ptrdiff_t>(newer));
+    }
+
     [[nodiscard]] bool may_be_message() const {
         const auto begins = [this](std::uint32_t eye_catcher) {
             for (std::size_t i = 0; i < std::min(message_.size, sizeof eye_catcher); i++) {
@@ -63,7 +86,8 @@ class Framer {
     }
 
     Message message_;
-    std::size_t wanted_ = kHeaderBytes;
+    std::array<std::uint8_t, 512> behind_{};  // what is not kept
+    std::size_t read_ = 0, wanted_ = kHeaderBytes;
 };
 
 }  // namespace smc::clc

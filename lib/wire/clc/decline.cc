@@ -16,13 +16,10 @@ Decoded<Decline> decode_decline(Bytes message) {
         return wire::fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "a Decline");
     }
     const bool v2 = h.version >= kVersion2;
-    if (message.size() != kDeclineV1Bytes && (message.size() != kDeclineV2Bytes || !v2)) {
-        return wire::fault_at<Header, &Header::length>(0, message.size(), v2 ? "28 or 44" : "28");
-    }
     Decline d;
     d.eye_catcher = h.eye_catcher;
     d.version = h.version;
-    d.has_types = message.size() == kDeclineV2Bytes;
+    d.has_types = v2 && message.size() >= kDeclineV2Bytes;
     decode_fixed<wire::DeclineV1>(message.data(), d);
     d.os = Os::kNone;
     if (v2) {

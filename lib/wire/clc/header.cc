@@ -12,15 +12,18 @@ struct Limits {
     std::size_t longest;
 };
 
-constexpr Limits limits(Type type) {
+// Version 1 will not change any more. What a later release or version appends is not looked at.
+constexpr Limits limits(Type type, std::uint8_t version) {
+    constexpr std::size_t kAnything = 0xffff;
+    const bool v1 = version == kVersion1;
     switch (type) {
         case Type::kProposal:
-            return {52, kMaxMessage};
+            return {52, v1 ? kMaxMessage : kAnything};
         case Type::kAccept:
         case Type::kConfirm:
-            return {48, kMaxMessage};
+            return {48, v1 ? kMaxMessage : kAnything};
         case Type::kDecline:
-            return {28, 44};
+            return {28, v1 ? std::size_t{28} : kAnything};
     }
     return {0, 0};
 }
@@ -102,7 +105,7 @@ Decoded<Header> decode_header(Bytes first8) {
     if (h.type < Type::kProposal || h.type > Type::kDecline) {
         return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "1 to 4");
     }
-    const auto [shortest, longest] = limits(h.type);
+    const auto [shortest, longest] = limits(h.type, h.version);
     if (h.length < shortest || h.length > longest) {
         return fault_at<Header, &Header::length>(0, h.length, "a length this message can have");
     }
@@ -115,7 +118,8 @@ Decoded<Header> decode_header(Bytes first8) {
 Decoded<Header> decode_frame(Bytes message) {
     auto header = decode_header(message.first(message.size() < kHeaderBytes ? message.size() : kHeaderBytes));
     if (auto* h = std::get_if<Header>(&header)) {
-        if (h->length != message.size()) {
+        const bool kept_in_part = h->length > kMaxMessage && message.size() == kMaxMessage;
+        if (h->length != message.size() && !kept_in_part) {
             return fault_at<Header, &Header::length>(0, h->length, "the length of the message");
         }
         const std::size_t end = message.size() - kTrailerBytes;

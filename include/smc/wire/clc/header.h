@@ -50,7 +50,8 @@ inline constexpr std::size_t kTrailerBytes = 4;
 inline constexpr std::size_t kMaxEids = 8;
 inline constexpr std::size_t kMaxGids = 8;
 inline constexpr std::size_t kMaxPrefixes = 8;
-// The longest message: a Proposal with every extension area full.
+// The longest message that is known: a Proposal with every extension area full. Of a longer one, which a later release
+// may send, this much is kept: its beginning and its last four bytes.
 inline constexpr std::size_t kMaxMessage =
     80 + 8 + kMaxPrefixes * 17 + 40 + kMaxEids * 32 + 48 + kMaxGids * 10 + kTrailerBytes;
 
@@ -70,7 +71,7 @@ using Message = wire::Encoded<kMaxMessage>;
 
 // Checks the first 8 bytes of a message; `length` is then what to read in all.
 Decoded<Header> decode_header(Bytes first8);
-// Checks start and end of a whole message.
+// Checks start and end of a whole message, or of what is kept of one.
 Decoded<Header> decode_frame(Bytes message);
 
 // For the encoders of this folder: header and trailer of a message whose body is written up to out.size.
