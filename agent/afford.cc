@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 
 #include "agent/log/log.h"
 #include "os/memory_limit.h"
@@ -36,11 +37,16 @@ unsigned connections_by_descriptors(unsigned wanted) {
     return static_cast<unsigned>(afforded);
 }
 
-void lower(unsigned& value, std::uint64_t to, const char* key, std::uint64_t limit_mib) {
-    if (value > to) {
-        log()->info("{} {} lowered to {}: the control group allows {} MiB", key, value, to, limit_mib);
-        value = static_cast<unsigned>(to);
+// True: it is another one now.
+bool set(unsigned& value, unsigned to, const char* key, const std::optional<std::uint64_t>& bytes) {
+    if (value == to) {
+        return false;
     }
+    const std::string allowed = bytes ? std::to_string(*bytes >> 20) + " MiB" : "all there is";
+    log()->info("{} {} {} to {}: the control group allows {}", key, value, to < value ? "lowered" : "raised", to,
+                allowed);
+    value = to;
+    return true;
 }
 
 bool has_rdma_device() {
@@ -48,26 +54,40 @@ bool has_rdma_device() {
     return std::filesystem::directory_iterator("/sys/class/infiniband", none) != std::filesystem::directory_iterator();
 }
 
-// The agent by itself, what a connection takes beside its rings, and of the rest the two kinds of rings. Where there is
-// no RoCE device yet, a small part is kept for one.
-void lower_by_memory(Config& config, std::uint64_t limit) {
-    constexpr std::uint64_t kAgent = 24, kConnectionsInMib = 8, kLeast = 4;  // MiB; each connection up to 128 KiB
-    const std::uint64_t mib = limit >> 20;
-    const std::uint64_t rest = std::max(kLeast, mib - std::min(mib, kAgent));
-    const std::uint64_t rings = std::max<std::uint64_t>(1, rest / 2);
-    const std::uint64_t for_roce = !config.roce.enabled ? 0 : has_rdma_device() ? rings / 2 : rings / 8;
-    lower(config.max_connections, rest / 2 * kConnectionsInMib, "limits.connections", mib);
-    lower(config.ism_memory_mib, std::max<std::uint64_t>(1, rings - for_roce), "ism.memory_mib", mib);
-    lower(config.roce.memory_mib, std::max<std::uint64_t>(1, for_roce), "roce.memory_mib", mib);
-}
-
 }  // namespace
 
-void lower_to_what_the_system_allows(Config& config) {
-    config.max_connections = connections_by_descriptors(config.max_connections);
-    if (const auto limit = memory_limit()) {
-        lower_by_memory(config, *limit);
+// The agent by itself, what a connection takes beside its rings, and of the rest the two kinds of rings. Where there is
+// no RoCE device yet, a small part is kept for one.
+MemoryWatch::Limits MemoryWatch::lowered(Limits limits, bool roce, std::uint64_t bytes) {
+    constexpr std::uint64_t kAgent = 24, kConnectionsInMib = 8, kLeast = 4;  // MiB; each connection up to 128 KiB
+    const std::uint64_t mib = bytes >> 20;
+    const std::uint64_t rest = std::max(kLeast, mib - std::min(mib, kAgent));
+    const std::uint64_t rings = std::max<std::uint64_t>(1, rest / 2);
+    const std::uint64_t for_roce = !roce ? 0 : has_rdma_device() ? rings / 2 : rings / 8;
+    const auto at_most = [](unsigned value, std::uint64_t most) {
+        return static_cast<unsigned>(std::min<std::uint64_t>(value, std::max<std::uint64_t>(1, most)));
+    };
+    return {at_most(limits.connections, rest / 2 * kConnectionsInMib), at_most(limits.ism_mib, rings - for_roce),
+            at_most(limits.roce_mib, for_roce)};
+}
+
+bool MemoryWatch::look() {
+    const auto bytes = memory_limit();
+    if (!configured_) {
+        configured_ = Limits{config_.max_connections, config_.ism_memory_mib, config_.roce.memory_mib};
+    } else if (bytes == bytes_) {
+        return false;
     }
+    bytes_ = bytes;
+    const Limits now = bytes ? lowered(*configured_, config_.roce.enabled, *bytes) : *configured_;
+    bool changed = set(config_.max_connections, now.connections, "limits.connections", bytes);
+    changed |= set(config_.ism_memory_mib, now.ism_mib, "ism.memory_mib", bytes);
+    changed |= set(config_.roce.memory_mib, now.roce_mib, "roce.memory_mib", bytes);
+    return changed;
+}
+
+void lower_to_the_descriptors(Config& config) {
+    config.max_connections = connections_by_descriptors(config.max_connections);
 }
 
 }  // namespace smc

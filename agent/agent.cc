@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/agent.h"
 
-#include "agent/afford.h"
 #include "agent/steer/pins.h"
 #include "agent/upgrade/predecessor.h"
 #include "datapath/ism/local_fabric.h"
@@ -97,7 +96,8 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
 
 Result<void> Agent::start() {
     take_signals();
-    lower_to_what_the_system_allows(config_);
+    lower_to_the_descriptors(config_);
+    memory_.look();
     auto place = upgrade::Place::take(config_.control_socket);
     if (!place) {
         return place.error();
@@ -401,6 +401,11 @@ void Agent::beat() {
     }
     tell_programs();
     if (sweep_.due(now)) {
+        if (memory_.look()) {
+            smcd_memory_->set_limit(std::uint64_t{config_.ism_memory_mib} << 20);
+            smcr_groups_->set_memory_limit(std::size_t{config_.roce.memory_mib} << 20);
+            gateway_->set_most_connections(config_.max_connections);
+        }
         gateway_->swept(programs_->sweep());
         smcd_pool_->sweep(now);
     }

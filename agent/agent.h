@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
+#include "agent/afford.h"
 #include "agent/bypass/opening.h"
 #include "agent/bypass/rounds.h"
 #include "agent/control/admin.h"
@@ -59,6 +60,7 @@ class Agent {
     void stop();
 
     Config config_;
+    MemoryWatch memory_{config_};
     bool take_over_;
     UniqueFd ready_fd_;
     Policy policy_;

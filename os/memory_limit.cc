@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace smc {
 
@@ -14,7 +15,6 @@ namespace {
 // Where a hierarchy is mounted, which part of it that is, and where the process is in it.
 struct Place {
     std::string mount, root, path;
-    const char* file;
 };
 
 // Of /proc/self/cgroup: "0::/path" for v2, "4:memory,other:/path" for v1.
@@ -44,7 +44,7 @@ std::optional<Place> place(bool v2) {
         std::string type, device, options;
         rest >> type >> device >> options;
         if (v2 ? type == "cgroup2" : type == "cgroup" && ("," + options + ",").find(",memory,") != std::string::npos) {
-            return Place{mount, root == "/" ? "" : root, *path, v2 ? "memory.max" : "memory.limit_in_bytes"};
+            return Place{mount, root == "/" ? "" : root, *path};
         }
     }
     return std::nullopt;
@@ -61,10 +61,14 @@ std::optional<std::uint64_t> memory_limit() {
             continue;
         }
         std::filesystem::path below = std::filesystem::path(where->path.substr(where->root.size())).relative_path();
+        const std::vector<const char*> files =
+            v2 ? std::vector{"memory.max", "memory.high"} : std::vector{"memory.limit_in_bytes"};
         for (;; below = below.parent_path()) {
-            std::uint64_t bytes = 0;
-            if (std::ifstream(std::filesystem::path(where->mount) / below / where->file) >> bytes) {
-                lowest = std::min(lowest, bytes);
+            for (const char* file : files) {
+                std::uint64_t bytes = 0;
+                if (std::ifstream(std::filesystem::path(where->mount) / below / file) >> bytes) {
+                    lowest = std::min(lowest, bytes);
+                }
             }
             if (below.empty()) {
                 break;

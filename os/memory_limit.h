@@ -7,7 +7,8 @@
 namespace smc {
 
 // Bytes that the process may use, by the control groups that it is in: the lowest limit of its own and those above,
-// cgroup v2 or v1. Nothing: there is no limit, or none that can be read.
+// cgroup v2 (memory.max, and memory.high, from which on it is slowed down) or v1. Nothing: there is no limit, or none
+// that can be read.
 std::optional<std::uint64_t> memory_limit();
 
 }  // namespace smc

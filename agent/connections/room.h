@@ -21,6 +21,9 @@ class Room {
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
           cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}
 
+    // Those that are there stay, and shares stay what they were.
+    void set_total(std::size_t total) { total_ = total; }
+
     [[nodiscard]] bool has_any() const { return taken_ < total_; }
     [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.has_room(inode); }
     [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.has_room(id); }

@@ -41,6 +41,8 @@ class Gateway {
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
     // Applications that wait in connect() do without us: the agent stops.
     void let_all_go();
+    // So many connections in all from now on; those that are there stay.
+    void set_most_connections(unsigned most) { connections_room_.set_total(most); }
     // Accepts on the namespace's fresh listeners until it closes.
     void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
     // What the programs found when they looked at applications' sockets: some changed their keepalive, and of some the

@@ -17,6 +17,8 @@ class Memory {
 
     [[nodiscard]] std::uint64_t limit() const { return limit_; }
     [[nodiscard]] std::uint64_t taken() const { return taken_; }
+    // What is taken beyond it stays.
+    void set_limit(std::uint64_t limit) { limit_ = limit; }
 
     // So much of it, until this goes. `memory` lives longer.
     class Share {
@@ -45,7 +47,9 @@ class Memory {
         std::uint64_t bytes_ = 0;
     };
     // False: there is not so much left.
-    [[nodiscard]] Share take(std::uint64_t bytes) { return limit_ - taken_ >= bytes ? Share(*this, bytes) : Share(); }
+    [[nodiscard]] Share take(std::uint64_t bytes) {
+        return limit_ >= taken_ && limit_ - taken_ >= bytes ? Share(*this, bytes) : Share();
+    }
 
  private:
     std::uint64_t limit_;

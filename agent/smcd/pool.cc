@@ -97,6 +97,8 @@ void Pool::park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now
 }
 
 void Pool::sweep(TimePoint now) {
+    while (memory_.taken() > memory_.limit() && make_room()) {
+    }
     while (!own_.empty() && now - own_.front().since >= kIdle) {
         release(own_.front());
         own_.pop_front();

@@ -47,7 +47,7 @@ class Pool {
     // Nobody here writes it any more.
     void park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now);
 
-    // What has been idle for some seconds goes.
+    // What has been idle for some seconds goes, and what is beyond the limit.
     void sweep(TimePoint now);
     // Nothing of it is kept.
     void forget(const Peer& peer);

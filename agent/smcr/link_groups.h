@@ -48,6 +48,9 @@ class LinkGroups {
     void device_gone(const std::string& name);
     void end_all();
 
+    // Bytes registered by all groups from now on. What is registered stays.
+    void set_memory_limit(std::size_t bytes) { groups_.set_memory_limit(bytes); }
+
     // Which ports there are has changed.
     void ports_changed();
 

@@ -79,6 +79,9 @@ class MemoryGroup:
             raise unittest.SkipTest("the memory controller is not there for control groups below the root")
         self.write(file, limit)
 
+    def limit(self, bytes):
+        self.write("memory.limit_in_bytes" if self.v1 else "memory.max", bytes)
+
     def write(self, file, value):
         with open(f"{self.path}/{file}", "w") as to:
             to.write(str(value))
@@ -174,6 +177,35 @@ class Memory(TwoNodes):
             self.assertIsNone(node.agent.process.poll())
         self.assertIn("ism.memory_mib 4096 lowered", self.a.agent_log())
         self.assertGreater(self.a.agent.totals()[("smcd", "none")], 2)
+
+    def test_a_control_group_that_becomes_smaller_and_larger(self):
+        self.b.start_agent()
+        self.group = MemoryGroup(self.lab.tag)
+        self.group.make(1 << 40)
+        with self.group:
+            self.a.start_agent(fallback={"cache_s": 1})
+        self.serve()
+        with open(f"/proc/{self.a.agent.pid}/status") as status:
+            resident = int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) << 10
+        less = 64 << 20 if resident < 32 << 20 else resident + (1 << 30)
+
+        def limits():
+            status = self.a.agent.status()
+            return {"ism": status["ism"]["memory_bytes"], "connections": status["limits"]["connections"]}
+
+        configured = limits()
+        self.assertEqual(configured["ism"], 4096 << 20)
+        self.group.limit(less)
+        wait_for("lower limits", lambda: limits()["ism"] < less)
+        self.hold(100, 2 << 20)
+        self.assertIsNone(self.a.agent.process.poll())
+        self.assertLessEqual(self.a.agent.status()["ism"]["taken_bytes"], limits()["ism"])
+        self.assertGreater(self.a.agent.totals()[("smcd", "none")], 2)
+        self.group.limit(1 << 40)
+        wait_for("limits as they were", lambda: limits() == configured)
+        log = self.a.agent_log()
+        self.assertIn("ism.memory_mib 4096 lowered", log)
+        self.assertIn("raised to 4096: the control group allows 1048576 MiB", log)
 
 
 if __name__ == "__main__":

@@ -96,6 +96,8 @@ class SmcrGroups {
     // `bytes` are registered. That may be more than the groups have: what a link had is registered until its queue pair
     // has ended, which a device may take seconds for. It counts for the limit as long.
     void set_in_use(std::size_t bytes);
+    // What is registered beyond it stays.
+    void set_memory_limit(std::size_t bytes) { terms_.memory_limit = bytes; }
 
  private:
     struct Member {
