@@ -36,17 +36,17 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         }
         return after(nullptr, std::move(actions), now);
     }
+    // Which connections share one is the server's to say. Linux's has one for all EIDs.
+    const auto is_with_peer = [&](const SmcrGroup& group) {
+        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
+               group.active();
+    };
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
-        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
-               group.key().eid == peer.eid && group.key().pnet_id == member.join.port.pnet_id && group.active() &&
+        return is_with_peer(group) && group.key().pnet_id == member.join.port.pnet_id &&
                group.links().with_peer(peer.link);
     });
-    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) {
-        const SmcrGroup& group = *entry.second;
-        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
-               group.key().eid == peer.eid && group.active();
-    });
+    const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
     if (it == groups_.end()) {
         // One that has gone meanwhile is no reason to end the others.
         refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",

@@ -334,6 +334,25 @@ TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
     CHECK(q.client.group(1).active());
 }
 
+TEST_CASE("smcr_groups__a_client_takes_the_link_that_the_server_names_whatever_the_eid") {
+    Pair p;
+    p.connect(1);
+    p.server.join(2, p.proposal());
+    p.talk();
+    clc::SmcrPeer named = p.end_of(told<Joined>(p.server.log, 2).value());
+    named.eid = *Eid::parse("ANOTHER");
+    REQUIRE_FALSE(named.first_contact);
+    p.client.join(2, named);
+    p.talk();
+    CHECK(told<Joined>(p.client.log, 2).value().group == p.client.group(1).id());
+
+    // A server has a group for each.
+    clc::SmcrPeer other = p.proposal();
+    other.eid = *Eid::parse("ANOTHER");
+    p.server.join(3, other);
+    CHECK(told<Joined>(p.server.log, 3).value().local.first_contact);
+}
+
 TEST_CASE("smcr_groups__nobody_learns_of_another_rmb_before_the_peer_confirmed_it_G2") {
     Pair p;
     p.connect(1);
