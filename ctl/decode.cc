@@ -82,11 +82,13 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
         error << "Error: " << name << ": " << std::generic_category().message(errno) << "\n";
         return 1;
     }
-    capture::Dissector dissector([&](const capture::Event& event) {
-        if (!options.summary) {
-            print(out, event, options.json);
-        }
-    });
+    capture::Dissector dissector(
+        [&](const capture::Event& event) {
+            if (!options.summary) {
+                print(out, event, options.json);
+            }
+        },
+        options.rdma);
     std::uint64_t frames = 0;
     const auto broken = capture::read_capture(file, [&](const capture::Frame& frame) {
         frames = frame.number;
@@ -96,21 +98,20 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
         error << "Error: " << name << ": " << nothing << "\n";
         return 1;
     }
+    if (broken) {
+        out.flush();
+        error << "Error: " << name << ": " << *broken << " (" << frames << " frames were read)\n";
+    }
     if (frames != 0 || !broken) {
         if (options.summary && options.json) {
             capture::summary_json(dissector, [&](const ordered_json& line) { out << dump(line); });
         } else if (options.summary) {
             capture::print_summary(out, dissector);
         } else {
-            capture::print_counters(error, dissector);
+            capture::print_counters(error, dissector, false);
         }
     }
-    if (broken) {
-        out.flush();
-        error << "Error: " << name << ": " << *broken << " (" << frames << " frames were read)\n";
-        return 1;
-    }
-    return 0;
+    return broken ? 1 : 0;
 }
 
 // A line without its end; false at the end of the input. What is longer than `longest` is left out, and `whole` says
@@ -216,6 +217,8 @@ void add_decode(CLI::App& app, Context& context) {
         ->capture_default_str();
     auto* hex = command->add_flag("--hex", options->hex, "FILE has messages in hexadecimal, one per line");
     command->add_flag("--summary", options->summary, "The history of each connection instead of its messages")
+        ->excludes(hex);
+    command->add_flag("--rdma", options->rdma, "RDMA writes and acknowledgements of SMC's queue pairs, too")
         ->excludes(hex);
     command->callback([&context, options] {
         options->json = context.json;

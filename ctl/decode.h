@@ -12,6 +12,7 @@ struct DecodeOptions {
     std::string file = "-";  // "-" is standard input
     bool hex = false;        // messages in hexadecimal, one per line, instead of a capture
     bool summary = false;    // histories of connections and link groups instead of messages
+    bool rdma = false;       // RDMA writes and acknowledgements, too
     bool json = false;       // one object per line
 };
 

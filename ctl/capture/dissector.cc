@@ -8,18 +8,51 @@
 
 namespace smc::capture {
 
+namespace {
+
+bool is_tunnel(std::uint16_t udp_port) {
+    constexpr std::uint16_t kVxlan = 4789, kVxlanOfLinux = 8472, kGeneve = 6081;
+    return udp_port == kVxlan || udp_port == kVxlanOfLinux || udp_port == kGeneve;
+}
+
+}  // namespace
+
 void Dissector::add(const Frame& frame) {
     frame_ = &frame;
     if (!is_known_link_type(frame.link_type)) {
         skipped_[frame.link_type]++;
         return;
     }
-    if (const auto packet = parse_packet(frame.link_type, frame.bytes)) {
-        if (packet->transport == Transport::kTcp) {
-            add_tcp(*packet);
-        } else if (packet->transport == Transport::kRoceV1 || packet->to.port == kRoceV2Port) {
-            add_roce(*packet);
-        }
+    const auto parsed = parse_packet(frame.link_type, frame.bytes);
+    const auto* packet = std::get_if<Packet>(&parsed);
+    if (packet == nullptr) {
+        skip(std::get<Skipped>(parsed));
+    } else if (packet->transport == Transport::kTcp) {
+        add_tcp(*packet);
+    } else if (packet->transport == Transport::kRoceV1 || packet->to.port == kRoceV2Port) {
+        add_roce(*packet);
+    } else {
+        skip(is_tunnel(packet->to.port) ? Skipped::kTunnel : Skipped::kOther);
+    }
+}
+
+void Dissector::skip(Skipped why) {
+    switch (why) {
+        case Skipped::kNotIp:
+            counters_.not_ip++;
+            break;
+        case Skipped::kFragment:
+            counters_.fragments++;
+            break;
+        case Skipped::kTunnel:
+            counters_.tunnels++;
+            break;
+        case Skipped::kOther:
+            counters_.other_protocols++;
+            break;
+        case Skipped::kBroken:
+            counters_.broken_frames++;
+            break;
     }
 }
 
@@ -154,6 +187,11 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         const auto header = clc::decode_header(stream.ready().first(clc::kHeaderBytes));
         const auto* known = std::get_if<clc::Header>(&header);
         const std::size_t length = known != nullptr ? known->length : clc::kHeaderBytes;
+        if (length > TcpStream::kMostReady) {
+            history.broken = "a CLC message of " + std::to_string(length) + " bytes from the " +
+                             (of_server ? "server" : "client") + ", which are not kept";
+            return stream.stop();
+        }
         if (stream.ready().size() < length) {
             return;
         }

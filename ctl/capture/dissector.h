@@ -49,11 +49,14 @@ struct Counters {
     std::uint64_t sends_to_unknown_qps = 0;      // packets: as before, and they do not look like SMC
     std::uint64_t retransmissions = 0;           // RoCE packets seen again
     std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
+    std::uint64_t naks = 0, rnr_naks = 0;        // that queue pairs of SMC have answered
     std::uint64_t cut_syns = 0;                  // TCP options cut by the snap length
     std::uint64_t cut_packets = 0;               // RoCE packets that the snap length cut
     std::uint64_t cdc_without_connection = 0;    // alert tokens nobody was given
     std::uint64_t cdc_missing = 0;               // cursors that went further than one message can say
     std::uint64_t links_not_followed = 0;        // beyond LinkGroup::kMaxLinks
+    // Frames that were not looked at.
+    std::uint64_t not_ip = 0, fragments = 0, tunnels = 0, other_protocols = 0, broken_frames = 0;
 };
 
 class Dissector {
@@ -62,7 +65,9 @@ class Dissector {
     static constexpr std::size_t kMaxUnnamedQps = 4096;
     static constexpr std::size_t kMaxWays = 65536;
 
-    explicit Dissector(std::function<void(const Event&)> sink) : sink_(std::move(sink)) {}
+    // `rdma`: RDMA writes and acknowledgements are events, too.
+    explicit Dissector(std::function<void(const Event&)> sink, bool rdma = false)
+        : sink_(std::move(sink)), rdma_(rdma) {}
 
     void add(const Frame& frame);
 
@@ -96,6 +101,7 @@ class Dissector {
     };
     using QpKey = std::pair<RoceGid, Qpn>;
 
+    void skip(Skipped why);
     void add_tcp(const Packet& packet);
     void open(const Packet& syn);
     void open_late(const Packet& packet);
@@ -114,6 +120,10 @@ class Dissector {
 
     void add_roce(const Packet& packet);
     void add_unnamed(const Packet& packet, const RcRequest& request);
+    void add_answer(const Packet& packet, const RcAnswer& answer);
+    void tell_write(const Packet& packet, const RcRequest& request, SendFlow::Seen seen);
+    // What names sender and receiver of a packet to queue pair `to`; nullopt: it is none of SMC's.
+    [[nodiscard]] std::optional<std::pair<std::string, std::string>> ends(const Packet& packet, Qpn to) const;
     void read_unnamed(UnnamedQp& qp, wire::Bytes message);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
     void read_add_link(const QueuePair& qp, const llc::AddLink& add);
@@ -121,6 +131,7 @@ class Dissector {
     void read_cdc(const QueuePair& qp, const cdc::Message& message);
 
     std::function<void(const Event&)> sink_;
+    bool rdma_;
     const Frame* frame_ = nullptr;                                // being looked at
     std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
     std::set<std::pair<Endpoint, Endpoint>> plain_;  // connections whose SYN had no option: what they carry is no CLC

@@ -10,6 +10,9 @@ void Dissector::add_roce(const Packet& packet) {
     if (ways_.size() < kMaxWays) {
         ways_.emplace(gid_of(packet.from), gid_of(packet.to));
     }
+    if (const auto answer = parse_rc_answer(packet.payload, packet.length)) {
+        return add_answer(packet, *answer);
+    }
     const auto request = parse_rc_request(packet.payload, packet.length);
     if (!request) {
         return;
@@ -25,6 +28,7 @@ void Dissector::add_roce(const Packet& packet) {
     const SendFlow::Seen seen = qp.flow.accept(*request);
     counters_.retransmissions += seen == SendFlow::Seen::kAgain ? 1 : 0;
     counters_.gaps += seen == SendFlow::Seen::kAfterGap ? 1 : 0;
+    tell_write(packet, *request, seen);
     const auto message = qp.flow.message();
     if (seen == SendFlow::Seen::kAgain || !message) {
         return;
@@ -45,6 +49,43 @@ void Dissector::add_roce(const Packet& packet) {
     } else if (const auto decoded = llc::decode(*message); const auto* llc = std::get_if<llc::AnyMessage>(&decoded)) {
         const QueuePair at = qp;  // a new link may move it
         read_llc(at, *llc);
+    }
+}
+
+std::optional<std::pair<std::string, std::string>> Dissector::ends(const Packet& packet, Qpn to) const {
+    const QpKey key{gid_of(packet.to), to};
+    if (const auto found = queue_pairs_.find(key); found != queue_pairs_.end()) {
+        const Link& link = link_groups_[found->second.group].links[found->second.link];
+        const std::string server = qp_text(link.server.gid, link.server.qpn);
+        const std::string client = qp_text(link.client.gid, link.client.qpn);
+        return found->second.of_server ? std::pair(client, server) : std::pair(server, client);
+    }
+    if (const auto found = unnamed_.find(key); found != unnamed_.end()) {
+        const UnnamedQp& qp = unnamed_qps_[found->second.first];
+        return std::pair(qp_text(qp.peer, qp.peer_qpn), qp_text(qp.gid, qp.qpn));
+    }
+    return std::nullopt;
+}
+
+void Dissector::tell_write(const Packet& packet, const RcRequest& request, SendFlow::Seen seen) {
+    if (!rdma_ || request.operation != RcRequest::Operation::kWrite || !request.first) {
+        return;
+    }
+    if (const auto who = ends(packet, request.destination)) {
+        sink_({frame_->number, frame_->time_us, who->first, who->second,
+               describe(request, seen == SendFlow::Seen::kAgain)});
+    }
+}
+
+void Dissector::add_answer(const Packet& packet, const RcAnswer& answer) {
+    const auto who = ends(packet, answer.destination);
+    if (!who) {
+        return;
+    }
+    counters_.naks += answer.kind == RcAnswer::Kind::kRefused ? 1 : 0;
+    counters_.rnr_naks += answer.kind == RcAnswer::Kind::kNotReady ? 1 : 0;
+    if (rdma_) {
+        sink_({frame_->number, frame_->time_us, who->first, who->second, describe(answer)});
     }
 }
 

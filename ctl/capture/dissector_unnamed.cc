@@ -46,6 +46,7 @@ void Dissector::add_unnamed(const Packet& packet, const RcRequest& request) {
     const SendFlow::Seen seen = flow.accept(request);
     counters_.retransmissions += seen == SendFlow::Seen::kAgain ? 1 : 0;
     counters_.gaps += seen == SendFlow::Seen::kAfterGap ? 1 : 0;
+    tell_write(packet, request, seen);
     const auto message = flow.message();
     if (seen == SendFlow::Seen::kAgain || !message) {
         return;

@@ -19,22 +19,28 @@ std::uint64_t number(Bytes from, std::size_t offset, std::size_t bytes) {
     return wire::load_be(&from[offset], bytes);
 }
 
+bool is_tunnel(std::uint8_t protocol) {
+    return protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE;
+}
+
 // What is in IP: `rest` begins behind the IP headers, `length` is what they say follows.
-std::optional<Packet> parse_transport(Packet packet, std::uint8_t protocol, Bytes rest, std::size_t length) {
+Parsed parse_transport(Packet packet, std::uint8_t protocol, Bytes rest, std::size_t length) {
     std::size_t header = 8;
     if (protocol == IPPROTO_TCP) {
         if (rest.size() < 20) {
-            return std::nullopt;
+            return Skipped::kBroken;
         }
         header = std::size_t{rest[12]} >> 4 << 2;
         if (header < 20) {
-            return std::nullopt;
+            return Skipped::kBroken;
         }
     } else if (protocol != IPPROTO_UDP) {
-        return std::nullopt;
+        return is_tunnel(protocol)            ? Skipped::kTunnel
+               : protocol == IPPROTO_FRAGMENT ? Skipped::kFragment
+                                              : Skipped::kOther;
     }
     if (length < header || (rest.size() < header && protocol == IPPROTO_UDP)) {
-        return std::nullopt;
+        return Skipped::kBroken;
     }
     packet.options_cut = rest.size() < header;
     const std::size_t captured = std::min(rest.size(), header);
@@ -59,18 +65,20 @@ std::optional<Packet> parse_transport(Packet packet, std::uint8_t protocol, Byte
     return packet;
 }
 
-std::optional<Packet> parse_ipv4(Bytes ip) {
+Parsed parse_ipv4(Bytes ip) {
     if (ip.size() < 20 || ip[0] >> 4 != 4) {
-        return std::nullopt;
+        return Skipped::kBroken;
     }
     const std::size_t header = std::size_t{ip[0] & 15U} * 4;
     std::size_t total = number(ip, 2, 2);
     if (total == 0) {
         total = ip.size();  // segmentation offload, captured before the length was known
     }
-    const bool fragment = (number(ip, 6, 2) & 0x3fff) != 0;
-    if (header < 20 || ip.size() < header || total < header || fragment) {
-        return std::nullopt;
+    if (header < 20 || ip.size() < header || total < header) {
+        return Skipped::kBroken;
+    }
+    if ((number(ip, 6, 2) & 0x3fff) != 0) {
+        return Skipped::kFragment;
     }
     Packet packet;
     const auto mapped = [&](std::size_t offset, Endpoint& endpoint) {
@@ -83,9 +91,9 @@ std::optional<Packet> parse_ipv4(Bytes ip) {
     return parse_transport(packet, ip[9], ip.subspan(header), total - header);
 }
 
-std::optional<Packet> parse_ipv6(Bytes ip) {
+Parsed parse_ipv6(Bytes ip) {
     if (ip.size() < 40 || ip[0] >> 4 != 6) {
-        return std::nullopt;
+        return Skipped::kBroken;
     }
     Packet packet;
     std::copy_n(ip.begin() + 8, 16, packet.from.ip.begin());
@@ -102,25 +110,25 @@ std::optional<Packet> parse_ipv6(Bytes ip) {
             return parse_transport(packet, next, rest, length);  // fragments end there, too
         }
         if (rest.size() < 8) {
-            return std::nullopt;
+            return Skipped::kBroken;
         }
         const std::size_t header = (std::size_t{rest[1]} + 1) * 8;
         if (rest.size() < header) {
-            return std::nullopt;
+            return Skipped::kBroken;
         }
         next = rest[0];
         rest = rest.subspan(header);
         length -= header;
     }
-    return std::nullopt;
+    return Skipped::kBroken;
 }
 
 // The Global Route Header of InfiniBand has the layout of an IPv6 header, and GIDs for addresses.
-std::optional<Packet> parse_roce_v1(Bytes grh) {
+Parsed parse_roce_v1(Bytes grh) {
     constexpr std::size_t kGrhBytes = 40;
     constexpr std::uint8_t kTransportHeader = 0x1b;
     if (grh.size() < kGrhBytes || grh[0] >> 4 != 6 || grh[6] != kTransportHeader) {
-        return std::nullopt;
+        return Skipped::kBroken;
     }
     Packet packet;
     packet.transport = Transport::kRoceV1;
@@ -132,7 +140,7 @@ std::optional<Packet> parse_roce_v1(Bytes grh) {
     return packet;
 }
 
-std::optional<Packet> parse_ether_type(std::uint64_t type, Bytes rest) {
+Parsed parse_ether_type(std::uint64_t type, Bytes rest) {
     for (int tags = 0; (type == kEtherVlan || type == kEtherQinQ) && tags < kMaxTags && rest.size() >= 4; tags++) {
         type = number(rest, 2, 2);
         rest = rest.subspan(4);
@@ -145,13 +153,13 @@ std::optional<Packet> parse_ether_type(std::uint64_t type, Bytes rest) {
         case kEtherRoceV1:
             return parse_roce_v1(rest);
         default:
-            return std::nullopt;
+            return Skipped::kNotIp;
     }
 }
 
-std::optional<Packet> parse_raw(Bytes frame) {
+Parsed parse_raw(Bytes frame) {
     if (frame.empty()) {
-        return std::nullopt;
+        return Skipped::kBroken;
     }
     return frame[0] >> 4 == 4 ? parse_ipv4(frame) : parse_ipv6(frame);
 }
@@ -179,15 +187,15 @@ std::string link_type_text(int link_type) {
     return name != nullptr ? name : std::to_string(link_type);
 }
 
-std::optional<Packet> parse_packet(int link_type, Bytes frame) {
+Parsed parse_packet(int link_type, Bytes frame) {
     const auto behind = [&](std::size_t header) { return frame.subspan(std::min(frame.size(), header)); };
     switch (link_type) {
         case DLT_EN10MB:
-            return frame.size() < 14 ? std::nullopt : parse_ether_type(number(frame, 12, 2), behind(14));
+            return frame.size() < 14 ? Skipped::kBroken : parse_ether_type(number(frame, 12, 2), behind(14));
         case DLT_LINUX_SLL:
-            return frame.size() < 16 ? std::nullopt : parse_ether_type(number(frame, 14, 2), behind(16));
+            return frame.size() < 16 ? Skipped::kBroken : parse_ether_type(number(frame, 14, 2), behind(16));
         case DLT_LINUX_SLL2:
-            return frame.size() < 20 ? std::nullopt : parse_ether_type(number(frame, 0, 2), behind(20));
+            return frame.size() < 20 ? Skipped::kBroken : parse_ether_type(number(frame, 0, 2), behind(20));
         case DLT_NULL:
         case DLT_LOOP:
             return parse_raw(behind(4));

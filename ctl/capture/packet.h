@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// From a captured frame to TCP, UDP, or the InfiniBand packet in a RoCEv1 frame. Whatever is none of these, or is
-// broken, is no packet.
+// From a captured frame to TCP, UDP, or the InfiniBand packet in a RoCEv1 frame.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "os/endpoint.h"
 #include "smc/wire/ids.h"
@@ -37,9 +36,18 @@ inline RoceGid gid_of(const Endpoint& end) {
     return RoceGid{end.ip}.normalised();
 }
 
-// `link_type` is a DLT_ value: Ethernet (VLAN tags too), Linux cooked 1 and 2, raw IP, and loopback are known. IP
-// fragments are no packets.
-std::optional<Packet> parse_packet(int link_type, Bytes frame);
+// Why a frame is not looked at.
+enum class Skipped : std::uint8_t {
+    kNotIp,     // ARP and others
+    kFragment,  // of an IP packet
+    kTunnel,    // IP in IP, GRE, VXLAN, GENEVE
+    kOther,     // another protocol, or UDP that is not RoCE
+    kBroken,    // or cut too short
+};
+using Parsed = std::variant<Packet, Skipped>;
+
+// `link_type` is a DLT_ value: Ethernet (VLAN tags too), Linux cooked 1 and 2, raw IP, and loopback are known.
+Parsed parse_packet(int link_type, Bytes frame);
 bool is_known_link_type(int link_type);
 std::string link_type_text(int link_type);
 

@@ -2,6 +2,7 @@
 #include "ctl/capture/roce.h"
 
 #include <algorithm>
+#include <array>
 
 #include "smc/wire/qp_end.h"
 
@@ -13,6 +14,8 @@ constexpr std::size_t kBthBytes = 12;
 constexpr std::size_t kRethBytes = 16;
 constexpr std::size_t kImmediateBytes = 4;
 constexpr std::size_t kCrcBytes = 4;
+constexpr std::size_t kAethBytes = 4;
+constexpr std::uint8_t kAcknowledge = 0x11;
 constexpr std::uint32_t kHalfOfPsns = 0x800000;
 
 struct Opcode {
@@ -76,7 +79,75 @@ std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length
     request.payload = packet.subspan(headers);
     request.cut = request.payload.size() < bytes;
     request.payload = request.payload.first(std::min(request.payload.size(), bytes));
+    if (op->operation == RcRequest::Operation::kWrite && op->first) {
+        request.address = VirtualAddress{wire::load_be(&packet[kBthBytes], 8)};
+        request.rkey = RKey{static_cast<std::uint32_t>(wire::load_be(&packet[kBthBytes + 8], 4))};
+        request.bytes = static_cast<std::uint32_t>(wire::load_be(&packet[kBthBytes + 12], 4));
+    }
     return request;
+}
+
+std::optional<RcAnswer> parse_rc_answer(wire::Bytes packet, std::size_t length) {
+    constexpr std::size_t kWhole = kBthBytes + kAethBytes;
+    if (packet.size() < kWhole || length < kWhole + kCrcBytes || packet[0] != kAcknowledge) {
+        return std::nullopt;
+    }
+    const std::uint8_t syndrome = packet[kBthBytes];
+    RcAnswer answer;
+    switch (syndrome >> 5 & 3) {
+        case 0:
+            answer.kind = RcAnswer::Kind::kTaken;
+            break;
+        case 1:
+            answer.kind = RcAnswer::Kind::kNotReady;
+            break;
+        case 3:
+            answer.kind = RcAnswer::Kind::kRefused;
+            break;
+        default:
+            return std::nullopt;
+    }
+    answer.code = syndrome & 0x1f;
+    answer.destination = Qpn{static_cast<std::uint32_t>(wire::load_be(&packet[5], 3))};
+    answer.psn = Psn{static_cast<std::uint32_t>(wire::load_be(&packet[9], 3))};
+    return answer;
+}
+
+namespace {
+
+Field psn_field(Psn psn) {
+    return {"psn", "Packet sequence number", std::uint64_t{static_cast<std::uint32_t>(psn)}};
+}
+
+const char* nak_text(std::uint8_t code) {
+    constexpr std::array<const char*, 5> kTexts{"PSN sequence error", "invalid request", "remote access error",
+                                                "remote operational error", "invalid RD request"};
+    return code < kTexts.size() ? kTexts.at(code) : "reserved";
+}
+
+}  // namespace
+
+Description describe(const RcRequest& write, bool again) {
+    return {.layer = "RDMA",
+            .type = "WRITE",
+            .fields = {psn_field(write.psn),
+                       {"remote_address", "Remote address", text(write.address)},
+                       {"rkey", "RKey", text(write.rkey)},
+                       {"bytes", "Bytes", std::uint64_t{write.bytes}},
+                       {"seen_again", "Seen before", again}},
+            .fault = {}};
+}
+
+Description describe(const RcAnswer& answer) {
+    Description out{.layer = "RDMA", .type = "ACK", .fields = {psn_field(answer.psn)}, .fault = {}};
+    if (answer.kind == RcAnswer::Kind::kNotReady) {
+        out.type = "RNR NAK";
+        out.fields.push_back({"timer", "Timer", std::uint64_t{answer.code}});
+    } else if (answer.kind == RcAnswer::Kind::kRefused) {
+        out.type = "NAK";
+        out.fields.push_back({"code", "Code", std::uint64_t{answer.code}, nak_text(answer.code)});
+    }
+    return out;
 }
 
 SendFlow::Seen SendFlow::place(std::uint32_t psn) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "smc/wire/describe.h"
 #include "smc/wire/ids.h"
 #include "smc/wire/layout.h"
 
@@ -23,11 +24,30 @@ struct RcRequest {
     Psn psn{};
     wire::Bytes payload;  // without headers, padding and the invariant CRC
     bool cut = false;     // the snap length took some of it
+    // Of the first packet of a write: where to, by which key, and how many bytes in all.
+    VirtualAddress address{};
+    RKey rkey{};
+    std::uint32_t bytes = 0;
+};
+
+// What a queue pair answers.
+struct RcAnswer {
+    enum class Kind : std::uint8_t { kTaken, kNotReady, kRefused };  // ACK, RNR NAK, NAK
+    Kind kind = Kind::kTaken;
+    std::uint8_t code = 0;  // credits, timer, or what is wrong
+    Qpn destination{};
+    Psn psn{};
 };
 
 // nullopt for acknowledgements, other services, and what is no RoCE. `packet` begins with the BTH, and `length` is its
 // own on the wire: the CRC is cut off its end.
 std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length);
+
+std::optional<RcAnswer> parse_rc_answer(wire::Bytes packet, std::size_t length);
+
+// The first packet of a write. `again`: it was seen before.
+Description describe(const RcRequest& write, bool again);
+Description describe(const RcAnswer& answer);
 
 // SENDs towards one queue pair.
 class SendFlow {

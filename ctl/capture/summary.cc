@@ -39,6 +39,7 @@ struct Counter {
     const char* name;
     std::uint64_t Counters::*value;
     const char* meaning;
+    bool is_usual = false;  // says nothing about what is missing
 };
 
 constexpr Counter kCounters[] = {
@@ -51,6 +52,8 @@ constexpr Counter kCounters[] = {
      "RoCE SENDs to queue pairs whose CLC is not in this capture, and that do not look like SMC"},
     {"retransmissions", &Counters::retransmissions, "RoCE packets seen again"},
     {"gaps", &Counters::gaps, "gaps in the sequence of RoCE packets"},
+    {"naks", &Counters::naks, "RoCE requests that the other end has refused (NAK)"},
+    {"rnr_naks", &Counters::rnr_naks, "RoCE requests for which the other end had no receive buffer (RNR NAK)"},
     {"cut_syns", &Counters::cut_syns,
      "SYNs whose TCP options the snap length cut: it is not known whether they ask for SMC"},
     {"cut_packets", &Counters::cut_packets, "RoCE SENDs cut by the snap length"},
@@ -58,6 +61,11 @@ constexpr Counter kCounters[] = {
      "CDC messages with an alert token that nobody was given here"},
     {"cdc_missing", &Counters::cdc_missing, "cursors that went on by more than a buffer: CDC messages are missing"},
     {"links_not_followed", &Counters::links_not_followed, "links not followed: too many"},
+    {"not_ip", &Counters::not_ip, "frames not looked at: no IP", true},
+    {"fragments", &Counters::fragments, "frames not looked at: IP fragments"},
+    {"tunnels", &Counters::tunnels, "frames not looked at: in a tunnel (IP in IP, GRE, VXLAN, GENEVE)"},
+    {"other_protocols", &Counters::other_protocols, "frames not looked at: neither TCP nor RoCE", true},
+    {"broken_frames", &Counters::broken_frames, "frames not looked at: broken, or cut too short"},
 };
 
 // Empty: both directions, or nothing at all.
@@ -100,10 +108,10 @@ void print_group(std::ostream& out, const Dissector& dissector, std::size_t numb
 
 }  // namespace
 
-void print_counters(std::ostream& out, const Dissector& dissector) {
+void print_counters(std::ostream& out, const Dissector& dissector, bool usual_ones) {
     const Counters counters = dissector.counters();
     for (const Counter& counter : kCounters) {
-        if (counters.*counter.value != 0) {
+        if (counters.*counter.value != 0 && (usual_ones || !counter.is_usual)) {
             out << counters.*counter.value << " " << counter.meaning << "\n";
         }
     }
@@ -137,7 +145,7 @@ void print_summary(std::ostream& out, const Dissector& dissector) {
     if (dissector.connections().empty()) {
         out << "no TCP connection with option 254 in its SYN, or with CLC\n";
     }
-    print_counters(out, dissector);
+    print_counters(out, dissector, true);
 }
 
 void summary_json(const Dissector& dissector, const std::function<void(const ordered_json&)>& print) {

@@ -14,7 +14,7 @@ void print_summary(std::ostream& out, const Dissector& dissector);
 // One object per connection ("kind": "connection"), per link group, per queue pair without CLC, and one with the
 // counters, one after the other.
 void summary_json(const Dissector& dissector, const std::function<void(const nlohmann::ordered_json&)>& line);
-// What a reader must know about what is missing; one line each.
-void print_counters(std::ostream& out, const Dissector& dissector);
+// What a reader must know about what is missing; one line each. `usual_ones`: also what any capture has.
+void print_counters(std::ostream& out, const Dissector& dissector, bool usual_ones);
 
 }  // namespace smc::capture

@@ -13,6 +13,8 @@ namespace smc::capture {
 
 class TcpStream {
  public:
+    static constexpr std::size_t kMostReady = std::size_t{2} * 1024;  // several CLC messages
+
     // `first` is the sequence number of the first byte, one behind the SYN's.
     explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first), highest_(first) {}
 
@@ -35,7 +37,6 @@ class TcpStream {
     void seen(std::uint32_t end);
 
  private:
-    static constexpr std::size_t kMostReady = std::size_t{2} * 1024;  // several CLC messages
     static constexpr std::size_t kMostAhead = std::size_t{8} * 1024;
 
     void append(std::uint32_t sequence, wire::Bytes payload);

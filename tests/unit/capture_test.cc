@@ -741,8 +741,9 @@ TEST_CASE("subsequent_contact__joins_the_link_group_and_data_may_overtake_the_co
 TEST_CASE("packet__link_layers_and_what_is_none") {
     const Raw ip = ipv4(1, 2, 6, tcp_segment(1000, 80, 7, kAck, {'x'}));
     const auto port = [](int link_type, const Raw& frame) {
-        const auto packet = parse_packet(link_type, frame);
-        return packet ? packet->to.port : 0;
+        const auto parsed = parse_packet(link_type, frame);
+        const auto* packet = std::get_if<Packet>(&parsed);
+        return packet != nullptr ? packet->to.port : 0;
     };
     CHECK(port(DLT_RAW, ip) == 80);
     CHECK(port(DLT_EN10MB, Raw(12) + Raw{8, 0} + ip) == 80);

@@ -11,7 +11,10 @@ import unittest
 
 from lab import captures, tshark
 from lab.basics import CTL, test_program
-from packets import Capture, Connection, ethernet, roce_send
+from packets import Capture, Connection, ethernet, roce_answer, roce_send
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.l2 import ARP, Ether
 from scapy.utils import RawPcapReader
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -79,6 +82,33 @@ class Linux(unittest.TestCase):
                 {f for f, v in frames.items() if "smc.clc_msg" in v},
                 {m["frame"] for m in messages(path) if m["layer"] == "CLC"},
             )
+
+    def test_rdma_as_tshark_sees_it(self):
+        names = ["frame.number", "infiniband.bth.psn", "infiniband.bth.opcode"]
+        names += ["infiniband.reth.va", "infiniband.reth.r_key", "infiniband.reth.dmalen"]
+        done = subprocess.run(
+            ["tshark", "-r", CONTACT, "-T", "fields", *(word for name in names for word in ("-e", name))],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+        theirs = set()
+        for line in done.stdout.splitlines():
+            frame, psn, opcode, address, rkey, length = line.split("\t")
+            if opcode == "17":
+                theirs.add((int(frame), "ACK", int(psn)))
+            elif address:
+                theirs.add((int(frame), "WRITE", int(psn), address, rkey, int(length)))
+        ours = {
+            (m["frame"], m["type"], *[v for k, v in m["fields"].items() if k != "seen_again"])
+            for m in messages("--rdma", CONTACT)
+            if m["layer"] == "RDMA"
+        }
+        self.assertEqual(ours, theirs)
+        self.assertEqual({kind for _, kind, *_ in ours}, {"ACK", "WRITE"})
+        plain = [m for m in messages("--rdma", CONTACT) if m["layer"] != "RDMA"]
+        self.assertEqual(plain, messages(CONTACT))
 
     def test_summary_tells_the_history(self):
         text = decode("--summary", CONTACT).stdout.decode()
@@ -165,6 +195,59 @@ class Generated(unittest.TestCase):
         self.assertEqual([m["fields"] for m in found], [m["fields"] for m in by_hex])
         counters = [json.loads(line) for line in decode("--summary", "--json", self.path).stdout.splitlines()][-1]
         self.assertEqual((counters["retransmissions"], counters["gaps"]), ((psn + 6) // 7, 0))
+
+    def test_what_is_refused_is_told_and_counted(self):
+        capture = Capture()
+        self.link(capture)
+        for psn, syndrome in ((7, 0x1F), (8, 0x62), (9, 0x61), (10, 0x2C)):
+            capture.add(ethernet("10.0.0.2", "10.0.0.1", roce_answer(0x11, psn, syndrome)))
+        capture.add(ethernet("10.0.0.2", "10.0.0.1", roce_answer(0x99, 1, 0x62)))  # none of SMC's
+        capture.write(self.path)
+        told = [m for m in messages("--rdma", self.path) if m["layer"] == "RDMA"]
+        self.assertEqual(
+            [(m["type"], m["fields"]) for m in told],
+            [
+                ("ACK", {"psn": 7}),
+                ("NAK", {"psn": 8, "code": 2, "code_text": "remote access error"}),
+                ("NAK", {"psn": 9, "code": 1, "code_text": "invalid request"}),
+                ("RNR NAK", {"psn": 10, "timer": 12}),
+            ],
+        )
+        self.assertEqual((told[0]["from"], told[0]["to"]), ("10.0.0.2 qp 0x000022", "10.0.0.1 qp 0x000011"))
+        self.assertFalse([m for m in messages(self.path) if m["layer"] == "RDMA"])
+        counters = [json.loads(line) for line in decode("--summary", "--json", self.path).stdout.splitlines()][-1]
+        self.assertEqual((counters["naks"], counters["rnr_naks"]), (2, 1))
+
+    def test_every_frame_that_is_not_looked_at_is_counted_under_its_reason(self):
+        capture = Capture()
+        a, b, link = "10.0.0.1", "10.0.0.2", Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
+        capture.add(bytes(link / ARP(pdst=b)))
+        capture.add(bytes(link / IP(src=a, dst=b, flags="MF") / UDP(dport=4791) / bytes(64)))
+        capture.add(bytes(link / IP(src=a, dst=b, frag=8, proto=17) / bytes(64)))
+        capture.add(bytes(link / IPv6() / IPv6ExtHdrFragment(m=1, nh=17) / bytes(64)))
+        capture.add(bytes(link / IP(src=a, dst=b, proto=47) / bytes(64)))
+        capture.add(bytes(link / IP(src=a, dst=b) / IP(src=a, dst=b) / UDP() / bytes(64)))
+        for port in (4789, 6081):
+            capture.add(bytes(link / IP(src=a, dst=b) / UDP(dport=port) / bytes(64)))
+        capture.add(bytes(link / IP(src=a, dst=b) / ICMP()))
+        capture.add(bytes(link / IP(src=a, dst=b) / UDP(dport=53) / bytes(64)))
+        capture.add(bytes(link / IP(src=a, dst=b))[:30])
+        capture.add(b"short")
+        Connection(capture)  # looked at
+        capture.write(self.path)
+        counters = [json.loads(line) for line in decode("--summary", "--json", self.path).stdout.splitlines()][-1]
+        reasons = ("not_ip", "fragments", "tunnels", "other_protocols", "broken_frames")
+        self.assertEqual([counters[reason] for reason in reasons], [1, 3, 4, 2, 2])
+        told = decode(self.path).stderr.decode()
+        self.assertIn("4 frames not looked at: in a tunnel (IP in IP, GRE, VXLAN, GENEVE)", told)
+
+    def test_a_clc_message_that_is_longer_than_is_kept_is_named(self):
+        capture = Capture()
+        connection = Connection(capture)
+        connection.client(bytes.fromhex("e2d4c3d901") + (5000).to_bytes(2, "big") + b"\x20" + bytes(1000))
+        capture.write(self.path)
+        self.assertEqual(messages(self.path), [])
+        self.assertIn("a CLC message of 5000 bytes", decode("--summary", self.path).stdout.decode())
 
     def test_cdc_as_tshark_sees_it(self):
         capture = Capture()

@@ -24,6 +24,12 @@ def roce_send(qpn, psn, payload, opcode=4):
     )
 
 
+def roce_answer(qpn, psn, syndrome):
+    return UDP(sport=49441, dport=ROCE_PORT, chksum=0) / bytes(
+        BTH(opcode=0x11, dqpn=qpn, psn=psn, pkey=0xFFFF, icrc=0) / bytes([syndrome, 0, 0, 0])
+    )
+
+
 class Capture:
     """Frames in order, one microsecond apart."""
 
