@@ -125,7 +125,7 @@ class LinkGroups {
     Devices& devices_;
     asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address
     // Where queue pairs end that no engine waits for; until the last link has ended.
-    std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(1);
+    std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(4);
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     std::map<group::MemberId, Hooks> hooks_;

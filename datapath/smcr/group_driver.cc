@@ -213,35 +213,43 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
     return Heard::kTaken;
 }
 
-void GroupDriver::destroyed() {
+void GroupDriver::destroyed(unsigned stray) {
     const std::lock_guard lock(mutex_);
-    if (strays_.load(std::memory_order_relaxed) == 1) {
-        calm_ = true;
-        calms_.fetch_add(1, std::memory_order_release);
-    }
-    strays_.fetch_sub(1, std::memory_order_release);
+    strays_.erase(stray);
+    oldest_stray_.store(strays_.empty() ? kNoStray : *strays_.begin(), std::memory_order_release);
+    stray_has_gone_ = true;
 }
 
 void GroupDriver::say_later(std::vector<std::uint8_t> message) {
     const std::lock_guard lock(mutex_);
-    later_.push_back(std::move(message));
+    later_.push_back({newest_stray(), std::move(message)});
+    stray_has_gone_ |= !has_strays(newest_stray());
 }
 
-// C5: what was held back is not any more.
+// C5: what was held back may not be any more. In the order of their tokens, as they move.
 void GroupDriver::go_on(Poller& poller) {
-    std::vector<std::vector<std::uint8_t>> later;
+    std::map<AlertToken, Task*> tasks;
+    std::vector<std::vector<std::uint8_t>> messages;
     {
         const std::lock_guard lock(mutex_);
         for (const auto& [token, receiver] : receivers_) {
             if (receiver->task != nullptr) {
-                poller.ready(*receiver->task);
+                tasks.emplace(token, receiver->task);
             }
         }
-        later = std::exchange(later_, {});
+        for (Later& later : later_) {
+            if (!has_strays(later.up_to)) {
+                messages.push_back(std::move(later.message));
+            }
+        }
+        std::erase_if(later_, [this](const Later& later) { return !has_strays(later.up_to); });
+    }
+    for (const auto& [token, task] : tasks) {
+        poller.ready(*task);
     }
     const auto link = pick(0);
-    if (link && !later.empty()) {
-        for (auto& message : later) {
+    if (link && !messages.empty()) {
+        for (auto& message : messages) {
             (void)link->send_soon(std::move(message));
         }
         poller.ready(*link);
@@ -251,10 +259,10 @@ void GroupDriver::go_on(Poller& poller) {
 void GroupDriver::settle(Poller& poller) {
     std::vector<Task*> tasks;
     std::vector<std::uint8_t> retired;
-    bool calm = false;
+    bool gone = false;
     {
         const std::lock_guard lock(mutex_);
-        calm = std::exchange(calm_, false) && !has_strays();
+        gone = std::exchange(stray_has_gone_, false);
         for (const AlertToken token : std::exchange(left_, {})) {
             const auto it = receivers_.find(token);
             if (it == receivers_.end()) {
@@ -276,7 +284,7 @@ void GroupDriver::settle(Poller& poller) {
     for (const std::uint8_t number : retired) {
         move_from(number, poller);
     }
-    if (calm) {
+    if (gone) {
         go_on(poller);
     }
 }
@@ -309,13 +317,16 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     }
 }
 
-bool GroupDriver::lost(std::uint8_t number, Poller& poller) {
-    bool was_used = false;
+unsigned GroupDriver::lost(std::uint8_t number, Poller& poller) {
+    unsigned stray = 0;
     {
         const std::lock_guard lock(mutex_);
         links_.erase(number);
-        was_used = heard_.erase(number) > 0;
-        strays_.fetch_add(was_used ? 1 : 0, std::memory_order_relaxed);
+        if (heard_.erase(number) > 0) {
+            stray = ++newest_stray_;
+            strays_.insert(stray);
+            oldest_stray_.store(*strays_.begin(), std::memory_order_release);
+        }
         if (links_.empty()) {
             for (auto& [token, receiver] : receivers_) {
                 receiver->lingering.reset();
@@ -323,7 +334,7 @@ bool GroupDriver::lost(std::uint8_t number, Poller& poller) {
         }
     }
     move_from(number, poller);
-    return was_used;
+    return stray;
 }
 
 }  // namespace smc::smcr

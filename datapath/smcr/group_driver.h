@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -84,11 +85,11 @@ class GroupDriver {
     // The group ends: nobody moves any more.
     void close();
     // C5: the queue pair of a link that broke is destroyed. To be followed by Engine::kick() of the group's links.
-    void destroyed();
-    // C5: there are links that broke and whose queue pairs are not destroyed yet.
-    [[nodiscard]] bool has_strays() const { return strays_.load(std::memory_order_acquire) != 0; }
-    // How often there were some, and none any more.
-    [[nodiscard]] unsigned calms() const { return calms_.load(std::memory_order_acquire); }
+    void destroyed(unsigned stray);
+    // C5: links that broke are numbered. Any up to this one is not destroyed yet.
+    [[nodiscard]] bool has_strays(unsigned up_to) const {
+        return oldest_stray_.load(std::memory_order_acquire) <= up_to;
+    }
     // How an RMB of the peer is reached over every link that is known.
     void know(const llc::RTokenSet& rmb);
     void forget_rmb(const llc::RTokenSet& rmb);
@@ -110,8 +111,11 @@ class GroupDriver {
     Heard on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
     // Connections whose peer has left, and those on links that are to be left.
     void settle(Poller& poller);
-    // It is broken: whoever used it moves, or ends. True, if anybody may have: to be followed by destroyed().
-    bool lost(std::uint8_t number, Poller& poller);
+    // It is broken: whoever used it moves, or ends. Its number as a stray, to be followed by destroyed(); 0: nobody
+    // used it.
+    unsigned lost(std::uint8_t number, Poller& poller);
+    // The last that broke.
+    [[nodiscard]] unsigned newest_stray() const { return newest_stray_.load(std::memory_order_relaxed); }
     // A last message of a connection whose link is lost: it goes over another link, when that is safe (C5).
     void say_later(std::vector<std::uint8_t> message);
 
@@ -129,10 +133,16 @@ class GroupDriver {
     std::vector<AlertToken> left_;       // whose peer has left
     std::vector<std::uint8_t> retired_;  // links to be left
     std::atomic<unsigned> stranded_{0};
-    std::atomic<unsigned> strays_{0};  // C5: links
-    std::atomic<unsigned> calms_{0};
-    std::vector<std::vector<std::uint8_t>> later_;  // last messages
-    bool calm_ = false;                             // the last stray has gone, and nobody has been told
+    // C5.
+    static constexpr unsigned kNoStray = ~0U;
+    std::set<unsigned> strays_;
+    std::atomic<unsigned> oldest_stray_{kNoStray}, newest_stray_{0};
+    struct Later {
+        unsigned up_to = 0;  // when these have gone
+        std::vector<std::uint8_t> message;
+    };
+    std::vector<Later> later_;     // last messages
+    bool stray_has_gone_ = false;  // and nobody has been told
     bool had_link_ = false;
     bool closed_ = false;
 };

@@ -35,12 +35,13 @@ LinkDriver::~LinkDriver() {
         std::vector<std::shared_ptr<ElementOwner>> kept;  // goes after the link
         std::unique_ptr<Link> link;
         std::shared_ptr<GroupDriver> group;  // that is to hear of it
+        unsigned stray = 0;
         std::function<void()> buried;
 
         ~Remains() {
             link.reset();
             if (group) {
-                group->destroyed();
+                group->destroyed(stray);
                 if (buried) {
                     buried();
                 }
@@ -53,8 +54,9 @@ LinkDriver::~LinkDriver() {
     auto remains = std::make_shared<Remains>();
     remains->kept = std::move(kept_);
     remains->link = std::move(link_);
-    if (strays_) {
+    if (stray_ != 0) {
         remains->group = group_;
+        remains->stray = stray_;
         remains->buried = std::move(hooks_.buried);
     }
     if (hooks_.bury) {
@@ -239,22 +241,23 @@ void LinkDriver::leave() {
     poller_->unwatch(link_->fd());
 }
 
-void LinkDriver::release_later(Element send, const Encoded& message, const Encoded& last) {
+void LinkDriver::release_later(Element send, const Encoded& message, const Encoded& last, unsigned up_to) {
     if (is_lost()) {
         const auto view = last.view();
         return pass_on({view.begin(), view.end()});
     }
-    held_back_.push_back({std::move(send), message, last});
+    held_back_.push_back({std::move(send), message, last, up_to});
     poller_->ready(*this);
 }
 
 void LinkDriver::send_held_back() {
-    if (held_back_.empty() || group_->has_strays()) {
-        return;
-    }
     for (HeldBack& one : std::exchange(held_back_, {})) {
-        send_last(one.message);
-        release(std::move(one.send), one.last);
+        if (group_->has_strays(one.up_to)) {
+            held_back_.push_back(std::move(one));
+        } else {
+            send_last(one.message);
+            release(std::move(one.send), one.last);
+        }
     }
 }
 
@@ -365,9 +368,13 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
 
 // A last message of a connection that is gone: it goes over another link, behind the validation that nothing was lost.
 void LinkDriver::pass_on(std::vector<std::uint8_t> message) {
-    if (!message.empty() && message[0] == cdc::kType) {
-        group_->say_later(std::move(message));
-    }  // LLC is repeated by whoever manages the links
+    if (message.empty() || message[0] != cdc::kType) {
+        return;  // LLC is repeated by whoever manages the links
+    }
+    group_->say_later(std::move(message));
+    if (const auto other = group_->pick(number_)) {
+        poller_->ready(*other);
+    }
 }
 
 void LinkDriver::on_broken(const std::string& why) {
@@ -378,7 +385,7 @@ void LinkDriver::on_broken(const std::string& why) {
     }
     lost_.store(true, std::memory_order_relaxed);
     wake_starved();
-    strays_ = group_->lost(number_, *poller_);  // C3
+    stray_ = group_->lost(number_, *poller_);  // C3
     const auto pass_on_last = [this](const Encoded& last) {
         const auto view = last.view();
         pass_on({view.begin(), view.end()});

@@ -73,8 +73,8 @@ class LinkDriver final : public Task, private LinkHandler {
     // its last message, which goes over another link if this one breaks before it has left.
     using Encoded = wire::Encoded<cdc::kMessageBytes>;
     void release(Element send, const Encoded& last);
-    // The same, and `message`, which is to be sent once more, is held back while there are strays (C5).
-    void release_later(Element send, const Encoded& message, const Encoded& last);
+    // The same, and `message`, which is to be sent once more, is held back while there are strays up to that one (C5).
+    void release_later(Element send, const Encoded& message, const Encoded& last, unsigned up_to);
     // Room for `requests` more, behind what is queued.
     [[nodiscard]] bool has_room(std::uint32_t requests) const;
     // The connection is run when there is room.
@@ -139,13 +139,14 @@ class LinkDriver final : public Task, private LinkHandler {
     struct HeldBack {
         Element send;
         Encoded message, last;
+        unsigned up_to = 0;
     };
     std::vector<HeldBack> held_back_;
     std::atomic<bool> lost_{false};
     std::atomic<int> llc_pending_{0};
     bool readable_ = false;
     bool polling_ = false;
-    bool strays_ = false;        // C5: the group waits for the end of the queue pair
+    unsigned stray_ = 0;         // C5: the group waits for the end of the queue pair
     std::uint64_t retired_ = 0;  // of its requests that whoever waits for them knows of
     Spin spin_;
     std::uint64_t heard_ = 0;  // messages when it fell asleep

@@ -69,7 +69,7 @@ void RmbeTransport::stop() {
         }
         const auto last = cdc::encode(due ? outbox_.message() : outbox_.repeated());
         if (due && held) {
-            link.release_later(std::move(parts_.send), message, last);
+            link.release_later(std::move(parts_.send), message, last, held_->up_to);
         } else {
             link.release(std::move(parts_.send), last);
         }
@@ -92,7 +92,7 @@ bool RmbeTransport::move() {
     }
     before->forget(*task_);
     validation_ = outbox_.moved();
-    if (before->is_lost()) {
+    if (before->is_lost() || (before_ && before_->is_lost())) {
         beware_of_strays();
     }
     // It may move twice before it can go on: what it posted is on the older one.
@@ -159,12 +159,13 @@ bool RmbeTransport::resume() {
 
 // What the peer's device has acknowledged, or the peer has consumed, comes no second time; the rest may.
 void RmbeTransport::beware_of_strays() {
-    if (is_held()) {
-        return;
+    if (!is_held()) {
+        held_.reset();
     }
-    held_.reset();
     if (not_consumed() != 0) {
-        held_ = Held{outbox_.safe(peer_consumed(), send_size()), parts_.group->calms()};
+        // Of two that break, the first one's place is the lower one.
+        const cdc::Cursor place = held_ ? held_->place : outbox_.safe(peer_consumed(), send_size());
+        held_ = Held{place, parts_.group->newest_stray()};
     }
 }
 
@@ -205,16 +206,22 @@ void RmbeTransport::write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>
 }
 
 void RmbeTransport::send_if_due() {
-    if (!outbox_.due() || !link_ || !resume() || (outbox_.ends() && is_held())) {
+    if (!outbox_.due() || !link_ || !resume()) {
+        return;
+    }
+    // The end is held back, but not what comes before it.
+    const cdc::Message message = outbox_.message(is_held());
+    if (outbox_.has_told(message)) {
         return;
     }
     const std::uint64_t place = link_->next_sequence();
     outbox_.acknowledged(link_->retired());
-    if (link_->send(cdc::encode(outbox_.message())) == Link::Posted::kFull) {
+    const auto posted = link_->send(cdc::encode(message));
+    if (posted == Link::Posted::kFull) {
         link_->want_room(*task_);
-        return;
+    } else if (posted == Link::Posted::kYes) {
+        outbox_.sent(receiver_->inbox, place, message);
     }
-    outbox_.sent(receiver_->inbox, place);
 }
 
 void RmbeTransport::publish(const cdc::Producer& producer, std::uint32_t written) {

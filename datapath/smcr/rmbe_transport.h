@@ -56,8 +56,9 @@ class RmbeTransport final : public Transport, private Mover {
     bool resume();
     // C5: the link that it has moved from broke.
     void beware_of_strays();
+    // A peer that is done with the connection has nothing new written to it any more.
     [[nodiscard]] bool is_held() const {
-        return held_ && parts_.group->has_strays() && held_->since == parts_.group->calms();
+        return held_ && parts_.group->has_strays(held_->up_to) && !receiver_->inbox.peer_is_done();
     }
     [[nodiscard]] cdc::Cursor peer_consumed() const;
     [[nodiscard]] std::uint32_t not_consumed() const;
@@ -77,7 +78,7 @@ class RmbeTransport final : public Transport, private Mover {
     // C5: what lies behind this place may be written once more by a link that broke.
     struct Held {
         cdc::Cursor place;
-        unsigned since = 0;  // GroupDriver::calms()
+        unsigned up_to = 0;  // GroupDriver::newest_stray()
     };
     std::optional<Held> held_;
 };

@@ -38,7 +38,7 @@ bool CdcOutbox::peer_gains(const CdcInbox& inbox) const {
     return in_use > receive_size_ / 2 && gained >= receive_size_ / 10;
 }
 
-cdc::Message CdcOutbox::message() const {
+cdc::Message CdcOutbox::message(bool before_the_end) const {
     cdc::Message out;
     out.sequence = static_cast<std::uint16_t>(sequence_ + 1);
     out.token = peer_;
@@ -48,13 +48,21 @@ cdc::Message CdcOutbox::message() const {
     if (announced_ == producer_.cursor) {
         out.flags &= static_cast<std::uint8_t>(~(cdc::kUrgentPending | cdc::kUrgentPresent));  // F6
     }
-    out.state = producer_.state;
+    constexpr auto kNoEnd = static_cast<std::uint8_t>(~(cdc::kConnectionClosed | cdc::kAbnormalClose));
+    out.state = before_the_end ? producer_.state & kNoEnd : producer_.state;
     return out;
 }
 
-void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t place) {
+bool CdcOutbox::has_told(const cdc::Message& message) const {
+    cdc::Message again = message;
+    again.sequence = sequence_;
+    return message.state != producer_.state && last_ == again;
+}
+
+void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t place, const cdc::Message& message) {
     sequence_++;
-    due_ = false;
+    due_ = message.state != producer_.state;
+    last_ = message;
     told_ = consumed_;
     const bool announces = (producer_.flags & cdc::kUrgentPresent) != 0 && announced_ != producer_.cursor;
     if ((producer_.flags & cdc::kUrgentPresent) != 0) {
@@ -106,6 +114,7 @@ cdc::Message CdcOutbox::moved() {
         announced_.reset();
     }
     posted_.clear();
+    last_.reset();
     due_ = true;
     cdc::Message out;
     out.sequence = acknowledged_;

@@ -412,12 +412,12 @@ TEST_CASE("cdc_outbox__what_is_published_is_due_until_it_is_sent") {
     CHECK(first.consumer == Cursor{1, 54});  // goes with every message (section 4.5.1)
     CHECK((first.flags == cdc::kWriterBlocked && first.state == cdc::kSendingDone));
     CHECK(out.message() == first);  // it was not sent yet
-    out.sent(inbox, 0);
+    out.sent(inbox, 0, out.message());
     CHECK_FALSE(out.due());
     for (std::uint32_t i = 2; i <= 70'000; i++) {  // sequence numbers wrap to 0
         out.published({});
         REQUIRE((out.due() && out.message().sequence == static_cast<std::uint16_t>(i)));
-        out.sent(inbox, 0);
+        out.sent(inbox, 0, out.message());
     }
 }
 
@@ -442,7 +442,7 @@ TEST_CASE("cdc_outbox__a_consumer_cursor_is_told_when_the_peer_has_much_to_gain"
         out.consumed({0, consumed}, full);
         if (out.due()) {
             CHECK(out.message().consumer == Cursor{0, consumed});
-            out.sent(full, 0);
+            out.sent(full, 0, out.message());
             told.push_back(consumed);
         }
     }
@@ -459,13 +459,13 @@ TEST_CASE("cdc_outbox__a_peer_that_waits_is_told_of_every_byte") {
         REQUIRE(inbox.take(heard(2, {0, 30}, flag)) == CdcInbox::Taken::kYes);
         out.heard(inbox);
         CHECK(out.due());
-        out.sent(inbox, 0);
+        out.sent(inbox, 0, out.message());
         out.heard(inbox);  // it knows: two peers that ask would never stop answering
         CHECK_FALSE(out.due());
         for (std::uint32_t consumed = 21; consumed < 24; consumed++) {
             out.consumed({0, consumed}, inbox);
             CHECK(out.due());
-            out.sent(inbox, 0);
+            out.sent(inbox, 0, out.message());
         }
         REQUIRE(inbox.take(heard(3, {0, 30})) == CdcInbox::Taken::kYes);  // it does not wait any more
         out.consumed({0, 24}, inbox);
@@ -482,7 +482,7 @@ TEST_CASE("cdc_outbox__that_urgent_data_was_consumed_is_told_once") {
     CHECK_FALSE(out.due());
     out.consumed({0, 11}, inbox);
     CHECK(out.due());
-    out.sent(inbox, 0);
+    out.sent(inbox, 0, out.message());
     CHECK_FALSE(inbox.urgent());
     REQUIRE(inbox.take(heard(2, {0, 15})) == CdcInbox::Taken::kYes);
     out.consumed({0, 15}, inbox);
@@ -495,7 +495,7 @@ TEST_CASE("cdc_outbox__urgent_data_is_announced_in_one_message_F6") {
     const auto flags = [&](const cdc::Producer& producer) {
         out.published(producer);
         const std::uint8_t told = out.message().flags;
-        out.sent(inbox, 0);
+        out.sent(inbox, 0, out.message());
         return told;
     };
     CHECK(flags({{0, 5}, cdc::kUrgentPending}) == cdc::kUrgentPending);
@@ -560,7 +560,7 @@ TEST_CASE("cdc_outbox__behind_a_move_the_last_acknowledged_message_is_named_and_
     CdcOutbox out(AlertToken{9}, 1000, 0);
     for (std::uint64_t place = 10; place < 15; place++) {
         out.published({});
-        out.sent(inbox, place);
+        out.sent(inbox, place, out.message());
     }
     out.acknowledged(12);  // everything before: 10 and 11
     const cdc::Message validation = out.moved();
@@ -568,7 +568,7 @@ TEST_CASE("cdc_outbox__behind_a_move_the_last_acknowledged_message_is_named_and_
     CHECK((validation.token == AlertToken{9} && validation.state == 0));
     CHECK((out.due() && out.message().sequence == 6));  // a number that none has had
     CHECK(out.moved().sequence == 2);                   // it moves once more, and nothing was acknowledged since
-    out.sent(inbox, 100);
+    out.sent(inbox, 100, out.message());
     out.acknowledged(101);
     CHECK(out.moved().sequence == 6);
 }
@@ -581,7 +581,7 @@ TEST_CASE("cdc_outbox__urgent_data_is_announced_again_only_if_that_may_have_been
     urgent.cursor = {0, 5};
     urgent.flags = cdc::kUrgentPending | cdc::kUrgentPresent;
     out.published(urgent);
-    out.sent(inbox, 1);
+    out.sent(inbox, 1, out.message());
     out.acknowledged(acknowledged ? 2 : 1);
     (void)out.moved();
     CHECK(((out.message().flags & cdc::kUrgentPresent) != 0) == !acknowledged);

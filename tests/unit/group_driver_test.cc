@@ -286,7 +286,7 @@ TEST_CASE("group_driver__a_connection_is_held_back_by_its_own_link_only_C5") {
     other->shut("gone");
     third->on_event(0, 0);
     third->run(std::chrono::steady_clock::now());
-    REQUIRE(moved.driver->has_strays() == used);
+    REQUIRE(moved.driver->has_strays(moved.driver->newest_stray()) == used);
     CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 4});
 }
 
@@ -317,6 +317,22 @@ TEST_CASE("group_driver__an_rmbe_that_a_link_that_broke_may_write_into_is_not_gi
     REQUIRE(heard.messages.size() == 1);
     CHECK(heard.messages[0].state == (cdc::kSendingDone | cdc::kConnectionClosed));
     CHECK(heard.messages[0].producer == cdc::Cursor{0, 4});
+}
+
+TEST_CASE("group_driver__what_comes_before_the_end_is_not_held_back_C5") {
+    Moved moved;
+    moved.say(cdc::kSendingDone | cdc::kConnectionClosed);  // nothing of it was told on the new link
+    const Heard heard(*moved.peer[2]);
+    REQUIRE(heard.messages.size() == 2);
+    CHECK(heard.messages[1].producer == cdc::Cursor{0, 4});
+    CHECK(heard.messages[1].state == cdc::kSendingDone);
+    moved.transport->flush();
+    CHECK(Heard(*moved.peer[2]).messages.empty());
+    moved.destroy_the_broken_one();
+    moved.transport->flush();
+    const Heard end(*moved.peer[2]);
+    REQUIRE(end.messages.size() == 1);
+    CHECK(end.messages[0].state == (cdc::kSendingDone | cdc::kConnectionClosed));
 }
 
 TEST_CASE("group_driver__what_was_held_back_says_only_what_arrived_when_its_link_breaks_too_C5") {

@@ -29,9 +29,13 @@ class CdcOutbox {
     void heard(const CdcInbox& inbox);
 
     [[nodiscard]] bool due() const { return due_; }
-    [[nodiscard]] cdc::Message message() const;
+    // `before_the_end`: without saying that the connection is closed or reset, which lets the peer give its RMBE to
+    // another one (section 4.8).
+    [[nodiscard]] cdc::Message message(bool before_the_end = false) const;
+    // The same was in the last message, and nothing has moved since: the end is due, and is not in it.
+    [[nodiscard]] bool has_told(const cdc::Message& message) const;
     // That message is under way. `place`: among all that was posted on the link.
-    void sent(CdcInbox& inbox, std::uint64_t place);
+    void sent(CdcInbox& inbox, std::uint64_t place, const cdc::Message& message);
     // What was sent last, once more.
     [[nodiscard]] cdc::Message repeated() const;
 
@@ -51,8 +55,6 @@ class CdcOutbox {
     [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
     // The peer's consumer cursor, as if it had not come beyond `place`.
     [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor place, std::uint32_t size) const;
-    // What is published lets the peer give its RMBE to another connection (section 4.8).
-    [[nodiscard]] bool ends() const { return (producer_.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0; }
 
  private:
     [[nodiscard]] bool urgent_consumed(const CdcInbox& inbox) const;
@@ -74,6 +76,7 @@ class CdcOutbox {
     };
     std::deque<Posted> posted_;  // not acknowledged yet
     bool due_ = false;
+    std::optional<cdc::Message> last_;  // that was sent on this link
 };
 
 }  // namespace smc::flow
