@@ -8,7 +8,6 @@
 #include <string>
 
 #include "agent/log/log.h"
-#include "os/memory_limit.h"
 
 namespace smc {
 
@@ -72,7 +71,7 @@ MemoryWatch::Limits MemoryWatch::lowered(Limits limits, bool roce, std::uint64_t
 }
 
 bool MemoryWatch::look() {
-    const auto bytes = memory_limit();
+    const auto bytes = limit_.read();
     if (!configured_) {
         configured_ = Limits{config_.max_connections, config_.ism_memory_mib, config_.roce.memory_mib};
     } else if (bytes == bytes_) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "agent/config/config.h"
+#include "os/memory_limit.h"
 
 namespace smc {
 
@@ -33,6 +34,7 @@ class MemoryWatch {
     [[nodiscard]] static Limits lowered(Limits limits, bool roce, std::uint64_t bytes);
 
     Config& config_;
+    MemoryLimit limit_;
     std::optional<Limits> configured_;    // nothing: it has not looked yet
     std::optional<std::uint64_t> bytes_;  // that were allowed then
 };

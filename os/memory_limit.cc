@@ -52,27 +52,33 @@ std::optional<Place> place(bool v2) {
 
 }  // namespace
 
-std::optional<std::uint64_t> memory_limit() {
-    constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 has a number for it
-    std::uint64_t lowest = kNoLimit;
+MemoryLimit::MemoryLimit() {
     for (const bool v2 : {true, false}) {
         const auto where = place(v2);
         if (!where || !where->path.starts_with(where->root)) {
             continue;
         }
         std::filesystem::path below = std::filesystem::path(where->path.substr(where->root.size())).relative_path();
-        const std::vector<const char*> files =
+        const std::vector<const char*> names =
             v2 ? std::vector{"memory.max", "memory.high"} : std::vector{"memory.limit_in_bytes"};
         for (;; below = below.parent_path()) {
-            for (const char* file : files) {
-                std::uint64_t bytes = 0;
-                if (std::ifstream(std::filesystem::path(where->mount) / below / file) >> bytes) {
-                    lowest = std::min(lowest, bytes);
-                }
+            for (const char* name : names) {
+                files_.push_back(std::filesystem::path(where->mount) / below / name);
             }
             if (below.empty()) {
                 break;
             }
+        }
+    }
+}
+
+std::optional<std::uint64_t> MemoryLimit::read() const {
+    constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 has a number for it
+    std::uint64_t lowest = kNoLimit;
+    for (const auto& file : files_) {
+        std::uint64_t bytes = 0;
+        if (std::ifstream(file) >> bytes) {
+            lowest = std::min(lowest, bytes);
         }
     }
     return lowest < kNoLimit ? std::optional(lowest) : std::nullopt;
