@@ -216,10 +216,12 @@ void add_decode(CLI::App& app, Context& context) {
     command->add_option("FILE", options->file, "pcap or pcapng, also compressed by gzip; - is standard input")
         ->capture_default_str();
     auto* hex = command->add_flag("--hex", options->hex, "FILE has messages in hexadecimal, one per line");
-    command->add_flag("--summary", options->summary, "The history of each connection instead of its messages")
-        ->excludes(hex);
+    auto* summary =
+        command->add_flag("--summary", options->summary, "The history of each connection instead of its messages")
+            ->excludes(hex);
     command->add_flag("--rdma", options->rdma, "RDMA writes and acknowledgements of SMC's queue pairs, too")
-        ->excludes(hex);
+        ->excludes(hex)
+        ->excludes(summary);
     command->callback([&context, options] {
         options->json = context.json;
         context.exit = decode(*options, std::cout, std::cerr);
