@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 10u
+#define SMC_ABI_VERSION 11u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
@@ -21,6 +21,7 @@
 #define SMC_MAX_DEVICES 16384
 #define SMC_MAX_QUESTIONS 32768
 #define SMC_MAX_HAIRPINS 131072 /* two a leg */
+#define SMC_MAX_CHOSEN 65536
 #define SMC_MAX_INBOUND 16384
 #define SMC_MAX_PAIRS 8192
 #define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
@@ -120,6 +121,7 @@ struct smc_sock {
 	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
 	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
 	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
+	__u32 chosen;           /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
@@ -379,7 +381,8 @@ struct smc_hairpin {
 	__u16 partner; /* local port of the receiver */
 	__u16 mac_len;
 	__u8 of_leg; /* the sender is the leg */
-	__u8 pad[3];
+	__u8 pad;
+	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
 	__u32 told;                     /* how often user space was told that the sender is stranded */
 	struct smc_socket sender;       /* an application's: from its first packet or its handshake's end on */
@@ -477,7 +480,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "the questions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 76);
+static_assert(sizeof(smc_sock) == 80);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

@@ -47,6 +47,7 @@ static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 		state->role = SMC_ROLE_APP;
 		state->mac_len = hairpin->mac_len;
 		state->partner = hairpin->partner;
+		state->chosen = hairpin->chosen;
 		state->front = tuple;
 	}
 	smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(ctx));

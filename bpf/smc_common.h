@@ -306,6 +306,25 @@ static __always_inline void smc_read_buffers(struct sock *sk, struct smc_buffers
 	to->receive = locks & SMC_RCVBUF_LOCK ? sk->sk_rcvbuf : 0;
 }
 
+/*
+ * An application may choose its send buffer at any time. Each of its packets tells the agent, before the agent hears of
+ * the packet itself.
+ */
+static __always_inline void smc_tell_chosen(const struct smc_sock *app, struct bpf_sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	__u32 key = app->chosen;
+	struct smc_buffers now;
+	__u64 *told;
+
+	if (!key || !tcp)
+		return;
+	told = bpf_map_lookup_elem(&smc_chosen, &key);
+	smc_read_buffers((struct sock *)tcp, &now);
+	if (told && *told != now.send)
+		*told = now.send;
+}
+
 /* What was learnt of a server, unless that is too old. */
 static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, const struct smc_addr *remote)
 {

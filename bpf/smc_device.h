@@ -31,6 +31,8 @@ int smc_egress(struct __sk_buff *skb)
 			bpf_sk_storage_delete(&smc_socks, sk);
 			leg = 0;
 		}
+		if (leg && leg->role == SMC_ROLE_APP)
+			smc_tell_chosen(leg, sk);
 		if (leg && leg->partner && !leg->hold)
 			return sk->state == BPF_TCP_LAST_ACK && leg->role == SMC_ROLE_APP
 				       ? smc_turn_last(skb, key.slot, leg)
@@ -80,6 +82,7 @@ int smc_egress(struct __sk_buff *skb)
 			leg->role = SMC_ROLE_APP;
 			leg->mac_len = hairpin->mac_len;
 			leg->partner = hairpin->partner;
+			leg->chosen = hairpin->chosen;
 			leg->front = packet.tuple;
 		}
 		if (!hairpin->of_leg)

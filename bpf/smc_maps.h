@@ -70,6 +70,15 @@ struct {
 	__type(value, struct smc_sock);
 } smc_socks SEC(".maps");
 
+/* SO_SNDBUF that the application behind a leg has now, as struct smc_buffers has it; user space maps it */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64); /* 8 bytes lie between two entries anyway */
+	__uint(max_entries, SMC_MAX_CHOSEN);
+} smc_chosen SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, SMC_EVENT_BYTES);

@@ -276,6 +276,7 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	smc_note_sender(&to_front, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
 	to_leg.partner = packet->tuple.local_port;
 	to_leg.mac_len = packet->mac_len;
+	to_leg.chosen = leg->chosen;
 	leg->mac_len = packet->mac_len;
 	leg->port = packet->tuple.local_port;
 	leg->partner = front->local_port;

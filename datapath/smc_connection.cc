@@ -21,10 +21,16 @@ constexpr std::uint32_t kSmall = 16 * 1024;
 
 constexpr std::chrono::milliseconds kLongestAskPause = std::chrono::minutes(1);
 
-flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
+// An application that has chosen its send buffer relies on it to hold it up: no more than that waits for the peer.
+std::uint32_t window_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
+    const std::uint64_t chosen = parts.send_buffer ? parts.send_buffer->load(std::memory_order_relaxed) : 0;
+    return chosen != 0 ? static_cast<std::uint32_t>(std::min<std::uint64_t>(window, chosen)) : window;
+}
+
+flow::Flow::Terms terms_of(const SmcConnection::Parts& parts) {
     return {parts.transport->send_size(),
-            parts.send_buffer != 0 ? std::min(window, parts.send_buffer) : window,
+            parts.transport->window(),
             static_cast<std::uint32_t>(parts.transport->receive_ring().size()),
             !parts.transport->is_ahead(),
             parts.close_timeout,
@@ -83,6 +89,7 @@ bool SmcConnection::run(TimePoint now) {
     }
     if (!ended() && !last_words_) {
         wake_up(now);
+        follow_send_buffer();
         more = turn(now);
         if (moved_ >= kBytesPerShortRun) {
             poller_->had_much(*this);
@@ -98,6 +105,13 @@ bool SmcConnection::run(TimePoint now) {
     }
     show();
     return more;
+}
+
+void SmcConnection::follow_send_buffer() {
+    if (const std::uint32_t window = window_of(parts_); window != window_) {
+        window_ = window;
+        flow_.set_window(window);
+    }
 }
 
 bool SmcConnection::turn(TimePoint now) {

@@ -3,6 +3,7 @@
 // their invariants are the flow's (smc/flow/flow.h).
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -24,9 +25,11 @@ class SmcConnection final : public ConnectionTask {
         std::unique_ptr<Transport> transport;
         std::chrono::milliseconds close_timeout{10000};
         std::chrono::milliseconds reset_grace = Times{}.reset_grace, idle = Times{}.idle;
-        std::uint32_t send_buffer = 0;  // that the application chose; 0: it did not
-        bool peer_has_agent = false;    // its CLC socket may be reset when it has said that it is done
-        bool speaks = false;            // the peer waits for a first message before its application hears of us
+        // SO_SNDBUF of the application, as the kernel counts; 0: it has not chosen it. It may change at any time.
+        // nullptr: it has not, and will not.
+        std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer{};
+        bool peer_has_agent = false;  // its CLC socket may be reset when it has said that it is done
+        bool speaks = false;          // the peer waits for a first message before its application hears of us
     };
 
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
@@ -42,6 +45,7 @@ class SmcConnection final : public ConnectionTask {
  private:
     enum Which { kLeg, kClc, kTransport };
 
+    void follow_send_buffer();
     bool turn(TimePoint now);
     void sleep(TimePoint now);
     void wake_up(TimePoint now);
@@ -61,6 +65,7 @@ class SmcConnection final : public ConnectionTask {
     Parts parts_;
     flow::Flow flow_;
     flow::PeerState seen_;
+    std::uint32_t window_ = 0;  // of the flow
     KeepaliveTerms passed_on_;
     bool waits_ = false;       // for the peer to consume, at the last check
     bool waited_ = false;      // ... when it was passed on

@@ -88,10 +88,11 @@ void ClientRunner::on(const session::FinishConnect&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_CLIENT;
     mark.front = wanted_.tuple;
+    follow_send_buffer(programs_, mark);
     Likeness like = likeness();
     like.device = wanted_.question.ifindex;
     like.ttl = nearest_ttl(wanted_.question.answer_ttl);
-    like.buffers = wanted_.question.buffers;
+    like.buffers = buffers_of_leg();
     auto fd = connect_like(*wanted_.space, mark, like);
     if (!fd) {
         return feed(session_.leg_failed(false, fd.error().text()));

@@ -211,7 +211,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                p_.session.config.close_timeout,
                                p_.session.config.times.reset_grace,
                                p_.session.config.times.idle,
-                               runner.buffers().send,
+                               runner.send_buffer(),
                                runner.peer_has_agent(),
                                runner.speaks(end.outcome)};
     Engine& engine =

@@ -31,6 +31,10 @@ void set_buffers(int fd, const smc_buffers& application) {
     constexpr int kUsual = 128 * 1024;
     set(fd, SOL_SOCKET, SO_RCVBUF, application.send != 0 ? static_cast<int>(application.send / 2) : kUsual);
     set(fd, SOL_SOCKET, SO_SNDBUF, application.receive != 0 ? static_cast<int>(application.receive / 2) : kUsual);
+    // An application that does not read leaves what TCP cannot send it in the ring, where the peer sees that it is
+    // full.
+    constexpr int kUnsent = 16 * 1024;
+    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsent);
 }
 
 bool bind_to(int fd, const Endpoint& address, int family) {

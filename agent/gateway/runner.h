@@ -15,6 +15,7 @@
 #include "agent/smcd/fabrics.h"
 #include "agent/smcr/devices.h"
 #include "agent/smcr/link_groups.h"
+#include "agent/steer/chosen_buffers.h"
 #include "datapath/tcp_socket.h"
 #include "os/clock.h"
 #include "smc/group/smcd_groups.h"
@@ -60,6 +61,16 @@ inline std::uint32_t dmb_bytes(const Config& config, const smc_buffers& applicat
     return bytes;
 }
 
+// Where the peer's ring is small, there is no more than twice as much to wait for it in a leg.
+inline smc_buffers leg_buffers(smc_buffers application, std::uint32_t peer_ring) {
+    constexpr std::uint32_t kUsual = 256 * 1024;  // connect_like()'s
+    const std::uint32_t most = 2 * std::min(peer_ring, kUsual);
+    if (most != 0 && most < (application.send != 0 ? application.send : kUsual)) {
+        application.send = most;
+    }
+    return application;
+}
+
 template <class Session>
 class Runner : public std::enable_shared_from_this<Runner<Session>> {
  public:
@@ -81,8 +92,11 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     // The application's connection, as the programs know it.
     [[nodiscard]] virtual smc_tuple front() const = 0;
-    // The application's.
-    [[nodiscard]] const smc_buffers& buffers() const { return buffers_; }
+    // SO_SNDBUF of the application: of now, and where that cannot be had, of when it connected or listened.
+    [[nodiscard]] std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer() const {
+        return chosen_ ? std::shared_ptr<const std::atomic<std::uint64_t>>(chosen_, &chosen_->send())
+                       : std::make_shared<const std::atomic<std::uint64_t>>(buffers_.send);
+    }
     // What it holds of SMC-D then outlives it.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
@@ -147,6 +161,14 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         on_end_(*this, std::move(how));
     }
 
+    // What a leg is marked with, so that the data path hears of its application's send buffer.
+    void follow_send_buffer(const bpf::Programs& programs, smc_sock& mark) {
+        chosen_ = programs.follow_send_buffer(buffers_.send);
+        mark.chosen = chosen_ ? chosen_->number() : 0;
+    }
+
+    [[nodiscard]] smc_buffers buffers_of_leg() const { return leg_buffers(buffers_, peer_ring_); }
+
     // Before its time is up: true if it took what has happened meanwhile.
     virtual bool catches_up() { return false; }
 
@@ -200,6 +222,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     void on(const session::AttachDmb& action) {
         const clc::SmcdPeer& peer = action.peer;
+        peer_ring_ = bytes_of(peer.dmb_size);
         const auto then = [this](const Result<void>& attached) {
             if (attached) {
                 return feed(session_.dmb_attached(os::now()));
@@ -207,11 +230,12 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
             const Reason reason = attached.error().code == ENOMEM ? Reason::kOutOfMemory : Reason::kFabric;
             feed(session_.dmb_not_attached(reason, attached.error().text(), os::now()));
         };
-        smcd_->attach({parts_.fabrics.on(peer.chid), peer.gid}, peer.token, bytes_of(peer.dmb_size),
-                      parts_.config.step_timeout, then);
+        smcd_->attach({parts_.fabrics.on(peer.chid), peer.gid}, peer.token, peer_ring_, parts_.config.step_timeout,
+                      then);
     }
     void on(const session::JoinGroup& action) {
         in_group_ = true;
+        peer_ring_ = Session::kServer ? 0 : bytes_of(action.peer.rmbe.size);
         parts_.smcr_groups.join(
             member(), Session::kServer, action.peer, local_, action.deadline,
             {[this](const group::Joined& joined) { feed(session_.joined(joined.local, os::now())); },
@@ -243,7 +267,9 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
 
     std::shared_ptr<smcd::Exchange> smcd_;
-    smc_buffers buffers_;
+    smc_buffers buffers_;  // the application's, when it connected or listened
+    std::shared_ptr<const bpf::ChosenBuffers::Word> chosen_;
+    std::uint32_t peer_ring_ = 0;  // bytes; 0: not known yet
     loop::Deadline deadline_;
     OnEnd on_end_;
     std::deque<session::Action> pending_;

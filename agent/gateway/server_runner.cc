@@ -69,6 +69,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
     mark.front = front();
+    follow_send_buffer(programs_, mark);
     Endpoint from = connection_->server;
     from.port = connection_->client.port;
     auto fd = connect_like(*space_, mark,

@@ -113,6 +113,11 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     programs->devices = Map<smc_device_key, smc_device>(programs->map_fd("smc_devices"));
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
+    if (auto chosen = ChosenBuffers::open(programs->map_fd("smc_chosen"), SMC_MAX_CHOSEN)) {
+        programs->chosen_ = std::move(*chosen);
+    } else {
+        log()->warn("map smc_chosen: {}; lost: SO_SNDBUF that is chosen behind connect()", chosen.error().text());
+    }
     programs->try_to_run();
     if (auto filled = programs->fill_tables(config, policy, local); !filled) {
         return filled.error();
@@ -121,6 +126,10 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
         return pinned.error();
     }
     return programs;
+}
+
+std::shared_ptr<const ChosenBuffers::Word> Programs::follow_send_buffer(std::uint32_t send) const {
+    return chosen_ ? chosen_->take(send) : nullptr;
 }
 
 Programs::~Programs() {

@@ -19,6 +19,7 @@
 
 #include "agent/config/config.h"
 #include "agent/policy/policy.h"
+#include "agent/steer/chosen_buffers.h"
 #include "agent/steer/loading.h"
 #include "agent/steer/map.h"
 #include "bpf/abi.h"
@@ -109,6 +110,9 @@ class Programs {
     [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
     // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
     [[nodiscard]] std::optional<smc_question> release_leg(int fd) const;
+    // For a leg, before mark_socket(): where its application's send buffer is to be read. `send`: what it has chosen by
+    // now. nullptr: it cannot be had.
+    [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // What was held of a leg that is gone.
     void forget_leg(const smc_tuple& front) const;
     // Its application still waits, and no leg has come.
@@ -179,6 +183,7 @@ class Programs {
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     std::shared_ptr<smc_gateway> skeleton_;
+    std::shared_ptr<ChosenBuffers> chosen_;  // nullptr: the map cannot be mapped
     std::vector<ProgramState> states_;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;

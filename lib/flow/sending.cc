@@ -45,7 +45,16 @@ Sending::Room Sending::state() const {
     if (urgent_.outstanding() && !drained()) {
         return Room::kUrgent;
     }
-    return used() == window_ ? Room::kFull : Room::kSome;
+    return room() == 0 ? Room::kFull : Room::kSome;
+}
+
+bool Sending::set_window(std::uint32_t window) {
+    window_ = window;
+    if (!asks() || drained()) {
+        return false;
+    }
+    request_cursor();
+    return true;
 }
 
 bool Sending::block() {
@@ -53,7 +62,7 @@ bool Sending::block() {
         return false;
     }
     produced_.flags |= cdc::kWriterBlocked;
-    if (asks_) {
+    if (asks()) {
         request_cursor();
     }
     return true;
@@ -71,7 +80,7 @@ void Sending::took(std::uint32_t bytes, bool urgent) {
     produced_.cursor = cdc::advance(produced_.cursor, bytes, size_);
     urgent_.took(urgent);
     produced_.flags = urgent_.flags();
-    if (asks_ && used() > window_ / 2) {
+    if (asks() && used() > window_ / 2) {
         request_cursor();
     }
 }

@@ -36,12 +36,15 @@ s.bind(('0.0.0.0', 5001)); s.listen(10); print('ready', flush=True); kept = []
 while True: kept.append(s.accept())
 """
 
-# How many bytes its client gets rid of, until nothing has gone for a second. Arguments: address, send buffer.
+# How many bytes its client gets rid of, until nothing has gone for a second. Arguments: address, send buffer, and
+# whether it chooses that before connect().
 TALKER = """
 import select, socket, sys
-c = socket.socket(); size = int(sys.argv[2])
-if size: c.setsockopt(1, 7, size)
-c.connect((sys.argv[1], 5001)); c.setblocking(False); sent = 0
+c = socket.socket(); size = int(sys.argv[2]); late = sys.argv[3] == 'late'
+if size and not late: c.setsockopt(1, 7, size)
+c.connect((sys.argv[1], 5001))
+if size and late: c.setsockopt(1, 7, size)
+c.setblocking(False); sent = 0
 poll = select.poll(); poll.register(c, select.POLLOUT)
 while poll.poll(1000):
     try: sent += c.send(b'x' * 4096)
@@ -144,23 +147,26 @@ class Memory(TwoNodes):
 
         wait_for("the server to be asked again", again)
 
-    def accepted_for_the_deaf(self, size):
-        server = self.program(self.b, DEAF, size, says="ready")
-        done = self.a.python(TALKER, self.b.ip4, str(size))
+    def accepted_for_the_deaf(self, send, receive, when="early"):
+        server = self.program(self.b, DEAF, receive, says="ready")
+        done = self.a.python(TALKER, self.b.ip4, str(send), when)
         self.assertEqual(done.returncode, 0, done.stderr)
         server.kill()
         server.wait()
         return int(done.stdout)
 
     def test_a_peer_that_does_not_read_is_sent_what_the_buffers_say(self):
-        sizes = (4096, 65536, 0)
-        plain = [self.accepted_for_the_deaf(size) for size in sizes]
+        # SO_SNDBUF and SO_RCVBUF, before connect() and listen() or, "late", SO_SNDBUF behind connect()
+        cases = [(4096, 4096), (65536, 65536), (4096, 0), (0, 4096)]
+        cases += [(4096, 4096, "late"), (4096, 0, "late"), (65536, 0, "late"), (0, 0)]
+        plain = [self.accepted_for_the_deaf(*case) for case in cases]
         self.start_agents()
-        smc = [self.accepted_for_the_deaf(size) for size in sizes]
-        self.assertPath(self.a, "smcd", at_least=3)
+        smc = [self.accepted_for_the_deaf(*case) for case in cases]
+        self.assertPath(self.a, "smcd", at_least=len(cases))
         print(f"bytes that send() accepts, TCP {plain}, SMC-D {smc}", file=sys.stderr)
-        for of_tcp, of_smc in zip(plain, smc):
-            self.assertLess(of_smc, 8 * of_tcp)
+        for case, of_tcp, of_smc in zip(cases, plain, smc):
+            # 64 KiB: what a leg's SYN has promised; 16 KiB each: the smallest ring, and what a leg may not have sent
+            self.assertLess(of_smc, 3 * of_tcp + (64 + 2 * 16) * 1024 if any(case[:2]) else 8 * of_tcp, case)
 
     def test_a_control_group_of_64_mib(self):
         self.b.start_agent()

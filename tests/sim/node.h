@@ -2,6 +2,7 @@
 // A complete peer: sessions, link groups, a data path. Client and server at once.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -58,6 +59,7 @@ class Node {
     void ended(Attempt<Session>& attempt, AttemptEnd end);
     template <class Session>
     void run_smc(Attempt<Session>& attempt, AttemptEnd end);
+    std::shared_ptr<const std::atomic<std::uint64_t>> chosen_while_it_runs();
     void connection_ended(const ConnectionEnd& end);
 
     struct Running {

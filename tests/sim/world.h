@@ -33,6 +33,7 @@ namespace smc::sim {
     X(kClientGivesUp, "the client application gives up")                 \
     X(kApplicationResets, "an application resets its connection")        \
     X(kApplicationStalls, "an application does not read for seconds")    \
+    X(kChoosesBuffer, "an application chooses its send buffer late")     \
     X(kNoLeg, "the local leg does not come")                             \
     X(kDmbRefused, "no DMB is to be had")                                \
     X(kAttachFails, "the peer's DMB cannot be attached")                 \

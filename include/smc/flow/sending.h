@@ -3,6 +3,7 @@
 // urgent data on its way (RFC 7609 sections 4.3, 4.5.1 and 4.7).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "smc/wire/cdc.h"
@@ -40,11 +41,15 @@ class UrgentSend {
 class Sending {
  public:
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there
-    // is less memory to send from. `asks`: where it is less, the peer is asked for its cursor (R), because it has to
-    // tell: it measures what it has consumed by its own ring, and Linux tells of less than a tenth of that to nobody
-    // who has not asked before it consumed. So the request is with the bytes, from the second half of the window on.
-    Sending(std::uint32_t size, std::uint32_t window, bool asks = false)
-        : size_(size), window_(window), asks_(asks && window < size) {}
+    // is less memory to send from. `cursor_is_told`: in messages. Then, where the window is less, the peer is asked
+    // for its cursor (R): it measures what it has consumed by its own ring, and Linux tells of less than a tenth of
+    // that to nobody who has not asked before it consumed. So the request is with the bytes, from the second half of
+    // the window on.
+    Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
+        : size_(size), window_(window), cursor_is_told_(cursor_is_told) {}
+    // From now on. More than that may be in use already: then there is no room before the peer has consumed it. True:
+    // the peer is to be told, because it is asked for its cursor.
+    bool set_window(std::uint32_t window);
 
     // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
     [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
@@ -56,7 +61,7 @@ class Sending {
         kUrgent,  // it has to consume an urgent byte first (F3)
     };
     [[nodiscard]] Room state() const;
-    [[nodiscard]] std::uint32_t room() const { return window_ - used(); }
+    [[nodiscard]] std::uint32_t room() const { return window_ - std::min(window_, used()); }
     // Everything that was sent has been consumed.
     [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
 
@@ -76,9 +81,10 @@ class Sending {
 
  private:
     [[nodiscard]] std::uint32_t used() const { return cdc::distance(consumed_, produced_.cursor, size_); }
+    [[nodiscard]] bool asks() const { return cursor_is_told_ && window_ < size_; }
 
     std::uint32_t size_, window_;
-    bool asks_;
+    bool cursor_is_told_;
     cdc::Producer produced_;
     cdc::Cursor consumed_;
     UrgentSend urgent_;
