@@ -93,14 +93,14 @@ void Application::act() {
     const bool may_write = !ended_writing_ && (saw_end_ || !plan_.waits_for_end);
     const bool more = socket_->readable() > 0 || (may_write && socket_->room() > 0);
     if (more) {
-        again(std::chrono::microseconds(100));
+        again(plan_.is_slow ? std::chrono::milliseconds(10) : std::chrono::microseconds(100));
     } else if (plan_.resets_at != kNever) {
         timer_.set(plan_.resets_at);
     }
 }
 
 void Application::read_some() {
-    for (std::uint64_t budget = world_.between(1, 20000); budget > 0;) {
+    for (std::uint64_t budget = world_.between(1, plan_.is_slow ? 4000 : 20000); budget > 0;) {
         const auto bytes = socket_->read(budget);
         if (bytes.empty()) {
             break;

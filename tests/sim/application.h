@@ -23,6 +23,7 @@ class Application {
         bool urgent = false;            // now and then
         TimePoint resets_at = kNever;
         bool waits_for_end = false;  // writes only when it has read everything
+        bool is_slow = false;        // reads a little now and then, so that a ring is mostly full
     };
     enum class End : std::uint8_t { kNone, kOrderly, kError };
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "datapath/smcr/rmbe_transport.h"
-
 namespace smc::sim {
 
 namespace {
@@ -29,13 +27,15 @@ std::string text_of(const QpEnd& end) {
 }  // namespace
 
 LinkGroups::LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
-                       const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms)
+                       const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms,
+                       bool sends_on_any_link)
     : world_(world),
       node_(std::move(node)),
       engine_(engine),
       network_(network),
       ports_(ports),
       terms_(terms),
+      sends_on_any_link_(sends_on_any_link),
       groups_(terms),
       deadline_(world, [this] { tick(); }) {}
 
@@ -96,6 +96,29 @@ void LinkGroups::change_links() {
     tell("is without " + port.device + (what < 7 ? ", at once" : ""));
     what < 7 ? lose_device(port) : tell_ports_without(&port);
     world_.after(world_.some_time(std::chrono::seconds(1)), [this] { tell_ports(); });
+}
+
+void LinkGroups::move_connections() {
+    for (const group::SmcrGroup* group : groups_.all()) {
+        const auto up = group->links().up();
+        if (up.size() < 2) {
+            continue;
+        }
+        const std::uint8_t from = up[world_.below(up.size())];
+        if (LiveLink* link = live(group->id(), from)) {
+            tell(name(group->id()) + ": connections leave link " + std::to_string(from));
+            live(group->id())->driver->retire(from);
+            engine_.kick(link->driver);
+            // It has been left by then, and may be used again.
+            world_.after(std::chrono::microseconds(21), [this, id = group->id(), from] {
+                const group::SmcrGroup* there = groups_.find(id);
+                LiveLink* again = live(id, from);
+                if (again != nullptr && there != nullptr && std::ranges::count(there->links().up(), from) != 0) {
+                    live(id)->driver->use(from, again->driver);
+                }
+            });
+        }
+    }
 }
 
 void LinkGroups::speak_nonsense() {
@@ -174,6 +197,22 @@ void LinkGroups::await_peer(group::MemberId member) {
     });
 }
 
+// The peer's RMB has a key on each link; nothing says that both directions of a connection use the same (section 2.3).
+smcr::RemoteRmbe LinkGroups::on_any_link(const Live& group, smcr::RemoteRmbe rmbe) {
+    if (!sends_on_any_link_) {
+        return rmbe;
+    }
+    for (const auto& [number, link] : group.links) {
+        const auto token = group.driver->rtoken(rmbe.link, rmbe.rkey, number);
+        if (number != rmbe.link && token && world_.chance(70)) {
+            rmbe.link = number;
+            rmbe.rkey = token->rkey;
+            rmbe.address = token->address;
+        }
+    }
+    return rmbe;
+}
+
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {
     const group::SmcrGroup* group = groups_.group_of(member);
     const group::Seat* seat = groups_.seat_of(member);
@@ -185,7 +224,7 @@ std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rm
                                      seat->token,
                                      there->buffers.at(seat->rmb)->element(seat->rmbe),
                                      there->buffers.at(seat->send)->element(seat->send_element),
-                                     remote_of(groups_.peer_link_of(member), peer),
+                                     on_any_link(*there, remote_of(groups_.peer_link_of(member), peer)),
                                      group->eye_catchers()};
     groups_.running(member);
     return std::make_unique<smcr::RmbeTransport>(std::move(parts));

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "datapath/smcr/link_driver.h"
+#include "datapath/smcr/rmbe_transport.h"
 #include "datapath/transport.h"
 #include "engine.h"
 #include "link.h"
@@ -18,7 +19,7 @@ namespace smc::sim {
 class LinkGroups {
  public:
     LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
-               const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms);
+               const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms, bool sends_on_any_link);
     // Which ports work.
     void tell_ports();
 
@@ -42,6 +43,8 @@ class LinkGroups {
     void lose_device(const Port& port);
     // One of what makes an LLC flow: a link or all are to go, or there may be another one.
     void change_links();
+    // Every connection sends on another link of its group from now on, though its own works. The peer's stay.
+    void move_connections();
     // One message that no peer expects.
     void speak_nonsense();
     // Nothing that their links were sent, or send, arrives any more, and they are gone.
@@ -65,6 +68,7 @@ class LinkGroups {
     };
 
     void carry_out(group::Actions actions);
+    [[nodiscard]] smcr::RemoteRmbe on_any_link(const Live& group, smcr::RemoteRmbe rmbe);
     void tell_ports_without(const Port* missing);
     void bury(std::shared_ptr<void> remains);
     void kick_all(group::GroupId id);
@@ -106,6 +110,7 @@ class LinkGroups {
     const SimLink::Network& network_;
     const std::vector<std::unique_ptr<Port>>& ports_;
     group::SmcrTerms terms_;
+    bool sends_on_any_link_;
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     // Queue pairs that are being destroyed. A driver may outlive this object.
@@ -113,6 +118,7 @@ class LinkGroups {
     std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
     std::uint64_t next_grave_ = 0;
     std::map<group::MemberId, Hooks> hooks_;
+    std::map<group::MemberId, QpEnd> accepted_on_;        // at the server: the link that the Accept names
     std::map<group::MemberId, group::GroupId> awaiting_;  // their link
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;

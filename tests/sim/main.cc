@@ -9,6 +9,7 @@
 
 namespace {
 
+using smc::sim::Choice;
 using smc::sim::Report;
 
 unsigned long long number(std::uint64_t n) {
@@ -16,25 +17,26 @@ unsigned long long number(std::uint64_t n) {
 }
 
 // Leaves out one mishap after the other, from the last to the first, as long as it fails.
-std::set<std::uint64_t> shorten(std::uint64_t seed) {
-    std::set<std::uint64_t> spared;
-    for (std::uint64_t i = smc::sim::run(seed, false).drawn; i > 0; i--) {
-        auto fewer = spared;
-        fewer.insert(i);
-        if (!smc::sim::run(seed, false, fewer).violation.empty()) {
-            spared = std::move(fewer);
+Choice shorten(Choice choice) {
+    choice.tell = false;
+    for (std::uint64_t i = smc::sim::run(choice).drawn; i > 0; i--) {
+        Choice fewer = choice;
+        fewer.spared.insert(i);
+        if (!smc::sim::run(fewer).violation.empty()) {
+            choice = std::move(fewer);
         }
     }
-    return spared;
+    choice.tell = true;
+    return choice;
 }
 
-int tell_one(std::uint64_t seed, const std::set<std::uint64_t>& spared) {
-    const Report report = smc::sim::run(seed, true, spared);
-    std::printf("seed %llu: %s\n", number(seed),
+int tell_one(const Choice& choice) {
+    const Report report = smc::sim::run(choice);
+    std::printf("seed %llu: %s\n", number(choice.seed),
                 report.violation.empty() ? "every invariant held" : report.violation.c_str());
-    if (!spared.empty()) {
+    if (!choice.spared.empty()) {
         std::printf("without mishaps");
-        for (const std::uint64_t one : spared) {
+        for (const std::uint64_t one : choice.spared) {
             std::printf(" %llu", number(one));
         }
         std::printf("; left are: %s\n", report.mishaps.c_str());
@@ -48,10 +50,11 @@ int main(int argc, char** argv) {
     CLI::App app("Complete SMC peers in simulated time. A run follows from its seed alone.");
     std::uint64_t seed = 0, first = 1, runs = 1000, stop_at = 10, wanted = 0;
     std::set<std::uint64_t> without;
-    bool shortens = false;
+    bool shortens = false, stormy = false;
     app.add_option("--seed", seed, "one run, with its story");
     app.add_option("--without", without, "mishaps of that run that do not happen, by their number in its story");
     app.add_flag("--shorten", shortens, "the same run with as few mishaps as make it fail");
+    app.add_flag("--stormy", stormy, "streams over two links, of which one breaks, whatever the seed");
     app.add_option("--first", first, "the first seed")->capture_default_str();
     app.add_option("--runs", runs, "so many seeds")->capture_default_str();
     app.add_option("--faults", wanted, "as many seeds as bring about so many mishaps");
@@ -59,12 +62,13 @@ int main(int argc, char** argv) {
     CLI11_PARSE(app, argc, argv);
 
     if (seed != 0) {
-        return tell_one(seed, shortens ? shorten(seed) : without);
+        const Choice choice{seed, stormy, true, without};
+        return tell_one(shortens ? shorten(choice) : choice);
     }
     std::map<std::string, unsigned> paths;
     std::uint64_t done = 0, faulty = 0, events = 0, faults = 0, failed = 0;
     for (std::uint64_t i = first; (wanted != 0 ? faults < wanted : done < runs) && failed < stop_at; i++, done++) {
-        const Report report = smc::sim::run(i, false);
+        const Report report = smc::sim::run({i, stormy});
         events += report.events;
         faults += report.faults;
         faulty += report.mishaps.empty() ? 0 : 1;
@@ -73,9 +77,10 @@ int main(int argc, char** argv) {
         }
         if (!report.violation.empty()) {
             failed++;
-            std::printf("seed %llu: %s\n  what went wrong before: %s\n  its story: smc-sim --seed %llu --shorten\n",
+            std::printf("seed %llu: %s\n  what went wrong before: %s\n  its story: smc-sim%s --seed %llu --shorten\n",
                         number(i), report.violation.c_str(),
-                        report.mishaps.empty() ? "nothing" : report.mishaps.c_str(), number(i));
+                        report.mishaps.empty() ? "nothing" : report.mishaps.c_str(), stormy ? " --stormy" : "",
+                        number(i));
             std::fflush(stdout);
         }
     }

@@ -5,6 +5,7 @@
 
 #include "datapath/smc_connection.h"
 #include "datapath/smcd/dmb_transport.h"
+#include "linux_reader.h"
 
 namespace smc::sim {
 
@@ -34,7 +35,10 @@ Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms&
       engine_(
           world,
           [this](const ConnectionEnd& end) { world_.after(world_.local(), [this, end] { connection_ended(end); }); }),
-      smcr_groups_(world, terms.name, engine_, network, ports_, terms.smcr),
+      smcr_groups_(world, terms.name, engine_, network, ports_, terms.smcr, terms.sends_on_any_link),
+      reads_like_linux_(terms.reads_like_linux),
+      sends_on_any_link_(terms.sends_on_any_link),
+      chooses_buffers_(terms.chooses_buffers),
       parts_{world, terms.name, terms.node, terms.means, fabric, smcd_groups_, smcr_groups_, terms.dmb_bytes} {
     for (const auto& port : ports_) {
         network.emplace(port->gid, port.get());
@@ -44,6 +48,12 @@ Node::Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms&
 
 void Node::flap_port(Delay later, Delay down) {
     flap(*ports_[world_.below(ports_.size())], later, down, world_.some_time(std::chrono::seconds(1)));
+}
+
+void Node::move_connections(Delay later) {
+    if (sends_on_any_link_) {
+        world_.after(later, [this] { smcr_groups_.move_connections(); });
+    }
 }
 
 void Node::flap_first_port(Delay later, Delay down) {
@@ -157,13 +167,19 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
             end.leg->reset();
             return end.clc->reset();
         }
+        if (reads_like_linux_) {
+            transport = std::make_unique<LinuxReader>(std::move(transport));
+        }
     }
     running_.emplace(attempt.id(), running);
     SmcConnection::Parts parts{std::make_unique<SimLeg>(end.leg), std::make_unique<SimClc>(end.clc),
                                std::move(transport), kCloseTimeout};
     parts.speaks = !Session::kServer && end.outcome.is_on_new_link();
-    if (world_.strikes(Mishap::kChoosesBuffer)) {
+    if (chooses_buffers_) {
         parts.send_buffer = chosen_while_it_runs();
+    }
+    if (!world_.anything_may_strike()) {
+        parts.idle = std::chrono::hours(1);  // nobody needs to be asked why he stands still
     }
     engine_.add(std::make_shared<SmcConnection>(attempt.id(), std::make_shared<ConnectionStats>(), std::move(parts)));
 }
@@ -181,7 +197,9 @@ void Node::connection_ended(const ConnectionEnd& end) {
     const auto it = running_.find(end.id);
     world_.require(it != running_.end(), name() + ": connection " + std::to_string(end.id) + " ends twice");
     world_.tell(name() + " connection " + std::to_string(end.id) + " ended: " + reason_name(end.reason));
-    world_.require(end.reason == Reason::kNone || world_.anything_struck(),
+    // A connection that has said all, and whose peer has given its RMBE to another one, ends when it is to move.
+    const bool moved = end.reason == Reason::kLinkDown && sends_on_any_link_;
+    world_.require(end.reason == Reason::kNone || moved || world_.anything_struck(),
                    name() + ": nothing went wrong, and a connection ends with " + reason_name(end.reason));
     if (it->second.smcd) {
         fabric_.deregister(it->second.dmb);

@@ -21,6 +21,10 @@ class Node {
         std::vector<RoceGid> ports;
         group::SmcrTerms smcr;
         std::uint32_t dmb_bytes = kSmallestBuffer;
+        bool chooses_buffers = false;  // its applications, while they run
+        // Of SMC-R: what other stacks do, and RFC 7609 allows.
+        bool reads_like_linux = false;
+        bool sends_on_any_link = false;  // of the group, whichever CLC named
     };
     Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms& terms);
     Node(const Node&) = delete;
@@ -36,6 +40,8 @@ class Node {
     void flap_port(Delay later, Delay down);
     // The one that most connections use.
     void flap_first_port(Delay later, Delay down);
+    // Only if this node sends on any link.
+    void move_connections(Delay later);
     void lose_device(Delay later, Delay gone);
     void change_links() { smcr_groups_.change_links(); }
     void speak_nonsense() { smcr_groups_.speak_nonsense(); }
@@ -74,6 +80,7 @@ class Node {
     Engine engine_;
     group::SmcdGroups smcd_groups_;
     LinkGroups smcr_groups_;
+    bool reads_like_linux_, sends_on_any_link_, chooses_buffers_;
     NodeParts parts_;
     std::uint64_t next_id_ = 1;
     std::map<std::uint64_t, std::shared_ptr<ClientAttempt>> clients_;

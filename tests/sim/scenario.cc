@@ -36,8 +36,11 @@ struct Connection {
 
 class Scenario {
  public:
-    Scenario(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared)
-        : world_(seed, tell, spared), fabric_(world_) {}
+    explicit Scenario(const Choice& choice)
+        : world_(choice.seed, choice.tell, choice.spared), fabric_(world_), stormy_(choice.stormy) {}
+    ~Scenario() { world_.stop(); }  // before the nodes go that its events are about
+    Scenario(const Scenario&) = delete;
+    Scenario& operator=(const Scenario&) = delete;
 
     Report run() {
         Report report;
@@ -90,7 +93,7 @@ class Scenario {
     Node::Terms terms_a_, terms_b_;
     bool tight_ = false;  // little memory: not every connection gets what it asks for
     // Two links, of which one breaks under load, and what it had sent comes late.
-    bool stormy_ = false;
+    bool stormy_;
     std::deque<Connection> connections_;
     std::unique_ptr<Node> a_, b_;  // before everything that they use
 };
@@ -133,12 +136,17 @@ Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
     terms.smcr.eye_catchers = world_.chance(30);
     terms.smcr.test_interval = std::chrono::milliseconds(world_.between(5000, 30000));
     terms.dmb_bytes = kSmallestBuffer << world_.below(2);
+    terms.chooses_buffers = world_.chance(15);
+    terms.reads_like_linux = world_.chance(30);
+    terms.sends_on_any_link = world_.chance(stormy_ ? 70 : 20);
     return terms;
 }
 
 void Scenario::draw_mishaps() {
     if (stormy_) {
         const Delay first = world_.between(10, 100) * 1ms;
+        a_->move_connections(world_.between(1, 10) * first / 10);
+        b_->move_connections(world_.between(1, 10) * first / 10);
         (world_.chance(50) ? a_ : b_)->flap_first_port(first, world_.some_time(2s));
         (world_.chance(50) ? a_ : b_)->flap_port(first + world_.between(100, 1000) * 1ms, world_.some_time(2s));
         world_.allow(Mishap::kStrays, 90);
@@ -159,7 +167,7 @@ void Scenario::draw_mishaps() {
 
 void Scenario::draw() {
     tight_ = world_.chance(5);
-    stormy_ = world_.chance(3);
+    stormy_ |= world_.chance(3);
     if (stormy_ || world_.chance(20)) {
         world_.slow_network();
     }
@@ -238,6 +246,7 @@ void Scenario::connect_all() {
         };
         Application::Plan client = plan("client", 2 * i, 2 * i + 1), server = plan("server", 2 * i + 1, 2 * i);
         client.urgent = server.urgent = world_.chance(20);
+        client.is_slow = server.is_slow = stormy_ && world_.chance(50);
         (world_.chance(50) ? client : server).waits_for_end = world_.chance(20);
         connections_.emplace_back(world_, client, server, forward ? *a_ : *b_, forward ? *b_ : *a_);
     }
@@ -294,8 +303,8 @@ void Scenario::check_quiet() const {
 
 }  // namespace
 
-Report run(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared) {
-    return Scenario(seed, tell, spared).run();
+Report run(const Choice& choice) {
+    return Scenario(choice).run();
 }
 
 }  // namespace smc::sim

@@ -17,7 +17,12 @@ struct Report {
     std::uint64_t faults = 0, drawn = 0;  // mishaps that happened, and that would have
 };
 
-// `tell`: print the story. `spared`: mishaps that do not happen after all, by their number.
-Report run(std::uint64_t seed, bool tell, const std::set<std::uint64_t>& spared = {});
+struct Choice {
+    std::uint64_t seed = 0;
+    bool stormy = false;               // two links, of which one breaks under load; else a few of all seeds are
+    bool tell = false;                 // print the story
+    std::set<std::uint64_t> spared{};  // mishaps that do not happen after all, by their number
+};
+Report run(const Choice& choice);
 
 }  // namespace smc::sim

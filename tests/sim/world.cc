@@ -28,6 +28,13 @@ void World::at(TimePoint when, std::function<void()> what) {
     queue_.push({std::max(when, now_), ++events_, std::move(what)});
 }
 
+void World::stop() {
+    forbid_all();
+    while (!queue_.empty()) {
+        const auto events = std::exchange(queue_, {});
+    }
+}
+
 bool World::run_until(TimePoint limit) {
     while (!queue_.empty() && queue_.top().when <= limit) {
         const Event event = queue_.top();

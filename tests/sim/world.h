@@ -33,7 +33,6 @@ namespace smc::sim {
     X(kClientGivesUp, "the client application gives up")                 \
     X(kApplicationResets, "an application resets its connection")        \
     X(kApplicationStalls, "an application does not read for seconds")    \
-    X(kChoosesBuffer, "an application chooses its send buffer late")     \
     X(kNoLeg, "the local leg does not come")                             \
     X(kDmbRefused, "no DMB is to be had")                                \
     X(kAttachFails, "the peer's DMB cannot be attached")                 \
@@ -84,6 +83,8 @@ class World {
     // Until nothing more happens, or until then. True: nothing more happens.
     bool run_until(TimePoint limit);
     [[nodiscard]] std::uint64_t events() const { return events_; }
+    // What was to happen does not, and what it was about is let go of.
+    void stop();
 
     // --- chance
     //
@@ -109,6 +110,7 @@ class World {
     bool strikes(Mishap mishap);
     // Happened at least once.
     [[nodiscard]] bool struck(Mishap mishap) const { return struck_.contains(mishap); }
+    [[nodiscard]] bool anything_may_strike() const { return !allowed_.empty(); }
     [[nodiscard]] bool anything_struck() const { return !struck_.empty(); }
     // How many did, and how many would have.
     [[nodiscard]] std::uint64_t faults() const { return faults_; }

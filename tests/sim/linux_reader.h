@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// A transport whose reader tells of its consumer cursor when net/smc does, and not sooner (5.18 and later): more than a
+// tenth of its RMBE is to be told and the peer has half of it in use or is blocked; or the peer has asked; or urgent
+// data was consumed. Whatever else it says tells it as well. A peer that is blocked is forgotten once all is read.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "datapath/transport.h"
+
+namespace smc::sim {
+
+class LinuxReader final : public Transport {
+ public:
+    explicit LinuxReader(std::unique_ptr<Transport> transport) : smc_(std::move(transport)) {}
+
+    bool start(Poller& poller, Poller::Source& source) override { return smc_->start(poller, source); }
+    void woken() override { smc_->woken(); }
+    void stop() override;
+    [[nodiscard]] std::uint32_t send_size() const override { return smc_->send_size(); }
+    [[nodiscard]] std::uint32_t window() const override { return smc_->window(); }
+    [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return smc_->receive_ring(); }
+    [[nodiscard]] flow::PeerState peer() const override { return smc_->peer(); }
+    [[nodiscard]] bool can_send() const override { return smc_->can_send(); }
+    void want_room() override { smc_->want_room(); }
+    [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override { return smc_->space(at, bytes); }
+    void publish(const cdc::Producer& producer, std::uint32_t written) override;
+    void consumed(cdc::Cursor cursor) override;
+    void flush() override;
+
+ private:
+    void tell();
+    [[nodiscard]] bool is_due(const flow::PeerState& peer) const;
+    [[nodiscard]] bool has_consumed(cdc::Cursor place) const;
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(smc_->receive_ring().size()); }
+
+    std::unique_ptr<Transport> smc_;
+    cdc::Producer said_;  // last
+    cdc::Cursor consumed_, told_;
+    flow::PeerState heard_;              // last
+    bool blocked_ = false;               // the peer, and that is not forgotten
+    std::optional<cdc::Cursor> urgent_;  // whose consumption was told
+};
+
+}  // namespace smc::sim
