@@ -150,7 +150,7 @@ void Scenario::draw_mishaps() {
         (world_.chance(50) ? a_ : b_)->flap_first_port(first, world_.some_time(2s));
         (world_.chance(50) ? a_ : b_)->flap_port(first + world_.between(100, 1000) * 1ms, world_.some_time(2s));
         world_.allow(Mishap::kStrays, 90);
-        world_.allow(Mishap::kEndsLate, 50);
+        world_.allow(Mishap::kEndsLate, 90);
         return;
     }
     if (world_.chance(20)) {
@@ -238,7 +238,7 @@ void Scenario::connect_all() {
             p.name = "application " + std::to_string(i) + " (" + role + ")";
             p.out = out;
             p.in = in;
-            p.bytes = world_.chance(10) ? 0 : world_.below(world_.chance(30) ? 300 : most);
+            p.bytes = world_.chance(10) ? 0 : world_.below(world_.chance(stormy_ ? 5 : 30) ? 300 : most);
             if (world_.strikes(Mishap::kApplicationResets)) {
                 p.resets_at = world_.now() + world_.some_time(10s);
             }
