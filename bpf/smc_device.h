@@ -84,6 +84,7 @@ int smc_egress(struct __sk_buff *skb)
 			leg->partner = hairpin->partner;
 			leg->chosen = hairpin->chosen;
 			leg->front = packet.tuple;
+			smc_tell_chosen(leg, sk);
 		}
 		if (!hairpin->of_leg)
 			smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));

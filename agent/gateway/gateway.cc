@@ -282,7 +282,7 @@ void Gateway::run_tcp(Runner& runner, SessionEnd end) {
 
 template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
-    running_[runner.connection()->id] = {&engine, connection};
+    running_[runner.connection()->id] = {&engine, connection, runner.send_buffer()};
     engine.add(std::move(connection));
     keepalives_.add(runner.connection()->id, runner.front());
 }

@@ -102,6 +102,8 @@ class Gateway {
     struct Running {
         Engine* engine = nullptr;
         std::weak_ptr<ConnectionTask> task;
+        // The application writes there with each of its packets, whatever the leg ends at.
+        std::shared_ptr<const void> chosen_buffer;
     };
     std::unordered_map<std::uint64_t, Running> running_;  // until they end
 };

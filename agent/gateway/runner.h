@@ -256,6 +256,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     void on(const session::AwaitClient&) { parts_.smcr_groups.await_peer(member()); }
     void on(const session::GiveBack& action) {
+        peer_ring_ = 0;
         smcd_->give_back();
         leave_group(action.outcome);
     }

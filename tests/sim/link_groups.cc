@@ -107,6 +107,7 @@ void LinkGroups::move_connections() {
         const std::uint8_t from = up[world_.below(up.size())];
         if (LiveLink* link = live(group->id(), from)) {
             tell(name(group->id()) + ": connections leave link " + std::to_string(from));
+            has_moved_any_ = true;
             live(group->id())->driver->retire(from);
             engine_.kick(link->driver);
             // It has been left by then, and may be used again.

@@ -45,6 +45,8 @@ class LinkGroups {
     void change_links();
     // Every connection sends on another link of its group from now on, though its own works. The peer's stay.
     void move_connections();
+    // Some of them were to.
+    [[nodiscard]] bool has_moved_any() const { return has_moved_any_; }
     // One message that no peer expects.
     void speak_nonsense();
     // Nothing that their links were sent, or send, arrives any more, and they are gone.
@@ -110,7 +112,7 @@ class LinkGroups {
     const SimLink::Network& network_;
     const std::vector<std::unique_ptr<Port>>& ports_;
     group::SmcrTerms terms_;
-    bool sends_on_any_link_;
+    bool sends_on_any_link_, has_moved_any_ = false;
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
     // Queue pairs that are being destroyed. A driver may outlive this object.
@@ -118,7 +120,6 @@ class LinkGroups {
     std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
     std::uint64_t next_grave_ = 0;
     std::map<group::MemberId, Hooks> hooks_;
-    std::map<group::MemberId, QpEnd> accepted_on_;        // at the server: the link that the Accept names
     std::map<group::MemberId, group::GroupId> awaiting_;  // their link
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;

@@ -198,7 +198,7 @@ void Node::connection_ended(const ConnectionEnd& end) {
     world_.require(it != running_.end(), name() + ": connection " + std::to_string(end.id) + " ends twice");
     world_.tell(name() + " connection " + std::to_string(end.id) + " ended: " + reason_name(end.reason));
     // A connection that has said all, and whose peer has given its RMBE to another one, ends when it is to move.
-    const bool moved = end.reason == Reason::kLinkDown && sends_on_any_link_;
+    const bool moved = end.reason == Reason::kLinkDown && smcr_groups_.has_moved_any();
     world_.require(end.reason == Reason::kNone || moved || world_.anything_struck(),
                    name() + ": nothing went wrong, and a connection ends with " + reason_name(end.reason));
     if (it->second.smcd) {

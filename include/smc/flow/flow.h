@@ -106,7 +106,10 @@ class Flow {
     void leg_changed(const LegEvents& events);
     void clc_changed() { clc_event_ = true; }
     // How much of the peer's ring may be in use at once, from now on: at most Terms::send_size.
-    void set_window(std::uint32_t bytes) { publish_ |= sending_.set_window(bytes); }
+    void set_window(std::uint32_t bytes) {
+        // Closed both ways: the peer's alert token may be another connection's.
+        publish_ |= sending_.set_window(bytes) && close_.state() != CloseMachine::State::kClosed;
+    }
     // The peer is to hear of this side although there is nothing to say.
     void speak() { publish_ = true; }
     // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R).

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Numbers of legs, and where the programs write what their applications chose.
+#include "agent/steer/chosen_buffers.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "os/unique_fd.h"
+
+using namespace smc;
+using bpf::ChosenBuffers;
+
+TEST_CASE("chosen_buffers__a_leg_has_a_number_of_its_own_until_it_goes") {
+    const UniqueFd map(::memfd_create("map", MFD_CLOEXEC));  // its entries lie as those of an array map do
+    REQUIRE(::ftruncate(map.get(), 4 * 8) == 0);
+    const auto opened = ChosenBuffers::open(map.get(), 4);
+    REQUIRE(opened);
+    ChosenBuffers& buffers = **opened;
+    auto first = buffers.take(0), second = buffers.take(8192), third = buffers.take(0);
+    REQUIRE((first && second && third));
+    CHECK((first->number() == 1 && second->number() == 2 && third->number() == 3));  // 0 is no leg's
+    CHECK(buffers.take(0) == nullptr);
+    CHECK(second->send() == 8192);
+
+    const std::uint64_t chosen = 4608;  // by a program, at that place of the map
+    REQUIRE(::pwrite(map.get(), &chosen, sizeof chosen, 3 * 8) == 8);
+    CHECK((third->send() == 4608 && first->send() == 0));
+
+    third.reset();
+    first.reset();
+    CHECK(buffers.take(7)->number() == 3);  // the one that has been free for longest
+}
