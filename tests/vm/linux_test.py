@@ -58,12 +58,6 @@ class Sizes(unittest.TestCase):
         for option in CHOSEN:
             self.both_roles(option)
 
-    def test_3_what_programs_choose_late(self):
-        """With a ring at Linux of which the window is less than a tenth: it tells of what it reads to who asks only."""
-        self.linux.sh("sysctl -qw net.smc.rmem=4194304")
-        self.both_roles("--late-sndbuf=4096")
-        self.linux.sh("sysctl -qw net.smc.rmem=65536")
-
 
 class TwoPorts(unittest.TestCase):
     """A link group of two links, and connections that come and go beside others that stay."""

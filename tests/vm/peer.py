@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A TCP program as everybody writes it; with --smc, the same over the kernel's own AF_SMC sockets; with --sndbuf=N and
---rcvbuf=N, with buffers that it has chosen (those of a listener are its connections'); with --late-sndbuf=N, with one
-that it chooses once it is connected (duplex, until and steps).
+--rcvbuf=N, with buffers that it has chosen (those of a listener are its connections').
 
     peer.py serve PORT COUNT                  echoes COUNT connections, all at once
     peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections at once
@@ -44,7 +43,6 @@ BUFFERS = {
     for name, option in (("--sndbuf=", socket.SO_SNDBUF), ("--rcvbuf=", socket.SO_RCVBUF))
     if a.startswith(name)
 }
-LATE = [int(a.partition("=")[2]) for a in sys.argv if a.startswith("--late-sndbuf=")]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -88,10 +86,7 @@ def connect(host, port):
 
 
 def one_connection(where, port):
-    connection = listen(port).accept()[0] if where == "serve" else connect(where, port)
-    for value in LATE:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, value)
-    return connection
+    return listen(port).accept()[0] if where == "serve" else connect(where, port)
 
 
 def serve(port, count):
