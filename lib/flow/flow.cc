@@ -84,6 +84,9 @@ void Flow::peer(const PeerState& state) {
         return;
     }
     sending_.peer_consumed(state.consumer);
+    if (std::exchange(heard_, state.message) != state.message) {
+        publish_ |= sending_.peer_spoke() && !peer_is_closed();
+    }
     receiving_.peer_produced(state.producer, state.urgent);
     phase_ = phase_ == Phase::kLoadForClc ? Phase::kClc : Phase::kReceive;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/flow/sending.h"
 
+#include <utility>
+
 namespace smc::flow {
 
 bool UrgentSend::announce() {
@@ -39,6 +41,19 @@ std::uint8_t UrgentSend::flags() const {
 // D3, for cursors of either transport.
 bool Sending::can_be(cdc::Cursor consumed) const {
     return cdc::is_sane(consumed_, consumed, size_) && cdc::is_sane(consumed, produced_.cursor, size_);
+}
+
+void Sending::peer_consumed(cdc::Cursor consumed) {
+    if (std::exchange(consumed_, consumed) != consumed) {
+        probes_ = 0;
+    }
+}
+
+void Sending::ask_again() {
+    request_cursor();
+    if (asks() && room() == 0 && used() < memory_) {
+        probes_ = used() - usual() + 1;
+    }
 }
 
 Sending::Room Sending::state() const {

@@ -42,6 +42,7 @@ void Application::connected(std::shared_ptr<Socket> socket) {
     }
     world_.tell(plan_.name + " is connected");
     socket_ = std::move(socket);
+    reads_from_ = world_.now() + plan_.reads_late;
     socket_->descriptor().watch([this](std::uint32_t) { act(); });
     again(std::chrono::milliseconds(1));
 }
@@ -79,7 +80,10 @@ void Application::act() {
         asleep_until_ = world_.now() + world_.some_time(std::chrono::seconds(10));
         return timer_.set(asleep_until_);
     }
-    read_some();
+    const bool reads = world_.now() >= reads_from_;
+    if (reads) {
+        read_some();
+    }
     if (!over_) {
         write_some();
     }
@@ -91,9 +95,11 @@ void Application::act() {
         return finish(End::kOrderly, "is done");
     }
     const bool may_write = !ended_writing_ && (saw_end_ || !plan_.waits_for_end);
-    const bool more = socket_->readable() > 0 || (may_write && socket_->room() > 0);
+    const bool more = (reads && socket_->readable() > 0) || (may_write && socket_->room() > 0);
     if (more) {
         again(plan_.is_slow ? std::chrono::milliseconds(10) : std::chrono::microseconds(100));
+    } else if (!reads) {
+        timer_.set(std::min(reads_from_, plan_.resets_at));
     } else if (plan_.resets_at != kNever) {
         timer_.set(plan_.resets_at);
     }

@@ -23,6 +23,7 @@ class Application {
         bool urgent = false;            // now and then
         TimePoint resets_at = kNever;
         bool waits_for_end = false;  // writes only when it has read everything
+        Delay reads_late{};          // nothing so long
         bool is_slow = false;        // reads a little now and then, so that a ring is mostly full
     };
     enum class End : std::uint8_t { kNone, kOrderly, kError };
@@ -59,7 +60,7 @@ class Application {
     std::shared_ptr<Socket> socket_;
     std::uint64_t written_ = 0, read_ = 0;
     bool saw_end_ = false, ended_writing_ = false, over_ = false;
-    TimePoint asleep_until_{};
+    TimePoint asleep_until_{}, reads_from_{};
     End end_ = End::kNone;
     Timer timer_;
 };

@@ -12,6 +12,7 @@ void LinuxReader::stop() {
 
 void LinuxReader::publish(const cdc::Producer& producer, std::uint32_t written) {
     said_ = producer;
+    asked_ = false;
     if (std::exchange(told_, consumed_) != consumed_) {
         smc_->consumed(consumed_);
     }
@@ -27,7 +28,7 @@ bool LinuxReader::has_consumed(cdc::Cursor place) const {
 }
 
 bool LinuxReader::is_due(const flow::PeerState& peer) const {
-    if ((peer.producer.flags & cdc::kCursorRequested) != 0) {
+    if (asked_) {
         return true;
     }
     if (peer.urgent && peer.urgent != urgent_ && has_consumed(*peer.urgent)) {
@@ -43,7 +44,9 @@ void LinuxReader::consumed(cdc::Cursor cursor) {
     consumed_ = cursor;
     const flow::PeerState peer = smc_->peer();
     if (is_due(peer)) {
-        urgent_ = peer.urgent;
+        if (peer.urgent && has_consumed(*peer.urgent)) {
+            urgent_ = peer.urgent;
+        }
         tell();
     }
     if (consumed_ == peer.producer.cursor) {
@@ -54,13 +57,11 @@ void LinuxReader::consumed(cdc::Cursor cursor) {
 void LinuxReader::flush() {
     smc_->flush();
     const flow::PeerState peer = smc_->peer();
-    if (std::exchange(heard_, peer) == peer) {
+    if (std::exchange(heard_, peer.message) == peer.message) {
         return;
     }
     blocked_ = (peer.producer.flags & cdc::kWriterBlocked) != 0;
-    if ((peer.producer.flags & cdc::kCursorRequested) != 0) {
-        tell();
-    }
+    asked_ = (peer.producer.flags & cdc::kCursorRequested) != 0;
     if (consumed_ == peer.producer.cursor) {
         blocked_ = false;
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A transport whose reader tells of its consumer cursor when net/smc does, and not sooner (5.18 and later): more than a
-// tenth of its RMBE is to be told and the peer has half of it in use or is blocked; or the peer has asked; or urgent
-// data was consumed. Whatever else it says tells it as well. A peer that is blocked is forgotten once all is read.
+// A transport whose reader tells of its consumer cursor when net/smc does, and not sooner (5.18 and later): when it
+// consumes, and more than a tenth of its RMBE is to be told and the peer has half of it in use or is blocked; or the
+// peer has asked; or urgent data was consumed. Whatever else it says tells it as well, and then the peer has not asked.
+// A peer that is blocked is forgotten once all is read.
 #pragma once
 
 #include <memory>
@@ -39,8 +40,9 @@ class LinuxReader final : public Transport {
     std::unique_ptr<Transport> smc_;
     cdc::Producer said_;  // last
     cdc::Cursor consumed_, told_;
-    flow::PeerState heard_;              // last
+    std::uint16_t heard_ = 0;            // last
     bool blocked_ = false;               // the peer, and that is not forgotten
+    bool asked_ = false;                 // by the peer, and that is not forgotten
     std::optional<cdc::Cursor> urgent_;  // whose consumption was told
 };
 

@@ -178,9 +178,6 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
     if (chooses_buffers_) {
         parts.send_buffer = chosen_while_it_runs();
     }
-    if (!world_.anything_may_strike()) {
-        parts.idle = std::chrono::hours(1);  // nobody needs to be asked why he stands still
-    }
     engine_.add(std::make_shared<SmcConnection>(attempt.id(), std::make_shared<ConnectionStats>(), std::move(parts)));
 }
 

@@ -238,6 +238,7 @@ void Scenario::connect_all() {
             p.name = "application " + std::to_string(i) + " (" + role + ")";
             p.out = out;
             p.in = in;
+            p.reads_late = world_.chance(80) ? Delay{} : world_.some_time(5s);
             p.bytes = world_.chance(10) ? 0 : world_.below(world_.chance(stormy_ ? 5 : 30) ? 300 : most);
             if (world_.strikes(Mishap::kApplicationResets)) {
                 p.resets_at = world_.now() + world_.some_time(10s);

@@ -84,6 +84,37 @@ TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
     CHECK((!flow.ring_taken() && !flow.ended()));
 }
 
+// Linux forgets with each message that it sends that it was asked for its cursor.
+TEST_CASE("flow__each_message_of_a_peer_that_leaves_the_window_full_is_answered_by_a_request") {
+    Flow flow({.send_size = 1000, .window = 100, .receive_size = 100, .cursor_is_told = true});
+    PeerState peer;
+    int requests = 0;
+    const auto run = [&] {
+        for (int steps = 0; steps < 100; steps++) {
+            const Step step = flow.next({}, true);
+            if (std::holds_alternative<Load>(step)) {
+                flow.peer(peer);
+            } else if (std::holds_alternative<Take>(step)) {
+                flow.took(std::get<Take>(step).bytes, false, false);
+            } else if (const auto* publish = std::get_if<Publish>(&step)) {
+                requests += (publish->producer.flags & cdc::kCursorRequested) != 0 ? 1 : 0;
+            } else if (std::holds_alternative<Sleep>(step)) {
+                return flow.slept();
+            }
+        }
+        FAIL("it does not sleep");
+    };
+    run();
+    CHECK(requests == 2);  // with the bytes, and that it is blocked
+    run();
+    CHECK(requests == 2);
+    peer.message = 1;
+    run();
+    CHECK(requests == 3);
+    run();
+    CHECK(requests == 3);
+}
+
 // --- an application that has gone -----------------------------------------------------------------------------------
 
 namespace {

@@ -88,6 +88,58 @@ TEST_CASE("sending__a_window_that_is_smaller_than_the_ring_asks_for_the_cursor")
     CHECK(whole.produced().flags == cdc::kWriterBlocked);
 }
 
+TEST_CASE("sending__a_peer_that_speaks_is_asked_again_while_the_window_is_full") {
+    Sending s(1000, 100, true);
+    CHECK_FALSE(s.peer_spoke());
+    s.took(s.room(), false);
+    CHECK((s.room() == 0 && s.peer_spoke()));
+    s.peer_consumed({0, 1});
+    CHECK_FALSE(s.peer_spoke());  // there is room: the next bytes ask
+
+    Sending whole(100, 100, true);  // a full ring is told of by every peer
+    whole.took(100, false);
+    CHECK_FALSE(whole.peer_spoke());
+}
+
+TEST_CASE("sending__who_has_not_moved_its_cursor_for_long_is_asked_with_a_byte") {
+    Sending s(1000, 64, true);
+    s.took(s.room(), false);
+    std::uint32_t probes = 0;
+    for (s.ask_again(); s.room() != 0; s.ask_again()) {
+        REQUIRE(s.room() == 1);
+        s.took(1, false);
+        CHECK((s.produced().flags & cdc::kCursorRequested) != 0);
+        REQUIRE(s.state() == Room::kFull);
+        REQUIRE(++probes <= 64);
+    }
+    CHECK(probes == 4);
+    CHECK(s.produced().cursor == Cursor{0, 64});  // never more than there is memory
+    s.peer_consumed({0, 2});
+    CHECK(s.room() == 0);  // it may be asked as often again
+    s.ask_again();
+    CHECK(s.room() == 1);
+    s.peer_consumed({0, 64});
+    CHECK(s.room() == 60);
+
+    Sending whole(64, 64, true);
+    CHECK(whole.room() == 64);
+    whole.took(64, false);
+    whole.ask_again();
+    CHECK(whole.room() == 0);
+}
+
+TEST_CASE("sending__a_chosen_window_may_be_left_by_a_byte") {
+    Sending s(100, 100, true);
+    s.took(60, false);
+    CHECK(s.set_window(10));
+    s.ask_again();
+    CHECK(s.room() == 1);
+    s.took(1, false);
+    CHECK((s.room() == 0 && s.peer_spoke()));
+    s.peer_consumed({0, 55});
+    CHECK(s.room() == 4);
+}
+
 TEST_CASE("sending__nothing_is_written_behind_an_urgent_byte_before_it_is_consumed_F3") {
     Sending s(100, 100);
     CHECK(s.announce_urgent());

@@ -58,6 +58,13 @@ class Sizes(unittest.TestCase):
         for option in CHOSEN:
             self.both_roles(option)
 
+    def test_3_one_that_speaks_before_it_reads(self):
+        """Linux forgets with each message that it sends that it was asked for its cursor."""
+        self.linux.sh("sysctl -qw net.smc.rmem=4194304")
+        for _ in range(4):
+            self.both_roles("--sndbuf=4096")
+        self.linux.sh("sysctl -qw net.smc.rmem=65536")
+
 
 class TwoPorts(unittest.TestCase):
     """A link group of two links, and connections that come and go beside others that stay."""

@@ -64,6 +64,7 @@ class CdcInbox {
         if (!empty_) {
             state.producer = {from_wire(latest_.producer, base), latest_.flags, latest_.state};
             state.consumer = from_wire(latest_.consumer, base);
+            state.message = latest_.sequence;
             if (urgent_) {
                 state.urgent = from_wire(*urgent_, base);
             }

@@ -112,9 +112,9 @@ class Flow {
     }
     // The peer is to hear of this side although there is nothing to say.
     void speak() { publish_ = true; }
-    // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R).
+    // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R): it has not for long.
     void ask_for_cursor() {
-        sending_.request_cursor();
+        sending_.ask_again();
         publish_ = true;
     }
     // Ends at once, with an error on both sides.
@@ -192,7 +192,8 @@ class Flow {
 
     bool publish_ = false;  // Publish is due, with
     std::uint32_t written_ = 0;
-    bool consumed_ = false;  // Consumed is due
+    std::uint16_t heard_ = 0;  // the number of the peer's last message
+    bool consumed_ = false;    // Consumed is due
     std::optional<End> end_;
 
     TimePoint close_deadline_ = kNever;  // for the peer to close, too

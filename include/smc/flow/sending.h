@@ -44,16 +44,23 @@ class Sending {
     // is less memory to send from. `cursor_is_told`: in messages. Then, where the window is less, the peer is asked
     // for its cursor (R): it measures what it has consumed by its own ring, and Linux tells of less than a tenth of
     // that to nobody who has not asked before it consumed. So the request is with the bytes, from the second half of
-    // the window on.
+    // the window on. And Linux forgets it with the next message that it sends, whatever that is about: so it is asked
+    // again behind each (peer_spoke()). It may have consumed everything in between, and tells of nothing without
+    // consuming something: so a little of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
-        : size_(size), window_(window), cursor_is_told_(cursor_is_told) {}
+        : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
     // From now on. More than that may be in use already: then there is no room before the peer has consumed it. True:
     // the peer is to be told, because it is asked for its cursor.
     bool set_window(std::uint32_t window);
 
     // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
     [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
-    void peer_consumed(cdc::Cursor consumed) { consumed_ = consumed; }
+    void peer_consumed(cdc::Cursor consumed);
+    // A message of the peer came, and peer_consumed() has what it said. True: the peer is to be told, because it is
+    // asked for its cursor once more.
+    [[nodiscard]] bool peer_spoke() const {
+        return asks() && (produced_.flags & cdc::kCursorRequested) != 0 && room() == 0;
+    }
 
     enum class Room : std::uint8_t {
         kSome,    // room() bytes
@@ -61,7 +68,7 @@ class Sending {
         kUrgent,  // it has to consume an urgent byte first (F3)
     };
     [[nodiscard]] Room state() const;
-    [[nodiscard]] std::uint32_t room() const { return window_ - std::min(window_, used()); }
+    [[nodiscard]] std::uint32_t room() const { return limit() - std::min(limit(), used()); }
     // Everything that was sent has been consumed.
     [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
 
@@ -71,6 +78,9 @@ class Sending {
     bool announce_urgent();
     // Asks for a consumer cursor (R).
     void request_cursor() { produced_.flags |= cdc::kCursorRequested; }
+    // ... a peer that has not moved it for long. From a full window there is room for one byte then, which goes with
+    // the request, as in TCP's probes of a window of zero.
+    void ask_again();
     // `bytes` <= room() were written at the producer cursor; `urgent`: exactly one, and it is.
     void took(std::uint32_t bytes, bool urgent);
 
@@ -82,8 +92,14 @@ class Sending {
  private:
     [[nodiscard]] std::uint32_t used() const { return cdc::distance(consumed_, produced_.cursor, size_); }
     [[nodiscard]] bool asks() const { return cursor_is_told_ && window_ < size_; }
+    [[nodiscard]] std::uint32_t kept_back() const { return cursor_is_told_ && memory_ < size_ ? memory_ / 16 : 0; }
+    [[nodiscard]] std::uint32_t usual() const { return std::min(window_, memory_ - kept_back()); }
+    [[nodiscard]] std::uint32_t limit() const { return usual() + probes_; }
 
-    std::uint32_t size_, window_;
+    std::uint32_t size_;
+    std::uint32_t memory_;      // to send from
+    std::uint32_t window_;      // at most that
+    std::uint32_t probes_ = 0;  // bytes beyond the usual that may be in use now
     bool cursor_is_told_;
     cdc::Producer produced_;
     cdc::Cursor consumed_;
