@@ -3,6 +3,7 @@
 #include "smc/llc/group_llc.h"
 
 #include <algorithm>
+#include <string>
 
 namespace smc::llc {
 
@@ -134,6 +135,10 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
         return actions;
     }
     const auto& message = std::get<AnyMessage>(decoded);
+    if (const unsigned version = header_of(message).version; version != terms_.version) {
+        violated(actions, number, "an LLC message of version " + std::to_string(version), now);
+        return actions;
+    }
     if (!terms_.server && link.state == LinkLlc::State::kDown && !ends_all(message)) {
         return actions;  // C.7.1: the server is being told that this link has failed
     }

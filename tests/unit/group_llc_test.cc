@@ -1081,6 +1081,13 @@ TEST_CASE("group_llc__what_is_malformed_or_out_of_place_ends_the_link") {
     Pair q;
     auto m = message<ConfirmLink>();
     CHECK(over(q.client.message(encode(m).view(), kStart)) == Reason::kLlcViolation);
+    for (const bool server : {false, true}) {
+        Pair other;
+        auto test = message<TestLink>();
+        test.version = 1;
+        CHECK(over((server ? other.server : other.client).message(encode(test).view(), kStart)) ==
+              Reason::kLlcViolation);
+    }
     Pair r;  // late replies are nobody's fault
     auto late = message<ConfirmRkey>();
     late.reply = true;
