@@ -13,17 +13,29 @@ namespace smc::smcr {
 
 namespace {
 
-// Prefix length of the interface address that is this one, in its own family; nullopt if no interface has it.
-std::optional<std::uint8_t> prefix_of(const RoceGid& own) {
+// For version 1: the prefix length of the interface address that is the offer's own, in its own family, and with IPv6
+// what else that interface has. Nothing, if no interface has that address.
+void look_for_networks(clc::RoceOffer& offer) {
     const auto rtnetlink = Rtnetlink::open();
     const auto addresses = rtnetlink ? rtnetlink->addresses() : rtnetlink.error();
     if (!addresses) {
         log()->warn("roce: {}", addresses.error().text());
-        return std::nullopt;
+        return;
     }
-    const auto it =
-        std::ranges::find_if(*addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == own; });
-    return it == addresses->end() ? std::nullopt : std::optional(it->prefix_bits);
+    const auto own = std::ranges::find_if(
+        *addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == offer.own_address; });
+    if (own == addresses->end()) {
+        return;
+    }
+    offer.v1 = true;
+    offer.prefix_bits = own->prefix_bits;
+    for (const NetAddress& other : *addresses) {
+        const RoceGid gid = gid_of(other.address);
+        if (!offer.own_address.is_v4() && other.device == own->device && !gid.is_v4() && !roce::is_link_local(gid) &&
+            gid != offer.own_address) {
+            offer.other_addresses.push_back({gid, other.prefix_bits});
+        }
+    }
 }
 
 std::string locked_memory() {
@@ -248,9 +260,9 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     }
     offer.own_address = gid_of(local);
     offer.peer_address = gid_of(peer);
-    const auto prefix = speaks(1) ? prefix_of(offer.own_address) : std::nullopt;
-    offer.prefix_bits = prefix.value_or(0);
-    offer.v1 = prefix.has_value();
+    if (speaks(1)) {
+        look_for_networks(offer);
+    }
     if (const auto v1 = usable_for(offer.own_address, clc::kVersion1)) {
         offer.v1_gid = v1->gid.gid;
     }

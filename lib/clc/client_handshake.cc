@@ -27,6 +27,18 @@ Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
     return Ipv4Mask{number};
 }
 
+// That of the TCP connection's own address first; as many as there is room for (RFC 7609 A.2.2).
+void add_prefixes(Subnet& subnet, const RoceOffer& roce) {
+    const auto add = [&](const RoceGid& address, std::uint8_t bits) {
+        const Ipv6Prefix prefix{network_of(address, bits), bits};
+        return std::ranges::find(subnet.prefixes, prefix) != subnet.prefixes.end() || subnet.prefixes.push_back(prefix);
+    };
+    add(roce.own_address, roce.prefix_bits);
+    for (const Ipv6Prefix& other : roce.other_addresses) {
+        add(other.prefix, other.length);
+    }
+}
+
 }  // namespace
 
 // H4: in this state nothing is answered any more.
@@ -97,7 +109,7 @@ Proposal ClientHandshake::proposal() const {
             subnet.mask_bits = roce_->prefix_bits;
             subnet.mask = subnet_number(roce_->own_address, roce_->prefix_bits);
         } else {
-            subnet.prefixes.push_back({network_of(roce_->own_address, roce_->prefix_bits), roce_->prefix_bits});
+            add_prefixes(subnet, *roce_);
         }
     }
     return p;

@@ -34,8 +34,12 @@ bool in_subnet(const Subnet& subnet, const RoceOffer& roce) {
         return subnet.mask_bits == roce.prefix_bits &&
                same_subnet(roce.own_address, roce.peer_address, roce.prefix_bits);
     }
-    return std::any_of(subnet.prefixes.begin(), subnet.prefixes.end(), [&](const Ipv6Prefix& prefix) {
-        return same_subnet(prefix.prefix, roce.own_address, prefix.length);
+    // RFC 7609 section 3.5.1.2: this end is directly attached to at least one of them.
+    return std::ranges::any_of(subnet.prefixes, [&](const Ipv6Prefix& prefix) {
+        return same_subnet(prefix.prefix, roce.own_address, prefix.length) ||
+               std::ranges::any_of(roce.other_addresses, [&](const Ipv6Prefix& other) {
+                   return same_subnet(prefix.prefix, other.prefix, prefix.length);
+               });
     });
 }
 

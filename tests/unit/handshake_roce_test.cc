@@ -167,6 +167,20 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     Agreed b(true, c6, s6);
     s6.own_address = *RoceGid::parse("fd01::2");
     CHECK(answer(c6, s6) == Reason::kSubnetMismatch);
+    // ... of which an interface may have several: one that both are in will do.
+    RoceOffer also = s6;
+    also.other_addresses = {{*RoceGid::parse("fd02::2"), 64}, {*RoceGid::parse("fd00::2"), 64}};
+    Agreed c_in_one(true, c6, also);
+    c6.other_addresses = {{*RoceGid::parse("fd00::7"), 64}, {*RoceGid::parse("fd01::1"), 48}};
+    Agreed s_in_one(true, c6, s6);
+    for (std::uint8_t i = 0; i < 20; i++) {
+        c6.other_addresses.push_back({*RoceGid::parse("fd03::1"), static_cast<std::uint8_t>(64 - i)});
+    }
+    ClientHandshake many(kClient, {true, c6});
+    const auto listed = *std::get<Proposal>(decode_proposal(bytes(many.start(kStart)))).subnet;
+    REQUIRE(listed.prefixes.size() == 8);
+    CHECK(listed.prefixes[0] == Ipv6Prefix{*RoceGid::parse("fd00::"), 64});  // once
+    CHECK(listed.prefixes[1] == Ipv6Prefix{*RoceGid::parse("fd01::"), 48});
 }
 
 TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {

@@ -38,6 +38,8 @@ struct RoceOffer {
     // For version 1, which stays within a subnet: both ends of the TCP connection, and this end's prefix.
     RoceGid own_address, peer_address;
     std::uint8_t prefix_bits = 0;
+    // ... and with IPv6 the other addresses of the same interface, whose networks this end is in as well.
+    std::vector<Ipv6Prefix> other_addresses{};
 };
 
 // What this node may use for one TCP connection.
