@@ -12,7 +12,7 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 11u
+#define SMC_ABI_VERSION 12u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
@@ -384,9 +384,9 @@ struct smc_hairpin {
 	__u8 pad;
 	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
-	__u32 told;                     /* how often user space was told that the sender is stranded */
+	__u32 told;                     /* how often user space was told that it is half-open */
 	struct smc_socket sender;       /* an application's: from its first packet or its handshake's end on */
-	__u64 closed_ns;                /* since when the leg is gone; 0: it lives */
+	__u64 closed_ns;                /* since when one of the two sockets is gone; 0: both live */
 	struct smc_keepalive keepalive; /* of an application, as user space was told last */
 };
 
@@ -418,10 +418,11 @@ struct smc_inbound {
 	__u8 pad[7];
 };
 
-/* An application's socket whose leg ended, and did not get through to it; key is its cookie. */
-struct smc_stranded_socket {
-	struct smc_tuple front;
+/* A socket whose other end of the hairpin is gone without a word that got through to it; key is its cookie. */
+struct smc_half_open {
+	struct smc_tuple sender;
 	__u32 bound_device;
+	__u32 of_leg; /* it is the leg: the application's is gone */
 };
 
 /* A socket that was tuned; key is its cookie. Program smc_see_tuned fills in what changes. */
@@ -493,7 +494,7 @@ static_assert(sizeof(smc_config) == 64);
 static_assert(sizeof(smc_asking) == 12);
 static_assert(sizeof(smc_pair) == 56);
 static_assert(sizeof(smc_tuned_socket) == 88);
-static_assert(sizeof(smc_stranded_socket) == 44);
+static_assert(sizeof(smc_half_open) == 48);
 #endif
 
 #endif

@@ -12,7 +12,7 @@
 #include "bpf/smc_maps.h"
 #include "bpf/smc_common.h"
 #include "bpf/smc_socket.h"
-#include "bpf/smc_stranded.h"
+#include "bpf/smc_half_open.h"
 #include "bpf/smc_questions.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_turn.h"

@@ -45,7 +45,7 @@ SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIR
  * entries out. No queues: before 6.9 a program that user space runs may not have one.
  */
 SMC_GROWING_MAP(smc_keepalives, struct smc_tuple, struct smc_keepalive, SMC_MAX_TOLD);
-SMC_GROWING_MAP(smc_stranded, __u64, struct smc_stranded_socket, SMC_MAX_TOLD);
+SMC_GROWING_MAP(smc_half_open, __u64, struct smc_half_open, SMC_MAX_TOLD);
 /* cookie -> a socket that was tuned, for `smcctl ss` */
 SMC_GROWING_MAP(smc_tuned, __u64, struct smc_tuned_socket, SMC_MAX_TUNED);
 /* connections within this node that are being established: sequence number of the SYN -> what is known of them */

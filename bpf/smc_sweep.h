@@ -60,22 +60,36 @@ static __always_inline bool smc_leg_is_gone(const struct smc_tuple *key, const s
 	return !leg || (leg != hairpin && leg->partner != key->local_port) || !smc_leg_lives(leg);
 }
 
+/* The kernel has given up the socket of a leg's application, whose FIN or reset did not get through. */
+static __always_inline bool smc_application_is_gone(const struct smc_tuple *key, const struct smc_hairpin *leg)
+{
+	const struct smc_hairpin *hairpin;
+	struct smc_tuple sender = *key;
+
+	sender.local_port = leg->partner;
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &sender);
+	return hairpin && !hairpin->of_leg && hairpin->partner == key->local_port && hairpin->sender.cookie &&
+	       !smc_lives(&hairpin->sender);
+}
+
 /* The hairpin of a leg that has ended stays for what its other end may still send. */
 static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
 {
 	struct smc_tuple tuple = *key;
+	bool leg_is_gone = smc_leg_is_gone(&tuple, hairpin);
 
-	if (!smc_leg_is_gone(&tuple, hairpin)) {
+	if (!leg_is_gone && !(hairpin->of_leg && smc_application_is_gone(&tuple, hairpin))) {
 		hairpin->closed_ns = 0;
 		if (!hairpin->of_leg)
 			smc_tell_keepalive(&tuple, hairpin);
 	} else if (!hairpin->closed_ns) {
 		hairpin->closed_ns = *(__u64 *)now;
 	} else if (smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS)) {
-		if (hairpin->told < SMC_OFTEN_TOLD && smc_tell_stranded(&tuple, hairpin)) {
+		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD &&
+		    smc_tell_half_open(&tuple, hairpin)) {
 			hairpin->told++;
 			hairpin->closed_ns = *(__u64 *)now; /* and again, if that does not help */
-		} else if (bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
+		} else if (leg_is_gone && bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
 			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory is another entry's by now */
 		}
 	}

@@ -227,11 +227,13 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 		back = 0;
 	if (smc_leg_lives(hairpin) || (back && smc_leg_lives(back)))
 		return;
-	smc_tell_stranded(&packet->tuple, hairpin);
+	if (!hairpin->of_leg)
+		smc_tell_half_open(&packet->tuple, hairpin);
 	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 	if (!back)
 		return;
-	smc_tell_stranded(&other, back);
+	if (!back->of_leg)
+		smc_tell_half_open(&other, back);
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 

@@ -50,7 +50,7 @@ Gateway::Gateway(const Parts& parts)
                   [this](std::uint64_t id, const KeepaliveTerms& terms) {
                       tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
                   }),
-      stranded_(parts.namespaces) {}
+      half_open_(parts.namespaces) {}
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
@@ -316,7 +316,7 @@ void Gateway::swept(const bpf::Swept& found) {
     for (const auto& [front, terms] : found.keepalives) {
         keepalives_.changed(front, terms);
     }
-    stranded_.end(found.stranded);
+    half_open_.end(found.half_open);
 }
 
 // --- ends of connections --------------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@
 #include "agent/connections/room.h"
 #include "agent/gateway/acceptors.h"
 #include "agent/gateway/client_runner.h"
+#include "agent/gateway/half_open.h"
 #include "agent/gateway/keepalives.h"
 #include "agent/gateway/port_share.h"
 #include "agent/gateway/server_runner.h"
-#include "agent/gateway/stranded.h"
 #include "agent/log/log.h"
 #include "agent/netns/namespaces.h"
 #include "datapath/engines.h"
@@ -94,7 +94,7 @@ class Gateway {
     TimePoint used_up_until_{};  // its descriptors
     Acceptors acceptors_;
     Keepalives keepalives_;
-    Stranded stranded_;
+    HalfOpen half_open_;
     // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;

@@ -56,7 +56,7 @@ struct Swept {
     // Applications that changed what they want of keepalive.
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives;
     // Applications that wait for a leg which is gone, by their cookie. Some of them: the others are told the next time.
-    std::vector<std::pair<std::uint64_t, smc_stranded_socket>> stranded;
+    std::vector<std::pair<std::uint64_t, smc_half_open>> half_open;
 };
 
 // Sockets whose other end is on this node and that were tuned, by their cookie.

@@ -126,7 +126,7 @@ Swept Programs::sweep() {
     for (const auto& [front, terms] : keepalives.take(SMC_MAX_TOLD)) {
         found.keepalives.emplace_back(front, in_seconds(terms));
     }
-    found.stranded = Map<std::uint64_t, smc_stranded_socket>(map_fd("smc_stranded")).take(kEndedAtOnce);
+    found.half_open = Map<std::uint64_t, smc_half_open>(map_fd("smc_half_open")).take(kEndedAtOnce);
     return found;
 }
 

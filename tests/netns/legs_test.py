@@ -128,6 +128,21 @@ class Legs(TwoNodes):
         wait_for("those of its first connection to go", lambda: not hairpins() & before)
         self.assertEqual(len(hairpins()), 2)
 
+    def test_an_application_that_ends_where_its_device_is_gone(self):
+        """Neither its FIN nor a reset gets out: nothing but the end of its socket tells that it has gone."""
+        self.start_agents()
+        self.serve()
+        pod = self.pod()
+        pod.run(["sysctl", "-qw", "net.ipv4.tcp_orphan_retries=1"])
+        talkers = [self.program(pod, TALK, self.b.ip4, says="up") for _ in range(2)]
+        pod.run(["ip", "link", "del", pod.device])
+        talkers[0].kill()
+        wait_for("the end of the connection", lambda: len(self.a.agent.status()["connections"]) == 1, 60)
+        ended = self.b.agent.ended(5000)
+        self.assertEqual([c["reason"]["name"] for c in ended], ["peer_aborted"])
+        self.assertIn("ended 1 legs: the application's socket is gone", self.a.agent_log())
+        self.assertIsNone(talkers[1].poll())
+
 
 if __name__ == "__main__":
     unittest.main()

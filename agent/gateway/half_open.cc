@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/gateway/half_open.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "agent/log/log.h"
+#include "agent/steer/addresses.h"
+
+namespace smc {
+
+void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& sockets) {
+    if (sockets.empty() || impossible_) {
+        return;
+    }
+    const auto spaces = namespaces_.all();
+    std::size_t applications = 0, legs = 0;
+    for (const auto& [cookie, one] : sockets) {
+        const auto space = std::ranges::find(spaces, one.sender.slot, &Namespace::slot);
+        if (space == spaces.end()) {
+            continue;
+        }
+        const SockDiag::Socket socket{local_of(one.sender), remote_of(one.sender), cookie, one.bound_device};
+        if (const auto done = (*space)->end_socket(socket); !done) {
+            if (done.error().code == EOPNOTSUPP) {
+                log()->warn("half-open connections between applications and legs stay: {}", done.error().text());
+                impossible_ = true;
+                break;
+            }
+            continue;  // it has just gone, or its addresses are translated: it is told some times more
+        }
+        log()->debug("socket {} with {} ended: half-open", socket.local.text(), socket.remote.text());
+        (one.of_leg != 0 ? legs : applications)++;
+    }
+    if (applications != 0) {
+        log()->info("ended {} application sockets: the reset from their leg was lost", applications);
+    }
+    if (legs != 0) {
+        log()->info("ended {} legs: the application's socket is gone, and neither FIN nor reset came", legs);
+    }
+}
+
+}  // namespace smc

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Applications' sockets whose leg is gone, and legs whose application's socket is gone, without a FIN or a reset that
+// got through (bpf/smc_half_open.h): they are ended. Control thread only.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "agent/netns/namespaces.h"
+#include "bpf/abi.h"
+
+namespace smc {
+
+class HalfOpen {
+ public:
+    // Outlives it.
+    explicit HalfOpen(const Namespaces& namespaces) : namespaces_(namespaces) {}
+
+    void end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& sockets);
+
+ private:
+    const Namespaces& namespaces_;
+    bool impossible_ = false;  // on this system
+};
+
+}  // namespace smc

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Half-open hairpins (RFC 9293 section 3.5.1): one of the two sockets is gone, and the other one was not told. The
+ * packets of both pass the device of the application, so a reset or a FIN is lost where that device has been deleted,
+ * or where the neighbour table has given the peer up. Nothing would ever tell the socket that is left: its data has
+ * been acknowledged, and it retransmits nothing. User space ends it.
+ */
+#ifndef SMC_HALF_OPEN_H
+#define SMC_HALF_OPEN_H
+
+/* Behind a FIN of the other end a socket is in another state, and may stay there for as long as it likes. */
+static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *which)
+{
+	const struct sock *sk = (const struct sock *)which->sk;
+	__u8 state = smc_reads_kernel ? BPF_CORE_READ(sk, __sk_common.skc_state) : 0;
+
+	return (state == BPF_TCP_ESTABLISHED || state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2) &&
+	       smc_lives(which);
+}
+
+#define SMC_OFTEN_TOLD 5 /* it is not found then: its addresses are translated, perhaps */
+
+/* An application's socket that was disconnected, and connects or listens now: its hairpin is none of its any more. */
+static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u64 cookie)
+{
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->front);
+
+	if (hairpin && hairpin->sender.cookie == cookie)
+		hairpin->sender.cookie = 0;
+}
+
+/* The other end of this sender is gone. True: it waits for that, and user space is told, if there is room. */
+static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
+{
+	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
+	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
+	__u64 cookie = hairpin->sender.cookie;
+
+	if (!smc_awaits_the_other_end(&hairpin->sender))
+		return false;
+	if (smc_reads_kernel)
+		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
+	return true;
+}
+
+#endif
