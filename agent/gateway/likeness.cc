@@ -26,15 +26,11 @@ void set(int fd, int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-// Before connect(): the window is scaled by it. setsockopt() doubles.
-void set_buffers(int fd, const smc_buffers& application) {
-    constexpr int kUsual = 128 * 1024;
-    set(fd, SOL_SOCKET, SO_RCVBUF, application.send != 0 ? static_cast<int>(application.send / 2) : kUsual);
-    set(fd, SOL_SOCKET, SO_SNDBUF, application.receive != 0 ? static_cast<int>(application.receive / 2) : kUsual);
-    // An application that does not read leaves what TCP cannot send it in the ring, where the peer sees that it is
-    // full.
-    constexpr int kUnsent = 16 * 1024;
-    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsent);
+// Before connect(): the window is scaled by it.
+void set_buffers(int fd, const LegBuffers& buffers) {
+    set(fd, SOL_SOCKET, SO_RCVBUF, buffers.receive);
+    set(fd, SOL_SOCKET, SO_SNDBUF, buffers.send);
+    set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, buffers.unsent);
 }
 
 bool bind_to(int fd, const Endpoint& address, int family) {

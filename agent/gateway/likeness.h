@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "agent/gateway/buffers.h"
 #include "agent/netns/namespace.h"
 #include "bpf/abi.h"
 #include "os/endpoint.h"
@@ -19,9 +20,7 @@ struct Likeness {
     std::uint32_t mark = 0;
     unsigned device = 0;
     std::uint8_t ttl = 0, tos = 0;
-    // Of a leg: the application's. With a peer that does not read it can get rid of what the buffers on the way hold:
-    // so a leg's are as large as its own, and not large where it did not choose.
-    std::optional<smc_buffers> buffers{};
+    std::optional<LegBuffers> buffers{};  // of a leg
 };
 
 // A socket that is connecting. An Error has connect()'s errno.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "agent/connections/connections.h"
+#include "agent/gateway/buffers.h"
 #include "agent/gateway/clc_io.h"
 #include "agent/loop/deadline.h"
 #include "agent/smcd/exchange.h"
@@ -16,6 +17,7 @@
 #include "agent/smcr/devices.h"
 #include "agent/smcr/link_groups.h"
 #include "agent/steer/chosen_buffers.h"
+#include "agent/steer/programs.h"
 #include "datapath/tcp_socket.h"
 #include "os/clock.h"
 #include "smc/group/smcd_groups.h"
@@ -50,25 +52,6 @@ inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
     const auto peer = peer_endpoint(fd);
     return {smcd && !parts.node.ism.empty(),
             peer ? parts.roce_devices.offer_for(local_endpoint(fd), *peer) : std::nullopt};
-}
-
-// An application that chose a small receive buffer gets a small ring. SMC's sizes are 16 KiB times a power of two.
-inline std::uint32_t dmb_bytes(const Config& config, const smc_buffers& application) {
-    std::uint32_t bytes = config.dmb_kib * 1024;
-    while (application.receive != 0 && bytes / 2 >= std::max(application.receive, 16U * 1024)) {
-        bytes /= 2;
-    }
-    return bytes;
-}
-
-// Where the peer's ring is small, there is no more than twice as much to wait for it in a leg.
-inline smc_buffers leg_buffers(smc_buffers application, std::uint32_t peer_ring) {
-    constexpr std::uint32_t kUsual = 256 * 1024;  // connect_like()'s
-    const std::uint32_t most = 2 * std::min(peer_ring, kUsual);
-    if (most != 0 && most < (application.send != 0 ? application.send : kUsual)) {
-        application.send = most;
-    }
-    return application;
 }
 
 template <class Session>
@@ -111,7 +94,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         : parts_(parts),
           connection_(std::move(connection)),
           session_(std::move(session)),
-          smcd_(std::make_shared<smcd::Exchange>(parts.smcd_pool, dmb_bytes(parts.config, buffers))),
+          smcd_(std::make_shared<smcd::Exchange>(parts.smcd_pool, dmb_bytes(parts.config.dmb_kib * 1024, buffers))),
           buffers_(buffers),
           deadline_(parts.io,
                     [this] {
@@ -167,7 +150,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         mark.chosen = chosen_ ? chosen_->number() : 0;
     }
 
-    [[nodiscard]] smc_buffers buffers_of_leg() const { return leg_buffers(buffers_, peer_ring_); }
+    [[nodiscard]] LegBuffers buffers_of_leg() const { return leg_buffers(buffers_, peer_ring_); }
 
     // Before its time is up: true if it took what has happened meanwhile.
     virtual bool catches_up() { return false; }

@@ -78,7 +78,7 @@ void ServerRunner::on(const session::ConnectApplication&) {
                             .owner = {},
                             .device = inbound_.bound_device,
                             .ttl = inbound_.ttl,
-                            .buffers = inbound_.buffers});
+                            .buffers = leg_buffers(inbound_.buffers, 0)});
     if (!fd) {
         return refused(fd.error().code);
     }
