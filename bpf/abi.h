@@ -118,7 +118,8 @@ struct smc_sock {
 	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
 	__u16 mac_len;          /* of the hairpin's device */
 	__u16 port;             /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
-	__u16 hold;             /* of a server's leg: its application is not to hear of it yet */
+	__u8 hold;              /* of a server's leg: its application is not to hear of it yet */
+	__u8 paws;              /* a leg's SYN was refused by its time stamp: SMC_LEG_PAWS */
 	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
 	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
 	__u32 chosen;           /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
@@ -190,6 +191,7 @@ enum smc_decision {
 	SMC_LEG_PAIRED,   /* a leg's SYN was turned round for the first time */
 	SMC_LEG_LATE,     /* ... was not: the application has gone on */
 	SMC_LEG_CONFLICT, /* ... was not: the client's port is in use at the server */
+	SMC_LEG_PAWS,     /* ... was not: the application's kernel would drop it by its time stamp */
 	SMC_LEG_FULL,     /* ... was not: no room in smc_hairpins */
 	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,

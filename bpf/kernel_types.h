@@ -191,8 +191,15 @@ struct inet_connection_sock {
 #define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;
 struct tcp_ao_info;
+struct tcp_options_received {
+	__u32 ts_recent;
+};
+struct tcp_timewait_sock {
+	__u32 tw_ts_recent;
+};
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	struct tcp_options_received rx_opt;
 	__u32 write_seq;
 	__u16 urg_data;
 	__u8 recvmsg_inq : 1;

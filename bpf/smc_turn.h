@@ -237,17 +237,51 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
-/* Whose connection the server's leg would take over: nobody's, or one that is as good as gone. */
-static __always_inline bool smc_front_is_free(struct __sk_buff *skb, const struct smc_tuple *front, bool v6)
+/* The time stamp of a leg's SYN, where Linux puts it: behind MSS, and SACK or padding. */
+static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct smc_packet *packet, __u32 *time)
 {
-	struct bpf_sock *sk = smc_socket_of(skb, front, v6);
-	bool is_free;
+	__be32 words[3];
+
+	if (packet->tcp_len < sizeof(struct tcphdr) + sizeof(words) ||
+	    bpf_skb_load_bytes(skb, packet->tcp_at + sizeof(struct tcphdr), words, sizeof(words)) ||
+	    (words[1] & bpf_htonl(0xffff)) != bpf_htonl(0x080a))
+		return false;
+	*time = bpf_ntohl(words[2]);
+	return true;
+}
+
+/*
+ * The application's kernel would drop this leg's SYN by its time stamp (PAWS, RFC 7323 section 5): the same ports had
+ * another connection, and Linux makes the time stamps of each from its ports. They are compared as the kernel does,
+ * with a socket that connects again, or with a TIME_WAIT.
+ */
+static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk)
+{
+	const struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	const struct tcp_timewait_sock *ended = tcp ? 0 : bpf_skc_to_tcp_timewait_sock(sk);
+	__u32 time, recent = tcp ? tcp->rx_opt.ts_recent : ended ? ended->tw_ts_recent : 0;
+
+	return recent && smc_time_of_syn(skb, packet, &time) && (__s32)(recent - time) >= (tcp ? 1 : 0);
+}
+
+/*
+ * Whether a leg can reach its application. A server's takes over nobody's connection, or one that is as good as gone.
+ */
+static __always_inline enum smc_decision smc_reach_front(struct __sk_buff *skb, const struct smc_packet *packet,
+							 const struct smc_sock *leg)
+{
+	struct bpf_sock *sk = smc_socket_of(skb, &leg->front, packet->v6);
+	enum smc_decision found = SMC_LEG_PAIRED;
 
 	if (!sk)
-		return true;
-	is_free = sk->state == BPF_TCP_LISTEN || sk->state == BPF_TCP_TIME_WAIT || sk->state == BPF_TCP_NEW_SYN_RECV;
+		return SMC_LEG_PAIRED;
+	if (leg->role == SMC_ROLE_LEG_SERVER && sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
+	    sk->state != BPF_TCP_NEW_SYN_RECV)
+		found = SMC_LEG_CONFLICT;
+	else if (smc_is_too_old(skb, packet, sk))
+		found = SMC_LEG_PAWS;
 	bpf_sk_release(sk);
-	return is_free;
+	return found;
 }
 
 /* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
@@ -257,15 +291,19 @@ static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const s
 	const struct smc_tuple *front = &leg->front;
 	struct smc_hairpin to_front = {}, to_leg = {};
 	struct smc_question *question;
+	enum smc_decision reached;
 
 	if (packet->tuple.remote_port != front->remote_port || packet->tuple.slot != front->slot)
 		return SMC_LEG_LATE;
+	reached = smc_reach_front(skb, packet, leg);
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
 		question = bpf_map_lookup_elem(&smc_questions, front);
 		if (!question || question->state != SMC_QUESTION_HELD)
 			return SMC_LEG_LATE;
-	} else if (!smc_front_is_free(skb, front, packet->v6)) {
-		return SMC_LEG_CONFLICT;
+		if (reached != SMC_LEG_PAIRED)
+			return reached;
+	} else if (reached != SMC_LEG_PAIRED) {
+		return reached;
 	} else {
 		question = smc_begin_leg(skb, packet);
 		if (!question || bpf_map_update_elem(&smc_questions, front, question, BPF_ANY))

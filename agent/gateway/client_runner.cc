@@ -93,23 +93,29 @@ void ClientRunner::on(const session::FinishConnect&) {
     like.device = wanted_.question.ifindex;
     like.ttl = nearest_ttl(wanted_.question.answer_ttl);
     like.buffers = buffers_of_leg();
-    auto fd = connect_like(*wanted_.space, mark, like);
-    if (!fd) {
-        return feed(session_.leg_failed(false, fd.error().text()));
+    for (int ports = kPortsTried;; ports--) {
+        auto fd = connect_like(*wanted_.space, mark, like);
+        if (!fd) {
+            return feed(session_.leg_failed(false, fd.error().text()));
+        }
+        leg_.emplace(parts_.io, std::move(*fd));
+        if (is_connecting(leg_->fd())) {
+            break;
+        }
+        // As nearly always: its packets have not left this host.
+        const int error = take_connect_error(leg_->fd());
+        if (error != ECONNREFUSED || ports == 1 || !programs_.is_too_old(leg_->fd())) {
+            return leg_connected(error);
+        }
     }
-    leg_.emplace(parts_.io, std::move(*fd));
-    if (!is_connecting(leg_->fd())) {
-        return leg_connected();  // as nearly always: its packets have not left this host
-    }
-    leg_->when_writable([this] { leg_connected(); });
+    leg_->when_writable([this] { leg_connected(take_connect_error(leg_->fd())); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
     patience_.set_in(parts_.config.leg_patience());
 }
 
-void ClientRunner::leg_connected() {
+void ClientRunner::leg_connected(int error) {
     patience_.set(kNever);
-    const int error = take_connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected(os::now()));
     }
@@ -125,7 +131,7 @@ bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing || is_connecting(leg_->fd())) {
         return false;
     }
-    leg_connected();
+    leg_connected(take_connect_error(leg_->fd()));
     return true;
 }
 

@@ -43,7 +43,7 @@ class ClientRunner final : public Runner<session::Client> {
 
     [[nodiscard]] Likeness likeness() const;
     void connected();
-    void leg_connected();
+    void leg_connected(int error);
     bool catches_up() override;
     void lose_patience();
 

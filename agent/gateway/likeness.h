@@ -23,6 +23,11 @@ struct Likeness {
     std::optional<LegBuffers> buffers{};  // of a leg
 };
 
+// Linux makes the time stamps of a connection from its addresses and ports. Where an application's ports had another
+// connection lately, its kernel drops a SYN whose time stamp is older than that one's last (PAWS), so the leg's is
+// refused at once (SMC_LEG_PAWS), for half of all ports: from how many a leg tries to connect.
+inline constexpr int kPortsTried = 16;
+
 // A socket that is connecting. An Error has connect()'s errno.
 Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
 

@@ -62,8 +62,8 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
 }
 
 // From the server's own address to the client: the hairpin makes it the client that connects to the server. From the
-// port that the client has: Linux makes the time stamps of a connection from its four numbers, and a client that uses
-// its port again must find them where those of its last connection ended, or a TIME_WAIT refuses it.
+// port that the client has, if that is free: where the client uses its port again, the time stamps go on from where
+// those of its last connection ended.
 void ServerRunner::on(const session::ConnectApplication&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
@@ -72,29 +72,35 @@ void ServerRunner::on(const session::ConnectApplication&) {
     follow_send_buffer(programs_, mark);
     Endpoint from = connection_->server;
     from.port = connection_->client.port;
-    auto fd = connect_like(*space_, mark,
-                           {.from = from,
-                            .to = connection_->client,
-                            .owner = {},
-                            .device = inbound_.bound_device,
-                            .ttl = inbound_.ttl,
-                            .buffers = leg_buffers(inbound_.buffers, 0)});
-    if (!fd) {
-        return refused(fd.error().code);
+    for (int ports = kPortsTried;; ports--) {
+        auto fd = connect_like(*space_, mark,
+                               {.from = from,
+                                .to = connection_->client,
+                                .owner = {},
+                                .device = inbound_.bound_device,
+                                .ttl = inbound_.ttl,
+                                .buffers = leg_buffers(inbound_.buffers, 0)});
+        if (!fd) {
+            return refused(fd.error().code);
+        }
+        application_.emplace(parts_.io, std::move(*fd));
+        if (is_connecting(application_->fd())) {
+            break;
+        }
+        const int error = take_connect_error(application_->fd());
+        if (error != ECONNREFUSED || ports == 1 || !programs_.is_too_old(application_->fd())) {
+            return connected(error);
+        }
+        from.port = 0;
     }
-    application_.emplace(parts_.io, std::move(*fd));
-    if (!is_connecting(application_->fd())) {
-        return connected();
-    }
-    application_->when_writable([this] { connected(); });
+    application_->when_writable([this] { connected(take_connect_error(application_->fd())); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
     patience_.set_in(parts_.config.leg_patience());
 }
 
-void ServerRunner::connected() {
+void ServerRunner::connected(int error) {
     patience_.set(kNever);
-    const int error = take_connect_error(application_->fd());
     if (error != 0) {
         return refused(error);
     }

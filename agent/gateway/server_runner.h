@@ -31,7 +31,7 @@ class ServerRunner final : public Runner<session::Server> {
     void on(const session::LeaveToTcp& action) override;
     void on(const session::Refuse& action) override;
 
-    void connected();
+    void connected(int error);
     void lose_patience();
     void refused(int error);
     UniqueFd take_application();

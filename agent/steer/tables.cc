@@ -82,6 +82,11 @@ std::optional<smc_question> Programs::release_leg(int fd) const {
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
+bool Programs::is_too_old(int fd) const {
+    const auto mark = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
+    return mark && mark->paws != 0;
+}
+
 void Programs::forget_leg(const smc_tuple& front) const {
     const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
     if (const auto held = questions.get(front); held && held->state == SMC_QUESTION_LEG) {

@@ -125,7 +125,9 @@ Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions acti
 RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
-    return {peer_agent_ && of_the_moment ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
+    // A leg that could not be joined says nothing of the server.
+    const bool pause = reason == Reason::kNoLeg || (peer_agent_ && of_the_moment);
+    return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
 
 RememberServer Client::lesson_of_connecting(Reason reason) const {

@@ -63,6 +63,19 @@ for c, port in zip(kept, ports):
 print(dict(ends), flush=True)
 """
 
+# Connects from each of these ports, one after the other, and closes first or last. Arguments: address, which, ports.
+FROM_PORTS = """
+import socket, sys
+for port in map(int, sys.argv[3:]):
+    c = socket.socket(); c.settimeout(10); c.setsockopt(1, 2, 1); c.bind(('', port)); c.connect((sys.argv[1], 5000))
+    c.sendall(b'tokn'); got = 0
+    while got < 100 or sys.argv[2] == 'last':
+        data = c.recv(100)
+        if not data: break
+        got += len(data)
+    assert got == 100; c.close()
+"""
+
 # As programs do that set the callbacks that they want, and only these: BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, PASSIVE.
 CLEAR_WHEN_ESTABLISHED = """
   __u32 op = ((struct bpf_sock_ops *)ctx)->op;
@@ -147,6 +160,29 @@ class Ports(Greeting):
 
     def test_ports_used_before_at_a_server_whose_agent_was_killed(self):
         self.used_before(lambda: self.b.agent.stop(signal.SIGKILL), lambda: self.a.agent.stop())
+
+    def from_ports(self, which, *ports):
+        done = self.a.python(FROM_PORTS, self.b.ip4, which, *map(str, ports))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_ports_that_a_client_uses_again_while_it_remembers_them(self):
+        """The time stamps of a leg are others than those of the leg before, which its TIME_WAIT remembers (PAWS)."""
+        self.a.run(["sysctl", "-qw", "net.ipv4.tcp_tw_reuse=1"], check=True)
+        self.greeter()
+        self.start_agents()
+        for _ in range(3):
+            self.from_ports("first", *range(41000, 41016))
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 48})
+
+    def test_ports_that_a_server_remembers_of_plain_connections(self):
+        """... and than the client's own, which a TIME_WAIT of the server remembers, and lets no reset end it."""
+        self.b.run(["sysctl", "-qw", "net.ipv4.tcp_rfc1337=1"], check=True)
+        ports = range(41000, 41016)
+        self.greeter(how="close")
+        self.from_ports("last", *ports)
+        self.start_agents()
+        self.from_ports("last", *ports)
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 16})
 
     def test_ports_of_connections_that_died_with_both_agents(self):
         self.start_agents()

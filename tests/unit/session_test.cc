@@ -451,7 +451,7 @@ TEST_CASE("client_session__a_leg_that_fails_leaves_tcp_unless_the_application_ha
         leg_of(without_leg, smcr);
         const auto failed = without_leg.client.leg_failed(false, "");
         CHECK(let_go<GiveBack, RememberServer>(failed) == Reason::kNoLeg);
-        CHECK(learnt(failed) == RememberServer::As::kNotNow);
+        CHECK(learnt(failed) == RememberServer::As::kPause);
         leg_of(gone, smcr);
         const auto refused = gone.client.leg_failed(true, "");
         REQUIRE(are<GiveBack, ResetClc, Refuse>(refused));
