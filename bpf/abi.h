@@ -119,10 +119,17 @@ struct smc_sock {
 	__u16 mac_len;          /* of the hairpin's device */
 	__u16 port;             /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
 	__u8 hold;              /* of a server's leg: its application is not to hear of it yet */
-	__u8 paws;              /* a leg's SYN was refused by its time stamp: SMC_LEG_PAWS */
+	__u8 paws;              /* enum smc_paws, of a leg */
 	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
 	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
 	__u32 chosen;           /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
+};
+
+/* What is done to a leg's SYN that its application's kernel would drop by its time stamp. */
+enum smc_paws {
+	SMC_PAWS_REFUSE,
+	SMC_PAWS_REFUSED, /* it was: the leg may try another port */
+	SMC_PAWS_PASS,    /* nothing: no port will do */
 };
 
 /* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */

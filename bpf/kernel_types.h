@@ -200,6 +200,8 @@ struct tcp_timewait_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	struct tcp_options_received rx_opt;
+	__u32 rcv_nxt;
+	__u32 copied_seq;
 	__u32 write_seq;
 	__u16 urg_data;
 	__u8 recvmsg_inq : 1;

@@ -62,7 +62,8 @@ int smc_egress(struct __sk_buff *skb)
 		}
 		paired = smc_pair(skb, &packet, sk, leg);
 		smc_count(paired);
-		leg->paws = paired == SMC_LEG_PAWS;
+		if (paired == SMC_LEG_PAWS)
+			leg->paws = SMC_PAWS_REFUSED;
 		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
 						: smc_refuse_leg(skb, &packet);
 	}

@@ -33,10 +33,14 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
+	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
 	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
 	__u64 cookie = hairpin->sender.cookie;
 
 	if (!smc_awaits_the_other_end(&hairpin->sender))
+		return false;
+	/* what the application wrote before it went is its peer's, however late */
+	if (hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq))
 		return false;
 	if (smc_reads_kernel)
 		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);

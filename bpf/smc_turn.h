@@ -252,8 +252,8 @@ static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct 
 
 /*
  * The application's kernel would drop this leg's SYN by its time stamp (PAWS, RFC 7323 section 5): the same ports had
- * another connection, and Linux makes the time stamps of each from its ports. They are compared as the kernel does,
- * with a socket that connects again, or with a TIME_WAIT.
+ * another connection, and Linux makes the time stamps of each from its ports. They are compared at least as strictly as
+ * by the kernel, with those of a socket that connects again, or of a TIME_WAIT.
  */
 static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk)
 {
@@ -278,7 +278,7 @@ static __always_inline enum smc_decision smc_reach_front(struct __sk_buff *skb, 
 	if (leg->role == SMC_ROLE_LEG_SERVER && sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
 	    sk->state != BPF_TCP_NEW_SYN_RECV)
 		found = SMC_LEG_CONFLICT;
-	else if (smc_is_too_old(skb, packet, sk))
+	else if (leg->paws == SMC_PAWS_REFUSE && smc_is_too_old(skb, packet, sk))
 		found = SMC_LEG_PAWS;
 	bpf_sk_release(sk);
 	return found;

@@ -196,7 +196,8 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
 
 // A peer that has consumed nothing for a while may have an application that does not read. But Linux's stood still,
 // when links changed, with an answer that it had written already and did not send before something else came: what asks
-// for its cursor makes it send. Later and later, because of those who do not read.
+// for its cursor makes it send that. One that has consumed everything and has not said so tells when it consumes the
+// byte that goes with the request. Later and later, because of those who do not read.
 bool SmcConnection::ask_who_stands_still(TimePoint now) {
     const std::uint64_t consumed = cdc::pack(flow_.sending().consumed());
     if (std::exchange(consumed_at_check_, consumed) != consumed) {

@@ -85,39 +85,42 @@ void ClientRunner::connected() {
 }
 
 void ClientRunner::on(const session::FinishConnect&) {
+    connect_leg(kPortsTried);
+}
+
+void ClientRunner::connect_leg(int ports) {
+    ports_ = ports;
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_CLIENT;
     mark.front = wanted_.tuple;
+    mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
     Likeness like = likeness();
     like.device = wanted_.question.ifindex;
     like.ttl = nearest_ttl(wanted_.question.answer_ttl);
     like.buffers = buffers_of_leg();
-    for (int ports = kPortsTried;; ports--) {
-        auto fd = connect_like(*wanted_.space, mark, like);
-        if (!fd) {
-            return feed(session_.leg_failed(false, fd.error().text()));
-        }
-        leg_.emplace(parts_.io, std::move(*fd));
-        if (is_connecting(leg_->fd())) {
-            break;
-        }
-        // As nearly always: its packets have not left this host.
-        const int error = take_connect_error(leg_->fd());
-        if (error != ECONNREFUSED || ports == 1 || !programs_.is_too_old(leg_->fd())) {
-            return leg_connected(error);
-        }
+    auto fd = connect_like(*wanted_.space, mark, like);
+    if (!fd) {
+        return feed(session_.leg_failed(false, fd.error().text()));
     }
-    leg_->when_writable([this] { leg_connected(take_connect_error(leg_->fd())); });
+    leg_.emplace(parts_.io, std::move(*fd));
+    if (!is_connecting(leg_->fd())) {
+        return leg_connected();  // as nearly always: its packets have not left this host
+    }
+    leg_->when_writable([this] { leg_connected(); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
     patience_.set_in(parts_.config.leg_patience());
 }
 
-void ClientRunner::leg_connected(int error) {
+void ClientRunner::leg_connected() {
     patience_.set(kNever);
+    const int error = take_connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected(os::now()));
+    }
+    if (error == ECONNREFUSED && ports_ > 1 && programs_.is_too_old(leg_->fd())) {
+        return connect_leg(ports_ - 1);
     }
     // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
     // no room for the leg.
@@ -131,7 +134,7 @@ bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing || is_connecting(leg_->fd())) {
         return false;
     }
-    leg_connected(take_connect_error(leg_->fd()));
+    leg_connected();
     return true;
 }
 

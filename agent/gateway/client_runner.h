@@ -43,7 +43,8 @@ class ClientRunner final : public Runner<session::Client> {
 
     [[nodiscard]] Likeness likeness() const;
     void connected();
-    void leg_connected(int error);
+    void connect_leg(int ports);
+    void leg_connected();
     bool catches_up() override;
     void lose_patience();
 
@@ -51,6 +52,7 @@ class ClientRunner final : public Runner<session::Client> {
     Wanted wanted_;
     std::optional<loop::FdWatch> leg_;
     loop::Deadline patience_;  // with it
+    int ports_ = 0;            // from which it may still try to connect, this one among them
 };
 
 // The application's own SYN, without options, decides.

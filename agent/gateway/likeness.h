@@ -23,9 +23,10 @@ struct Likeness {
     std::optional<LegBuffers> buffers{};  // of a leg
 };
 
-// Linux makes the time stamps of a connection from its addresses and ports. Where an application's ports had another
-// connection lately, its kernel drops a SYN whose time stamp is older than that one's last (PAWS), so the leg's is
-// refused at once (SMC_LEG_PAWS), for half of all ports: from how many a leg tries to connect.
+// From how many ports a leg tries to connect. Newer kernels make the time stamps of a connection from its ports, too.
+// Where an application's ports had another connection lately, its kernel drops a SYN whose time stamp is older than the
+// last of that one (PAWS). A leg's is refused at once then (SMC_LEG_PAWS), from about half of all ports; from the last
+// one that is tried it is not, because with an older kernel all ports are alike.
 inline constexpr int kPortsTried = 16;
 
 // A socket that is connecting. An Error has connect()'s errno.

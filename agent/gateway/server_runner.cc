@@ -65,42 +65,45 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
 // port that the client has, if that is free: where the client uses its port again, the time stamps go on from where
 // those of its last connection ended.
 void ServerRunner::on(const session::ConnectApplication&) {
+    connect_leg(kPortsTried, connection_->client.port);
+}
+
+void ServerRunner::connect_leg(int ports, std::uint16_t port) {
+    ports_ = ports;
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
     mark.front = front();
+    mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
     Endpoint from = connection_->server;
-    from.port = connection_->client.port;
-    for (int ports = kPortsTried;; ports--) {
-        auto fd = connect_like(*space_, mark,
-                               {.from = from,
-                                .to = connection_->client,
-                                .owner = {},
-                                .device = inbound_.bound_device,
-                                .ttl = inbound_.ttl,
-                                .buffers = leg_buffers(inbound_.buffers, 0)});
-        if (!fd) {
-            return refused(fd.error().code);
-        }
-        application_.emplace(parts_.io, std::move(*fd));
-        if (is_connecting(application_->fd())) {
-            break;
-        }
-        const int error = take_connect_error(application_->fd());
-        if (error != ECONNREFUSED || ports == 1 || !programs_.is_too_old(application_->fd())) {
-            return connected(error);
-        }
-        from.port = 0;
+    from.port = port;
+    auto fd = connect_like(*space_, mark,
+                           {.from = from,
+                            .to = connection_->client,
+                            .owner = {},
+                            .device = inbound_.bound_device,
+                            .ttl = inbound_.ttl,
+                            .buffers = leg_buffers(inbound_.buffers, 0)});
+    if (!fd) {
+        return refused(fd.error().code);
     }
-    application_->when_writable([this] { connected(take_connect_error(application_->fd())); });
+    application_.emplace(parts_.io, std::move(*fd));
+    if (!is_connecting(application_->fd())) {
+        return connected();
+    }
+    application_->when_writable([this] { connected(); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
     patience_.set_in(parts_.config.leg_patience());
 }
 
-void ServerRunner::connected(int error) {
+void ServerRunner::connected() {
     patience_.set(kNever);
+    const int error = take_connect_error(application_->fd());
+    if (error == ECONNREFUSED && ports_ > 1 && programs_.is_too_old(application_->fd())) {
+        return connect_leg(ports_ - 1, 0);
+    }
     if (error != 0) {
         return refused(error);
     }

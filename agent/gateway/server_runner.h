@@ -31,7 +31,8 @@ class ServerRunner final : public Runner<session::Server> {
     void on(const session::LeaveToTcp& action) override;
     void on(const session::Refuse& action) override;
 
-    void connected(int error);
+    void connect_leg(int ports, std::uint16_t port);
+    void connected();
     void lose_patience();
     void refused(int error);
     UniqueFd take_application();
@@ -42,6 +43,7 @@ class ServerRunner final : public Runner<session::Server> {
     smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;
     loop::Deadline patience_;  // with it
+    int ports_ = 0;            // from which it may still try to connect, this one among them
 };
 
 }  // namespace smc

@@ -55,7 +55,8 @@ void log_what_libbpf_says();
 struct Swept {
     // Applications that changed what they want of keepalive.
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives;
-    // Applications that wait for a leg which is gone, by their cookie. Some of them: the others are told the next time.
+    // Applications and legs that wait for their other end, which is gone; by their cookie. Some of them: the others are
+    // told the next time.
     std::vector<std::pair<std::uint64_t, smc_half_open>> half_open;
 };
 

@@ -84,7 +84,7 @@ std::optional<smc_question> Programs::release_leg(int fd) const {
 
 bool Programs::is_too_old(int fd) const {
     const auto mark = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
-    return mark && mark->paws != 0;
+    return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
 void Programs::forget_leg(const smc_tuple& front) const {

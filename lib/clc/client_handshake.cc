@@ -31,7 +31,9 @@ Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
 void add_prefixes(Subnet& subnet, const RoceOffer& roce) {
     const auto add = [&](const RoceGid& address, std::uint8_t bits) {
         const Ipv6Prefix prefix{network_of(address, bits), bits};
-        return std::ranges::find(subnet.prefixes, prefix) != subnet.prefixes.end() || subnet.prefixes.push_back(prefix);
+        if (std::ranges::find(subnet.prefixes, prefix) == subnet.prefixes.end()) {
+            subnet.prefixes.push_back(prefix);
+        }
     };
     add(roce.own_address, roce.prefix_bits);
     for (const Ipv6Prefix& other : roce.other_addresses) {

@@ -84,7 +84,9 @@ void Flow::peer(const PeerState& state) {
         return;
     }
     sending_.peer_consumed(state.consumer);
-    if (std::exchange(heard_, state.message) != state.message) {
+    PeerState said = state;
+    said.message = 0;  // two that ask each other would never end, if each answered what says nothing new
+    if (std::exchange(heard_, said) != said) {
         publish_ |= sending_.peer_spoke() && !peer_is_closed();
     }
     receiving_.peer_produced(state.producer, state.urgent);
@@ -245,7 +247,8 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
             finish(Reason::kNone);
         }
     } else if (now >= close_deadline_ && !sending_.drained()) {
-        // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked.
+        // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked:
+        // Linux, when it consumes the next byte.
         close_deadline_ = now + close_timeout_;
         sending_.request_cursor();
         publish_ = true;

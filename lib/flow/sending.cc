@@ -65,6 +65,7 @@ Sending::Room Sending::state() const {
 
 bool Sending::set_window(std::uint32_t window) {
     window_ = window;
+    probes_ = 0;
     if (!asks() || drained()) {
         return false;
     }

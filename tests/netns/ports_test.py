@@ -174,11 +174,24 @@ class Ports(Greeting):
             self.from_ports("first", *range(41000, 41016))
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 48})
 
+    def stamps(self, *ports):
+        """What the kernel takes for now in connections from these ports."""
+        ask = (
+            "import socket, sys\nfor port in sys.argv[2:]:\n"
+            " c = socket.create_connection((sys.argv[1], 5000), 10, ('', int(port)))\n"
+            " print(c.getsockopt(6, 24))  # TCP_TIMESTAMP\n c.sendall(b'tokn')\n while c.recv(100): pass"
+        )
+        return [int(line) for line in self.a.python(ask, self.b.ip4, *map(str, ports)).stdout.split()]
+
     def test_ports_that_a_server_remembers_of_plain_connections(self):
-        """... and than the client's own, which a TIME_WAIT of the server remembers, and lets no reset end it."""
+        """... and than the client's own, which a TIME_WAIT of the server remembers, and lets no reset end it. Where
+        time stamps do not depend on ports, no other port helps."""
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_rfc1337=1"], check=True)
         ports = range(41000, 41016)
         self.greeter(how="close")
+        stamps = self.stamps(40998, 40999)
+        if abs(stamps[0] - stamps[1]) < 60_000:
+            self.skipTest("time stamps do not depend on ports")
         self.from_ports("last", *ports)
         self.start_agents()
         self.from_ports("last", *ports)

@@ -138,6 +138,13 @@ TEST_CASE("sending__a_chosen_window_may_be_left_by_a_byte") {
     CHECK((s.room() == 0 && s.peer_spoke()));
     s.peer_consumed({0, 55});
     CHECK(s.room() == 4);
+
+    Sending wider(100, 100, true);
+    wider.took(60, false);
+    CHECK(wider.set_window(10));
+    wider.ask_again();
+    CHECK_FALSE(wider.set_window(100));  // what was allowed beyond the small window is not beyond the large one
+    CHECK(wider.room() == 40);
 }
 
 TEST_CASE("sending__nothing_is_written_behind_an_urgent_byte_before_it_is_consumed_F3") {

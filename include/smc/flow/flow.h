@@ -105,7 +105,7 @@ class Flow {
     // --- events, at any time ----------------------------------------------------------------------------------------
     void leg_changed(const LegEvents& events);
     void clc_changed() { clc_event_ = true; }
-    // How much of the peer's ring may be in use at once, from now on: at most Terms::send_size.
+    // How much of the peer's ring may be in use at once, from now on: at most Terms::window.
     void set_window(std::uint32_t bytes) {
         // Closed both ways: the peer's alert token may be another connection's.
         publish_ |= sending_.set_window(bytes) && close_.state() != CloseMachine::State::kClosed;
@@ -115,7 +115,7 @@ class Flow {
     // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R): it has not for long.
     void ask_for_cursor() {
         sending_.ask_again();
-        publish_ = true;
+        publish_ |= close_.state() != CloseMachine::State::kClosed;
     }
     // Ends at once, with an error on both sides.
     void abort(Reason reason);
@@ -192,8 +192,8 @@ class Flow {
 
     bool publish_ = false;  // Publish is due, with
     std::uint32_t written_ = 0;
-    std::uint16_t heard_ = 0;  // the number of the peer's last message
-    bool consumed_ = false;    // Consumed is due
+    PeerState heard_;        // last, whichever message said so
+    bool consumed_ = false;  // Consumed is due
     std::optional<End> end_;
 
     TimePoint close_deadline_ = kNever;  // for the peer to close, too

@@ -15,7 +15,7 @@ struct PeerState {
     cdc::Producer producer;             // in our ring, with its flags
     cdc::Cursor consumer;               // in its own ring
     std::optional<cdc::Cursor> urgent;  // behind an urgent byte that it announced; may be told more than once
-    std::uint16_t message = 0;          // the number of the message that said so; 0: there are no messages
+    std::uint16_t message = 0;          // which said so, where there are messages: it tells repetitions apart
 
     bool operator==(const PeerState&) const = default;
 };

@@ -43,10 +43,10 @@ class Sending {
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there
     // is less memory to send from. `cursor_is_told`: in messages. Then, where the window is less, the peer is asked
     // for its cursor (R): it measures what it has consumed by its own ring, and Linux tells of less than a tenth of
-    // that to nobody who has not asked before it consumed. So the request is with the bytes, from the second half of
-    // the window on. And Linux forgets it with the next message that it sends, whatever that is about: so it is asked
-    // again behind each (peer_spoke()). It may have consumed everything in between, and tells of nothing without
-    // consuming something: so a little of the memory is kept back for ask_again().
+    // that to nobody who has not asked before it consumed. So R goes with the bytes, from the second half of the window
+    // on. Linux forgets R with the next message that it sends, whatever that is about: so the peer is asked again
+    // behind each (peer_spoke()). Linux may have consumed everything before that, and then tells of nothing before it
+    // consumes something: so a sixteenth of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
         : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
     // From now on. More than that may be in use already: then there is no room before the peer has consumed it. True:
@@ -56,10 +56,10 @@ class Sending {
     // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
     [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
     void peer_consumed(cdc::Cursor consumed);
-    // A message of the peer came, and peer_consumed() has what it said. True: the peer is to be told, because it is
+    // The peer said something new, and peer_consumed() has its cursor. True: the peer is to be told, because it is
     // asked for its cursor once more.
     [[nodiscard]] bool peer_spoke() const {
-        return asks() && (produced_.flags & cdc::kCursorRequested) != 0 && room() == 0;
+        return asks() && (produced_.flags & cdc::kCursorRequested) != 0 && used() >= usual();
     }
 
     enum class Room : std::uint8_t {
@@ -94,7 +94,7 @@ class Sending {
     [[nodiscard]] bool asks() const { return cursor_is_told_ && window_ < size_; }
     [[nodiscard]] std::uint32_t kept_back() const { return cursor_is_told_ && memory_ < size_ ? memory_ / 16 : 0; }
     [[nodiscard]] std::uint32_t usual() const { return std::min(window_, memory_ - kept_back()); }
-    [[nodiscard]] std::uint32_t limit() const { return usual() + probes_; }
+    [[nodiscard]] std::uint32_t limit() const { return std::min(usual() + probes_, memory_); }
 
     std::uint32_t size_;
     std::uint32_t memory_;      // to send from
