@@ -119,7 +119,7 @@ void ClientRunner::leg_connected() {
     if (error == 0) {
         return feed(session_.leg_connected(os::now()));
     }
-    if (error == ECONNREFUSED && ports_ > 1 && programs_.is_too_old(leg_->fd())) {
+    if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
         return connect_leg(ports_ - 1);
     }
     // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was

@@ -23,7 +23,10 @@ void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& s
         const SockDiag::Socket socket{local_of(one.sender), remote_of(one.sender), cookie, one.bound_device};
         if (const auto done = (*space)->end_socket(socket); !done) {
             if (done.error().code == EOPNOTSUPP) {
-                log()->warn("half-open connections between applications and legs stay: {}", done.error().text());
+                log()->warn(
+                    "half-open connections between applications and legs stay: {}; the kernel needs "
+                    "CONFIG_INET_DIAG_DESTROY",
+                    done.error().text());
                 impossible_ = true;
                 break;
             }

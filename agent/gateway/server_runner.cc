@@ -101,7 +101,7 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
 void ServerRunner::connected() {
     patience_.set(kNever);
     const int error = take_connect_error(application_->fd());
-    if (error == ECONNREFUSED && ports_ > 1 && programs_.is_too_old(application_->fd())) {
+    if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(application_->fd())) {
         return connect_leg(ports_ - 1, 0);
     }
     if (error != 0) {

@@ -115,7 +115,7 @@ class Programs {
     // now. nullptr: it cannot be had.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused by its time stamp (SMC_LEG_PAWS): from another port it may be taken.
-    [[nodiscard]] bool is_too_old(int fd) const;
+    [[nodiscard]] bool refused_by_paws(int fd) const;
     // What was held of a leg that is gone.
     void forget_leg(const smc_tuple& front) const;
     // Its application still waits, and no leg has come.

@@ -82,7 +82,7 @@ std::optional<smc_question> Programs::release_leg(int fd) const {
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
-bool Programs::is_too_old(int fd) const {
+bool Programs::refused_by_paws(int fd) const {
     const auto mark = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
