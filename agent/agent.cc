@@ -24,7 +24,7 @@
 
 namespace smc {
 
-static_assert(bpf::OwnPlace::kMost == upgrade::Place::kMost);
+static_assert(bpf::OwnInstance::kMost == upgrade::Instance::kMost);
 
 namespace {
 
@@ -88,21 +88,21 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       refresh_(kRefresh),
       tidying_(kTidying),
       node_(local_node(config_)),
-      departure_({io_, config_.stop_patience, config_.upgrade_patience, settling(config_),
+      departure_({io_, config_.stop_timeout, config_.upgrade_timeout, settling(config_),
                   [this] { return connections_.live(); },
-                  [this] { return gateway_->handshakes() == 0 && programs_->questions() == 0; },
+                  [this] { return gateway_->handshakes() == 0 && programs_->requests() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
-                  [this] { tell_programs(); }, [this] { give_up_place(); }, [this] { io_.stop(); }}) {}
+                  [this] { tell_programs(); }, [this] { hand_over(); }, [this] { io_.stop(); }}) {}
 
 Result<void> Agent::start() {
     take_signals();
     lower_to_the_descriptors(config_);
     memory_.look();
-    auto place = upgrade::Place::take(config_.control_socket);
-    if (!place) {
-        return place.error();
+    auto instance = upgrade::Instance::take(config_.control_socket);
+    if (!instance) {
+        return instance.error();
     }
-    place_.emplace(std::move(*place));
+    instance_.emplace(std::move(*instance));
     if (auto opened = take_over_ ? Result<void>() : open_control(); !opened) {
         return opened;
     }
@@ -127,7 +127,7 @@ Result<void> Agent::start() {
     auto engines = Engines::start(
         config_.engine_threads != 0 ? config_.engine_threads : usual_threads(),
         [this](const ConnectionEnd& end) { asio::post(io_, [this, end] { gateway_->connection_ended(end); }); },
-        config_.longest_spin.value_or(usual_spin()), fabrics_->lookouts());
+        config_.longest_spin.value_or(usual_spin()), fabrics_->busy_polls());
     if (!engines) {
         return engines.error();
     }
@@ -146,7 +146,7 @@ Result<void> Agent::start() {
             break;
         }
     }
-    if (auto taken = take_over_ ? take_place() : Result<void>(); !taken) {
+    if (auto taken = take_over_ ? take_over_from_predecessor() : Result<void>(); !taken) {
         return taken;
     }
     return start_bpf(root, own_cgroup_->path());
@@ -165,7 +165,7 @@ void Agent::take_signals() {
 
 // U1: whoever has the lock of the control socket may do all that follows. What may well go wrong was tried before: when
 // the other agent has left, nobody serves until this one does.
-Result<void> Agent::take_place() {
+Result<void> Agent::take_over_from_predecessor() {
     if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
         return tried;
     }
@@ -215,7 +215,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return last_error("opening cgroup " + (root_fd ? own : root));
     }
     auto programs =
-        bpf::Programs::load(config_, policy_, open_bypass(root_fd.get()), {place_->number(), place_->deserted()});
+        bpf::Programs::load(config_, policy_, open_bypass(root_fd.get()), {instance_->number(), instance_->deserted()});
     if (!programs) {
         return programs.error();
     }
@@ -228,7 +228,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         [this] { namespaces_->rescan_soon(); });
     namespaces_ =
         std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
-                                     [this](const std::shared_ptr<Namespace>& space) { gateway_->serve(space); });
+                                     [this](const std::shared_ptr<Namespace>& netns) { gateway_->serve(netns); });
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
         if (verdict_ && !verdict_->obstacle.empty() && !verdict_->lasts) {
@@ -268,7 +268,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     if (rounds_) {
         rounds_->start();
     }
-    beat();  // questions begin here
+    beat();  // requests begin here
     if (!config_.kubernetes.api.empty()) {
         pods_ = std::make_unique<kubernetes::NodePods>(io_, config_.kubernetes, [this] { pods_changed(); });
     }
@@ -317,8 +317,8 @@ void Agent::listen_to_programs() {
 
 void Agent::handle(const smc_event& event) {
     switch (event.type) {
-        case SMC_EVENT_QUESTION:
-            gateway_->question_answered(event);
+        case SMC_EVENT_REQUEST:
+            gateway_->request_answered(event);
             break;
         case SMC_EVENT_NETNS_WANTED:
             namespaces_->rescan_soon();
@@ -444,7 +444,7 @@ void Agent::wait_for_signals() {
 }
 
 // U1, in this order. What stays: the data path, link groups, and in each namespace what the legs need.
-void Agent::give_up_place() {
+void Agent::hand_over() {
     web_.reset();
     pods_.reset();
     rounds_.reset();
@@ -455,7 +455,7 @@ void Agent::give_up_place() {
     }
     bypass_.reset();
     pins_lock_.reset();
-    const std::string socket = upgrade::Place::socket_of(config_.control_socket, place_->number());
+    const std::string socket = upgrade::Instance::socket_of(config_.control_socket, instance_->number());
     if (auto moved = control_->move_to(socket); !moved) {
         log()->error("leaving: {}", moved.error().text());
     }
@@ -479,7 +479,7 @@ void Agent::run() {
 }
 
 // In this order: nobody asks any more; whoever waits is let go; what runs is reset while its hairpins still stand; and
-// a question that is under way is heard out, because only here would its answer be recognized.
+// a request that is under way is heard out, because only here would its answer be recognized.
 void Agent::stop() {
     web_.reset();
     pods_.reset();
@@ -494,8 +494,8 @@ void Agent::stop() {
         end_log();
         ::_exit(1);
     }
-    const TimePoint until = os::now() + config_.times.questions;
-    while (programs_->questions() != 0 && os::now() < until) {
+    const TimePoint until = os::now() + config_.times.requests;
+    while (programs_->requests() != 0 && os::now() < until) {
         ::usleep(10'000);
     }
     namespaces_->close_all();

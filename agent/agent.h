@@ -10,17 +10,17 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "agent/afford.h"
 #include "agent/bypass/opening.h"
 #include "agent/bypass/rounds.h"
 #include "agent/control/admin.h"
 #include "agent/control/control_server.h"
 #include "agent/control/introspection.h"
+#include "agent/fd_limit.h"
 #include "agent/gateway/gateway.h"
 #include "agent/kubernetes/node_pods.h"
 #include "agent/loop/standstill.h"
 #include "agent/upgrade/departure.h"
-#include "agent/upgrade/place.h"
+#include "agent/upgrade/instance.h"
 #include "agent/web/site.h"
 #include "agent/web/web_server.h"
 #include "os/lock_file.h"
@@ -38,7 +38,7 @@ class Agent {
     void run();
 
  private:
-    Result<void> take_place();
+    Result<void> take_over_from_predecessor();
     Result<void> open_control();
     Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
@@ -51,7 +51,7 @@ class Agent {
     void beat();
     void take_signals();
     void wait_for_signals();
-    void give_up_place();
+    void hand_over();
     void lose_peer(const smcd::Peer& peer);
     void pods_changed();
     void tell_programs() const;
@@ -77,7 +77,7 @@ class Agent {
     group::SmcdGroups smcd_groups_;
 
     // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
-    std::optional<upgrade::Place> place_;
+    std::optional<upgrade::Instance> instance_;
     std::optional<LockFile> pins_lock_;  // U1
     std::unique_ptr<ControlServer> control_;
     std::optional<OwnCgroup> own_cgroup_;

@@ -12,14 +12,14 @@
 #include <linux/types.h>
 
 /* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
-#define SMC_ABI_VERSION 12u
+#define SMC_ABI_VERSION 13u
 
 #define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
 #define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
 #define SMC_MAX_CGROUPS 16384
 #define SMC_MAX_NETNS 1024
 #define SMC_MAX_DEVICES 16384
-#define SMC_MAX_QUESTIONS 32768
+#define SMC_MAX_REQUESTS 32768
 #define SMC_MAX_HAIRPINS 131072 /* two a leg */
 #define SMC_MAX_CHOSEN 65536
 #define SMC_MAX_INBOUND 16384
@@ -38,9 +38,9 @@
  * Our own option behind it (kind 254, ExID "SMCA" in ASCII): who sends it, and a port. No SMC stack answers it. A peer
  * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
  *
- *	in a question        tag of the agent, port 0, and what smc_pairs.h knows the socket by
+ *	in a request        tag of the agent, port 0, and what smc_pairs.h knows the socket by
  *	in the SYN of a W    tag of the agent, the port of the application that it connects for, and SMC_OWN_SPEAKS
- *	in a SYN-ACK         tag of the server's agent, the port that the question came from
+ *	in a SYN-ACK         tag of the server's agent, the port that the request came from
  */
 #define SMC_OWN_EXID 0x534d4341u
 #define SMC_OWN_LEN 14
@@ -60,15 +60,15 @@
  * In place of a network namespace's slot in the programs that are loaded once for each: the one immediate value of
  * theirs that user space replaces.
  */
-#define SMC_SLOT_PLACE 0x510770ad
+#define SMC_SLOT_PLACEHOLDER 0x510770ad
 
 /* How long an entry of a table means something. */
-#define SMC_INBOUND_NS 3000000000ull       /* a SYN, on its way to the listener */
-#define SMC_COOKIE_NS 130000000000ull      /* answered by a SYN cookie, which is good for two minutes */
-#define SMC_QUESTION_NS 130000000000ull    /* longer than TCP goes on with its SYNs */
-#define SMC_OWN_QUESTION_NS 30000000000ull /* likewise, of a socket of the agent's, which has a budget */
-#define SMC_HAIRPIN_NS 3000000000ull       /* of a leg that has ended: retransmissions of its other end */
-#define SMC_TAKEN_NS 3000000000ull         /* of a question that a leg has answered: late answers of the server */
+#define SMC_INBOUND_NS 3000000000ull      /* a SYN, on its way to the listener */
+#define SMC_COOKIE_NS 130000000000ull     /* answered by a SYN cookie, which is good for two minutes */
+#define SMC_REQUEST_NS 130000000000ull    /* longer than TCP goes on with its SYNs */
+#define SMC_OWN_REQUEST_NS 30000000000ull /* likewise, of a socket of the agent's, which has a budget */
+#define SMC_HAIRPIN_NS 3000000000ull      /* of a leg that has ended: retransmissions of its other end */
+#define SMC_TAKEN_NS 3000000000ull        /* of a request that a leg has answered: late answers of the server */
 
 /* so many SYNs behind one that asked say that no answer with the option comes through */
 #define SMC_ANSWER_LOST_SYNS 2
@@ -114,15 +114,15 @@ struct smc_tuple {
 struct smc_sock {
 	enum smc_role role;
 	enum smc_option_seen option;
-	struct smc_tuple front; /* the application's connection: its own, or the one that a leg speaks to */
-	__u16 partner;          /* local port of the other end of the hairpin; 0: none */
-	__u16 mac_len;          /* of the hairpin's device */
-	__u16 port;             /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
-	__u8 hold;              /* of a server's leg: its application is not to hear of it yet */
-	__u8 paws;              /* enum smc_paws, of a leg */
-	char control[16];       /* the congestion control that a tuned socket had; empty: it has it still */
-	__u32 queue;            /* TCP_NOTSENT_LOWAT that it was given; 0: none */
-	__u32 chosen;           /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
+	struct smc_tuple app; /* the application's connection: its own, or the one that a leg speaks to */
+	__u16 to_port;        /* local port of the other end of the hairpin; 0: none */
+	__u16 mac_len;        /* of the hairpin's device */
+	__u16 port;           /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
+	__u8 hold;            /* of a server's leg: its application is not to hear of it yet */
+	__u8 paws;            /* enum smc_paws, of a leg */
+	char control[16];     /* the congestion control that a tuned socket had; empty: it has it still */
+	__u32 queue;          /* TCP_NOTSENT_LOWAT that it was given; 0: none */
+	__u32 chosen;         /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
 };
 
 /* What is done to a leg's SYN that its application's kernel would drop by its time stamp. */
@@ -159,9 +159,9 @@ enum smc_decision {
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
 	SMC_OUT_NOTHING,
-	SMC_OUT_ASKS_MUCH, /* its cgroup has its share of smc_questions */
+	SMC_OUT_ASKS_MUCH, /* its cgroup has its share of smc_requests */
 	SMC_OUT_TABLE_FULL,
-	SMC_SYN_AGAIN,      /* retransmission of a question: goes without options */
+	SMC_SYN_AGAIN,      /* retransmission of a request: goes without options */
 	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
 	SMC_SYN_LET_GO,     /* retransmission of a SYN that the agent has let go, or too old a one */
 	SMC_ANSWER_PLAIN,   /* the server does not speak SMC */
@@ -195,7 +195,7 @@ enum smc_decision {
 	SMC_IN_NOTHING,
 	SMC_IN_TABLE_FULL,
 	SMC_IN_MADE_WAY,  /* the client went on without us while our leg was half open */
-	SMC_LEG_PAIRED,   /* a leg's SYN was turned round for the first time */
+	SMC_LEG_JOINED,   /* a leg's SYN was redirected for the first time */
 	SMC_LEG_LATE,     /* ... was not: the application has gone on */
 	SMC_LEG_CONFLICT, /* ... was not: the client's port is in use at the server */
 	SMC_LEG_PAWS,     /* ... was not: the application's kernel would drop it by its time stamp */
@@ -238,7 +238,7 @@ struct smc_config {
 	__u32 local_mask;  /* what of it can be had at all */
 	__u32 queue;       /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
-	__u32 most_asking; /* entries of smc_questions that one cgroup may have */
+	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
 };
 
@@ -271,7 +271,7 @@ struct smc_cgroup {
 	__u16 limited;  /* its pod's bandwidth is, which SMC would go past */
 };
 
-/* Of a cgroup: entries of smc_questions. An entry that user space deletes is counted until the next sweep. */
+/* Of a cgroup: entries of smc_requests. An entry that user space deletes is counted until the next sweep. */
 struct smc_asking {
 	__s32 now;
 	__s32 before;  /* when the sweep that is under way began */
@@ -296,8 +296,8 @@ struct smc_device_key {
 struct smc_device {
 	__u32 mac_len; /* 14, or 0 where packets begin with the IP header */
 	__u32 probe;   /* what the agent's own packets carry */
-	__u64 turned4; /* how many of them came round */
-	__u64 turned6;
+	__u64 looped4; /* how many of them came round */
+	__u64 looped6;
 };
 
 /* A server. An entry whose port is 0 is a client's address: something on the way takes the option out of answers. */
@@ -321,14 +321,14 @@ struct smc_server {
 	__u32 pause_s; /* for how long it is not asked; twice as long the next time; 0: not for a pause */
 };
 
-enum smc_question_state {
-	SMC_QUESTION_ASKED,
-	SMC_QUESTION_ASKED_BARE, /* unanswered; the retransmission went without options */
-	SMC_QUESTION_HELD,       /* with the agent */
-	SMC_QUESTION_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
-	SMC_QUESTION_TAKEN,      /* a leg answers */
-	SMC_QUESTION_CLC,        /* no application's: the SYN of a CLC socket */
-	SMC_QUESTION_LEG,        /* no application's: a server's leg that its application has not heard of */
+enum smc_request_state {
+	SMC_REQUEST_ASKED,
+	SMC_REQUEST_ASKED_BARE, /* unanswered; the retransmission went without options */
+	SMC_REQUEST_HELD,       /* with the agent */
+	SMC_REQUEST_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
+	SMC_REQUEST_TAKEN,      /* a leg answers */
+	SMC_REQUEST_CLC,        /* no application's: the SYN of a CLC socket */
+	SMC_REQUEST_LEG,        /* no application's: a server's leg that its application has not heard of */
 };
 
 /* Buffers that the application chose for its socket (SO_SNDBUF, SO_RCVBUF), as the kernel counts; 0: it did not. */
@@ -338,8 +338,8 @@ struct smc_buffers {
 };
 
 /* An application's SYN that asked, or that is held; key is its tuple. */
-struct smc_question {
-	enum smc_question_state state;
+struct smc_request {
+	enum smc_request_state state;
 	__u32 ifindex;
 	__u64 cookie;   /* the application's socket */
 	__u64 asked_ns; /* when it came; a sweep counts those before it */
@@ -387,7 +387,7 @@ struct smc_keepalive {
 
 /* One direction of a hairpin; key is the tuple of its sender. */
 struct smc_hairpin {
-	__u16 partner; /* local port of the receiver */
+	__u16 to_port; /* local port of the receiver */
 	__u16 mac_len;
 	__u8 of_leg; /* the sender is the leg */
 	__u8 pad;
@@ -440,15 +440,15 @@ struct smc_tuned_socket {
 	__u64 cgroup;
 	__u64 sent; /* bytes, acknowledged */
 	__u64 received;
-	struct smc_tuple front; /* its slot is 0 */
-	__u32 netns;            /* inode */
-	__u32 client;           /* 0: the server's */
-	__u32 state;            /* of TCP */
+	struct smc_tuple app; /* its slot is 0 */
+	__u32 netns;          /* inode */
+	__u32 client;         /* 0: the server's */
+	__u32 state;          /* of TCP */
 	__u32 pad;
 };
 
 enum smc_event_type {
-	SMC_EVENT_QUESTION = 1, /* the server said yes, or is known to: the agent's turn */
+	SMC_EVENT_REQUEST = 1, /* the server said yes, or is known to: the agent's turn */
 	SMC_EVENT_NETNS_WANTED,
 	SMC_EVENT_CGROUP_WANTED,
 };
@@ -456,16 +456,16 @@ enum smc_event_type {
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pad;
-	__u64 cgroup;                 /* that is wanted */
-	struct smc_tuple tuple;       /* of a question ... */
-	struct smc_question question; /* ... and itself */
+	__u64 cgroup;               /* that is wanted */
+	struct smc_tuple tuple;     /* of a request ... */
+	struct smc_request request; /* ... and itself */
 };
 
 /* What program smc_sweep answers. */
 struct smc_clock {
 	__u64 ktime_ns; /* now */
 	/* how many entries there were */
-	__u32 questions;
+	__u32 requests;
 	__u32 hairpins;
 	__u32 inbound;
 	__u32 tuned;
@@ -486,7 +486,7 @@ struct smc_query {
 };
 
 #ifdef __cplusplus
-static_assert(SMC_IN_TABLE_FULL < 64, "the questions are bits of smc_query");
+static_assert(SMC_IN_TABLE_FULL < 64, "the checks are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
@@ -496,7 +496,7 @@ static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
-static_assert(sizeof(smc_question) == 256);
+static_assert(sizeof(smc_request) == 256);
 static_assert(sizeof(smc_hairpin) == 56);
 static_assert(sizeof(smc_inbound) == 48);
 static_assert(sizeof(smc_config) == 64);

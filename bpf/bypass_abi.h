@@ -83,7 +83,7 @@ struct smc_member {
 	__u32 inode;             /* of its network namespace */
 	__u32 alone;             /* its peer is gone */
 	__u32 failed;            /* what it redirected is not known exactly, or what its peer has read of that */
-	struct smc_tuple front;  /* slot is 0 */
+	struct smc_tuple app;    /* slot is 0 */
 };
 
 /* An agent of another build writes and reads this, and nothing else: it stays as it is. */

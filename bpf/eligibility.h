@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The questions that decide whether a connection is accelerated, in the order in which they are asked. The programs
+ * The checks that decide whether a connection is accelerated, in the order in which they are asked. The programs
  * stop at the first that is answered yes, and count it under its name (map smc_counters); program smc_explain asks them
- * all, for `smcctl explain`. There is no other list: who adds a question adds a row here and its function in
- * smc_questions.h.
+ * all, for `smcctl explain`. There is no other list: who adds a check adds a row here and its function in
+ * smc_checks.h.
  *
  *	X(decision, whom it is asked of, function, what is in the way)
  *
@@ -12,7 +12,7 @@
 #ifndef SMC_ELIGIBILITY_H
 #define SMC_ELIGIBILITY_H
 
-#define SMC_OUTBOUND_QUESTIONS(X)                                                                                      \
+#define SMC_OUTBOUND_CHECKS(X)                                                                                         \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
 	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
 	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are on this host, which leaves them to TCP")                    \
@@ -38,7 +38,7 @@
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")                       \
 	X(SMC_OUT_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
-#define SMC_INBOUND_QUESTIONS(X)                                                                                       \
+#define SMC_INBOUND_CHECKS(X)                                                                                          \
 	X(SMC_IN_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                   \
 	X(SMC_IN_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                  \
 	X(SMC_IN_SAME_AGENT, SOCKET, same_agent, "both ends are served by this agent, which leaves them to TCP")       \

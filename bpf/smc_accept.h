@@ -8,7 +8,7 @@
 
 static __always_inline enum smc_decision smc_decide_inbound(struct smc_subject *subject)
 {
-	SMC_INBOUND_QUESTIONS(SMC_ASK)
+	SMC_INBOUND_CHECKS(SMC_ASK)
 	return SMC_IN_STEERED;
 }
 
@@ -28,7 +28,7 @@ static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, cons
 }
 
 /*
- * A listener on all addresses is found for any address. What a router forwards has its question answered where it
+ * A listener on all addresses is found for any address. What a router forwards has its request answered where it
  * arrives. (Where a device does not forward, the packet is for here, or for nobody.)
  */
 static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_packet *packet)
@@ -105,20 +105,20 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
  */
 static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc_packet *packet)
 {
-	struct smc_question *held = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+	struct smc_request *held = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
 	struct smc_hairpin *hairpin;
 	struct smc_tuple leg = packet->tuple;
 	struct smc_tcp_head tcp;
 	__be32 seq;
 
-	if (!held || held->state != SMC_QUESTION_LEG || held->isn == packet->seq)
+	if (!held || held->state != SMC_REQUEST_LEG || held->isn == packet->seq)
 		return false; /* or the leg's own SYN, on its way round */
 	seq = bpf_htonl(bpf_ntohl(held->isn) + 1);
-	bpf_map_delete_elem(&smc_questions, &packet->tuple);
+	bpf_map_delete_elem(&smc_requests, &packet->tuple);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
 	if (hairpin) {
-		leg.local_port = hairpin->partner;
+		leg.local_port = hairpin->to_port;
 		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 		bpf_map_delete_elem(&smc_hairpins, &leg);
 	}
@@ -136,7 +136,7 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 }
 
 /* A SYN from the network. */
-static __always_inline int smc_hear_question(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_tcp_options options = {};
 	struct smc_inbound inbound = {}, before = {}, *known;

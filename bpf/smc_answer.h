@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Client side: what the network answers to a question of smc_ask.h. */
+/* Client side: what the network answers to a request of smc_ask.h. */
 #ifndef SMC_ANSWER_H
 #define SMC_ANSWER_H
 
@@ -27,10 +27,10 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 }
 
 /* Only a SYN without options was answered: perhaps something on the way drops what it does not know. */
-static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_question *question,
+static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_request *request,
 					    const struct smc_tuple *tuple)
 {
-	struct smc_dest dest = {.netns = question->netns};
+	struct smc_dest dest = {.netns = request->netns};
 	struct smc_server server = {.knowledge = SMC_SERVER_NOT_NOW, .reason = SMC_REASON_OPTION_LOST};
 
 	__builtin_memcpy(dest.remote.ip, tuple->remote_ip, 16);
@@ -39,17 +39,17 @@ static __always_inline void smc_option_lost(const struct smc_config *config, con
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
-/* A RST from the network: nobody listens, and the question is answered. */
+/* A RST from the network: nobody listens, and the request is answered. */
 static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 {
-	struct smc_question *question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 
-	/* the client's end of a question: nothing comes behind it */
+	/* the client's end of a request: nothing comes behind it */
 	if (inbound && inbound->cookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
-	if (question && question->state < SMC_QUESTION_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(question->isn) + 1)
-		smc_end_question(&packet->tuple, question);
+	if (request && request->state < SMC_REQUEST_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(request->isn) + 1)
+		smc_end_request(&packet->tuple, request);
 }
 
 /*
@@ -79,24 +79,24 @@ static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct s
 /* A SYN-ACK from the network. */
 static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct smc_packet *packet)
 {
-	struct smc_question *question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
+	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	const struct smc_config *config = smc_get_config();
 	struct smc_tcp_options options = {};
 	bool echoed;
 
 	/* what does not answer this very SYN is TCP's own business */
-	if (!config || (question && bpf_ntohl(packet->ack) != bpf_ntohl(question->isn) + 1))
+	if (!config || (request && bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
-	if (!question) {
+	if (!request) {
 		if (!options.smc || !smc_is_unasked(skb, packet))
 			return TC_ACT_UNSPEC;
 		smc_count(SMC_ANSWER_UNASKED);
-		return smc_turn_into_rst(skb, packet);
+		return smc_make_rst(skb, packet);
 	}
 	echoed = options.own && options.own_tag == config->tag;
-	if (question->state == SMC_QUESTION_CLC) {
-		smc_end_question(&packet->tuple, question);
+	if (request->state == SMC_REQUEST_CLC) {
+		smc_end_request(&packet->tuple, request);
 		if (!options.smc || echoed) {
 			smc_count(echoed ? SMC_PEER_OPTION_ECHOED : SMC_PEER_OPTION_ABSENT);
 			smc_refuse_clc(skb, packet, echoed ? SMC_OPTION_ECHOED : SMC_OPTION_ABSENT);
@@ -106,39 +106,39 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	if (!options.smc || echoed) {
 		if (echoed) {
 			smc_count(SMC_ANSWER_ECHOED);
-		} else if (question->state == SMC_QUESTION_ASKED_BARE) {
-			smc_option_lost(config, question, &packet->tuple);
+		} else if (request->state == SMC_REQUEST_ASKED_BARE) {
+			smc_option_lost(config, request, &packet->tuple);
 			smc_count(SMC_ANSWER_LOST);
-		} else if (question->state == SMC_QUESTION_ASKED) {
+		} else if (request->state == SMC_REQUEST_ASKED) {
 			smc_count(SMC_ANSWER_PLAIN);
 		}
-		if (question->state != SMC_QUESTION_TAKEN)
-			smc_end_question(&packet->tuple, question);
+		if (request->state != SMC_REQUEST_TAKEN)
+			smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}
-	/* Whatever becomes of the connection, the application must not see an answer to a question that it never put.
+	/* Whatever becomes of the connection, the application must not see an answer to a request that it never put.
 	 */
-	if (question->state == SMC_QUESTION_ASKED || question->state == SMC_QUESTION_ASKED_BARE) {
-		question->state = SMC_QUESTION_HELD;
-		question->since_ns = bpf_ktime_get_ns();
-		question->seen_port = options.own ? options.own_port : 0;
-		question->answer_ttl = packet->ttl;
-		question->answer_isn = packet->seq;
+	if (request->state == SMC_REQUEST_ASKED || request->state == SMC_REQUEST_ASKED_BARE) {
+		request->state = SMC_REQUEST_HELD;
+		request->since_ns = bpf_ktime_get_ns();
+		request->seen_port = options.own ? options.own_port : 0;
+		request->answer_ttl = packet->ttl;
+		request->answer_isn = packet->seq;
 		if (smc_agent(config) == SMC_AGENT_SERVES && smc_agent_listens(packet->tuple.slot, packet->v6) &&
-		    smc_tell_question(&packet->tuple, question)) {
+		    smc_tell_request(&packet->tuple, request)) {
 			smc_count(SMC_ANSWER_SMC);
 		} else {
-			question->state = SMC_QUESTION_LET_GO;
+			request->state = SMC_REQUEST_LET_GO;
 			smc_count(SMC_ANSWER_REFUSED);
 		}
-	} else if (question->answer_isn == packet->seq || question->state == SMC_QUESTION_TAKEN) {
+	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_TAKEN) {
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
-		/* not the half-open connection of the question: it answers the SYN without options so, too */
-		smc_end_question(&packet->tuple, question);
+		/* not the half-open connection of the request: it answers the SYN without options so, too */
+		smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}
-	return smc_turn_into_rst(skb, packet);
+	return smc_make_rst(skb, packet);
 }
 
 #endif

@@ -46,9 +46,9 @@ static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 	if (state) {
 		state->role = SMC_ROLE_APP;
 		state->mac_len = hairpin->mac_len;
-		state->partner = hairpin->partner;
+		state->to_port = hairpin->to_port;
 		state->chosen = hairpin->chosen;
-		state->front = tuple;
+		state->app = tuple;
 	}
 	smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(ctx));
 	smc_never_pace(ctx, sk);

@@ -20,7 +20,7 @@
 
 static __always_inline enum smc_decision smc_decide_outbound(struct smc_subject *subject)
 {
-	SMC_OUTBOUND_QUESTIONS(SMC_ASK)
+	SMC_OUTBOUND_CHECKS(SMC_ASK)
 	return SMC_OUT_ASKED;
 }
 
@@ -39,72 +39,72 @@ static __always_inline void smc_tell_unknown(const struct smc_subject *subject, 
 	bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline bool smc_tell_question(const struct smc_tuple *tuple, const struct smc_question *question)
+static __always_inline bool smc_tell_request(const struct smc_tuple *tuple, const struct smc_request *request)
 {
 	struct smc_event *event = bpf_ringbuf_reserve(&smc_events, sizeof(*event), 0);
 
 	if (!event)
 		return false;
-	event->type = SMC_EVENT_QUESTION;
+	event->type = SMC_EVENT_REQUEST;
 	event->tuple = *tuple;
-	event->question = *question;
+	event->request = *request;
 	bpf_ringbuf_submit(event, 0);
 	return true;
 }
 
 /* True: the SYN stays here. */
-static __always_inline bool smc_ask_again(struct smc_question *question, const struct smc_config *config, __u32 slot,
+static __always_inline bool smc_ask_again(struct smc_request *request, const struct smc_config *config, __u32 slot,
 					  bool v6)
 {
-	if (question->state == SMC_QUESTION_ASKED || question->state == SMC_QUESTION_ASKED_BARE) {
-		question->state = SMC_QUESTION_ASKED_BARE;
+	if (request->state == SMC_REQUEST_ASKED || request->state == SMC_REQUEST_ASKED_BARE) {
+		request->state = SMC_REQUEST_ASKED_BARE;
 		smc_count(SMC_SYN_AGAIN);
 		return false;
 	}
-	if (question->state == SMC_QUESTION_HELD && config && smc_agent(config) != SMC_AGENT_STALE &&
-	    smc_agent_listens(slot, v6) && bpf_ktime_get_ns() - question->since_ns < config->budget_ns) {
+	if (request->state == SMC_REQUEST_HELD && config && smc_agent(config) != SMC_AGENT_STALE &&
+	    smc_agent_listens(slot, v6) && bpf_ktime_get_ns() - request->since_ns < config->budget_ns) {
 		smc_count(SMC_SYN_KEPT);
 		return true;
 	}
-	question->state = SMC_QUESTION_LET_GO;
+	request->state = SMC_REQUEST_LET_GO;
 	smc_count(SMC_SYN_LET_GO);
 	return false;
 }
 
 static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk,
-					 struct tcp_sock *tcp, struct smc_question *question)
+					 struct tcp_sock *tcp, struct smc_request *request)
 {
 	struct sock *full = (struct sock *)tcp;
 	const struct file *file = full->sk_socket->file;
 	const struct cred *owner = file ? file->f_cred : 0;
 
-	question->ifindex = skb->ifindex;
-	question->asked_ns = question->since_ns = bpf_ktime_get_ns();
+	request->ifindex = skb->ifindex;
+	request->asked_ns = request->since_ns = bpf_ktime_get_ns();
 	if (packet->v6) {
-		__u32 *ip = (__u32 *)question->local.ip;
+		__u32 *ip = (__u32 *)request->local.ip;
 
 		ip[0] = sk->src_ip6[0];
 		ip[1] = sk->src_ip6[1];
 		ip[2] = sk->src_ip6[2];
 		ip[3] = sk->src_ip6[3];
 	} else {
-		smc_map_v4(question->local.ip, sk->src_ip4);
+		smc_map_v4(request->local.ip, sk->src_ip4);
 	}
-	question->local.port = sk->src_port;
+	request->local.port = sk->src_port;
 	if (owner) {
-		question->uid = owner->fsuid.val;
-		question->gid = owner->fsgid.val;
+		request->uid = owner->fsuid.val;
+		request->gid = owner->fsgid.val;
 	}
 	/* only where the SYN leaves in connect() itself is the current process its application */
 	if (smc_pid_is_open && full->sk_lock.owned)
-		question->pid = bpf_get_current_pid_tgid() >> 32;
-	question->mark = sk->mark;
-	question->bound_device = sk->bound_dev_if;
-	smc_read_buffers(full, &question->buffers);
-	question->isn = packet->seq;
-	question->mac_len = packet->mac_len;
-	question->ttl = packet->ttl;
-	question->tos = packet->tos;
+		request->pid = bpf_get_current_pid_tgid() >> 32;
+	request->mark = sk->mark;
+	request->bound_device = sk->bound_dev_if;
+	smc_read_buffers(full, &request->buffers);
+	request->isn = packet->seq;
+	request->mac_len = packet->mac_len;
+	request->ttl = packet->ttl;
+	request->tos = packet->tos;
 }
 
 /*
@@ -112,9 +112,9 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
  * counts before it sends again.
  */
 static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, const struct smc_packet *packet,
-						const struct smc_question *question, const struct tcp_sock *tcp)
+						const struct smc_request *request, const struct tcp_sock *tcp)
 {
-	return question->isn == packet->seq && question->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
+	return request->isn == packet->seq && request->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
 }
 
 /* The SYN of an application: it asks, waits, or is left alone. */
@@ -125,7 +125,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	__u64 cookie = bpf_get_socket_cookie(skb);
 	struct smc_tcp_options options = {};
 	struct smc_subject subject = {};
-	struct smc_question *question;
+	struct smc_request *request;
 	const struct smc_server *server;
 	enum smc_decision decision;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
@@ -135,15 +135,15 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	bool asks;
 
 	smc_forget_hairpin(packet);
-	question = bpf_map_lookup_elem(&smc_questions, &packet->tuple);
-	if (question) {
-		if (question->cookie == cookie && smc_is_further_down(skb, packet, question, tcp))
+	request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
+	if (request) {
+		if (request->cookie == cookie && smc_is_further_down(skb, packet, request, tcp))
 			return TC_ACT_UNSPEC;
-		if (question->cookie == cookie)
-			return smc_ask_again(question, config, packet->tuple.slot, packet->v6)
+		if (request->cookie == cookie)
+			return smc_ask_again(request, config, packet->tuple.slot, packet->v6)
 				       ? smc_keep(skb, packet, device)
 				       : TC_ACT_UNSPEC;
-		smc_end_question(&packet->tuple, question);
+		smc_end_request(&packet->tuple, request);
 	}
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
@@ -165,47 +165,47 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;
-	/* the last of the questions: none of the others is in the way */
+	/* the last of the checks: none of the others is in the way */
 	if (!asks && (decision != SMC_OUT_NOTHING || !pair)) {
 		smc_tell_unknown(&subject, decision, cgroup_id);
 		smc_count(decision);
 		return TC_ACT_UNSPEC;
 	}
 
-	question = bpf_map_lookup_elem(&smc_scratch, &zero);
-	if (!question)
+	request = bpf_map_lookup_elem(&smc_scratch, &zero);
+	if (!request)
 		return TC_ACT_UNSPEC;
-	__builtin_memset(question, 0, sizeof(*question));
-	question->cookie = cookie;
-	question->netns = subject.netns_cookie;
-	question->cgroup = cgroup_id;
-	question->smcd = subject.smcd;
-	smc_describe(skb, packet, sk, tcp, question);
-	if (!smc_save(skb, question)) {
+	__builtin_memset(request, 0, sizeof(*request));
+	request->cookie = cookie;
+	request->netns = subject.netns_cookie;
+	request->cgroup = cgroup_id;
+	request->smcd = subject.smcd;
+	smc_describe(skb, packet, sk, tcp, request);
+	if (!smc_save(skb, request)) {
 		smc_count(SMC_OUT_NO_ROOM);
 		return TC_ACT_UNSPEC;
 	}
 
 	server = smc_server_of(subject.netns_cookie, &subject.remote);
 	if (asks && server && server->knowledge == SMC_SERVER_CAPABLE) {
-		question->state = SMC_QUESTION_HELD;
-		question->answer_ttl = server->ttl;
+		request->state = SMC_REQUEST_HELD;
+		request->answer_ttl = server->ttl;
 	}
 	if (!smc_may_ask(config, cgroup_id)) {
 		smc_count(SMC_OUT_ASKS_MUCH);
 		return TC_ACT_UNSPEC;
 	}
-	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY)) {
+	if (bpf_map_update_elem(&smc_requests, &packet->tuple, request, BPF_ANY)) {
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
 	smc_begin_asking(cgroup_id);
-	if (question->state == SMC_QUESTION_HELD && smc_tell_question(&packet->tuple, question)) {
+	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
 		smc_count(SMC_OUT_HELD);
 		return smc_keep(skb, packet, device);
 	}
-	if (question->state == SMC_QUESTION_HELD || !smc_add_options(skb, packet, asks, config->tag, pair)) {
-		smc_end_question(&packet->tuple, question);
+	if (request->state == SMC_REQUEST_HELD || !smc_add_options(skb, packet, asks, config->tag, pair)) {
+		smc_end_request(&packet->tuple, request);
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
@@ -217,17 +217,17 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 zero = 0;
-	struct smc_question *question = bpf_map_lookup_elem(&smc_scratch, &zero);
+	struct smc_request *request = bpf_map_lookup_elem(&smc_scratch, &zero);
 
 	smc_forget_hairpin(packet);
-	if (!question)
+	if (!request)
 		return;
-	__builtin_memset(question, 0, sizeof(*question));
-	question->state = SMC_QUESTION_CLC;
-	question->isn = packet->seq;
-	question->cookie = bpf_get_socket_cookie(skb);
-	question->since_ns = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&smc_questions, &packet->tuple, question, BPF_ANY))
+	__builtin_memset(request, 0, sizeof(*request));
+	request->state = SMC_REQUEST_CLC;
+	request->isn = packet->seq;
+	request->cookie = bpf_get_socket_cookie(skb);
+	request->since_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&smc_requests, &packet->tuple, request, BPF_ANY))
 		smc_count(SMC_OUT_TABLE_FULL);
 }
 

@@ -7,7 +7,7 @@
 const volatile __u32 smc_pid_is_open;
 
 /* Not a constant for the compiler: user space finds it among the instructions. */
-#define SMC_OWN_SLOT(slot) asm volatile("%0 = %1" : "=r"(slot) : "i"(SMC_SLOT_PLACE))
+#define SMC_OWN_SLOT(slot) asm volatile("%0 = %1" : "=r"(slot) : "i"(SMC_SLOT_PLACEHOLDER))
 
 static __always_inline void smc_count(enum smc_decision decision)
 {
@@ -182,12 +182,12 @@ static __always_inline void smc_begin_asking(__u64 cgroup)
 }
 
 /* A CLC socket's and a leg's are nobody's. */
-static __always_inline void smc_end_question(const struct smc_tuple *tuple, const struct smc_question *question)
+static __always_inline void smc_end_request(const struct smc_tuple *tuple, const struct smc_request *request)
 {
-	__u64 cgroup = question->cgroup;
+	__u64 cgroup = request->cgroup;
 	struct smc_asking *asking;
 
-	if (bpf_map_delete_elem(&smc_questions, tuple) || !cgroup)
+	if (bpf_map_delete_elem(&smc_requests, tuple) || !cgroup)
 		return;
 	asking = bpf_map_lookup_elem(&smc_asking, &cgroup);
 	if (asking)

@@ -33,10 +33,10 @@ int smc_egress(struct __sk_buff *skb)
 		}
 		if (leg && leg->role == SMC_ROLE_APP)
 			smc_tell_chosen(leg, sk);
-		if (leg && leg->partner && !leg->hold)
+		if (leg && leg->to_port && !leg->hold)
 			return sk->state == BPF_TCP_LAST_ACK && leg->role == SMC_ROLE_APP
-				       ? smc_turn_last(skb, key.slot, leg)
-				       : smc_turn(skb, leg->mac_len, leg->partner);
+				       ? smc_redirect_last(skb, key.slot, leg)
+				       : smc_redirect(skb, leg->mac_len, leg->to_port);
 	} else {
 		sk = 0;
 	}
@@ -44,14 +44,14 @@ int smc_egress(struct __sk_buff *skb)
 	if (!device)
 		return TC_ACT_UNSPEC;
 	if (!smc_parse(skb, key.slot, device->mac_len, true, &packet)) {
-		if (leg && leg->partner)
+		if (leg && leg->to_port)
 			return TC_ACT_SHOT; /* to be held: it has IPv6 headers since lately, and is sent again */
 		if (sk && sk->state == BPF_TCP_SYN_SENT && skb->protocol == bpf_htons(ETH_P_IPV6) &&
 		    smc_tcp_behind(skb, device->mac_len))
 			smc_count(SMC_OUT_HEADERS);
 		return TC_ACT_UNSPEC;
 	}
-	if (leg && leg->partner)
+	if (leg && leg->to_port)
 		return smc_hold(skb, &packet, device, leg);
 	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {
 		if (!leg)
@@ -60,21 +60,21 @@ int smc_egress(struct __sk_buff *skb)
 			smc_ask_for_clc(skb, &packet);
 			return TC_ACT_UNSPEC;
 		}
-		paired = smc_pair(skb, &packet, sk, leg);
+		paired = smc_join_leg(skb, &packet, sk, leg);
 		smc_count(paired);
 		if (paired == SMC_LEG_PAWS)
 			leg->paws = SMC_PAWS_REFUSED;
-		return paired == SMC_LEG_PAIRED ? smc_turn(skb, packet.mac_len, leg->partner)
+		return paired == SMC_LEG_JOINED ? smc_redirect(skb, packet.mac_len, leg->to_port)
 						: smc_refuse_leg(skb, &packet);
 	}
 	if (sk && (packet.flags & SMC_TCP_FIN) && smc_closes_unread(sk)) {
-		smc_turn_fin_into_rst(skb, &packet);
+		smc_make_fin_rst(skb, &packet);
 		return TC_ACT_UNSPEC;
 	}
 	if ((packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == (SMC_TCP_SYN | SMC_TCP_ACK) && !skb->ingress_ifindex)
 		smc_note_answer(&packet);
 	if (smc_is_probe(&packet, device))
-		return smc_turn(skb, packet.mac_len, SMC_PROBE_PORT);
+		return smc_redirect(skb, packet.mac_len, SMC_PROBE_PORT);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
 	if (!hairpin)
 		return TC_ACT_UNSPEC;
@@ -83,15 +83,15 @@ int smc_egress(struct __sk_buff *skb)
 		if (leg) {
 			leg->role = SMC_ROLE_APP;
 			leg->mac_len = hairpin->mac_len;
-			leg->partner = hairpin->partner;
+			leg->to_port = hairpin->to_port;
 			leg->chosen = hairpin->chosen;
-			leg->front = packet.tuple;
+			leg->app = packet.tuple;
 			smc_tell_chosen(leg, sk);
 		}
 		if (!hairpin->of_leg)
 			smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
 	}
-	return smc_turn(skb, packet.mac_len, hairpin->partner);
+	return smc_redirect(skb, packet.mac_len, hairpin->to_port);
 }
 
 SEC("tc")
@@ -105,7 +105,7 @@ int smc_ingress(struct __sk_buff *skb)
 	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
 		return TC_ACT_UNSPEC;
 	if (smc_is_probe(&packet, device)) {
-		__sync_fetch_and_add(packet.v6 ? &device->turned6 : &device->turned4, 1);
+		__sync_fetch_and_add(packet.v6 ? &device->looped6 : &device->looped4, 1);
 		return TC_ACT_SHOT;
 	}
 	if (packet.flags & SMC_TCP_RST) {
@@ -114,7 +114,7 @@ int smc_ingress(struct __sk_buff *skb)
 	}
 	if (!(packet.flags & SMC_TCP_SYN))
 		return TC_ACT_UNSPEC;
-	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_question(skb, &packet);
+	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_request(skb, &packet);
 }
 
 /* The way of nearly all packets on their way out: of a connection that stands and is none of ours, or no TCP. */

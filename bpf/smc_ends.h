@@ -23,7 +23,7 @@ int BPF_PROG(smc_socket_ends, struct sock *sk)
 
 	if (!state || !cookie)
 		return 0;
-	key = state->front;
+	key = state->app;
 	if (state->role == SMC_ROLE_APP) {
 		smc_end_sender(&key, cookie);
 	} else if (smc_is_leg(state)) {

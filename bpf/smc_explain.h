@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Answers every question that does not need a socket: user space runs it (BPF_PROG_TEST_RUN) for `smcctl explain`. */
+/* Makes every check that does not need a socket: user space runs it (BPF_PROG_TEST_RUN) for `smcctl explain`. */
 #ifndef SMC_EXPLAIN_H
 #define SMC_EXPLAIN_H
 
 #define SMC_OF_NODE(decision, function)                                                                                \
-	if (smc_q_##function(&subject))                                                                                \
+	if (smc_check_##function(&subject))                                                                            \
 		answer.in_the_way |= 1ULL << decision;
 #define SMC_OF_SOCKET(decision, function) answer.open |= 1ULL << decision;
 #define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
@@ -31,9 +31,9 @@ int smc_explain(void *unused)
 	answer.in_the_way = 0;
 	answer.open = 0;
 	if (answer.direction == SMC_OUTBOUND) {
-		SMC_OUTBOUND_QUESTIONS(SMC_EXPLAIN)
+		SMC_OUTBOUND_CHECKS(SMC_EXPLAIN)
 	} else {
-		SMC_INBOUND_QUESTIONS(SMC_EXPLAIN)
+		SMC_INBOUND_CHECKS(SMC_EXPLAIN)
 	}
 	query->in_the_way = answer.in_the_way;
 	query->open = answer.open;

@@ -23,7 +23,7 @@ static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *wh
 /* An application's socket that was disconnected, and connects or listens now: its hairpin is none of its any more. */
 static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u64 cookie)
 {
-	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->front);
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->app);
 
 	if (hairpin && hairpin->sender.cookie == cookie)
 		hairpin->sender.cookie = 0;

@@ -23,7 +23,7 @@ static __always_inline void smc_read_keepalive(const struct smc_socket *which, s
 }
 
 /* Tells user space, if they are not what it was told last. Where there is no room, the next sweep tells it. */
-static __always_inline void smc_tell_keepalive(const struct smc_tuple *front, struct smc_hairpin *hairpin)
+static __always_inline void smc_tell_keepalive(const struct smc_tuple *app, struct smc_hairpin *hairpin)
 {
 	struct smc_keepalive *told = &hairpin->keepalive;
 	struct smc_keepalive now = {};
@@ -36,7 +36,7 @@ static __always_inline void smc_tell_keepalive(const struct smc_tuple *front, st
 	if (now.on == told->on && now.idle_ticks == told->idle_ticks && now.interval_ticks == told->interval_ticks &&
 	    now.probes == told->probes && now.user_timeout_ms == told->user_timeout_ms)
 		return;
-	if (!bpf_map_update_elem(&smc_keepalives, front, &now, BPF_ANY))
+	if (!bpf_map_update_elem(&smc_keepalives, app, &now, BPF_ANY))
 		*told = now;
 }
 

@@ -33,12 +33,12 @@ SMC_GROWING_MAP(smc_devices, struct smc_device_key, struct smc_device, SMC_MAX_D
 SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, SMC_MAX_SERVERS);
 /*
  * Connections that asked, and that wait for an answer of the server or of the agent. An entry that is lost is a
- * question whose answer would not be recognized, so nothing is evicted: a full table means that nobody asks.
+ * request whose answer would not be recognized, so nothing is evicted: a full table means that nobody asks.
  */
-SMC_GROWING_MAP(smc_questions, struct smc_tuple, struct smc_question, SMC_MAX_QUESTIONS);
+SMC_GROWING_MAP(smc_requests, struct smc_tuple, struct smc_request, SMC_MAX_REQUESTS);
 /* cgroup id -> how many of them it has */
 SMC_GROWING_MAP(smc_asking, __u64, struct smc_asking, SMC_MAX_CGROUPS);
-/* both directions of every leg; see smc_turn.h */
+/* both directions of every leg; see smc_hairpin.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
 /*
  * Of applications' sockets behind a leg: keepalive that changed, and those whose leg is gone. User space takes the
@@ -93,6 +93,6 @@ struct {
 } smc_programs SEC(".maps");
 
 /* too large for the stack */
-SMC_MAP(smc_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct smc_question, 1);
+SMC_MAP(smc_scratch, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct smc_request, 1);
 
 #endif

@@ -29,10 +29,10 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	member.rules = cgroup ? cgroup->rules : 0;
 	member.netns = bpf_get_netns_cookie(ctx);
 	member.inode = sk->__sk_common.skc_net.net->ns.inum;
-	smc_address_of(ctx, true, member.front.remote_ip);
-	smc_address_of(ctx, false, member.front.local_ip);
-	member.front.remote_port = bpf_ntohl(ctx->remote_port);
-	member.front.local_port = ctx->local_port;
+	smc_address_of(ctx, true, member.app.remote_ip);
+	smc_address_of(ctx, false, member.app.local_ip);
+	member.app.remote_port = bpf_ntohl(ctx->remote_port);
+	member.app.local_port = ctx->local_port;
 	return !bpf_map_update_elem(&smc_bypass, &cookie, &member, BPF_ANY);
 }
 

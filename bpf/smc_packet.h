@@ -320,7 +320,7 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
  * Sends an incoming SYN-ACK back where it came from, as the RST that ends the half-open connection. Its time stamps
  * would be the server's own, which Linux does not take for an answer, so it goes without options.
  */
-static __always_inline int smc_turn_into_rst(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
 	struct smc_tcp_head tcp;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Pairs: connections between two namespaces of this node, both of whose ends are this agent's, so that they stay TCP.
- * The question in the SYN tells of them:
+ * The request in the SYN tells of them:
  *
  *	the SYN arrives at a device of this node, with this agent's tag	-> smc_pairs, under its sequence number
  *	a namespace that it arrived in makes the SYN-ACK for it		-> its sequence number is noted there
@@ -24,7 +24,7 @@ static __always_inline bool smc_are_pairs(void)
 	return smc_pairs_until > bpf_ktime_get_coarse_ns();
 }
 
-/* What a question says of its socket: never 0. 0: nothing is to be done to a connection within this node. */
+/* What a request says of its socket: never 0. 0: nothing is to be done to a connection within this node. */
 static __always_inline __u16 smc_pair_id(__u64 cookie)
 {
 	return (__u16)cookie | 1;

@@ -18,19 +18,19 @@ static long smc_begin_counting(struct bpf_map *map, __u64 *cgroup, struct smc_as
 	return 0;
 }
 
-static long smc_sweep_question(struct bpf_map *map, struct smc_tuple *key, struct smc_question *question, void *now)
+static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct smc_request *request, void *now)
 {
-	__u64 life = SMC_QUESTION_NS;
+	__u64 life = SMC_REQUEST_NS;
 	struct smc_asking *asking;
 
-	if (question->state == SMC_QUESTION_TAKEN)
+	if (request->state == SMC_REQUEST_TAKEN)
 		life = SMC_TAKEN_NS;
-	else if (question->state == SMC_QUESTION_CLC || question->state == SMC_QUESTION_LEG)
-		life = SMC_OWN_QUESTION_NS;
-	if (smc_older(*(__u64 *)now, question->since_ns, life)) {
-		bpf_map_delete_elem(&smc_questions, key);
-	} else if (question->cgroup && question->asked_ns <= *(__u64 *)now) {
-		asking = bpf_map_lookup_elem(&smc_asking, &question->cgroup);
+	else if (request->state == SMC_REQUEST_CLC || request->state == SMC_REQUEST_LEG)
+		life = SMC_OWN_REQUEST_NS;
+	if (smc_older(*(__u64 *)now, request->since_ns, life)) {
+		bpf_map_delete_elem(&smc_requests, key);
+	} else if (request->cgroup && request->asked_ns <= *(__u64 *)now) {
+		asking = bpf_map_lookup_elem(&smc_asking, &request->cgroup);
 		if (asking)
 			asking->counted++;
 	}
@@ -53,11 +53,11 @@ static __always_inline bool smc_leg_is_gone(const struct smc_tuple *key, const s
 	struct smc_tuple sender = *key;
 
 	if (!hairpin->of_leg) {
-		sender.local_port = hairpin->partner;
+		sender.local_port = hairpin->to_port;
 		leg = bpf_map_lookup_elem(&smc_hairpins, &sender);
 	}
 	/* else it has made way */
-	return !leg || (leg != hairpin && leg->partner != key->local_port) || !smc_leg_lives(leg);
+	return !leg || (leg != hairpin && leg->to_port != key->local_port) || !smc_leg_lives(leg);
 }
 
 /* The kernel has given up the socket of a leg's application, whose FIN or reset did not get through. */
@@ -66,9 +66,9 @@ static __always_inline bool smc_application_is_gone(const struct smc_tuple *key,
 	const struct smc_hairpin *hairpin;
 	struct smc_tuple sender = *key;
 
-	sender.local_port = leg->partner;
+	sender.local_port = leg->to_port;
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &sender);
-	return hairpin && !hairpin->of_leg && hairpin->partner == key->local_port && hairpin->sender.cookie &&
+	return hairpin && !hairpin->of_leg && hairpin->to_port == key->local_port && hairpin->sender.cookie &&
 	       !smc_lives(&hairpin->sender);
 }
 
@@ -122,7 +122,7 @@ int smc_sweep(void *unused)
 
 	bpf_for_each_map_elem(&smc_asking, smc_begin_counting, 0, 0);
 	now = bpf_ktime_get_ns();
-	clock->questions = bpf_for_each_map_elem(&smc_questions, smc_sweep_question, &now, 0);
+	clock->requests = bpf_for_each_map_elem(&smc_requests, smc_sweep_request, &now, 0);
 	bpf_for_each_map_elem(&smc_asking, smc_end_counting, 0, 0);
 	clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
 	clock->tuned = bpf_for_each_map_elem(&smc_tuned, smc_sweep_tuned, 0, 0);

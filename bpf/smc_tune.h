@@ -73,15 +73,15 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
 	__builtin_memcpy(state->control, before, sizeof(state->control));
 	state->queue = queue;
-	smc_address_of(ctx, true, state->front.remote_ip);
-	smc_address_of(ctx, false, state->front.local_ip);
-	state->front.remote_port = bpf_ntohl(ctx->remote_port);
-	state->front.local_port = ctx->local_port;
+	smc_address_of(ctx, true, state->app.remote_ip);
+	smc_address_of(ctx, false, state->app.local_ip);
+	state->app.remote_port = bpf_ntohl(ctx->remote_port);
+	state->app.local_port = ctx->local_port;
 	listed.sk = (__u64)(unsigned long)tcp;
 	listed.cgroup = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	listed.netns = ((struct sock *)tcp)->__sk_common.skc_net.net->ns.inum;
 	listed.client = client;
-	listed.front = state->front;
+	listed.app = state->app;
 	bpf_map_update_elem(&smc_tuned, &cookie, &listed, BPF_ANY);
 }
 

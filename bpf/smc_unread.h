@@ -27,7 +27,7 @@ static __always_inline bool smc_closes_unread(struct bpf_sock *sk)
 	return !still;
 }
 
-static __always_inline void smc_turn_fin_into_rst(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline void smc_make_fin_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 flags_at = packet->tcp_at + 12; /* behind the data offset */
 	__be16 before, after;

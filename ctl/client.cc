@@ -18,8 +18,8 @@ Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& requ
         return connected.error();
     }
     const UniqueFd& fd = *connected;
-    const timeval patience{10, 0};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const timeval timeout{10, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     const std::string line = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     // Ctrl-C ends what is done over and over, and not a question that is under way.
     const auto again = [](const auto& call) {

@@ -19,8 +19,9 @@ constexpr auto kSharedFor = std::chrono::milliseconds(20);
 constexpr auto kBusyFor = std::chrono::milliseconds(2);
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin, Lookouts lookouts) {
-    std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin, std::move(lookouts)));
+Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
+                                              BusyPolls busy_polls) {
+    std::unique_ptr<Engine> engine(new Engine(std::move(on_end), longest_spin, std::move(busy_polls)));
     engine->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
     engine->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!engine->epoll_ || !engine->wake_) {
@@ -38,7 +39,7 @@ Engine::~Engine() {
     stop();
 }
 
-bool Engine::stop(std::chrono::milliseconds patience) {
+bool Engine::stop(std::chrono::milliseconds timeout) {
     if (!thread_.joinable()) {
         return true;
     }
@@ -46,8 +47,8 @@ bool Engine::stop(std::chrono::milliseconds patience) {
         std::unique_lock lock(mutex_);
         stop_ = true;
         wake();
-        if (patience != std::chrono::milliseconds::max() &&
-            !stopping_.wait_for(lock, patience, [this] { return stopped_; })) {
+        if (timeout != std::chrono::milliseconds::max() &&
+            !stopping_.wait_for(lock, timeout, [this] { return stopped_; })) {
             return false;
         }
     }
@@ -281,8 +282,8 @@ int Engine::wait_ms(TimePoint now) const {
 void Engine::loop() {
     std::array<epoll_event, 128> events{};
     for (;;) {
-        for (const auto& lookout : lookouts_) {
-            lookout->look();
+        for (const auto& busy_poll : busy_polls_) {
+            busy_poll->look();
         }
         auto now = os::now();
         const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms(now));

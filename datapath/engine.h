@@ -23,8 +23,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "datapath/busy_poll.h"
 #include "datapath/deadlines.h"
-#include "datapath/lookout.h"
 #include "datapath/task.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
@@ -37,10 +37,10 @@ class Engine final : private Poller {
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
     // `longest_spin`: for how long tasks may be looked at before they sleep; 0: not at all.
-    // `lookouts`: asked for news as long as the engine is awake.
-    using Lookouts = std::vector<std::shared_ptr<Lookout>>;
+    // `busy_polls`: asked for news as long as the engine is awake.
+    using BusyPolls = std::vector<std::shared_ptr<BusyPoll>>;
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {},
-                                                 Lookouts lookouts = {});
+                                                 BusyPolls busy_polls = {});
     ~Engine() override;
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
@@ -63,7 +63,7 @@ class Engine final : private Poller {
 
     // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on. False: it did not end
     // in time, and whoever destroys the engine waits for it.
-    bool stop(std::chrono::milliseconds patience = std::chrono::milliseconds::max());
+    bool stop(std::chrono::milliseconds timeout = std::chrono::milliseconds::max());
 
  private:
     static constexpr auto kShortFor = std::chrono::milliseconds(1);
@@ -72,8 +72,8 @@ class Engine final : private Poller {
         const ConnectionTask* connection = nullptr;  // the same, if it is one
     };
 
-    Engine(OnEnd on_end, std::chrono::microseconds longest_spin, Lookouts lookouts)
-        : on_end_(std::move(on_end)), longest_spin_(longest_spin), lookouts_(std::move(lookouts)) {}
+    Engine(OnEnd on_end, std::chrono::microseconds longest_spin, BusyPolls busy_polls)
+        : on_end_(std::move(on_end)), longest_spin_(longest_spin), busy_polls_(std::move(busy_polls)) {}
 
     bool watch(int fd, std::uint32_t events, Source& source) override;
     void unwatch(int fd) override;
@@ -105,7 +105,7 @@ class Engine final : private Poller {
 
     OnEnd on_end_;
     std::chrono::microseconds longest_spin_;
-    Lookouts lookouts_;
+    BusyPolls busy_polls_;
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 

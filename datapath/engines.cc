@@ -9,10 +9,10 @@ namespace smc {
 
 Result<std::unique_ptr<Engines>> Engines::start(unsigned count, const Engine::OnEnd& on_end,
                                                 std::chrono::microseconds longest_spin,
-                                                const Engine::Lookouts& lookouts) {
+                                                const Engine::BusyPolls& busy_polls) {
     std::unique_ptr<Engines> all(new Engines(longest_spin));
     for (unsigned i = 0; i < count; i++) {
-        auto engine = Engine::start(on_end, longest_spin, lookouts);
+        auto engine = Engine::start(on_end, longest_spin, busy_polls);
         if (!engine) {
             return engine.error();
         }
@@ -38,8 +38,8 @@ std::chrono::nanoseconds Engines::processor_time() const {
     return sum;
 }
 
-bool Engines::stop(std::chrono::milliseconds patience) const {
-    const auto until = os::now() + patience;
+bool Engines::stop(std::chrono::milliseconds timeout) const {
+    const auto until = os::now() + timeout;
     return std::ranges::all_of(engines_, [&](const auto& engine) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - os::now());
         return engine->stop(std::max(left, std::chrono::milliseconds(0)));

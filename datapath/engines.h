@@ -16,7 +16,7 @@ class Engines {
     // `count`: at least 1. `on_end` is called on the engines' threads.
     static Result<std::unique_ptr<Engines>> start(unsigned count, const Engine::OnEnd& on_end,
                                                   std::chrono::microseconds longest_spin,
-                                                  const Engine::Lookouts& lookouts = {});
+                                                  const Engine::BusyPolls& busy_polls = {});
 
     // The one with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;
@@ -26,7 +26,7 @@ class Engines {
     // Of all of them; see Engine.
     [[nodiscard]] bool come_round() const;
     [[nodiscard]] std::chrono::nanoseconds processor_time() const;
-    [[nodiscard]] bool stop(std::chrono::milliseconds patience) const;
+    [[nodiscard]] bool stop(std::chrono::milliseconds timeout) const;
 
  private:
     explicit Engines(std::chrono::microseconds longest_spin) : longest_spin_(longest_spin) {}

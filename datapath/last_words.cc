@@ -14,8 +14,8 @@ constexpr auto kLongestPause = std::chrono::milliseconds(50);
 
 }  // namespace
 
-LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds patience)
-    : left_(left), first_(left.consumed()), ring_bytes_(static_cast<std::uint32_t>(ring.size())), patience_(patience) {
+LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds timeout)
+    : left_(left), first_(left.consumed()), ring_bytes_(static_cast<std::uint32_t>(ring.size())), timeout_(timeout) {
     bytes_.reserve(left.available());
     const Pieces all = pieces(ring, first_.count, left.available());
     for (int i = 0; i < all.count; i++) {
@@ -47,7 +47,7 @@ bool LastWords::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
         return true;
     }
     if (until_ == kNever) {
-        until_ = now + patience_;
+        until_ = now + timeout_;
     }
     next_look_ = written == Written::kAll ? std::min(until_, now + pause_) : until_;
     pause_ = std::min(2 * pause_, kLongestPause);

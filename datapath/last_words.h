@@ -16,9 +16,9 @@ namespace smc {
 
 class LastWords {
  public:
-    // `ring`: the own one, of which `left` says what is still to be delivered. `patience`: with an application that
+    // `ring`: the own one, of which `left` says what is still to be delivered. `timeout`: with an application that
     // does not read.
-    LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds patience);
+    LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds timeout);
 
     // Gives the leg what it takes. True: there is nothing more to do, or no time.
     bool run(Leg& leg, ConnectionStats& stats, TimePoint now);
@@ -33,7 +33,7 @@ class LastWords {
     cdc::Cursor first_;
     std::uint32_t ring_bytes_;
     std::vector<std::uint8_t> bytes_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds timeout_;
     TimePoint until_ = kNever;
     TimePoint next_look_ = kNever;
     std::chrono::milliseconds pause_{1};

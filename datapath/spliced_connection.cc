@@ -15,7 +15,7 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-constexpr auto kPatience = std::chrono::seconds(10);  // with an application that does not read
+constexpr auto kTimeout = std::chrono::seconds(10);  // with an application that does not read
 constexpr auto kPause = std::chrono::milliseconds(10);
 // The default capacity; more would need a privilege per user (pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
@@ -203,7 +203,7 @@ void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
     while (!last.useless && last.held != 0 && drain(last, counter) == Step::kMoved) {
     }
     if (until_ == kNever) {
-        until_ = now + kPatience;
+        until_ = now + kTimeout;
     }
     next_look_ = now + kPause;
     if (last.useless || (last.held == 0 && last.to->unsent() == 0) || now >= until_) {

@@ -13,7 +13,7 @@ namespace smc {
 namespace {
 
 // Where a hierarchy is mounted, which part of it that is, and where the process is in it.
-struct Place {
+struct Mounted {
     std::string mount, root, path;
 };
 
@@ -33,7 +33,7 @@ std::optional<std::string> own_path(bool v2) {
     return std::nullopt;
 }
 
-std::optional<Place> place(bool v2) {
+std::optional<Mounted> mounted(bool v2) {
     const auto path = own_path(v2);
     std::ifstream mounts("/proc/self/mountinfo");
     for (std::string line; path && std::getline(mounts, line);) {
@@ -44,7 +44,7 @@ std::optional<Place> place(bool v2) {
         std::string type, device, options;
         rest >> type >> device >> options;
         if (v2 ? type == "cgroup2" : type == "cgroup" && ("," + options + ",").find(",memory,") != std::string::npos) {
-            return Place{mount, root == "/" ? "" : root, *path};
+            return Mounted{mount, root == "/" ? "" : root, *path};
         }
     }
     return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<Place> place(bool v2) {
 
 MemoryLimit::MemoryLimit() {
     for (const bool v2 : {true, false}) {
-        const auto where = place(v2);
+        const auto where = mounted(v2);
         if (!where || !where->path.starts_with(where->root)) {
             continue;
         }

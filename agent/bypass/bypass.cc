@@ -297,9 +297,9 @@ std::vector<std::uint64_t> Bypass::turn() {
     take_out();
     set_limits();
     const Map<std::uint64_t, std::uint32_t> wanted(map_fd("smc_bypass_spaces"));
-    std::vector<std::uint64_t> spaces = state_.enrol != 0 ? wanted.keys() : std::vector<std::uint64_t>();
-    std::ranges::for_each(spaces, [&](std::uint64_t cookie) { wanted.erase(cookie); });
-    return spaces;
+    std::vector<std::uint64_t> namespaces = state_.enrol != 0 ? wanted.keys() : std::vector<std::uint64_t>();
+    std::ranges::for_each(namespaces, [&](std::uint64_t cookie) { wanted.erase(cookie); });
+    return namespaces;
 }
 
 // A kernel may let a tracepoint pass by a program that was interrupted in it: what was read then is in nobody's count.

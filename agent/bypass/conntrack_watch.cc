@@ -18,11 +18,11 @@ std::vector<std::uint64_t> ConntrackWatch::spaces_of(const std::vector<Bypass::L
 }
 
 // An end's own view is one of the two directions of an entry: in its own namespace, and mostly in the host's.
-void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Listed>& members, Entries& now,
+void ConntrackWatch::look_in(const Netns& netns, const std::vector<Bypass::Listed>& members, Entries& now,
                              std::vector<std::uint64_t>& lost) const {
     std::optional<InNamespace> inside;
-    if (space.cookie != 0) {
-        inside.emplace(space.handle.get());
+    if (netns.cookie != 0) {
+        inside.emplace(netns.handle.get());
         if (!inside->entered()) {
             return;
         }
@@ -32,14 +32,14 @@ void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Liste
         return;
     }
     for (const auto& [cookie, member, sent] : members) {
-        if (space.cookie != 0 && member.netns != space.cookie) {
+        if (netns.cookie != 0 && member.netns != netns.cookie) {
             continue;
         }
         const auto before = known_.find(cookie);
-        const bool had = before != known_.end() && before->second.contains(space.cookie);
-        const auto has = conntrack->has(local_of(member.front), remote_of(member.front));
+        const bool had = before != known_.end() && before->second.contains(netns.cookie);
+        const auto has = conntrack->has(local_of(member.app), remote_of(member.app));
         if (has.value_or(had)) {
-            now[cookie].insert(space.cookie);
+            now[cookie].insert(netns.cookie);
         } else if (had) {
             lost.push_back(cookie);
         }
@@ -47,11 +47,11 @@ void ConntrackWatch::look_in(const Space& space, const std::vector<Bypass::Liste
 }
 
 std::vector<std::uint64_t> ConntrackWatch::look(const std::vector<Bypass::Listed>& members,
-                                                const std::vector<Space>& spaces) {
+                                                const std::vector<Netns>& namespaces) {
     Entries now;
     std::vector<std::uint64_t> lost;
-    for (const Space& space : spaces) {
-        look_in(space, members, now, lost);
+    for (const Netns& netns : namespaces) {
+        look_in(netns, members, now, lost);
     }
     known_ = std::move(now);
     return lost;

@@ -15,7 +15,7 @@ namespace smc::bypass {
 
 class ConntrackWatch {
  public:
-    struct Space {
+    struct Netns {
         std::uint64_t cookie;  // 0: the agent's own
         UniqueFd handle;
     };
@@ -23,11 +23,11 @@ class ConntrackWatch {
     [[nodiscard]] static std::vector<std::uint64_t> spaces_of(const std::vector<Bypass::Listed>& members);
     // Which members have lost an entry that they had when this was called before, by cookie.
     [[nodiscard]] std::vector<std::uint64_t> look(const std::vector<Bypass::Listed>& members,
-                                                  const std::vector<Space>& spaces);
+                                                  const std::vector<Netns>& namespaces);
 
  private:
-    using Entries = std::map<std::uint64_t, std::set<std::uint64_t>>;  // member -> spaces that have one for it
-    void look_in(const Space& space, const std::vector<Bypass::Listed>& members, Entries& now,
+    using Entries = std::map<std::uint64_t, std::set<std::uint64_t>>;  // member -> namespaces that have one for it
+    void look_in(const Netns& netns, const std::vector<Bypass::Listed>& members, Entries& now,
                  std::vector<std::uint64_t>& lost) const;
 
     Entries known_;

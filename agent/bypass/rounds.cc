@@ -57,16 +57,16 @@ void Rounds::try_now() {
 }
 
 void Rounds::turn() {
-    std::vector<UniqueFd> spaces;
+    std::vector<UniqueFd> namespaces;
     for (const std::uint64_t cookie : bypass_.turn()) {
-        if (const auto space = namespaces_.by_cookie(cookie)) {
-            spaces.push_back(space->handle());
+        if (const auto netns = namespaces_.by_cookie(cookie)) {
+            namespaces.push_back(netns->handle());
         }
     }
-    if (!spaces.empty()) {
-        auto enrol = [&bypass = bypass_, spaces = std::move(spaces)] {
-            for (const UniqueFd& space : spaces) {
-                const InNamespace inside(space.get());
+    if (!namespaces.empty()) {
+        auto enrol = [&bypass = bypass_, namespaces = std::move(namespaces)] {
+            for (const UniqueFd& netns : namespaces) {
+                const InNamespace inside(netns.get());
                 if (inside.entered()) {
                     bypass.enrol();
                 }
@@ -87,13 +87,14 @@ void Rounds::watch_conntrack() {
 }
 
 void Rounds::look(std::vector<Bypass::Listed> members) {
-    std::vector<ConntrackWatch::Space> spaces(1);  // the agent's own
+    std::vector<ConntrackWatch::Netns> namespaces(1);  // the agent's own
     for (const std::uint64_t cookie : ConntrackWatch::spaces_of(members)) {
-        if (const auto space = namespaces_.by_cookie(cookie)) {
-            spaces.push_back({cookie, space->handle()});
+        if (const auto netns = namespaces_.by_cookie(cookie)) {
+            namespaces.push_back({cookie, netns->handle()});
         }
     }
-    walk([this, members = std::move(members), spaces = std::move(spaces)] { return conntrack_.look(members, spaces); },
+    walk([this, members = std::move(members),
+          namespaces = std::move(namespaces)] { return conntrack_.look(members, namespaces); },
          [this](const std::vector<std::uint64_t>& lost) {
              for (const std::uint64_t cookie : lost) {
                  bypass_.bar(cookie, SMC_HABIT_UNTRACKED);

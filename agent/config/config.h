@@ -76,7 +76,7 @@ struct Config {
     std::string pin_path = "/sys/fs/bpf/smc-agent";
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
-    std::chrono::seconds stop_patience{0}, upgrade_patience{3600};
+    std::chrono::seconds stop_timeout{0}, upgrade_timeout{3600};
     std::string http_listen = "127.0.0.1:7609";  // empty: nowhere
     bool http_page = true;
 
@@ -146,7 +146,7 @@ struct Config {
     std::string log_level = "info";
 
     // How long the handshake of a leg may take: less than TCP waits before it repeats a SYN.
-    [[nodiscard]] std::chrono::milliseconds leg_patience() const {
+    [[nodiscard]] std::chrono::milliseconds leg_timeout() const {
         return times.leg.count() != 0 ? times.leg : std::min(budget * 3 / 10, std::chrono::milliseconds(900));
     }
 };

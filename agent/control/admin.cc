@@ -166,7 +166,7 @@ std::string Admin::open_tap(std::uint64_t id) {
     taps_.emplace(id, OpenTap{connection, tap, ++last_tap_, os::now()});
     connection->stats->tap.set(tap);
     log()->info("connection {} is captured", id);
-    look_.set_in(p_.patience);
+    look_.set_in(p_.timeout);
     return "";
 }
 
@@ -214,7 +214,7 @@ json Admin::capture(std::uint64_t id, std::uint64_t tap, bool end) {
 void Admin::close_idle_taps() {
     std::erase_if(taps_, [this](const auto& entry) {
         const OpenTap& open = entry.second;
-        if (os::now() - open.asked < p_.patience) {
+        if (os::now() - open.asked < p_.timeout) {
             return false;
         }
         if (const auto connection = open.connection.lock()) {
@@ -223,7 +223,7 @@ void Admin::close_idle_taps() {
         return true;
     });
     if (!taps_.empty()) {
-        look_.set_in(p_.patience);
+        look_.set_in(p_.timeout);
     }
 }
 

@@ -32,7 +32,7 @@ class Admin {
         Drain& drain;
         upgrade::Departure& departure;
         bool in_pod;
-        std::chrono::milliseconds patience;  // with a tap that nobody empties
+        std::chrono::milliseconds timeout;  // with a tap that nobody empties
         std::function<void()> drain_changed;
     };
     explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}

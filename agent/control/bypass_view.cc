@@ -50,7 +50,7 @@ json describe(const bypass::Bypass* bypass) {
 
 json describe(const bypass::Bypass::Listed& listed) {
     const smc_member& member = listed.member;
-    const Endpoint local = local_of(member.front), remote = remote_of(member.front);
+    const Endpoint local = local_of(member.app), remote = remote_of(member.app);
     const bool client = member.client != 0;
     return {{"id", listed.cookie},
             {"role", client ? "client" : "server"},

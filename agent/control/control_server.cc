@@ -40,7 +40,7 @@ class ControlServer::Conversation {
  public:
     Conversation(ControlServer& server, UniqueFd fd, const Who& who)
         : server_(server), who_(who), socket_(server.io_, std::move(fd)), deadline_(server.io_, [this] { end(); }) {
-        deadline_.set_in(server.patience_);
+        deadline_.set_in(server.timeout_);
     }
     [[nodiscard]] bool owner() const { return who_.owner; }
 
@@ -103,9 +103,8 @@ class ControlServer::Conversation {
     std::size_t sent_ = 0;  // of the answer
 };
 
-ControlServer::ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds patience,
-                             Handler handler)
-    : io_(io), path_(std::move(path)), patience_(patience), handler_(std::move(handler)), retry_(io, [this] {
+ControlServer::ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds timeout, Handler handler)
+    : io_(io), path_(std::move(path)), timeout_(timeout), handler_(std::move(handler)), retry_(io, [this] {
           accept_all();
       }) {}
 

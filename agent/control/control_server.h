@@ -29,8 +29,8 @@ class ControlServer {
     };
     using Handler = std::function<nlohmann::json(const nlohmann::json& request, const Who& who)>;
 
-    // `patience`: with who asks or is answered slowly.
-    ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds patience, Handler handler);
+    // `timeout`: with who asks or is answered slowly.
+    ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds timeout, Handler handler);
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
     ControlServer& operator=(const ControlServer&) = delete;
@@ -50,7 +50,7 @@ class ControlServer {
 
     asio::io_context& io_;
     std::string path_;
-    std::chrono::milliseconds patience_;
+    std::chrono::milliseconds timeout_;
     Handler handler_;
     std::optional<LockFile> lock_;
     std::optional<loop::FdWatch> listener_;

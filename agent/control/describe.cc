@@ -98,7 +98,7 @@ json describe(const Connection& c) {
 }
 
 json describe(std::uint64_t cookie, const smc_tuned_socket& socket) {
-    const Endpoint local = local_of(socket.front), remote = remote_of(socket.front);
+    const Endpoint local = local_of(socket.app), remote = remote_of(socket.app);
     const bool client = socket.client != 0;
     return {{"id", cookie},
             {"role", client ? "client" : "server"},

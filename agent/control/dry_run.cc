@@ -92,9 +92,9 @@ void read_table(const std::string& path, const std::set<std::uint64_t>& own, std
 }
 
 // In the namespace, on a thread of its own.
-Sockets sockets_of(const Namespace& space, const std::set<std::uint64_t>& own) {
+Sockets sockets_of(const Namespace& netns, const std::set<std::uint64_t>& own) {
     Sockets found;
-    const UniqueFd handle = space.handle();
+    const UniqueFd handle = netns.handle();
     std::thread([&] {
         const InNamespace inside(handle.get());
         if (!inside.entered()) {
@@ -118,13 +118,13 @@ Sockets sockets_of(const Namespace& space, const std::set<std::uint64_t>& own) {
 }
 
 // What keeps a new connection to `remote` on TCP; empty: nothing that can be known without its socket.
-Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace& space, const Endpoint& remote) {
-    if (space.has_address(remote)) {
+Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace& netns, const Endpoint& remote) {
+    if (netns.has_address(remote)) {
         return std::string("the address is this namespace's own");
     }
     smc_query query{};
     query.any_cgroup = 1;
-    query.netns = space.cookie();
+    query.netns = netns.cookie();
     query.remote = to_abi(remote);
     query.port = remote.port;
     query.direction = SMC_OUTBOUND;
@@ -132,9 +132,9 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
     if (!answer) {
         return answer.error();
     }
-    for (const bpf::Question& question : bpf::kOutboundQuestions) {
-        if ((answer->in_the_way >> question.decision & 1) != 0) {
-            return std::string(question.text);
+    for (const bpf::Check& check : bpf::kOutboundChecks) {
+        if ((answer->in_the_way >> check.decision & 1) != 0) {
+            return std::string(check.text);
         }
     }
     return std::string();
@@ -145,15 +145,15 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
 json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
     const auto until = os::now() + kTurn;
     const std::set<std::uint64_t> own = own_sockets();
-    json spaces = json::array();
-    for (const auto& space : parts.namespaces.all()) {  // by inode
-        if (space->inode() <= after) {
+    json namespaces = json::array();
+    for (const auto& netns : parts.namespaces.all()) {  // by inode
+        if (netns->inode() <= after) {
             continue;
         }
-        if (!spaces.empty() && os::now() >= until) {
-            return {{"namespaces", spaces}, {"more", true}};
+        if (!namespaces.empty() && os::now() >= until) {
+            return {{"namespaces", namespaces}, {"more", true}};
         }
-        const Sockets sockets = sockets_of(*space, own);
+        const Sockets sockets = sockets_of(*netns, own);
         std::map<Endpoint, std::size_t> by_server;
         for (const Endpoint& remote : sockets.remotes) {
             by_server[remote]++;
@@ -161,7 +161,7 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
         json servers = json::array();
         std::size_t offered = 0;
         for (const auto& [server, count] : by_server) {
-            const auto obstacle = obstacle_of(parts, *space, server);
+            const auto obstacle = obstacle_of(parts, *netns, server);
             if (!obstacle) {
                 return {{"error", obstacle.error().text()}};
             }
@@ -171,14 +171,14 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
                                {"offered", obstacle->empty()},
                                {"obstacle", *obstacle}});
         }
-        spaces.push_back({{"netns", space->inode()},
-                          {"outbound", sockets.remotes.size()},
-                          {"inbound", sockets.inbound},
-                          {"left_out", sockets.left_out},
-                          {"offered", offered},
-                          {"servers", servers}});
+        namespaces.push_back({{"netns", netns->inode()},
+                              {"outbound", sockets.remotes.size()},
+                              {"inbound", sockets.inbound},
+                              {"left_out", sockets.left_out},
+                              {"offered", offered},
+                              {"servers", servers}});
     }
-    return {{"namespaces", spaces}};
+    return {{"namespaces", namespaces}};
 }
 
 }  // namespace smc

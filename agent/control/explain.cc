@@ -36,23 +36,23 @@ std::uint64_t netns_of(int pid) {
     return ::stat(("/proc/" + std::to_string(pid) + "/ns/net").c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
-std::string obstacle(const IntrospectionParts& parts, const bpf::Question& question, const smc_query& answer,
+std::string obstacle(const IntrospectionParts& parts, const bpf::Check& check, const smc_query& answer,
                      const Endpoint& remote, const std::string& cgroup) {
-    std::string text = question.text;
-    if (question.decision == SMC_OUT_NOT_ENROLLED) {
+    std::string text = check.text;
+    if (check.decision == SMC_OUT_NOT_ENROLLED) {
         return text + ": " + cgroup;
     }
-    if (question.decision == SMC_OUT_DENIED) {
+    if (check.decision == SMC_OUT_DENIED) {
         return answer.rule < 0 ? "no rule matches, and the default is to deny"
                                : "rule \"" + parts.policy.rule_name(answer.rule) + "\" denies it";
     }
-    const auto space = parts.namespaces.by_cookie(answer.netns);
-    if (question.decision == SMC_OUT_NOT_SERVED && space) {
-        return text + ": " + space->obstacle(remote.is_v4() ? bpf::Hooks::kIpv4 : bpf::Hooks::kIpv6);
+    const auto netns = parts.namespaces.by_cookie(answer.netns);
+    if (check.decision == SMC_OUT_NOT_SERVED && netns) {
+        return text + ": " + netns->obstacle(remote.is_v4() ? bpf::Hooks::kIpv4 : bpf::Hooks::kIpv6);
     }
-    if (question.decision == SMC_OUT_NOT_NOW) {
+    if (check.decision == SMC_OUT_NOT_NOW) {
         const auto entry = parts.programs.knows(answer.netns, remote);
-        return text + ", in netns " + std::to_string(space ? space->inode() : 0) + ": " +
+        return text + ", in netns " + std::to_string(netns ? netns->inode() : 0) + ": " +
                (entry ? std::string(reason_text(static_cast<Reason>(entry->reason))) : "about to expire");
     }
     return text;
@@ -66,22 +66,22 @@ void note(std::vector<std::string>& list, std::string text) {
 
 // Where it is in the list.
 constexpr std::size_t kLoopback = [] {
-    const auto it = std::ranges::find(bpf::kOutboundQuestions, SMC_OUT_LOOPBACK, &bpf::Question::decision);
-    return static_cast<std::size_t>(it - bpf::kOutboundQuestions.begin());
+    const auto it = std::ranges::find(bpf::kOutboundChecks, SMC_OUT_LOOPBACK, &bpf::Check::decision);
+    return static_cast<std::size_t>(it - bpf::kOutboundChecks.begin());
 }();
 
 // Who asks: the cgroup and the network namespaces that it may be in.
 struct Subject {
     smc_query query{};
     std::string cgroup = "any";
-    std::vector<std::uint64_t> spaces;  // cookies; 0 is that of one that is not served
+    std::vector<std::uint64_t> namespaces;  // cookies; 0 is that of one that is not served
 };
 
 Subject anybody(const IntrospectionParts& parts) {
     Subject subject;
     subject.query.any_cgroup = 1;
-    for (const auto& space : parts.namespaces.all()) {
-        subject.spaces.push_back(space->cookie());
+    for (const auto& netns : parts.namespaces.all()) {
+        subject.namespaces.push_back(netns->cookie());
     }
     return subject;
 }
@@ -97,8 +97,8 @@ Result<Subject> process(const IntrospectionParts& parts, int pid) {
     const auto it = id ? parts.cgroups.groups().find(*id) : parts.cgroups.groups().end();
     subject.query.cgroup = id.value_or(0);
     subject.cgroup = it == parts.cgroups.groups().end() ? "not below " + parts.cgroups.root() : it->second.path;
-    const auto space = parts.namespaces.by_inode(inode);
-    subject.spaces.push_back(space ? space->cookie() : 0);
+    const auto netns = parts.namespaces.by_inode(inode);
+    subject.namespaces.push_back(netns ? netns->cookie() : 0);
     return subject;
 }
 
@@ -111,26 +111,26 @@ struct Verdict {
 
 Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
     Verdict verdict;
-    for (const std::uint64_t space : subject.spaces) {
-        subject.query.netns = space;
+    for (const std::uint64_t cookie : subject.namespaces) {
+        subject.query.netns = cookie;
         const auto answer = parts.programs.explain(subject.query);
         if (!answer) {
             return answer.error();
         }
-        if (const auto served = parts.namespaces.by_cookie(space); served && served->has_address(remote)) {
-            note(verdict.obstacles, bpf::kOutboundQuestions[kLoopback].text);
+        if (const auto served = parts.namespaces.by_cookie(cookie); served && served->has_address(remote)) {
+            note(verdict.obstacles, bpf::kOutboundChecks[kLoopback].text);
         }
         verdict.denied = (answer->in_the_way >> SMC_OUT_DENIED & 1) != 0;
         verdict.rule = answer->rule;
-        for (const bpf::Question& question : bpf::kOutboundQuestions) {
-            if ((answer->in_the_way >> question.decision & 1) != 0) {
-                note(verdict.obstacles, obstacle(parts, question, *answer, remote, subject.cgroup));
-            } else if ((answer->open >> question.decision & 1) != 0) {
-                note(verdict.unless, question.text);
+        for (const bpf::Check& check : bpf::kOutboundChecks) {
+            if ((answer->in_the_way >> check.decision & 1) != 0) {
+                note(verdict.obstacles, obstacle(parts, check, *answer, remote, subject.cgroup));
+            } else if ((answer->open >> check.decision & 1) != 0) {
+                note(verdict.unless, check.text);
             }
         }
     }
-    if (subject.spaces.empty()) {
+    if (subject.namespaces.empty()) {
         verdict.obstacles.emplace_back("no network namespace is served");
     }
     return verdict;

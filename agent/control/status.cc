@@ -9,7 +9,7 @@
 #include "agent/control/introspection.h"
 #include "agent/control/program_view.h"
 #include "agent/log/log.h"
-#include "agent/upgrade/place.h"
+#include "agent/upgrade/instance.h"
 #include "os/clock.h"
 #include "smc_version.h"  // generated: kVersion
 
@@ -65,16 +65,16 @@ json Introspection::sums() const {
 
 // Whom it serves, and where.
 json Introspection::places() const {
-    json spaces = json::array();
-    for (const auto& space : p_.namespaces.all()) {
-        spaces.push_back({{"inode", space->inode()},
-                          {"slot", space->slot()},
-                          {"devices", space->devices()},
-                          {"ipv4", space->obstacle(bpf::Hooks::kIpv4).empty()},
-                          {"ipv6", space->obstacle(bpf::Hooks::kIpv6).empty()},
-                          {"ipv4_obstacle", space->obstacle(bpf::Hooks::kIpv4)},
-                          {"ipv6_obstacle", space->obstacle(bpf::Hooks::kIpv6)},
-                          {"limits", space->limits()}});
+    json namespaces = json::array();
+    for (const auto& netns : p_.namespaces.all()) {
+        namespaces.push_back({{"inode", netns->inode()},
+                              {"slot", netns->slot()},
+                              {"devices", netns->devices()},
+                              {"ipv4", netns->obstacle(bpf::Hooks::kIpv4).empty()},
+                              {"ipv6", netns->obstacle(bpf::Hooks::kIpv6).empty()},
+                              {"ipv4_obstacle", netns->obstacle(bpf::Hooks::kIpv4)},
+                              {"ipv6_obstacle", netns->obstacle(bpf::Hooks::kIpv6)},
+                              {"limits", netns->limits()}});
     }
     json maps =
         json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
@@ -86,7 +86,7 @@ json Introspection::places() const {
     for (const auto& [id, group] : p_.cgroups.groups()) {
         enrolled += group.enrolled ? 1 : 0;
     }
-    return {{"namespaces", std::move(spaces)},
+    return {{"namespaces", std::move(namespaces)},
             {"maps", std::move(maps)},
             {"cgroups",
              {{"root", p_.cgroups.root()},
@@ -133,7 +133,7 @@ json Introspection::status() const {
                   {"serving", obstacle.empty()},
                   {"obstacle", obstacle},
                   {"draining", p_.drain.on},
-                  {"leaving", upgrade::Place::leaving(p_.config.control_socket)},
+                  {"leaving", upgrade::Instance::leaving(p_.config.control_socket)},
                   {"live", p_.connections.live()},
                   {"log_lines_dropped", log_lines_dropped()},
                   {"host_name", p_.node.host_name}}},

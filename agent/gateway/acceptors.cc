@@ -23,7 +23,7 @@ class Acceptors::Acceptor {
         : owner_(owner),
           watch_(owner.io_, std::move(fd)),
           pause_(owner.io_, [this] { accept_all(); }),
-          space_(std::move(of)),
+          netns_(std::move(of)),
           which_(which) {}
 
     bool watch() { return watch_.watch(); }
@@ -31,7 +31,7 @@ class Acceptors::Acceptor {
     // It may end this object.
     void accept_all() {
         for (;;) {
-            const auto alive = space_.lock();
+            const auto alive = netns_.lock();
             // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
             sockaddr_storage address{};
             socklen_t length = sizeof address;
@@ -58,7 +58,7 @@ class Acceptors::Acceptor {
     Acceptors& owner_;
     loop::FdWatch watch_;
     loop::Deadline pause_;
-    std::weak_ptr<Namespace> space_;
+    std::weak_ptr<Namespace> netns_;
     Namespace::Listener which_;
 };
 
@@ -66,13 +66,13 @@ Acceptors::Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function
     : io_(io), on_accepted_(std::move(on_accepted)), on_used_up_(std::move(on_used_up)) {}
 Acceptors::~Acceptors() = default;
 
-void Acceptors::serve(const std::shared_ptr<Namespace>& space) {
-    for (const auto which : space->take_fresh()) {
-        auto acceptor = std::make_unique<Acceptor>(*this, duplicate(space->listener(which)), space, which);
+void Acceptors::serve(const std::shared_ptr<Namespace>& netns) {
+    for (const auto which : netns->take_fresh()) {
+        auto acceptor = std::make_unique<Acceptor>(*this, duplicate(netns->listener(which)), netns, which);
         if (!acceptor->watch()) {
-            log()->warn("netns {}: a listener is not served yet: {}", space->inode(),
+            log()->warn("netns {}: a listener is not served yet: {}", netns->inode(),
                         std::generic_category().message(errno));
-            space->still_fresh(which);
+            netns->still_fresh(which);
             continue;
         }
         Acceptor& started = *acceptor;

@@ -23,7 +23,7 @@ class Acceptors {
     Acceptors& operator=(const Acceptors&) = delete;
 
     // Accepts on the namespace's fresh listeners until it closes. One that cannot be had for now stays fresh.
-    void serve(const std::shared_ptr<Namespace>& space);
+    void serve(const std::shared_ptr<Namespace>& netns);
 
  private:
     class Acceptor;

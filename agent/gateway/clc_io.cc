@@ -17,8 +17,8 @@ void ClcIo::read() {
 // Whoever is told may end this object: nothing of it is touched behind that.
 void ClcIo::readable() {
     for (;;) {
-        const auto space = framer_.space();
-        const ssize_t n = ::recv(watch_.fd(), space.data(), space.size(), MSG_DONTWAIT);
+        const auto free = framer_.free_space();
+        const ssize_t n = ::recv(watch_.fd(), free.data(), free.size(), MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) {
             continue;
         }

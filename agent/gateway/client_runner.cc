@@ -31,23 +31,22 @@ std::uint8_t nearest_ttl(std::uint8_t seen) {
 
 }  // namespace
 
-void let_go(const bpf::Programs& programs, const Namespace* space, const smc_tuple& tuple,
-            const smc_question& question) {
-    if (!programs.let_go(tuple, question.cookie)) {
+void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tuple& tuple, const smc_request& request) {
+    if (!programs.let_go(tuple, request.cookie)) {
         return;  // its retransmission was quicker
     }
-    const auto syn = saved_packet(question);
-    if (syn.empty() || space == nullptr) {
+    const auto syn = saved_packet(request);
+    if (syn.empty() || netns == nullptr) {
         return;  // the next one goes
     }
-    if (const auto sent = space->send_packet(syn, !remote_of(tuple).is_v4(), question.ifindex); !sent) {
+    if (const auto sent = netns->send_packet(syn, !remote_of(tuple).is_v4(), request.ifindex); !sent) {
         log()->debug("a SYN waits for its retransmission: {}", sent.error().text());
     }
 }
 
 // As the device sees it: whatever translates addresses has done so for the application's SYN.
-Likeness ClientRunner::likeness() const {
-    const smc_question& q = wanted_.question;
+SocketOptions ClientRunner::socket_options() const {
+    const smc_request& q = wanted_.request;
     Endpoint from = from_abi(q.local);
     from.port = 0;
     return {.from = from,
@@ -62,9 +61,9 @@ Likeness ClientRunner::likeness() const {
 void ClientRunner::on(const session::Connect&) {
     smc_sock mark{};
     mark.role = SMC_ROLE_AGENT_CLC;
-    const smc_question& q = wanted_.question;
+    const smc_request& q = wanted_.request;
     mark.port = q.seen_port != 0 ? q.seen_port : wanted_.tuple.local_port;
-    auto fd = connect_like(*wanted_.space, mark, likeness());
+    auto fd = connect_with(*wanted_.netns, mark, socket_options());
     if (!fd) {
         log()->debug("connection {}: {}", connection_->id, fd.error().text());
         return feed(session_.connect_failed(fd.error().code));
@@ -81,7 +80,7 @@ void ClientRunner::connected() {
     }
     const auto seen = option_of(option);
     local_ = smcr::gid_of(local_endpoint(clc_->fd()));
-    feed(session_.connected(seen, means_for(parts_, clc_->fd(), wanted_.question.smcd != 0), os::now()));
+    feed(session_.connected(seen, means_for(parts_, clc_->fd(), wanted_.request.smcd != 0), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {
@@ -92,14 +91,14 @@ void ClientRunner::connect_leg(int ports) {
     ports_ = ports;
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_CLIENT;
-    mark.front = wanted_.tuple;
+    mark.app = wanted_.tuple;
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
-    Likeness like = likeness();
-    like.device = wanted_.question.ifindex;
-    like.ttl = nearest_ttl(wanted_.question.answer_ttl);
+    SocketOptions like = socket_options();
+    like.device = wanted_.request.ifindex;
+    like.ttl = nearest_ttl(wanted_.request.answer_ttl);
     like.buffers = buffers_of_leg();
-    auto fd = connect_like(*wanted_.space, mark, like);
+    auto fd = connect_with(*wanted_.netns, mark, like);
     if (!fd) {
         return feed(session_.leg_failed(false, fd.error().text()));
     }
@@ -110,11 +109,11 @@ void ClientRunner::connect_leg(int ports) {
     leg_->when_writable([this] { leg_connected(); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
-    patience_.set_in(parts_.config.leg_patience());
+    timeout_.set_in(parts_.config.leg_timeout());
 }
 
 void ClientRunner::leg_connected() {
-    patience_.set(kNever);
+    timeout_.set(kNever);
     const int error = take_connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected(os::now()));
@@ -125,7 +124,7 @@ void ClientRunner::leg_connected() {
     // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
     // no room for the leg.
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
-    const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.question.cookie);
+    const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.request.cookie);
     feed(session_.leg_failed(gone, std::generic_category().message(error)));
 }
 
@@ -139,7 +138,7 @@ bool ClientRunner::catches_up() {
 }
 
 // Unless it is this thread that has been late.
-void ClientRunner::lose_patience() {
+void ClientRunner::timed_out() {
     if (is_connecting(leg_->fd())) {
         feed(session_.leg_failed(false, "something keeps its packets"));
     }
@@ -148,11 +147,11 @@ void ClientRunner::lose_patience() {
 void ClientRunner::on(const session::RememberServer& action) {
     using As = session::RememberServer::As;
     const Endpoint server = remote_of(wanted_.tuple);
-    const std::uint64_t netns = wanted_.question.netns;
+    const std::uint64_t netns = wanted_.request.netns;
     switch (action.as) {
         case As::kCapable:
             return programs_.remember(netns, server, SMC_SERVER_CAPABLE, Reason::kNone, parts_.config.cache_time,
-                                      wanted_.question.answer_ttl);
+                                      wanted_.request.answer_ttl);
         case As::kUnknown:
             return programs_.forget(netns, server);
         case As::kNotNow:
@@ -168,7 +167,7 @@ void ClientRunner::on(const session::Run& action) {
 
 void ClientRunner::let_go() {
     leg_.reset();
-    smc::let_go(programs_, wanted_.space.get(), wanted_.tuple, wanted_.question);
+    smc::let_go(programs_, wanted_.netns.get(), wanted_.tuple, wanted_.request);
 }
 
 void ClientRunner::on(const session::RunOnTcp& action) {

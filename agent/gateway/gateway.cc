@@ -24,29 +24,30 @@ void Gateway::tell(std::uint64_t id, What what) {
     }
 }
 
-Room Gateway::room_for(unsigned total) {
-    return {{total, p_.session.config.namespace_share, p_.session.config.cgroup_share},
-            [this](std::uint64_t inode) {
-                if (const auto space = p_.namespaces.by_inode(inode)) {
-                    space->set_full(!connections_room_.has_for_netns(inode) || !handshakes_room_.has_for_netns(inode));
-                }
-            },
-            [this](std::uint64_t id) {
-                p_.programs.set_full(id, !connections_room_.has_for_cgroup(id) || !handshakes_room_.has_for_cgroup(id));
-            }};
+Quotas Gateway::quotas_for(unsigned total) {
+    return {
+        {total, p_.session.config.namespace_share, p_.session.config.cgroup_share},
+        [this](std::uint64_t inode) {
+            if (const auto netns = p_.namespaces.by_inode(inode)) {
+                netns->set_full(!connection_quotas_.has_for_netns(inode) || !handshake_quotas_.has_for_netns(inode));
+            }
+        },
+        [this](std::uint64_t id) {
+            p_.programs.set_full(id, !connection_quotas_.has_for_cgroup(id) || !handshake_quotas_.has_for_cgroup(id));
+        }};
 }
 
 Gateway::Gateway(const Parts& parts)
     : p_(parts),
-      connections_room_(room_for(parts.session.config.max_connections)),
-      handshakes_room_(room_for(parts.session.config.max_handshakes)),
+      connection_quotas_(quotas_for(parts.session.config.max_connections)),
+      handshake_quotas_(quotas_for(parts.session.config.max_handshakes)),
       acceptors_(
           parts.session.io,
-          [this](UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
-              accepted(std::move(fd), from, space, which);
+          [this](UniqueFd fd, const Endpoint& from, const Netns& netns, Namespace::Listener which) {
+              accepted(std::move(fd), from, netns, which);
           },
           [this] { used_up(); }),
-      keepalives_([&programs = parts.programs](const smc_tuple& front) { return programs.keepalive_of(front); },
+      keepalives_([&programs = parts.programs](const smc_tuple& app) { return programs.keepalive_of(app); },
                   [this](std::uint64_t id, const KeepaliveTerms& terms) {
                       tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
                   }),
@@ -60,35 +61,35 @@ std::string Gateway::obstacle() const {
 // Who has our "yes" waits already; nobody else need.
 void Gateway::used_up() {
     used_up_until_ = os::now() + std::chrono::seconds(1);
-    p_.room_changed();
+    p_.obstacle_changed();
 }
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
-void Gateway::question_answered(const smc_event& event) {
-    auto space = p_.namespaces.by_cookie(event.question.netns);
-    if (!space || !connections_room_.has_for(space->inode(), event.question.cgroup) ||
-        !handshakes_room_.has_for(space->inode(), event.question.cgroup)) {
+void Gateway::request_answered(const smc_event& event) {
+    auto netns = p_.namespaces.by_cookie(event.request.netns);
+    if (!netns || !connection_quotas_.has_for(netns->inode(), event.request.cgroup) ||
+        !handshake_quotas_.has_for(netns->inode(), event.request.cgroup)) {
         p_.connections.count(Path::kFallback, Reason::kLimit);
-        return let_go(p_.programs, space.get(), event.tuple, event.question);
+        return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
-    if (!ports_.has_room(*space)) {
+    if (!ports_.has_room(*netns)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
-        return let_go(p_.programs, space.get(), event.tuple, event.question);
+        return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
-    const bool smcd = event.question.smcd != 0 && !p_.session.node.ism.empty();
-    if (!smcd && !p_.session.roce_devices.serves(from_abi(event.question.local))) {
+    const bool smcd = event.request.smcd != 0 && !p_.session.node.ism.empty();
+    if (!smcd && !p_.session.roce_devices.serves(from_abi(event.request.local))) {
         p_.connections.count(Path::kFallback, Reason::kNoDevice);  // of this address only: nothing is learnt
-        return let_go(p_.programs, space.get(), event.tuple, event.question);
+        return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
-    const Handle connection = admit(Role::kClient, space->inode(), event.question.cgroup);
-    ports_.take(space->inode());
+    const Handle connection = admit(Role::kClient, netns->inode(), event.request.cgroup);
+    ports_.take(netns->inode());
     connection->server = remote_of(event.tuple);
-    connection->client = from_abi(event.question.local);
-    connection->pid = event.question.pid;
-    connection->uid = event.question.uid;
+    connection->client = from_abi(event.request.local);
+    connection->pid = event.request.pid;
+    connection->uid = event.request.uid;
     const auto runner = std::make_shared<ClientRunner>(
-        p_.session, p_.programs, connection, ClientRunner::Wanted{event.tuple, event.question, std::move(space)},
+        p_.session, p_.programs, connection, ClientRunner::Wanted{event.tuple, event.request, std::move(netns)},
         [this](Runner<session::Client>& which, SessionEnd end) {
             session_ended(which, std::move(end));
             clients_.erase(which.connection()->id);
@@ -114,19 +115,19 @@ Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgr
     auto connection = p_.connections.add(role);
     connection->netns = netns;
     connection->cgroup = cgroup;
-    connections_room_.take(netns, cgroup);
-    handshakes_room_.take(netns, cgroup);
+    connection_quotas_.take(netns, cgroup);
+    handshake_quotas_.take(netns, cgroup);
     if (!has_room()) {
-        p_.room_changed();
+        p_.obstacle_changed();
     }
     return connection;
 }
 
-void Gateway::give_back(Room& room, const Connection& connection) const {
+void Gateway::give_back(Quotas& quotas, const Connection& connection) const {
     const bool was_full = !has_room();
-    room.give_back(connection.netns, connection.cgroup);
+    quotas.give_back(connection.netns, connection.cgroup);
     if (was_full && has_room()) {
-        p_.room_changed();
+        p_.obstacle_changed();
     }
 }
 
@@ -135,28 +136,28 @@ void Gateway::over(const Handle& connection, Reason reason) {
         return;
     }
     p_.connections.end(connection->id, reason);
-    give_back(connections_room_, *connection);
+    give_back(connection_quotas_, *connection);
     if (connection->role == Role::kClient) {
         ports_.give_back(connection->netns);
     }
 }
 
-void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which) {
+void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Namespace::Listener which) {
     const Endpoint server = local_endpoint(fd.get());
-    const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, space->slot()));
-    if (server.port == space->port(which)) {
+    const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, netns->slot()));
+    if (server.port == netns->port(which)) {
         return TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
     }
     // One handshake too many it can bear: its client has its answer already, and the next one has none.
-    if (!connections_room_.has_for(space->inode(), inbound.cgroup)) {
+    if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
         p_.connections.count(Path::kRefused, Reason::kLimit);
         return TcpSocket(std::move(fd)).reset();
     }
-    const Handle connection = admit(Role::kServer, space->inode(), inbound.cgroup);
-    connection->client = shown_client(p_.programs, from, server, inbound, space->slot());
+    const Handle connection = admit(Role::kServer, netns->inode(), inbound.cgroup);
+    connection->client = shown_client(p_.programs, from, server, inbound, netns->slot());
     connection->server = server;
     const auto runner =
-        std::make_shared<ServerRunner>(p_.session, p_.programs, connection, space, inbound, std::move(fd),
+        std::make_shared<ServerRunner>(p_.session, p_.programs, connection, netns, inbound, std::move(fd),
                                        [this](Runner<session::Server>& ended_one, SessionEnd end) {
                                            session_ended(ended_one, std::move(end));
                                            servers_.erase(ended_one.connection()->id);
@@ -170,7 +171,7 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Space& space, Na
 template <class Runner>
 void Gateway::session_ended(Runner& runner, SessionEnd end) {
     const Handle c = runner.connection();
-    give_back(handshakes_room_, *c);
+    give_back(handshake_quotas_, *c);
     switch (end.kind) {
         case SessionEnd::Kind::kSmc:
             run_smc(runner, std::move(end));
@@ -235,7 +236,7 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
 void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
     // G1: it has one since before CLC named it.
-    const group::Seat& seat = *p_.session.smcr_groups.groups().seat_of(group::MemberId{c.id});
+    const group::Assignment& assignment = *p_.session.smcr_groups.groups().assignment_of(group::MemberId{c.id});
     const std::uint8_t number = p_.session.smcr_groups.groups().peer_link_of(group::MemberId{c.id});
     const group::GroupLink none;
     const group::GroupLink* link = group.links().find(number);
@@ -254,7 +255,7 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
                       live != nullptr ? live->device.gid.net_device : "",
                       link->own.gid,
                       link->peer.gid,
-                      seat.token,
+                      assignment.token,
                       peer.rmbe.token,
                       p_.session.config.roce.rmbe_kib * 1024,
                       bytes_of(peer.rmbe.size)};
@@ -284,7 +285,7 @@ template <class Runner>
 void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection) {
     running_[runner.connection()->id] = {&engine, connection, runner.send_buffer()};
     engine.add(std::move(connection));
-    keepalives_.add(runner.connection()->id, runner.front());
+    keepalives_.add(runner.connection()->id, runner.app());
 }
 
 // Nothing of it is left here.
@@ -313,8 +314,8 @@ void Gateway::keep_alive(int fd) const {
 }
 
 void Gateway::swept(const bpf::Swept& found) {
-    for (const auto& [front, terms] : found.keepalives) {
-        keepalives_.changed(front, terms);
+    for (const auto& [app, terms] : found.keepalives) {
+        keepalives_.changed(app, terms);
     }
     half_open_.end(found.half_open);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Brings connections from "the server said yes" to "moving bytes": one runner per connection, on the control thread.
-// Client side: an answered question; server side: an accepted socket whose SYN carried option 254. Decisions are the
+// Client side: an answered request; server side: an accepted socket whose SYN carried option 254. Decisions are the
 // sessions' (smc/session), bytes are the engine's (datapath/).
 #pragma once
 
 #include <memory>
 #include <unordered_map>
 
-#include "agent/connections/room.h"
+#include "agent/connections/quotas.h"
 #include "agent/gateway/acceptors.h"
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/half_open.h"
@@ -28,7 +28,7 @@ class Gateway {
         Namespaces& namespaces;
         Engines& engines;
         Connections& connections;
-        std::function<void()> room_changed;  // obstacle() is no longer what it was
+        std::function<void()> obstacle_changed;  // obstacle() is no longer what it was
     };
     explicit Gateway(const Parts& parts);
     ~Gateway();
@@ -36,15 +36,15 @@ class Gateway {
     Gateway& operator=(const Gateway&) = delete;
 
     // From the BPF programs.
-    void question_answered(const smc_event& event);
+    void request_answered(const smc_event& event);
     // Connections between their SYN and their first byte.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
     // Applications that wait in connect() do without us: the agent stops.
     void let_all_go();
     // So many connections in all from now on; those that are there stay.
-    void set_most_connections(unsigned most) { connections_room_.set_total(most); }
+    void set_most_connections(unsigned most) { connection_quotas_.set_total(most); }
     // Accepts on the namespace's fresh listeners until it closes.
-    void serve(const std::shared_ptr<Namespace>& space) { acceptors_.serve(space); }
+    void serve(const std::shared_ptr<Namespace>& netns) { acceptors_.serve(netns); }
     // What the programs found when they looked at applications' sockets: some changed their keepalive, and of some the
     // leg's reset was lost on its way.
     void swept(const bpf::Swept& found);
@@ -57,16 +57,16 @@ class Gateway {
     [[nodiscard]] std::string obstacle() const;
 
  private:
-    [[nodiscard]] bool has_room() const { return connections_room_.has_any() && handshakes_room_.has_any(); }
+    [[nodiscard]] bool has_room() const { return connection_quotas_.has_any() && handshake_quotas_.has_any(); }
     void used_up();
     using Handle = Connections::Handle;
-    using Space = std::shared_ptr<Namespace>;
+    using Netns = std::shared_ptr<Namespace>;
 
-    Room room_for(unsigned total);
+    Quotas quotas_for(unsigned total);
     Handle admit(Role role, std::uint64_t netns, std::uint64_t cgroup);
     void over(const Handle& connection, Reason reason);
-    void give_back(Room& room, const Connection& connection) const;
-    void accepted(UniqueFd fd, const Endpoint& from, const Space& space, Namespace::Listener which);
+    void give_back(Quotas& quotas, const Connection& connection) const;
+    void accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Namespace::Listener which);
     template <class Runner>
     void session_ended(Runner& runner, SessionEnd end);
     template <class Runner>
@@ -89,7 +89,7 @@ class Gateway {
     LogLimiter limiter_;
     // All that are in the agent; those whose session is under way. Many of these at once would all come too late: each
     // waits for all the others' messages.
-    Room connections_room_, handshakes_room_;
+    Quotas connection_quotas_, handshake_quotas_;
     PortShare ports_;
     TimePoint used_up_until_{};  // its descriptors
     Acceptors acceptors_;

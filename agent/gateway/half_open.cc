@@ -13,15 +13,15 @@ void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& s
     if (sockets.empty() || impossible_) {
         return;
     }
-    const auto spaces = namespaces_.all();
+    const auto namespaces = namespaces_.all();
     std::size_t applications = 0, legs = 0;
     for (const auto& [cookie, one] : sockets) {
-        const auto space = std::ranges::find(spaces, one.sender.slot, &Namespace::slot);
-        if (space == spaces.end()) {
+        const auto netns = std::ranges::find(namespaces, one.sender.slot, &Namespace::slot);
+        if (netns == namespaces.end()) {
             continue;
         }
         const SockDiag::Socket socket{local_of(one.sender), remote_of(one.sender), cookie, one.bound_device};
-        if (const auto done = (*space)->end_socket(socket); !done) {
+        if (const auto done = (*netns)->end_socket(socket); !done) {
             if (done.error().code == EOPNOTSUPP) {
                 log()->warn(
                     "half-open connections between applications and legs stay: {}; the kernel needs "

@@ -11,11 +11,11 @@ std::string bytes_of(const smc_tuple& tuple) {
 
 }  // namespace
 
-void Keepalives::add(std::uint64_t id, const smc_tuple& front) {
-    running_[id] = bytes_of(front);
-    ids_[bytes_of(front)] = id;
+void Keepalives::add(std::uint64_t id, const smc_tuple& app) {
+    running_[id] = bytes_of(app);
+    ids_[bytes_of(app)] = id;
     // The programs tell changes. What they told before now, this did not know whom to tell.
-    if (const KeepaliveTerms terms = seen_(front); terms != KeepaliveTerms{}) {
+    if (const KeepaliveTerms terms = seen_(app); terms != KeepaliveTerms{}) {
         tell_(id, terms);
     }
 }
@@ -32,8 +32,8 @@ void Keepalives::remove(std::uint64_t id) {
     running_.erase(it);
 }
 
-void Keepalives::changed(const smc_tuple& front, const KeepaliveTerms& terms) const {
-    if (const auto it = ids_.find(bytes_of(front)); it != ids_.end()) {
+void Keepalives::changed(const smc_tuple& app, const KeepaliveTerms& terms) const {
+    if (const auto it = ids_.find(bytes_of(app)); it != ids_.end()) {
         tell_(it->second, terms);
     }
 }

@@ -17,22 +17,22 @@ namespace smc {
 class Keepalives {
  public:
     // What the BPF programs have seen last of the application's socket of a connection.
-    using Seen = std::function<KeepaliveTerms(const smc_tuple& front)>;
+    using Seen = std::function<KeepaliveTerms(const smc_tuple& app)>;
     // The application of a connection wants something else now.
     using Tell = std::function<void(std::uint64_t id, const KeepaliveTerms& terms)>;
 
     Keepalives(Seen seen, Tell tell) : seen_(std::move(seen)), tell_(std::move(tell)) {}
 
-    // A connection runs. `front`: its application's socket, as the programs know it.
-    void add(std::uint64_t id, const smc_tuple& front);
+    // A connection runs. `app`: the tuple of its application's socket.
+    void add(std::uint64_t id, const smc_tuple& app);
     void remove(std::uint64_t id);
     // An application has changed its mind. Its connection need not run yet.
-    void changed(const smc_tuple& front, const KeepaliveTerms& terms) const;
+    void changed(const smc_tuple& app, const KeepaliveTerms& terms) const;
 
  private:
     Seen seen_;
     Tell tell_;
-    std::unordered_map<std::uint64_t, std::string> running_;  // connection -> bytes of its front
+    std::unordered_map<std::uint64_t, std::string> running_;  // connection -> bytes of its application's tuple
     std::unordered_map<std::string, std::uint64_t> ids_;      // the other way round
 };
 

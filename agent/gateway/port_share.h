@@ -15,10 +15,10 @@ namespace smc {
 
 class PortShare {
  public:
-    [[nodiscard]] bool has_room(const Namespace& space) const {
+    [[nodiscard]] bool has_room(const Namespace& netns) const {
         constexpr std::size_t kPortsOfOne = 2, kShare = 4;
-        const auto it = taken_.find(space.inode());
-        return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= space.local_ports();
+        const auto it = taken_.find(netns.inode());
+        return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= netns.local_ports();
     }
     // By a connection of the namespace with this inode.
     void take(std::uint64_t netns) { taken_[netns]++; }

@@ -74,7 +74,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         return parts_.smcr_groups.run(member(), outcome.smcr.rmbe);
     }
     // The application's connection, as the programs know it.
-    [[nodiscard]] virtual smc_tuple front() const = 0;
+    [[nodiscard]] virtual smc_tuple app() const = 0;
     // SO_SNDBUF of the application: of now, and where that cannot be had, of when it connected or listened.
     [[nodiscard]] std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer() const {
         return chosen_ ? std::shared_ptr<const std::atomic<std::uint64_t>>(chosen_, &chosen_->send())

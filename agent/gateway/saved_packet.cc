@@ -30,12 +30,12 @@ std::uint16_t fold(std::uint32_t sum) {
 
 }  // namespace
 
-std::vector<std::uint8_t> saved_packet(const smc_question& question) {
-    const std::size_t ip = question.mac_len;
-    if (question.packet_len > SMC_PACKET_BYTES || question.packet_len < ip + 20 + kTcpHeader) {
+std::vector<std::uint8_t> saved_packet(const smc_request& request) {
+    const std::size_t ip = request.mac_len;
+    if (request.packet_len > SMC_PACKET_BYTES || request.packet_len < ip + 20 + kTcpHeader) {
         return {};
     }
-    std::vector<std::uint8_t> packet(question.packet, question.packet + question.packet_len);
+    std::vector<std::uint8_t> packet(request.packet, request.packet + request.packet_len);
     const bool v6 = packet[ip] >> 4 == 6;
     const std::size_t tcp = ip + (v6 ? kIp6Header : static_cast<std::size_t>(packet[ip] & 15) * 4);
     if (tcp + kTcpHeader > packet.size() || packet.size() % 2 != ip % 2) {

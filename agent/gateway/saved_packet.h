@@ -11,6 +11,6 @@
 namespace smc {
 
 // Link header included, with the checksum that the device would have completed. Empty: what the program saved is none.
-std::vector<std::uint8_t> saved_packet(const smc_question& question);
+std::vector<std::uint8_t> saved_packet(const smc_request& request);
 
 }  // namespace smc

@@ -27,13 +27,13 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
     // An agent that is leaving has hairpins that this one cannot see, so each has ports of its own. Others only when
     // those are used up.
-    constexpr unsigned kShares = bpf::OwnPlace::kMost;
+    constexpr unsigned kShares = bpf::OwnInstance::kMost;
     const auto is_free = [&](unsigned port) {
         shown.port = static_cast<std::uint16_t>(first + port);
         return shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot));
     };
     for (unsigned i = 0; i < kTries; i++) {
-        if (is_free((from.port + i * 7) % (span / kShares) * kShares + programs.place().number)) {
+        if (is_free((from.port + i * 7) % (span / kShares) * kShares + programs.instance().number)) {
             return shown;
         }
     }
@@ -48,15 +48,15 @@ bool has_lost_answer(const smc_inbound& inbound) {
 }
 
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
-                           std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
+                           std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups, means_for(parts, clc.get(), inbound.smcd != 0),
                              {inbound.peer_agent != 0, inbound.peer_speaks != 0, has_lost_answer(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
-      space_(std::move(space)),
+      netns_(std::move(netns)),
       inbound_(inbound),
-      patience_(parts.io, [this] { lose_patience(); }) {
+      timeout_(parts.io, [this] { timed_out(); }) {
     local_ = smcr::gid_of(local_endpoint(clc.get()));
     use_clc_socket(std::move(clc));
 }
@@ -73,12 +73,12 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_SERVER;
     mark.hold = 1;
-    mark.front = front();
+    mark.app = app();
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
     Endpoint from = connection_->server;
     from.port = port;
-    auto fd = connect_like(*space_, mark,
+    auto fd = connect_with(*netns_, mark,
                            {.from = from,
                             .to = connection_->client,
                             .owner = {},
@@ -95,11 +95,11 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
     application_->when_writable([this] { connected(); });
     // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
     // of the leg: then the application's own connection decides.
-    patience_.set_in(parts_.config.leg_patience());
+    timeout_.set_in(parts_.config.leg_timeout());
 }
 
 void ServerRunner::connected() {
-    patience_.set(kNever);
+    timeout_.set(kNever);
     const int error = take_connect_error(application_->fd());
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(application_->fd())) {
         return connect_leg(ports_ - 1, 0);
@@ -111,7 +111,7 @@ void ServerRunner::connected() {
 }
 
 // Unless it is this thread that has been late.
-void ServerRunner::lose_patience() {
+void ServerRunner::timed_out() {
     if (is_connecting(application_->fd())) {
         refused(ETIMEDOUT);
     }
@@ -121,15 +121,15 @@ void ServerRunner::refused(int error) {
     feed(session_.application_refused(std::generic_category().message(error), os::now()));
 }
 
-smc_tuple ServerRunner::front() const {
-    return tuple_of(connection_->server, connection_->client, space_->slot());
+smc_tuple ServerRunner::app() const {
+    return tuple_of(connection_->server, connection_->client, netns_->slot());
 }
 
 // Its listener accepts now.
 UniqueFd ServerRunner::take_application() {
     if (const auto held = programs_.release_leg(application_->fd())) {
         const auto packet = saved_packet(*held);
-        if (auto sent = space_->send_packet(packet, !connection_->server.is_v4(), held->ifindex); !sent) {
+        if (auto sent = netns_->send_packet(packet, !connection_->server.is_v4(), held->ifindex); !sent) {
             log()->debug("connection {}: {}", connection_->id, sent.error().text());  // its SYN-ACK comes again
         }
     }
@@ -144,7 +144,7 @@ void ServerRunner::on(const session::RunOnTcp& action) {
     UniqueFd leg = take_application();
     if (action.outcome.reason == Reason::kAnswerLost) {
         const Endpoint client{connection_->client.ip, 0};
-        programs_.remember(space_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,
+        programs_.remember(netns_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,
                            0);
     }
     // The first bytes of what was no message. A leg that has only just begun has room for them.
@@ -165,7 +165,7 @@ void ServerRunner::reset_application() {
     if (application_) {
         // While it is held: its RST goes to the half-open connection that is its own, or nowhere.
         TcpSocket(application_->release()).reset();
-        programs_.forget_leg(front());
+        programs_.forget_leg(app());
     }
 }
 

@@ -3,8 +3,8 @@
 // out session::Server.
 #pragma once
 
-#include "agent/gateway/likeness.h"
 #include "agent/gateway/runner.h"
+#include "agent/gateway/socket_options.h"
 #include "smc/session/server.h"
 
 namespace smc {
@@ -20,9 +20,9 @@ class ServerRunner final : public Runner<session::Server> {
  public:
     // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.
     ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
-                 std::shared_ptr<Namespace> space, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
+                 std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
     void start() { feed(session_.begin(os::now())); }
-    [[nodiscard]] smc_tuple front() const override;
+    [[nodiscard]] smc_tuple app() const override;
 
  private:
     void on(const session::ConnectApplication& action) override;
@@ -33,17 +33,17 @@ class ServerRunner final : public Runner<session::Server> {
 
     void connect_leg(int ports, std::uint16_t port);
     void connected();
-    void lose_patience();
+    void timed_out();
     void refused(int error);
     UniqueFd take_application();
     void reset_application();
 
     const bpf::Programs& programs_;
-    std::shared_ptr<Namespace> space_;
+    std::shared_ptr<Namespace> netns_;
     smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;
-    loop::Deadline patience_;  // with it
-    int ports_ = 0;            // from which it may still try to connect, this one among them
+    loop::Deadline timeout_;  // with it
+    int ports_ = 0;           // from which it may still try to connect, this one among them
 };
 
 }  // namespace smc

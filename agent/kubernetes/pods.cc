@@ -126,10 +126,10 @@ void Pods::put(Kind kind, const json& object) {
 }
 
 void Pods::label(Pod& pod) const {
-    const auto it = namespaces_.find(pod.space);
-    const Namespace space = it == namespaces_.end() ? Namespace() : it->second;
-    pod.namespace_labels = space.labels;
-    pod.namespace_annotations = space.annotations;
+    const auto it = namespaces_.find(pod.kubernetes_namespace);
+    const Namespace found = it == namespaces_.end() ? Namespace() : it->second;
+    pod.namespace_labels = found.labels;
+    pod.namespace_annotations = found.annotations;
 }
 
 const Pod* Pods::of_cgroup(const std::string& path) const {

@@ -222,8 +222,8 @@ void add_programs(Families& to, const json& status) {
 void add_places(Families& to, const json& status) {
     for (const char* family : {"ipv4", "ipv6"}) {
         double served = 0, other = 0;
-        for (const auto& space : status["namespaces"]) {
-            (space[family].get<bool>() ? served : other) += 1;
+        for (const auto& netns : status["namespaces"]) {
+            (netns[family].get<bool>() ? served : other) += 1;
         }
         to.gauge("smc_agent_namespaces", "Network namespaces, by whether they are served.", served,
                  {{"family", family}, {"served", "yes"}});

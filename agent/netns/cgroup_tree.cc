@@ -41,11 +41,11 @@ Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
     return found;
 }
 
-std::vector<bool> share_places(const std::vector<CgroupFound>& tree, std::size_t places,
-                               const std::function<bool(std::uint64_t id)>& is_known) {
+std::vector<bool> share_entries(const std::vector<CgroupFound>& tree, std::size_t entries,
+                                const std::function<bool(std::uint64_t id)>& is_known) {
     struct Node {
-        std::size_t size = 1;    // of what is below, with itself
-        std::size_t places = 0;  // that it may give to all of that
+        std::size_t size = 1;     // of what is below, with itself
+        std::size_t entries = 0;  // that it may give to all of that
         bool known = false;
         std::vector<std::size_t> children;
     };
@@ -57,19 +57,19 @@ std::vector<bool> share_places(const std::vector<CgroupFound>& tree, std::size_t
     }
     std::vector<bool> kept(tree.size());
     if (!nodes.empty()) {
-        nodes[0].places = places;
+        nodes[0].entries = entries;
     }
     for (std::size_t i = 0; i < nodes.size(); i++) {
         Node& node = nodes[i];
-        kept[i] = node.places > 0;
-        std::size_t rest = node.places - (kept[i] ? 1 : 0), left = node.children.size();
+        kept[i] = node.entries > 0;
+        std::size_t rest = node.entries - (kept[i] ? 1 : 0), left = node.children.size();
         // Who needs least first: what it does not need is the others'. Where there is less than one for each, the last
         // ones have it.
         std::ranges::stable_sort(node.children, {},
                                  [&](std::size_t child) { return std::pair(nodes[child].size, nodes[child].known); });
         for (const std::size_t child : node.children) {
-            nodes[child].places = std::min(nodes[child].size, rest / left--);
-            rest -= nodes[child].places;
+            nodes[child].entries = std::min(nodes[child].size, rest / left--);
+            rest -= nodes[child].entries;
         }
     }
     return kept;

@@ -26,10 +26,10 @@ bool is_used_up(int error);
 // to the end.
 Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root);
 
-// Which of them have a place when there are so many places only. At every cgroup they are shared among its children as
+// Which of them have a place when there are so many entries only. At every cgroup they are shared among its children as
 // evenly as these need them, so that who makes many takes them from his own and from nobody else. Of children that are
 // alike, those that `is_known` come first.
-std::vector<bool> share_places(const std::vector<CgroupFound>& tree, std::size_t places,
-                               const std::function<bool(std::uint64_t id)>& is_known);
+std::vector<bool> share_entries(const std::vector<CgroupFound>& tree, std::size_t entries,
+                                const std::function<bool(std::uint64_t id)>& is_known);
 
 }  // namespace smc

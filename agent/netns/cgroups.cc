@@ -115,7 +115,7 @@ void Cgroups::listen() {
     });
 }
 
-// On any thread: what there is of the tree, and who of it has a place.
+// On any thread: what there is of the tree, and who of it have an entry.
 Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::uint64_t>& known) {
     const TimePoint began = os::now();
     Walked walked;
@@ -123,8 +123,8 @@ Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::ui
     if (!found) {
         walked.failed = found.error();
     } else {
-        const auto kept = share_places(*found, SMC_MAX_CGROUPS,
-                                       [&](std::uint64_t id) { return std::ranges::binary_search(known, id); });
+        const auto kept = share_entries(*found, SMC_MAX_CGROUPS,
+                                        [&](std::uint64_t id) { return std::ranges::binary_search(known, id); });
         for (std::size_t i = 0; i < kept.size(); i++) {
             if (kept[i] && (*found)[i].id != 0) {
                 walked.kept.push_back(std::move((*found)[i]));
@@ -292,8 +292,8 @@ void leave_own_cgroup_namespace() {
         own.st_ino == initial.st_ino) {
         return;
     }
-    const UniqueFd space(::open("/proc/1/ns/cgroup", O_RDONLY | O_CLOEXEC));
-    if (!space || ::setns(space.get(), CLONE_NEWCGROUP) != 0) {
+    const UniqueFd inits_own(::open("/proc/1/ns/cgroup", O_RDONLY | O_CLOEXEC));
+    if (!inits_own || ::setns(inits_own.get(), CLONE_NEWCGROUP) != 0) {
         log()->warn("{}: paths of control groups may be wrong",
                     last_error("entering the node's cgroup namespace").text());
     }

@@ -45,7 +45,7 @@ class Cgroups {
 
     Result<void> start();
     // Walks the tree soon, on another thread, and the rarer the more that costs: the map then holds the cgroups that
-    // exist. Where there are more than it can hold, they share it (share_places()). A walk that cannot be finished
+    // exist. Where there are more than it can hold, they share it (share_entries()). A walk that cannot be finished
     // changes nothing, and is tried again.
     void rescan_soon();
 

@@ -90,9 +90,9 @@ void Namespaces::look_again_later() {
                 failed_.clear();
             }
             for (const auto& [inode, served] : served_) {
-                on_fresh_(served.space);
-                if (probes || served.space->doubtful()) {
-                    served.space->probe();
+                on_fresh_(served.netns);
+                if (probes || served.netns->doubtful()) {
+                    served.netns->probe();
                 }
             }
             look_again_later();
@@ -102,7 +102,7 @@ void Namespaces::look_again_later() {
 
 void Namespaces::settle() {
     const TimePoint until = os::now() + times_.prepare;
-    while (std::ranges::any_of(served_, [](const auto& entry) { return entry.second.space->busy(); }) &&
+    while (std::ranges::any_of(served_, [](const auto& entry) { return entry.second.netns->busy(); }) &&
            os::now() < until) {
         io_.run_one_until(until);
     }
@@ -162,7 +162,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
     std::erase_if(served_, [](const auto& entry) {
         if (entry.second.unseen >= 2) {
             log()->info("netns {} closed", entry.first);
-            entry.second.space->close();
+            entry.second.netns->close();
             return true;
         }
         return false;
@@ -196,7 +196,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
 std::uint32_t Namespaces::free_slot() const {
     std::set<std::uint32_t> used;
     for (const auto& [inode, served] : served_) {
-        used.insert(served.space->slot());
+        used.insert(served.netns->slot());
     }
     std::uint32_t slot = 0;
     while (used.contains(slot)) {
@@ -229,36 +229,36 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
 
 void Namespaces::watch_links(std::uint64_t inode) {
     served_.at(inode).link_events->when_readable([this, inode] {
-        const auto space = served_.at(inode).space;
-        space->sync_devices();
-        on_fresh_(space);
+        const auto netns = served_.at(inode).netns;
+        netns->sync_devices();
+        on_fresh_(netns);
         watch_links(inode);
     });
 }
 
 std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {
     const auto it = std::find_if(served_.begin(), served_.end(),
-                                 [&](const auto& entry) { return entry.second.space->cookie() == cookie; });
-    return it == served_.end() ? nullptr : it->second.space;
+                                 [&](const auto& entry) { return entry.second.netns->cookie() == cookie; });
+    return it == served_.end() ? nullptr : it->second.netns;
 }
 
 std::shared_ptr<Namespace> Namespaces::by_inode(std::uint64_t inode) const {
     const auto it = served_.find(inode);
-    return it == served_.end() ? nullptr : it->second.space;
+    return it == served_.end() ? nullptr : it->second.netns;
 }
 
 std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
-    std::vector<std::shared_ptr<Namespace>> spaces;
+    std::vector<std::shared_ptr<Namespace>> all;
     for (const auto& [inode, served] : served_) {
-        spaces.push_back(served.space);
+        all.push_back(served.netns);
     }
-    return spaces;
+    return all;
 }
 
 std::vector<UniqueFd> Namespaces::handles() const {
     std::vector<UniqueFd> handles;
     for (const auto& [inode, served] : served_) {
-        handles.push_back(served.space->handle());
+        handles.push_back(served.netns->handle());
     }
     return handles;
 }
@@ -266,7 +266,7 @@ std::vector<UniqueFd> Namespaces::handles() const {
 void Namespaces::withdraw() {
     withdrawn_ = hurry_ = true;
     for (const auto& [inode, served] : served_) {
-        served.space->withdraw();
+        served.netns->withdraw();
     }
     std::promise<void> rest;
     asio::post(hooking_, [&rest] { rest.set_value(); });  // one thread: behind all that was begun
@@ -279,7 +279,7 @@ void Namespaces::close_all() {
     soon_.cancel();
     look_.reset();
     for (const auto& [inode, served] : served_) {
-        served.space->close();
+        served.netns->close();
     }
     served_.clear();
     hooking_.join();

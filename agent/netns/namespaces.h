@@ -71,7 +71,7 @@ class Namespaces {
 
  private:
     struct Served {
-        std::shared_ptr<Namespace> space;
+        std::shared_ptr<Namespace> netns;
         std::unique_ptr<loop::FdWatch> link_events;
         unsigned unseen = 0;
     };

@@ -9,7 +9,7 @@ namespace smc {
 
 struct Pod {
     using Words = std::map<std::string, std::string>;
-    std::string space, name;  // its Kubernetes namespace, and its name there
+    std::string kubernetes_namespace, name;  // its Kubernetes namespace, and its name there
     Words labels, annotations, namespace_labels, namespace_annotations;
 
     // What CNI's bandwidth plugins, and Cilium's bandwidth manager, go by.
@@ -17,7 +17,7 @@ struct Pod {
         return annotations.contains("kubernetes.io/ingress-bandwidth") ||
                annotations.contains("kubernetes.io/egress-bandwidth");
     }
-    [[nodiscard]] std::string text() const { return space + "/" + name; }
+    [[nodiscard]] std::string text() const { return kubernetes_namespace + "/" + name; }
 };
 
 }  // namespace smc

@@ -46,7 +46,7 @@ bool has_all(const Pod::Words& has, const Pod::Words& wanted) {
 }
 
 bool selects(const PodSelector& selector, const Pod& pod) {
-    return matches_any(selector.namespaces, pod.space) && has_all(pod.labels, selector.labels) &&
+    return matches_any(selector.namespaces, pod.kubernetes_namespace) && has_all(pod.labels, selector.labels) &&
            has_all(pod.annotations, selector.annotations) && has_all(pod.namespace_labels, selector.namespace_labels) &&
            has_all(pod.namespace_annotations, selector.namespace_annotations);
 }

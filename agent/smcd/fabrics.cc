@@ -59,7 +59,7 @@ Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
         if (!opened) {
             return opened.error();
         }
-        if (!(*opened)->has_place()) {
+        if (!(*opened)->has_slot()) {
             log()->warn("ism: all places of {} are taken: nobody is reached by it until one is free", *path);
         }
         all_.push_back(std::move(*opened));
@@ -87,11 +87,11 @@ Fabric* Fabrics::on(Chid chid) const {
     return it == all_.end() ? nullptr : it->get();
 }
 
-std::vector<std::shared_ptr<Lookout>> Fabrics::lookouts() const {
-    std::vector<std::shared_ptr<Lookout>> out;
+std::vector<std::shared_ptr<BusyPoll>> Fabrics::busy_polls() const {
+    std::vector<std::shared_ptr<BusyPoll>> out;
     for (const auto& fabric : all_) {
-        if (auto lookout = fabric->lookout()) {
-            out.push_back(std::move(lookout));
+        if (auto busy_poll = fabric->busy_poll()) {
+            out.push_back(std::move(busy_poll));
         }
     }
     return out;

@@ -30,7 +30,7 @@ class Fabrics {
     [[nodiscard]] Fabric* on(Chid chid) const;
     [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
     // For the engines.
-    [[nodiscard]] std::vector<std::shared_ptr<Lookout>> lookouts() const;
+    [[nodiscard]] std::vector<std::shared_ptr<BusyPoll>> busy_polls() const;
     // DMBs of all of them.
     [[nodiscard]] std::size_t registered() const;
 

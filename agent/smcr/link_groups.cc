@@ -145,12 +145,12 @@ void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
 
 void LinkGroups::await_peer(group::MemberId member) {
     const group::SmcrGroup* group = groups_.group_of(member);
-    const group::Seat* seat = groups_.seat_of(member);
+    const group::Assignment* assignment = groups_.assignment_of(member);
     Live* there = group != nullptr ? live(group->id()) : nullptr;
-    if (there == nullptr || seat == nullptr) {
+    if (there == nullptr || assignment == nullptr) {
         return;
     }
-    there->driver->await_message(seat->token, [&io = io_, weak = std::weak_ptr(self_), member](bool aborts) {
+    there->driver->await_message(assignment->token, [&io = io_, weak = std::weak_ptr(self_), member](bool aborts) {
         asio::post(io, [weak, member, aborts] {
             const auto self = weak.lock();
             if (!self) {
@@ -167,15 +167,15 @@ void LinkGroups::await_peer(group::MemberId member) {
 
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {
     const group::SmcrGroup* group = groups_.group_of(member);
-    const group::Seat* seat = groups_.seat_of(member);
+    const group::Assignment* assignment = groups_.assignment_of(member);
     Live* there = group != nullptr ? live(group->id()) : nullptr;
-    if (there == nullptr || seat == nullptr) {
+    if (there == nullptr || assignment == nullptr) {
         return nullptr;
     }
     RmbeTransport::Parts parts{there->driver,
-                               seat->token,
-                               there->buffers.at(seat->rmb)->element(seat->rmbe),
-                               there->buffers.at(seat->send)->element(seat->send_element),
+                               assignment->token,
+                               there->buffers.at(assignment->rmb)->element(assignment->rmbe),
+                               there->buffers.at(assignment->send)->element(assignment->send_element),
                                remote_of(groups_.peer_link_of(member), peer),
                                group->eye_catchers()};
     groups_.running(member);
@@ -492,7 +492,8 @@ void LinkGroups::on(const group::ForgetToken& action) {
 
 void LinkGroups::on(const group::LingerToken& action) {
     if (Live* there = live(action.group); there != nullptr) {
-        there->driver->linger(action.seat.token, there->buffers.at(action.seat.rmb)->element(action.seat.rmbe));
+        there->driver->linger(action.assignment.token,
+                              there->buffers.at(action.assignment.rmb)->element(action.assignment.rmbe));
     }
 }
 
@@ -512,8 +513,8 @@ void LinkGroups::on(const group::ForgetGroup& action) {
 // --- telling --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::on(const group::Joined& action) {
-    if (Live* there = live(action.group); there != nullptr && action.seat.rmbe_was_used) {
-        const auto rmbe = there->buffers.at(action.seat.rmb)->bytes_of(action.seat.rmbe);
+    if (Live* there = live(action.group); there != nullptr && action.assignment.rmbe_was_used) {
+        const auto rmbe = there->buffers.at(action.assignment.rmb)->bytes_of(action.assignment.rmbe);
         std::ranges::fill(rmbe, std::uint8_t{0});
     }
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {

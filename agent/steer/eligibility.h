@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The programs' questions (bpf/eligibility.h) for people.
+// The checks of the programs (bpf/eligibility.h) for people.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace smc::bpf {
 // smc_explain answers with a bit for each.
 static_assert(SMC_IN_NOTHING < 64);
 
-struct Question {
+struct Check {
     smc_decision decision;
     bool of_socket;    // only the socket can tell
     const char* text;  // what is in the way
@@ -20,9 +20,9 @@ struct Question {
 
 #define SMC_OF_NODE false
 #define SMC_OF_SOCKET true
-#define SMC_QUESTION(decision, whom, function, text) Question{decision, SMC_OF_##whom, text},
-inline constexpr auto kOutboundQuestions = std::to_array<Question>({SMC_OUTBOUND_QUESTIONS(SMC_QUESTION)});
-#undef SMC_QUESTION
+#define SMC_CHECK(decision, whom, function, text) Check{decision, SMC_OF_##whom, text},
+inline constexpr auto kOutboundChecks = std::to_array<Check>({SMC_OUTBOUND_CHECKS(SMC_CHECK)});
+#undef SMC_CHECK
 #undef SMC_OF_SOCKET
 #undef SMC_OF_NODE
 

@@ -41,7 +41,7 @@ constexpr auto kApart = std::chrono::milliseconds(500);  // else one moment woul
 constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
 constexpr __u32 kFirst = 1U << 3;                   // BPF_F_BEFORE, relative to nobody
 
-int create_tcx_link(int program_fd, unsigned device, __u32 place, __u32 flags) {
+int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 flags) {
     struct {
         __u32 prog_fd;
         __u32 target_ifindex;
@@ -51,7 +51,7 @@ int create_tcx_link(int program_fd, unsigned device, __u32 place, __u32 flags) {
     } attributes{};
     attributes.prog_fd = static_cast<__u32>(program_fd);
     attributes.target_ifindex = device;
-    attributes.attach_type = place;
+    attributes.attach_type = attach_type;
     attributes.flags = flags;
     return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
 }
@@ -91,7 +91,7 @@ bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
     return hook;
 }
 
-bpf_tc_opts clsact_place(unsigned number) {
+bpf_tc_opts clsact_options(unsigned number) {
     bpf_tc_opts options{};
     options.sz = sizeof options;
     options.handle = kClsactHandle + number;
@@ -104,8 +104,8 @@ bool detach_clsact(unsigned device, unsigned number) {
     bool has_qdisc = true;
     for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
         auto hook = clsact_hook(device, point);
-        auto place = clsact_place(number);
-        has_qdisc = has_qdisc && bpf_tc_detach(&hook, &place) != -EINVAL;
+        auto options = clsact_options(number);
+        has_qdisc = has_qdisc && bpf_tc_detach(&hook, &options) != -EINVAL;
     }
     return has_qdisc;
 }
@@ -175,7 +175,7 @@ Hooks::~Hooks() {
 }
 
 void Hooks::attach(unsigned index, Device& device) const {
-    for (const unsigned number : programs_.place().deserted) {
+    for (const unsigned number : programs_.instance().deserted) {
         if (!detach_clsact(index, number)) {
             break;
         }
@@ -235,10 +235,10 @@ Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
     }
     for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
         auto hook = clsact_hook(index, point);
-        auto place = clsact_place(programs_.place().number);
-        place.prog_fd = point == BPF_TC_EGRESS ? out_.get() : in_.get();
-        place.flags = BPF_TC_F_REPLACE;
-        if (const int rc = bpf_tc_attach(&hook, &place); rc != 0) {
+        auto options = clsact_options(programs_.instance().number);
+        options.prog_fd = point == BPF_TC_EGRESS ? out_.get() : in_.get();
+        options.flags = BPF_TC_F_REPLACE;
+        if (const int rc = bpf_tc_attach(&hook, &options); rc != 0) {
             return Error{-rc, "attaching to " + device.name + " by clsact"};
         }
     }
@@ -250,7 +250,7 @@ void Hooks::detach(unsigned index, const Device& device) const {
         unpin(pin);
     }
     if (device.clsact) {
-        detach_clsact(index, programs_.place().number);
+        detach_clsact(index, programs_.instance().number);
     }
     programs_.devices.erase({slot_, index});
 }
@@ -334,7 +334,7 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
 bool Hooks::comes_round(unsigned index, const Device& device, Family family) const {
     const auto turned = [&] {
         const auto value = programs_.devices.get({slot_, index});
-        return value ? (family == kIpv6 ? value->turned6 : value->turned4) : 0;
+        return value ? (family == kIpv6 ? value->looped6 : value->looped4) : 0;
     };
     const auto before = programs_.devices.get({slot_, index});
     if (!before) {
@@ -345,7 +345,7 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
     to.sll_family = AF_PACKET;
     to.sll_protocol = htons(family == kIpv6 ? ETH_P_IPV6 : ETH_P_IP);
     to.sll_ifindex = static_cast<int>(index);
-    const std::uint64_t count = family == kIpv6 ? before->turned6 : before->turned4;
+    const std::uint64_t count = family == kIpv6 ? before->looped6 : before->looped4;
     if (::sendto(packets_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof to) < 0) {
         return false;
     }

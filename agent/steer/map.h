@@ -58,10 +58,11 @@ class Map {
         std::vector<std::pair<Key, Value>> all;
         std::vector<Key> keys(kAtOnce);
         std::vector<Value> values(kAtOnce);
-        __u32 place = 0, count = 0;
-        for (void* from = nullptr; all.size() < most; from = &place) {
+        __u32 position = 0, count = 0;
+        for (void* from = nullptr; all.size() < most; from = &position) {
             count = kAtOnce;
-            const bool more = bpf_map_lookup_batch(fd_, from, &place, keys.data(), values.data(), &count, nullptr) == 0;
+            const bool more =
+                bpf_map_lookup_batch(fd_, from, &position, keys.data(), values.data(), &count, nullptr) == 0;
             if (!more && errno != ENOENT) {
                 break;
             }

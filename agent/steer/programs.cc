@@ -103,8 +103,8 @@ Result<void> Programs::try_to_load(const Config& config) {
 }
 
 Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Policy& policy, const LocalParts& local,
-                                                 OwnPlace place) {
-    std::unique_ptr<Programs> programs(new Programs(std::move(place)));
+                                                 OwnInstance instance) {
+    std::unique_ptr<Programs> programs(new Programs(std::move(instance)));
     if (auto opened = programs->open(config, local); !opened) {
         return opened.error();
     }
@@ -143,9 +143,9 @@ Programs::~Programs() {
 
 Result<void> Programs::fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const {
     const Map<std::uint32_t, int> tails(map_fd("smc_programs"));
-    for (const auto& [place, program] : {std::pair(SMC_PROGRAM_EGRESS, skeleton_->progs.smc_egress),
+    for (const auto& [index, program] : {std::pair(SMC_PROGRAM_EGRESS, skeleton_->progs.smc_egress),
                                          std::pair(SMC_PROGRAM_INGRESS, skeleton_->progs.smc_ingress)}) {
-        if (auto put = tails.put(static_cast<std::uint32_t>(place), bpf_program__fd(program)); !put) {
+        if (auto put = tails.put(static_cast<std::uint32_t>(index), bpf_program__fd(program)); !put) {
             return put;
         }
     }
@@ -173,7 +173,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     shared.smcd = config.smcd ? 1 : 0;
     shared.past_limits = config.past_limits ? 1 : 0;
     shared.queue = config.queue_kib * 1024;
-    shared.most_asking = SMC_MAX_QUESTIONS * config.cgroup_share / 100;
+    shared.most_asking = SMC_MAX_REQUESTS * config.cgroup_share / 100;
     random_bytes(reinterpret_cast<std::uint8_t*>(&shared.tag), sizeof shared.tag);
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }
@@ -184,13 +184,13 @@ Result<void> Programs::pin(const std::string& path) {
         return made;
     }
     const std::string fresh = path + "-new", before = path + kBefore;
-    for (const std::string& place : {path, fresh, before}) {
-        if (auto good = has_only_ours(place); !good) {
+    for (const std::string& directory : {path, fresh, before}) {
+        if (auto good = has_only_ours(directory); !good) {
             return good;
         }
     }
     remove_pins(fresh);
-    for (const unsigned number : place_.deserted) {
+    for (const unsigned number : instance_.deserted) {
         remove_pins(leaving(path, number));
     }
     // Of an agent that was killed; the lock says it is gone. Its programs stay on the devices until ours are there.
@@ -242,7 +242,7 @@ void Programs::replace_predecessor() {
 }
 
 Result<void> Programs::withdraw() {
-    place_.deserted.clear();  // numbers that others may have from here on
+    instance_.deserted.clear();  // numbers that others may have from here on
     // Of sockets it is only to know those behind a leg, which a server accepts as late as it likes, and their ends.
     const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
     if (auto config = configs.get(0)) {
@@ -258,7 +258,7 @@ Result<void> Programs::withdraw() {
         }
         return goes;
     });
-    const std::string to = leaving(pinned_, place_.number);
+    const std::string to = leaving(pinned_, instance_.number);
     if (::rename(pinned_.c_str(), to.c_str()) != 0) {
         return last_error("renaming " + pinned_ + " to " + to);
     }
@@ -340,7 +340,7 @@ namespace {
 bool replace_slot(std::vector<bpf_insn>& code, std::uint32_t slot) {
     int found = 0;
     for (bpf_insn& instruction : code) {
-        if (instruction.code == (BPF_ALU64 | BPF_MOV | BPF_K) && instruction.imm == SMC_SLOT_PLACE) {
+        if (instruction.code == (BPF_ALU64 | BPF_MOV | BPF_K) && instruction.imm == SMC_SLOT_PLACEHOLDER) {
             instruction.imm = static_cast<__s32>(slot);
             found++;
         }

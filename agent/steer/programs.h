@@ -3,7 +3,7 @@
 //
 // Invariant:
 //   P1  Maps are pinned, for the reader (bpftool map dump pinned ...). So are the programs' places on devices: when the
-//       agent dies in whatever way, a question that is under way is still recognized when it is answered, and the reset
+//       agent dies in whatever way, a request that is under way is still recognized when it is answered, and the reset
 //       of a leg still finds the application. Without a heartbeat they ask nothing, and every new connection is plain
 //       TCP. The next agent puts its own in their place.
 //   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one asks and
@@ -41,8 +41,8 @@ struct LocalParts {
     std::uint32_t mask = 0;                         // of enum smc_local: what of it can be had
 };
 
-// Which of the agents of this node it is (agent/upgrade/place.h).
-struct OwnPlace {
+// Which of the agents of this node it is (agent/upgrade/instance.h).
+struct OwnInstance {
     static constexpr unsigned kMost = 8;
     unsigned number = 0;
     std::vector<unsigned> deserted{0};  // numbers under which only agents have left something that are gone
@@ -71,7 +71,7 @@ class Programs {
     using OnEvent = std::function<void(const smc_event&)>;
 
     static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy,
-                                                  const LocalParts& local = {}, OwnPlace place = {});
+                                                  const LocalParts& local = {}, OwnInstance instance = {});
     // Whether this kernel takes them. Leaves nothing behind.
     static Result<void> try_to_load(const Config& config);
     // What has become of each program.
@@ -92,7 +92,7 @@ class Programs {
     // P2: from here on for the legs that there are. What is pinned has another path, so those who use pins() on other
     // threads must have come to rest.
     Result<void> withdraw();
-    [[nodiscard]] const OwnPlace& place() const { return place_; }
+    [[nodiscard]] const OwnInstance& instance() const { return instance_; }
 
     // Readable when events wait; poll() then calls back for each.
     [[nodiscard]] int events_fd() const;
@@ -107,21 +107,21 @@ class Programs {
     // What the SYN-ACK on a CLC socket said about option 254.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
 
-    // The SYN of this question decides from here on, without options. False: it does already, or is answered.
-    [[nodiscard]] bool let_go(const smc_tuple& question, std::uint64_t cookie) const;
+    // The SYN of this request decides from here on, without options. False: it does already, or is answered.
+    [[nodiscard]] bool let_go(const smc_tuple& request, std::uint64_t cookie) const;
     // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
-    [[nodiscard]] std::optional<smc_question> release_leg(int fd) const;
+    [[nodiscard]] std::optional<smc_request> release_leg(int fd) const;
     // For a leg, before mark_socket(): where its application's send buffer is to be read. `send`: what it has chosen by
     // now. nullptr: it cannot be had.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused by its time stamp (SMC_LEG_PAWS): from another port it may be taken.
     [[nodiscard]] bool refused_by_paws(int fd) const;
     // What was held of a leg that is gone.
-    void forget_leg(const smc_tuple& front) const;
+    void forget_leg(const smc_tuple& app) const;
     // Its application still waits, and no leg has come.
-    [[nodiscard]] bool holds(const smc_tuple& question, std::uint64_t cookie) const;
+    [[nodiscard]] bool holds(const smc_tuple& request, std::uint64_t cookie) const;
     // Connections whose SYN has asked, or waits.
-    [[nodiscard]] std::size_t questions() const;
+    [[nodiscard]] std::size_t requests() const;
     // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
     // Once a second: entries of tables that nobody needs any more go.
@@ -163,7 +163,7 @@ class Programs {
     Map<smc_tuple, smc_hairpin> hairpins;
 
     // How long the application's socket behind a leg waits for a peer, as sweep() saw last.
-    [[nodiscard]] KeepaliveTerms keepalive_of(const smc_tuple& front) const;
+    [[nodiscard]] KeepaliveTerms keepalive_of(const smc_tuple& app) const;
     // No more than so many.
     [[nodiscard]] Tuned tuned(std::size_t most) const;
 
@@ -173,7 +173,7 @@ class Programs {
     void set_full(std::uint64_t cgroup, bool full) const;
 
  private:
-    explicit Programs(OwnPlace place) : place_(std::move(place)) {}
+    explicit Programs(OwnInstance instance) : instance_(std::move(instance)) {}
     Result<void> open(const Config& config, const LocalParts& local);
     Result<void> fill_tables(const Config& config, const Policy& policy, const LocalParts& local) const;
     Result<void> pin(const std::string& path);
@@ -192,7 +192,7 @@ class Programs {
     OnEvent on_event_;
     std::vector<std::pair<std::string, bpf_link*>> links_;
     std::vector<Fill> fill_;
-    OwnPlace place_;
+    OwnInstance instance_;
     std::string pinned_;
     std::string before_;                // what an agent that was killed had pinned
     std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace

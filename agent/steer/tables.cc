@@ -48,22 +48,22 @@ smc_option_seen Programs::option_seen(int fd) const {
 }
 
 bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    auto question = questions.get(tuple);
-    if (!question || question->cookie != cookie ||
-        (question->state != SMC_QUESTION_HELD && question->state != SMC_QUESTION_TAKEN)) {
+    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
+    auto request = requests.get(tuple);
+    if (!request || request->cookie != cookie ||
+        (request->state != SMC_REQUEST_HELD && request->state != SMC_REQUEST_TAKEN)) {
         return false;
     }
-    question->state = SMC_QUESTION_LET_GO;
-    return bpf_map_update_elem(questions.fd(), &tuple, &*question, BPF_EXIST) == 0;
+    request->state = SMC_REQUEST_LET_GO;
+    return bpf_map_update_elem(requests.fd(), &tuple, &*request, BPF_EXIST) == 0;
 }
 
 bool Programs::holds(const smc_tuple& tuple, std::uint64_t cookie) const {
-    const auto question = Map<smc_tuple, smc_question>(map_fd("smc_questions")).get(tuple);
-    return question && question->cookie == cookie && question->state == SMC_QUESTION_HELD;
+    const auto request = Map<smc_tuple, smc_request>(map_fd("smc_requests")).get(tuple);
+    return request && request->cookie == cookie && request->state == SMC_REQUEST_HELD;
 }
 
-std::optional<smc_question> Programs::release_leg(int fd) const {
+std::optional<smc_request> Programs::release_leg(int fd) const {
     const Map<int, smc_sock> socks(map_fd("smc_socks"));
     auto mark = socks.get(fd);
     if (!mark) {
@@ -73,12 +73,12 @@ std::optional<smc_question> Programs::release_leg(int fd) const {
     if (auto put = socks.put(fd, *mark); !put) {
         log()->warn("releasing a leg: {}", put.error().text());
     }
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    const auto held = questions.get(mark->front);
-    if (!held || held->state != SMC_QUESTION_LEG) {
+    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
+    const auto held = requests.get(mark->app);
+    if (!held || held->state != SMC_REQUEST_LEG) {
         return std::nullopt;
     }
-    questions.erase(mark->front);
+    requests.erase(mark->app);
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
@@ -87,19 +87,19 @@ bool Programs::refused_by_paws(int fd) const {
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
-void Programs::forget_leg(const smc_tuple& front) const {
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    if (const auto held = questions.get(front); held && held->state == SMC_QUESTION_LEG) {
-        questions.erase(front);
+void Programs::forget_leg(const smc_tuple& app) const {
+    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
+    if (const auto held = requests.get(app); held && held->state == SMC_REQUEST_LEG) {
+        requests.erase(app);
     }
 }
 
-std::size_t Programs::questions() const {
-    const Map<smc_tuple, smc_question> questions(map_fd("smc_questions"));
-    const auto keys = questions.keys();
+std::size_t Programs::requests() const {
+    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
+    const auto keys = requests.keys();
     return static_cast<std::size_t>(std::ranges::count_if(keys, [&](const smc_tuple& key) {
-        const auto question = questions.get(key);
-        return question && question->state <= SMC_QUESTION_HELD;
+        const auto request = requests.get(key);
+        return request && request->state <= SMC_REQUEST_HELD;
     }));
 }
 
@@ -120,7 +120,7 @@ Swept Programs::sweep() {
         return found;
     }
     const smc_clock clock = skeleton_->bss->smc_swept;
-    fill_ = {{"smc_questions", clock.questions, SMC_MAX_QUESTIONS},
+    fill_ = {{"smc_requests", clock.requests, SMC_MAX_REQUESTS},
              {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
              {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
              {"smc_tuned", clock.tuned, SMC_MAX_TUNED}};
@@ -128,8 +128,8 @@ Swept Programs::sweep() {
     const std::uint64_t ahead = clock.ktime_ns - os::monotonic_ns();
     clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
-    for (const auto& [front, terms] : keepalives.take(SMC_MAX_TOLD)) {
-        found.keepalives.emplace_back(front, in_seconds(terms));
+    for (const auto& [app, terms] : keepalives.take(SMC_MAX_TOLD)) {
+        found.keepalives.emplace_back(app, in_seconds(terms));
     }
     found.half_open = Map<std::uint64_t, smc_half_open>(map_fd("smc_half_open")).take(kEndedAtOnce);
     return found;
@@ -159,8 +159,8 @@ std::uint64_t Programs::ktime_ns() const {
     return os::monotonic_ns() + clock_ahead_ns_;
 }
 
-KeepaliveTerms Programs::keepalive_of(const smc_tuple& front) const {
-    const auto hairpin = hairpins.get(front);
+KeepaliveTerms Programs::keepalive_of(const smc_tuple& app) const {
+    const auto hairpin = hairpins.get(app);
     return hairpin ? in_seconds(hairpin->keepalive) : KeepaliveTerms{};
 }
 

@@ -55,20 +55,20 @@ bool Departure::leave(pid_t asker) {
 
 void Departure::signalled() {
     // Who ends one that has started its successor ends the service.
-    const auto patience = state_ == State::kServing || started_it_ ? p_.stop_patience : p_.upgrade_patience;
+    const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_timeout : p_.upgrade_timeout;
     const bool again = std::exchange(signalled_, true);
     again_ = kNever;  // who ends this one does not want another
-    if (again || patience.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
+    if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
     log()->info("waiting for {} connections to end, {} s at most; another signal ends that", p_.connections(),
-                patience.count());
+                timeout.count());
     if (state_ == State::kServing) {
         state_ = State::kStopping;
-        until_ = os::now() + patience;
+        until_ = os::now() + timeout;
         p_.changed();
     } else if (state_ == State::kReleased) {
-        until_ = std::min<TimePoint>(until_, os::now() + patience);
+        until_ = std::min<TimePoint>(until_, os::now() + timeout);
     }
     look_.set_in(kLook);
 }
@@ -131,16 +131,15 @@ void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("who wanted this agent's place has gone: it keeps it");
         state_ = signalled_ ? State::kStopping : State::kServing;
-        until_ = os::now() + p_.stop_patience;
+        until_ = os::now() + p_.stop_timeout;
         return p_.changed();
     }
     if (!p_.settled() && os::now() < until_) {
         return;
     }
     state_ = State::kReleased;
-    until_ = os::now() + p_.upgrade_patience;
-    log()->info("left: {} connections stay until they end, {} s at most", p_.connections(),
-                p_.upgrade_patience.count());
+    until_ = os::now() + p_.upgrade_timeout;
+    log()->info("left: {} connections stay until they end, {} s at most", p_.connections(), p_.upgrade_timeout.count());
     p_.release();
 }
 

@@ -22,7 +22,7 @@ class Departure {
  public:
     struct Parts {
         asio::io_context& io;
-        std::chrono::seconds stop_patience, upgrade_patience;
+        std::chrono::seconds stop_timeout, upgrade_timeout;
         std::chrono::milliseconds settle;  // for settled()
         std::function<std::size_t()> connections;
         std::function<bool()> settled;          // nobody is between a SYN and a first byte
@@ -40,7 +40,7 @@ class Departure {
     // Another agent takes this one's place. False: it is going already. `asker`: its process, 0: not known; if that has
     // gone meanwhile, this one goes on.
     bool leave(pid_t asker);
-    // SIGTERM or SIGINT. The second one, or one without patience, is the end.
+    // SIGTERM or SIGINT. The second one, or one without timeout, is the end.
     void signalled();
 
     // Why new connections are plain TCP; empty: not because of this.

@@ -30,13 +30,13 @@ std::string answer_of(int fd) {
 
 }  // namespace
 
-Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds patience) {
+Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds timeout) {
     const auto socket = connect_unix(control_socket, SOCK_STREAM);
     if (!socket) {
         const int why = socket.error().code;
         return why == ENOENT || why == ECONNREFUSED ? Result<bool>(false) : socket.error();
     }
-    const timeval limit{patience.count() / 1000, (patience.count() % 1000) * 1000};
+    const timeval limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000};
     ::setsockopt(socket->get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     constexpr std::string_view kRequest = "{\"command\": \"leave\"}\n";
     if (::send(socket->get(), kRequest.data(), kRequest.size(), MSG_NOSIGNAL) != ssize_t(kRequest.size())) {

@@ -11,6 +11,6 @@ namespace smc::upgrade {
 
 // Asks it to leave. It has said yes when this returns, and gives up its control socket when nobody is between a SYN and
 // a first byte any more. False: nobody is there. An Error: it cannot leave.
-Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds patience);
+Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds timeout);
 
 }  // namespace smc::upgrade

@@ -150,7 +150,7 @@ Description describe(const RcAnswer& answer) {
     return out;
 }
 
-SendFlow::Seen SendFlow::place(std::uint32_t psn) {
+SendFlow::Seen SendFlow::classify(std::uint32_t psn) {
     const std::uint32_t ahead = next_ ? (psn - *next_) & kPsnMask : 0;
     const std::uint32_t behind = (kPsnMask + 1 - ahead) & kPsnMask;
     if (ahead >= kHalfOfPsns && behind <= kRemembered) {
@@ -172,7 +172,7 @@ SendFlow::Seen SendFlow::place(std::uint32_t psn) {
 
 SendFlow::Seen SendFlow::accept(const RcRequest& request) {
     const auto psn = static_cast<std::uint32_t>(request.psn);
-    const Seen seen = place(psn);
+    const Seen seen = classify(psn);
     const bool single = request.first && request.last;
     complete_ = false;
     if (request.operation != RcRequest::Operation::kSend || (single && seen == Seen::kAgain)) {

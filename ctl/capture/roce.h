@@ -70,7 +70,7 @@ class SendFlow {
     static constexpr std::size_t kLongest = 8192;  // v2.1: LLC messages are no longer
     static constexpr std::uint32_t kRemembered = 4096;
 
-    Seen place(std::uint32_t psn);
+    Seen classify(std::uint32_t psn);
 
     std::optional<std::uint32_t> next_;  // one behind the highest that was seen
     std::bitset<kRemembered> seen_;      // of those before it, by the number modulo kRemembered

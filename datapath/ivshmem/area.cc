@@ -16,7 +16,7 @@ namespace smc::ivshmem {
 
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(2);  // with who lays the area out
+constexpr auto kTimeout = std::chrono::seconds(2);   // with who lays the area out
 constexpr auto kLongest = std::chrono::seconds(10);  // for all of it
 constexpr std::uint32_t kFewestBlocks = 4;
 
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid, std::u
     if (auto done = area->lay_out(); !done) {
         return done.error();
     }
-    (void)area->take_place();  // who spoils all of them is emptied of them, by whoever looks
+    (void)area->take_slot();  // who spoils all of them is emptied of them, by whoever looks
     return area;
 }
 
@@ -70,7 +70,7 @@ Result<void> Area::lay_out() {
     const std::uint64_t number = new_number();
     std::uint64_t seen = state.load();
     const auto begun = os::now();
-    auto until = begun + kPatience;
+    auto until = begun + kTimeout;
     while (seen != kReady) {
         const std::uint64_t magic = shared(super.magic).load();
         const std::uint32_t version = shared(super.version).load();
@@ -98,7 +98,7 @@ Result<void> Area::lay_out() {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (const std::uint64_t changed = state.load(); changed != seen) {
             seen = changed;
-            until = os::now() + kPatience;
+            until = os::now() + kTimeout;
         }
     }
     if (shared(super.magic).load() != kMagic) {
@@ -115,7 +115,7 @@ Result<void> Area::lay_out() {
     return {};
 }
 
-Result<void> Area::take_place() {
+Result<void> Area::take_slot() {
     const std::uint64_t number = new_number();
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {
         std::uint64_t nobody = 0;
@@ -128,7 +128,7 @@ Result<void> Area::take_place() {
             return {};
         }
     }
-    return Error{EBUSY, "all " + std::to_string(kPeers) + " places of the shared area are taken"};
+    return Error{EBUSY, "all " + std::to_string(kPeers) + " slots of the shared area are taken"};
 }
 
 Area::~Area() {
@@ -137,7 +137,7 @@ Area::~Area() {
     }
 }
 
-// The GID first: who has the place next is not to be taken for this one.
+// The GID first: who has the slot next is not to be taken for this one.
 void Area::leave(std::uint32_t slot, std::uint64_t owner) {
     if (shared(peer(slot).owner).load() == owner) {
         write_gid(slot, {});
@@ -276,13 +276,13 @@ smcd::Claim Area::claim(std::uint32_t block, std::uint64_t word) const {
     return {&words[block], word, &peer(slot < kPeers ? slot : 0).owner, slot < kPeers ? owner_.load() : kNobodys};
 }
 
-bool Area::has_place() const {
+bool Area::has_slot() const {
     return slot_ < kPeers && shared(peer(slot_).owner).load() == owner_;
 }
 
-// Its GID again: who emptied the place of the one before it may have been late with that one's.
+// Its GID again: who emptied the slot of the one before it may have been late with that one's.
 void Area::say_alive() {
-    if (has_place()) {
+    if (has_slot()) {
         shared(peer(slot_).beat).store(++beats_);
         if (gid_of(slot_) != gid_) {
             write_gid(slot_, gid_);
@@ -290,7 +290,7 @@ void Area::say_alive() {
     }
 }
 
-// Who is dead keeps his place for as long again: others are to notice, too.
+// Who is dead keeps his slot for as long again: others are to notice, too.
 std::chrono::steady_clock::duration Area::look(TimePoint now) {
     const auto passed = std::min<std::chrono::steady_clock::duration>(now - looked_.value_or(now), 2 * kBeat);
     looked_ = now;
@@ -306,20 +306,20 @@ std::chrono::steady_clock::duration Area::look(TimePoint now) {
             leave(slot, owner);
         }
     }
-    give_back_orphans(passed);
+    reclaim_unowned(passed);
     return passed;
 }
 
-void Area::give_back_orphans(std::chrono::steady_clock::duration passed) {
+void Area::reclaim_unowned(std::chrono::steady_clock::duration passed) {
     for (std::uint32_t block = 0; block < geometry_.blocks; block++) {
-        Orphan& orphan = orphans_[block];
+        Unowned& unowned = unowned_[block];
         std::uint64_t who = word(block).load(std::memory_order_relaxed);
-        if (who == 0 || owner_of(block) || who != orphan.word) {
-            orphan = {who, {}};
+        if (who == 0 || owner_of(block) || who != unowned.word) {
+            unowned = {who, {}};
             continue;
         }
-        orphan.since += passed;
-        if (orphan.since >= kOrphaned && !is_held(block)) {
+        unowned.since += passed;
+        if (unowned.since >= kReclaimAfter && !is_held(block)) {
             word(block).compare_exchange_strong(who, 0);
         }
     }
@@ -336,14 +336,14 @@ void Area::ring(std::uint32_t slot) const {
 }
 
 void Area::say_sleeping(bool sleeps) const {
-    if (has_place()) {
+    if (has_slot()) {
         shared(peer(slot_).sleeps).store(sleeps ? 1 : 0);
     }
 }
 
 // An agent of the same machine has its position, while one of them is leaving, and one only is told of an interrupt.
 bool Area::is_interrupted_by_all() const {
-    if (!vfio_ || !has_place()) {
+    if (!vfio_ || !has_slot()) {
         return false;
     }
     for (std::uint32_t slot = 0; slot < kPeers; slot++) {

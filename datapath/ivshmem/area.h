@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The shared area as one machine sees it: its place among the peers, and blocks.
+// The shared area as one machine sees it: its slot among the peers, and blocks.
 //
 // Invariants:
 //   A1  A block's word is the only truth about it, and changes by compare-and-swap: whoever dies between two stores
 //       leaves blocks that carry his name, and no other trace.
-//   A2  Blocks are given back by their owner, or, later, by anybody once that owner's place is free or another's: who
+//   A2  Blocks are given back by their owner, or, later, by anybody once that owner's slot is free or another's: who
 //       still writes them has heard of the death long before.
 //   A3  What decides is copied, and checked against the geometry that was computed here.
 //   A4  No store goes outside the mapping, whatever the area holds.
@@ -37,11 +37,11 @@ namespace smc::ivshmem {
 class Area {
  public:
     // A BAR, or a file. What nobody has used yet is laid out; what another version has laid out is refused. Takes a
-    // place, if there is one. `vfio`: what the memory is of, if it has interrupts.
+    // slot, if there is one. `vfio`: what the memory is of, if it has interrupts.
     static Result<std::unique_ptr<Area>> open(const std::string& path, const Gid& gid);
     static Result<std::unique_ptr<Area>> open(Mapping mapping, const Gid& gid,
                                               std::unique_ptr<VfioDevice> vfio = nullptr);
-    // Leaves its place. What it still has is given back by the others, when nobody can write it any more.
+    // Leaves its slot. What it still has is given back by the others, when nobody can write it any more.
     ~Area();
     Area(const Area&) = delete;
     Area& operator=(const Area&) = delete;
@@ -64,11 +64,11 @@ class Area {
     // Keeps the memory mapped.
     [[nodiscard]] std::shared_ptr<const void> memory() const { return mapping_; }
 
-    // The place of this peer, if it lives. Of several that say so the first.
+    // The slot of this peer, if it lives. Of several that say so the first.
     [[nodiscard]] std::optional<std::uint32_t> find(const Gid& gid) const;
-    // This peer has a place, and may not know yet that it is taken for dead.
+    // This peer has a slot, and may not know yet that it is taken for dead.
     [[nodiscard]] bool may_write(const Gid& gid) const;
-    // Who has a block, as a place that lives; nothing: nobody.
+    // Who has a block, as a slot that lives; nothing: nobody.
     [[nodiscard]] std::optional<std::uint32_t> owner_of(std::uint32_t block) const;
     [[nodiscard]] Gid gid_of(std::uint32_t slot) const;
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
@@ -78,20 +78,20 @@ class Area {
     // Finds out who does not, by time that was spent looking: who stood still himself takes nobody for dead. The time
     // that it counts as spent since the last look; nothing of it is long.
     std::chrono::steady_clock::duration look(TimePoint now);
-    // False: it never had a place, or that was taken from it because it was silent for too long: nothing is its own.
-    [[nodiscard]] bool has_place() const;
-    // Another place, for another life. What the one before had is nobody's. EBUSY: there is none.
-    Result<void> take_place();
+    // False: it never had a slot, or that was taken from it because it was silent for too long: nothing is its own.
+    [[nodiscard]] bool has_slot() const;
+    // Another slot, for another life. What the one before had is nobody's. EBUSY: there is none.
+    Result<void> take_slot();
     static constexpr std::chrono::milliseconds kBeat{250};
     static constexpr std::chrono::milliseconds kDead{5000};  // without a beat
-    // Behind the end of a place: as long as somebody who stands still keeps his own.
-    static constexpr std::chrono::milliseconds kOrphaned = 3 * kDead;
+    // Behind the end of a slot: as long as somebody who stands still keeps his own.
+    static constexpr std::chrono::milliseconds kReclaimAfter = 3 * kDead;
     // These are written from here, whoever dies: not to be given back.
     using Held = std::multimap<std::uint32_t, std::uint32_t>;  // first -> count
     [[nodiscard]] Held::iterator hold(std::uint32_t first, std::uint32_t count);
     void drop(Held::iterator held);
 
-    // Wakes who has that place, and how often this one was woken.
+    // Wakes who has that slot, and how often this one was woken.
     void ring(std::uint32_t slot) const;
     [[nodiscard]] std::uint32_t rung() const;
     // nullptr: it has none.
@@ -108,7 +108,7 @@ class Area {
         [[nodiscard]] bool dead() const { return owner != 0 && silent >= kDead; }
     };
     // A block that carries nobody's name who lives.
-    struct Orphan {
+    struct Unowned {
         std::uint64_t word = 0;
         std::chrono::steady_clock::duration since{};
     };
@@ -119,11 +119,11 @@ class Area {
           geometry_(geometry),
           gid_(gid),
           seen_(kPeers),
-          orphans_(geometry.blocks) {}
+          unowned_(geometry.blocks) {}
     Result<void> lay_out();
     void leave(std::uint32_t slot, std::uint64_t owner);
     void write_gid(std::uint32_t slot, const Gid& gid) const;
-    void give_back_orphans(std::chrono::steady_clock::duration passed);
+    void reclaim_unowned(std::chrono::steady_clock::duration passed);
     [[nodiscard]] bool is_held(std::uint32_t block);
     [[nodiscard]] PeerSlot& peer(std::uint32_t slot) const;
     [[nodiscard]] std::atomic_ref<std::uint64_t> word(std::uint32_t block) const;
@@ -137,7 +137,7 @@ class Area {
     std::uint64_t beats_ = 0;  // of who says that it lives
     std::uint32_t next_ = 0;   // where to look for blocks
     std::vector<Seen> seen_;
-    std::vector<Orphan> orphans_;  // by block
+    std::vector<Unowned> unowned_;  // by block
     std::optional<TimePoint> looked_;
     std::mutex mutex_;
     Held held_;

@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "datapath/ivshmem/bells.h"
 #include "datapath/ivshmem/device.h"
+#include "datapath/ivshmem/doorbells.h"
 #include "os/clock.h"
 #include "os/random.h"
 
@@ -62,22 +62,22 @@ IvshmemFabric::IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, s
       chid_(chid),
       on_peer_lost_(std::move(on_peer_lost)),
       timer_(io),
-      lost_(!area_->has_place()),
-      bells_(std::make_shared<Bells>(area_)) {}
+      lost_(!area_->has_slot()),
+      doorbells_(std::make_shared<Doorbells>(area_)) {}
 
 IvshmemFabric::~IvshmemFabric() = default;
 
 const char* IvshmemFabric::wake_up() const {
-    return bells_->sleeps() ? "interrupts" : "looking";
+    return doorbells_->sleeps() ? "interrupts" : "looking";
 }
 
-std::shared_ptr<Lookout> IvshmemFabric::lookout() const {
-    return bells_;
+std::shared_ptr<BusyPoll> IvshmemFabric::busy_poll() const {
+    return doorbells_;
 }
 
 Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, std::uint32_t bytes) {
     if (lost_) {
-        return Error{ENODEV, "registering a DMB: the place in the shared area is lost"};
+        return Error{ENODEV, "registering a DMB: the slot in the shared area is lost"};
     }
     const std::uint32_t count = blocks_for(bytes);
     const auto first = area_->allocate(count);
@@ -96,7 +96,7 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     header->bytes = bytes;
     const DmbToken token = new_token(*first);
     const smcd::Claim claim = area_->claim(*first, area_->own_word());
-    auto bell = std::make_unique<OwnBell>(bells_, header, std::move(eventfd), claim);
+    auto bell = std::make_unique<OwnBell>(doorbells_, header, std::move(eventfd), claim);
     // One of its own, so that it shows when the data path is done with it.
     const std::shared_ptr<const void> memory = std::make_shared<std::shared_ptr<const void>>(area_->memory());
     auto dmb =
@@ -195,7 +195,7 @@ void IvshmemFabric::look_for_the_dead() {
         peers_.erase(gid);
         on_peer_lost_(gid);
     };
-    if (!lost_ && !area_->has_place()) {
+    if (!lost_ && !area_->has_slot()) {
         lost_ = true;
         for (const Gid& gid : std::set(peers_)) {
             lose(gid);
@@ -207,12 +207,12 @@ void IvshmemFabric::look_for_the_dead() {
         }
     }
     // Another life, when nothing of the last one is left.
-    if (lost_ && own_.empty() && limbo_.empty() && area_->take_place()) {
+    if (lost_ && own_.empty() && limbo_.empty() && area_->take_slot()) {
         lost_ = false;
     }
 }
 
-// Who writes into them has let go, never was there, or has lost its place long enough ago to have noticed, even if it
+// Who writes into them has let go, never was there, or has lost its slot long enough ago to have noticed, even if it
 // stood still (A2); and nobody here reads them.
 void IvshmemFabric::free_limbo(std::chrono::steady_clock::duration passed) {
     limbo_.remove_if([&](Own& own) {

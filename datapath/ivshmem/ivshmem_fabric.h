@@ -2,7 +2,7 @@
 // The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain or
 // ivshmem-doorbell.
 //
-// Who publishes rings a word of the owner's place. The engines look at that word as long as they are awake; for when
+// Who publishes rings a word of the owner's slot. The engines look at that word as long as they are awake; for when
 // they sleep, a thread of the owner's does, often while there is news and ever more rarely when there is none, or not
 // at all until it is interrupted, where all who have the area can do that. Either way an eventfd tells.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace smc::ivshmem {
 
-class Bells;
+class Doorbells;
 
 class IvshmemFabric final : public smcd::Fabric {
  public:
@@ -43,12 +43,12 @@ class IvshmemFabric final : public smcd::Fabric {
     [[nodiscard]] std::string device() const override { return device_; }
     [[nodiscard]] const char* wake_up() const override;
     [[nodiscard]] bool peers_die_silently() const override { return true; }
-    [[nodiscard]] std::shared_ptr<Lookout> lookout() const override;
+    [[nodiscard]] std::shared_ptr<BusyPoll> busy_poll() const override;
     Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
     void deregister(DmbToken token) override;
     [[nodiscard]] std::size_t registered() const override { return own_.size(); }
-    // Nobody reaches it, until one of the area's places is free.
-    [[nodiscard]] bool has_place() const { return !lost_; }
+    // Nobody reaches it, until one of the area's slots is free.
+    [[nodiscard]] bool has_slot() const { return !lost_; }
     [[nodiscard]] Result<void> reach(const Gid& peer) override;
     void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 OnAttached on_attached) override;
@@ -59,7 +59,7 @@ class IvshmemFabric final : public smcd::Fabric {
         std::uint64_t owner = 0;  // the word of the life that it was registered in
         Gid peer;
         std::weak_ptr<const void> held;                // by the data path
-        std::chrono::steady_clock::duration absent{};  // the peer has had no place for so long
+        std::chrono::steady_clock::duration absent{};  // the peer has had no slot for so long
     };
 
     IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, std::string device, const Gid& gid, Chid chid,
@@ -78,8 +78,8 @@ class IvshmemFabric final : public smcd::Fabric {
     std::map<DmbToken, Own> own_;
     std::list<Own> limbo_;  // that somebody may still write
     std::set<Gid> peers_;   // that were met
-    bool lost_;             // its own place
-    std::shared_ptr<Bells> bells_;
+    bool lost_;             // its own slot
+    std::shared_ptr<Doorbells> doorbells_;
 };
 
 }  // namespace smc::ivshmem

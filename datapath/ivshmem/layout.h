@@ -34,7 +34,7 @@ struct Superblock {
 };
 inline constexpr std::uint64_t kReady = 1;
 
-// A place that one machine has. `owner` names it and its life: another life is another number.
+// A slot that one machine has. `owner` names it and its life: another life is another number.
 struct PeerSlot {
     std::uint64_t owner;  // 0: nobody
     std::uint8_t gid[16];
@@ -47,7 +47,7 @@ struct PeerSlot {
 };
 static_assert(sizeof(PeerSlot) == 128);
 
-// Who has a block: the place, and the low 48 bits of its owner's number.
+// Who has a block: the slot, and the low 48 bits of its owner's number.
 constexpr std::uint64_t owner_word(std::uint32_t slot, std::uint64_t owner) {
     return std::uint64_t{slot + 1} << 48 | (owner & 0xffffffffffff);
 }

@@ -12,11 +12,11 @@ class Claim {
  public:
     // Nobody else can have it.
     Claim() = default;
-    // As long as both words have these values: whose the memory is, and who has the place of this machine.
-    Claim(std::uint64_t* owner, std::uint64_t is, std::uint64_t* place, std::uint64_t life)
-        : owner_(owner), is_(is), place_(place), life_(life) {}
+    // As long as both words have these values: whose the memory is, and who has the peer slot of this machine.
+    Claim(std::uint64_t* owner, std::uint64_t is, std::uint64_t* peer, std::uint64_t life)
+        : owner_(owner), is_(is), peer_(peer), life_(life) {}
 
-    [[nodiscard]] bool stands() const { return owner_ == nullptr || (load(*owner_) == is_ && load(*place_) == life_); }
+    [[nodiscard]] bool stands() const { return owner_ == nullptr || (load(*owner_) == is_ && load(*peer_) == life_); }
 
  private:
     static std::uint64_t load(std::uint64_t& word) {
@@ -24,7 +24,7 @@ class Claim {
     }
     std::uint64_t* owner_ = nullptr;
     std::uint64_t is_ = 0;
-    std::uint64_t* place_ = nullptr;
+    std::uint64_t* peer_ = nullptr;
     std::uint64_t life_ = 0;
 };
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "datapath/lookout.h"
+#include "datapath/busy_poll.h"
 #include "datapath/smcd/dmb.h"
 #include "os/result.h"
 #include "smc/wire/ids.h"
@@ -31,7 +31,7 @@ class Fabric {
     [[nodiscard]] virtual bool peers_die_silently() const { return false; }
 
     // For the data path; nullptr: its doorbells are descriptors that need nobody to look.
-    [[nodiscard]] virtual std::shared_ptr<Lookout> lookout() const { return nullptr; }
+    [[nodiscard]] virtual std::shared_ptr<BusyPoll> busy_poll() const { return nullptr; }
 
     struct Registered {
         DmbToken token{};

@@ -15,7 +15,7 @@ namespace {
 
 // LLC messages that wait to be dealt with. An honest peer has a few requests under way.
 constexpr int kMaxLlcPending = 256;
-constexpr int kPatienceMs = 30;  // of it, for one completion
+constexpr int kTimeoutMs = 30;  // of it, for one completion
 constexpr std::size_t kMaxQueued = 1024;
 
 }  // namespace
@@ -224,7 +224,7 @@ void LinkDriver::abort(Reason reason) {
     send_queued();
     while (!drained() && !link_->broken() && os::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
-        if (!more && ::poll(&waiting, 1, kPatienceMs) == 0) {
+        if (!more && ::poll(&waiting, 1, kTimeoutMs) == 0) {
             break;  // nobody is there
         }
         more = poll(true, true);

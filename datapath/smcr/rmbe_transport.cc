@@ -163,9 +163,9 @@ void RmbeTransport::beware_of_strays() {
         held_.reset();
     }
     if (not_consumed() != 0) {
-        // Of two that break, the first one's place is the lower one.
-        const cdc::Cursor place = held_ ? held_->place : outbox_.safe(peer_consumed(), send_size());
-        held_ = Held{place, parts_.group->newest_stray()};
+        // Of two that break, the first one's position is the lower one.
+        const cdc::Cursor position = held_ ? held_->position : outbox_.safe(peer_consumed(), send_size());
+        held_ = Held{position, parts_.group->newest_stray()};
     }
 }
 
@@ -179,7 +179,7 @@ flow::PeerState RmbeTransport::peer() const {
         state.producer.cursor.count = flow::kNowhere;  // section 4.4.1: the peer wrote where it must not
     }
     if (is_held()) {
-        state.consumer = outbox_.no_further(state.consumer, held_->place, send_size());
+        state.consumer = outbox_.no_further(state.consumer, held_->position, send_size());
     }
     return state;
 }
@@ -214,13 +214,13 @@ void RmbeTransport::send_if_due() {
     if (outbox_.has_told(message)) {
         return;
     }
-    const std::uint64_t place = link_->next_sequence();
+    const std::uint64_t position = link_->next_sequence();
     outbox_.acknowledged(link_->retired());
     const auto posted = link_->send(cdc::encode(message));
     if (posted == Link::Posted::kFull) {
         link_->want_room(*task_);
     } else if (posted == Link::Posted::kYes) {
-        outbox_.sent(receiver_->inbox, place, message);
+        outbox_.sent(receiver_->inbox, position, message);
     }
 }
 

@@ -75,9 +75,9 @@ class RmbeTransport final : public Transport, private Mover {
     // The link before, which works, and what must have left it: nothing that is sent again may be overtaken by it.
     std::shared_ptr<LinkDriver> before_;
     std::uint64_t before_until_ = 0;
-    // C5: what lies behind this place may be written once more by a link that broke.
+    // C5: what lies behind this position may be written once more by a link that broke.
     struct Held {
-        cdc::Cursor place;
+        cdc::Cursor position;
         unsigned up_to = 0;  // GroupDriver::newest_stray()
     };
     std::optional<Held> held_;

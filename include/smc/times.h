@@ -43,7 +43,7 @@ namespace smc {
          "An agent that leaves waits so long for connections that are being set up.")                                  \
     TIME(answer, 5000, 100, 60000,                                                                                     \
          "An agent that takes a place waits so long for an answer, and after the settling.")                           \
-    TIME(questions, 900, 0, 10000,                                                                                     \
+    TIME(requests, 900, 0, 10000,                                                                                     \
          "An agent that ends waits so long for answers to SYNs that have asked.")                                      \
     TIME(engine, 5000, 100, 60000,                                                                                     \
          "An agent that ends waits so long for its data path.")                                                        \

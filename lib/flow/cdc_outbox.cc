@@ -59,7 +59,7 @@ bool CdcOutbox::has_told(const cdc::Message& message) const {
     return message.state != producer_.state && last_ == again;
 }
 
-void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t place, const cdc::Message& message) {
+void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t position, const cdc::Message& message) {
     sequence_++;
     due_ = message.state != producer_.state;
     last_ = message;
@@ -71,7 +71,7 @@ void CdcOutbox::sent(CdcInbox& inbox, std::uint64_t place, const cdc::Message& m
     if (urgent_consumed(inbox)) {
         inbox.forget_urgent();
     }
-    posted_.push_back({place, sequence_, producer_.cursor, announces});
+    posted_.push_back({position, sequence_, producer_.cursor, announces});
 }
 
 cdc::Message CdcOutbox::repeated() const {
@@ -80,8 +80,8 @@ cdc::Message CdcOutbox::repeated() const {
     return out;
 }
 
-void CdcOutbox::acknowledged(std::uint64_t place) {
-    while (!posted_.empty() && posted_.front().place < place) {
+void CdcOutbox::acknowledged(std::uint64_t position) {
+    while (!posted_.empty() && posted_.front().position < position) {
         acknowledged_ = posted_.front().sequence;
         acknowledged_to_ = posted_.front().producer;
         posted_.pop_front();
@@ -103,9 +103,9 @@ void CdcOutbox::withdraw(cdc::Cursor consumed, std::uint32_t size) {
     producer_.cursor = safe(consumed, size);
 }
 
-cdc::Cursor CdcOutbox::no_further(cdc::Cursor consumed, cdc::Cursor place, std::uint32_t size) const {
-    const bool beyond = cdc::distance(place, consumed, size) <= cdc::distance(place, producer_.cursor, size);
-    return beyond ? place : consumed;
+cdc::Cursor CdcOutbox::no_further(cdc::Cursor consumed, cdc::Cursor position, std::uint32_t size) const {
+    const bool beyond = cdc::distance(position, consumed, size) <= cdc::distance(position, producer_.cursor, size);
+    return beyond ? position : consumed;
 }
 
 cdc::Message CdcOutbox::moved() {

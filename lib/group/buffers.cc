@@ -77,7 +77,7 @@ bool Buffers::is_in_use(AlertToken token) const {
     });
 }
 
-std::optional<Seat> Buffers::take(MemberId member, AlertToken token) {
+std::optional<Assignment> Buffers::take(MemberId member, AlertToken token) {
     const auto rmbe = free_element(BufferKind::kRmb);
     const auto send = free_element(BufferKind::kSend);
     if (!rmbe || !send) {
@@ -87,14 +87,14 @@ std::optional<Seat> Buffers::take(MemberId member, AlertToken token) {
         token = AlertToken{static_cast<std::uint32_t>(token) + 1};
     }
     auto& own = buffers_.at(rmbe->first).elements[rmbe->second];
-    Seat seat;
-    seat.token = token;
-    std::tie(seat.rmb, seat.rmbe) = *rmbe;
-    seat.rmbe_was_used = own.state == Buffer::Element::State::kUsedBefore;
-    std::tie(seat.send, seat.send_element) = *send;
+    Assignment assignment;
+    assignment.token = token;
+    std::tie(assignment.rmb, assignment.rmbe) = *rmbe;
+    assignment.rmbe_was_used = own.state == Buffer::Element::State::kUsedBefore;
+    std::tie(assignment.send, assignment.send_element) = *send;
     own = {Buffer::Element::State::kTaken, member, token, false};
     buffers_.at(send->first).elements[send->second] = {Buffer::Element::State::kTaken, member, {}, false};
-    return seat;
+    return assignment;
 }
 
 void Buffers::give_back(BufferId id, std::uint8_t element) {

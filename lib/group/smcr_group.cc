@@ -8,7 +8,7 @@ namespace smc::group {
 namespace {
 
 // A client that is not told by its server goes a little later than the server would.
-constexpr auto kClientPatience = std::chrono::seconds(10);
+constexpr auto kClientTimeout = std::chrono::seconds(10);
 // An RMB that nobody uses is kept for so long.
 constexpr auto kSurplusTime = std::chrono::seconds(10);
 // Until an exchange that is under way is over.
@@ -55,37 +55,38 @@ bool SmcrGroup::can_be_told() const {
 
 bool SmcrGroup::has_room() const {
     // Elements that members which are gone still occupy count as well.
-    const auto seats = static_cast<unsigned>(members_.size());
-    const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), seats) - seats; };
-    return !closed_ && seats + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
+    const auto members = static_cast<unsigned>(members_.size());
+    const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), members) - members; };
+    return !closed_ && members + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
            buffers_.unconfirmed() < kMaxUnconfirmed;
 }
 
-clc::Rmbe SmcrGroup::rmbe(const Seat& seat) const {
-    const llc::RToken& rmb = buffers_.at(seat.rmb).tokens.at(seat.link);
-    return {rmb.rkey, rmb.address, static_cast<std::uint8_t>(seat.rmbe + 1), seat.token,
+clc::Rmbe SmcrGroup::rmbe(const Assignment& assignment) const {
+    const llc::RToken& rmb = buffers_.at(assignment.rmb).tokens.at(assignment.link);
+    return {rmb.rkey, rmb.address, static_cast<std::uint8_t>(assignment.rmbe + 1), assignment.token,
             compress_size(terms_.rmbe_bytes)};
 }
 
-std::optional<Seat> SmcrGroup::take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out) {
+std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std::optional<std::uint8_t> named,
+                                          Out out) {
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
-    if (auto seat = buffers_.take(member, token)) {
-        seat->link = named && is_up(*named) ? *named : least_used_link();
-        members_.emplace(member, seat->link);
-        out.actions.push_back(OpenToken{id_, seat->token});
-        return seat;
+    if (auto assignment = buffers_.take(member, token)) {
+        assignment->link = named && is_up(*named) ? *named : least_used_link();
+        members_.emplace(member, assignment->link);
+        out.actions.push_back(OpenToken{id_, assignment->token});
+        return assignment;
     }
     grow(out);
     return std::nullopt;
 }
 
-void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out out) {
+void SmcrGroup::leave(MemberId member, const Assignment& assignment, const Leaving& how, Out out) {
     members_.erase(member);
     running_.erase(member);
     if (!how.ran) {
-        buffers_.give_back(seat.send, seat.send_element);
+        buffers_.give_back(assignment.send, assignment.send_element);
         if (how.peer && state_ != State::kOver) {
             cdc::Message gone;
             gone.sequence = 1;
@@ -93,16 +94,16 @@ void SmcrGroup::leave(MemberId member, const Seat& seat, const Leaving& how, Out
             gone.producer.count = gone.consumer.count = eye_catchers_ ? cdc::kEyeCatcherBytes : 0;
             gone.state = cdc::kAbnormalClose;
             const auto encoded = cdc::encode(gone);
-            out.actions.push_back(SendMessage{id_, seat.link, {encoded.view().begin(), encoded.view().end()}});
+            out.actions.push_back(SendMessage{id_, assignment.link, {encoded.view().begin(), encoded.view().end()}});
         }
         if (!how.told) {
-            out.actions.push_back(ForgetToken{id_, seat.token});
-            buffers_.give_back(seat.rmb, seat.rmbe);
+            out.actions.push_back(ForgetToken{id_, assignment.token});
+            buffers_.give_back(assignment.rmb, assignment.rmbe);
         } else {
-            if (Buffer* rmb = buffers_.find(seat.rmb); rmb != nullptr) {
-                rmb->elements[seat.rmbe].unconfirmed = !how.peer;
+            if (Buffer* rmb = buffers_.find(assignment.rmb); rmb != nullptr) {
+                rmb->elements[assignment.rmbe].unconfirmed = !how.peer;
             }
-            out.actions.push_back(LingerToken{id_, seat});
+            out.actions.push_back(LingerToken{id_, assignment});
         }
     }
     if (members_.empty()) {
@@ -442,7 +443,7 @@ TimePoint SmcrGroup::idle_deadline() const {
     if (closed_) {
         return idle_since_;
     }
-    return idle_since_ + terms_.idle + (key_.server ? std::chrono::seconds(0) : kClientPatience);
+    return idle_since_ + terms_.idle + (key_.server ? std::chrono::seconds(0) : kClientTimeout);
 }
 
 }  // namespace smc::group

@@ -162,7 +162,7 @@ Actions SmcrGroups::after(const SmcrGroup* changed, Actions actions, TimePoint n
             const auto waiting = waiting_;
             for (const MemberId id : waiting) {
                 Member& member = members_.at(id);
-                if (member.group == group && member.state == Member::State::kSeating) {
+                if (member.group == group && member.state == Member::State::kAwaitingRmbe) {
                     refuse(member, *refusal, "", out);
                 }
             }
@@ -248,12 +248,12 @@ std::vector<const SmcrGroup*> SmcrGroups::all() const {
 
 const SmcrGroup* SmcrGroups::group_of(MemberId member) const {
     const auto it = members_.find(member);
-    return it == members_.end() || !it->second.seat ? nullptr : it->second.group;
+    return it == members_.end() || !it->second.assignment ? nullptr : it->second.group;
 }
 
-const Seat* SmcrGroups::seat_of(MemberId member) const {
+const Assignment* SmcrGroups::assignment_of(MemberId member) const {
     const auto it = members_.find(member);
-    return it == members_.end() || !it->second.seat ? nullptr : &*it->second.seat;
+    return it == members_.end() || !it->second.assignment ? nullptr : &*it->second.assignment;
 }
 
 std::uint8_t SmcrGroups::peer_link_of(MemberId member) const {

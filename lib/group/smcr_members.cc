@@ -26,7 +26,8 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     const Out out{actions, now};
     const MemberId id = join.member;
     Member& member =
-        members_.insert_or_assign(id, Member{.join = std::move(join), .state = Member::State::kSeating}).first->second;
+        members_.insert_or_assign(id, Member{.join = std::move(join), .state = Member::State::kAwaitingRmbe})
+            .first->second;
     const clc::SmcrPeer& peer = member.join.peer;
     member.first_contact = peer.first_contact;
     waiting_.insert(id);
@@ -62,7 +63,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     Actions actions;
     const Out out{actions, now};
     const auto it = members_.find(id);
-    if (it == members_.end() || it->second.state != Member::State::kSeated) {
+    if (it == members_.end() || it->second.state != Member::State::kJoined) {
         return actions;
     }
     Member& member = it->second;
@@ -118,11 +119,11 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }
     }
-    if (group != nullptr && member.seat) {  // G1: until now it had one
+    if (group != nullptr && member.assignment) {  // G1: until now it had one
         const bool counts = !how.declined && member.state != Member::State::kConnecting;
         // A client tells with its Confirm, and awaits the link from then on.
-        const bool told = counts && (member.server || member.state != Member::State::kSeated);
-        group->leave(id, *member.seat, {told, counts ? member.peer_rmbe : std::nullopt, ran}, out);
+        const bool told = counts && (member.server || member.state != Member::State::kJoined);
+        group->leave(id, *member.assignment, {told, counts ? member.peer_rmbe : std::nullopt, ran}, out);
     }
     waiting_.erase(id);
     members_.erase(it);
@@ -136,13 +137,13 @@ bool SmcrGroups::advance(Member& member, Out out) {
     switch (member.state) {
         case Member::State::kChoosing:
             return choose(member, out);
-        case Member::State::kSeating:
-            return seat(member, out);
+        case Member::State::kAwaitingRmbe:
+            return assign(member, out);
         case Member::State::kConnecting:
             return connect(member, out);
         case Member::State::kAwaitingLink:
             return await(member, out);
-        case Member::State::kSeated:
+        case Member::State::kJoined:
         case Member::State::kReady:
         case Member::State::kRunning:
             break;
@@ -164,11 +165,11 @@ bool SmcrGroups::choose(Member& member, Out out) {
             return false;
         }
     }
-    member.state = Member::State::kSeating;
+    member.state = Member::State::kAwaitingRmbe;
     return true;
 }
 
-bool SmcrGroups::seat(Member& member, Out out) {
+bool SmcrGroups::assign(Member& member, Out out) {
     SmcrGroup& group = *member.group;
     const MemberId id = member.join.member;
     // G3.
@@ -184,8 +185,9 @@ bool SmcrGroups::seat(Member& member, Out out) {
         return false;
     }
     const bool is_told = !member.server && !member.first_contact;
-    member.seat = group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt, out);
-    if (!member.seat) {
+    member.assignment =
+        group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt, out);
+    if (!member.assignment) {
         if (const auto refusal = group.take_refusal()) {
             refuse(member, *refusal, "", out);
         }
@@ -272,14 +274,14 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
 void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
     const auto set_of = [&](std::uint8_t link, RKey rkey) { return member.group->peer_rmb(link, rkey); };
     for (auto& [id, other] : members_) {
-        const bool same = &other != &member && other.group == member.group && other.seat && other.peer_rmbe &&
+        const bool same = &other != &member && other.group == member.group && other.assignment && other.peer_rmbe &&
                           other.peer_rmbe->index == rmbe.index &&
                           (other.peer_link == member.peer_link
                                ? other.peer_rmbe->rkey == rmbe.rkey
                                : set_of(other.peer_link, other.peer_rmbe->rkey) == set_of(member.peer_link, rmbe.rkey));
         if (same) {
             other.peer_rmbe.reset();
-            out.actions.push_back(EndConnection{other.group->id(), other.seat->token});
+            out.actions.push_back(EndConnection{other.group->id(), other.assignment->token});
         }
     }
 }
@@ -288,10 +290,10 @@ void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out)
 void SmcrGroups::end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out out) {
     for (auto& [id, member] : members_) {
         const auto token = rmb.find(member.peer_link);
-        if (member.group == &group && member.seat && member.peer_rmbe && token != rmb.end() &&
+        if (member.group == &group && member.assignment && member.peer_rmbe && token != rmb.end() &&
             token->second.rkey == member.peer_rmbe->rkey) {
             member.peer_rmbe.reset();
-            out.actions.push_back(EndConnection{group.id(), member.seat->token});
+            out.actions.push_back(EndConnection{group.id(), member.assignment->token});
         }
     }
 }
@@ -301,15 +303,15 @@ void SmcrGroups::end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out o
 // G4: who was told this, or the opposite by refuse(), does not wait any more.
 void SmcrGroups::joined(Member& member, Out out) {
     const SmcrGroup& group = *member.group;
-    const GroupLink& link = *group.links().find(member.seat->link);
-    clc::LocalRmbe local{link.own, group.rmbe(*member.seat), member.first_contact, clc::LinkType::kIndirect};
+    const GroupLink& link = *group.links().find(member.assignment->link);
+    clc::LocalRmbe local{link.own, group.rmbe(*member.assignment), member.first_contact, clc::LinkType::kIndirect};
     if (member.first_contact && member.server && link.direct) {
         local.link_type = clc::LinkType::kDirect;
     }
-    member.state = Member::State::kSeated;
+    member.state = Member::State::kJoined;
     member.join.deadline = kNever;
     waiting_.erase(member.join.member);
-    out.actions.push_back(Joined{member.join.member, group.id(), *member.seat, local});
+    out.actions.push_back(Joined{member.join.member, group.id(), *member.assignment, local});
 }
 
 // A first contact whose only member it was ends with it.
@@ -322,8 +324,8 @@ void SmcrGroups::abandon(const Member& member, llc::DeleteLinkReason reason, Out
 void SmcrGroups::refuse(Member& member, Refusal refusal, std::string detail, Out out) {
     const MemberId id = member.join.member;
     abandon(member, llc::DeleteLinkReason::kNone, out);
-    if (member.seat) {
-        member.group->leave(id, *member.seat, {.told = false}, out);
+    if (member.assignment) {
+        member.group->leave(id, *member.assignment, {.told = false}, out);
     }
     out.actions.push_back(JoinRefused{id, refusal, std::move(detail)});
     waiting_.erase(id);

@@ -6,7 +6,7 @@ namespace smc::llc {
 namespace {
 
 // The queue pair may be retransmitting.
-std::chrono::milliseconds patience(const GroupTerms& group) {
+std::chrono::milliseconds timeout(const GroupTerms& group) {
     return 2 * group.reply_timeout;
 }
 
@@ -30,7 +30,7 @@ void TestLinkFlow::ask(const GroupTerms& group, const LinkOut& out, TimePoint no
     auto request = out.request<TestLink>();
     wire::store_be(data_.data(), sizeof asked_, ++asked_);
     request.user_data = data_;
-    answer_by_ = now + patience(group);
+    answer_by_ = now + timeout(group);
     out.send(request);
 }
 
@@ -47,7 +47,7 @@ bool TestLinkFlow::on(const TestLink& m, const LinkOut& out) {
 }
 
 TimePoint TestLinkFlow::deadline(const GroupTerms& group) const {
-    return answer_by_ == kNever ? heard_at_ + group.test_interval : std::max(answer_by_, heard_at_ + patience(group));
+    return answer_by_ == kNever ? heard_at_ + group.test_interval : std::max(answer_by_, heard_at_ + timeout(group));
 }
 
 }  // namespace smc::llc

@@ -110,7 +110,7 @@ std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
 // Without what lies behind 44 bytes.
 void decode_small(Bytes message, AddLink& m) {
     // Two reserved bytes behind the MAC address, where figure 32 has the GID.
-    constexpr std::size_t kBehindMac = wire::place_of<wire::AddLinkAddress, &AddLink::gid>().offset;
+    constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;
     if (m.version == 1) {
         decode_fixed<wire::AddLinkV1>(message.data(), m);
         m.padded = message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
@@ -130,7 +130,7 @@ std::optional<Fault> decode_large(Bytes message, AddLink& m) {
                                      : std::optional(bad_length(message.size(), "72 and 16 for each RKey"));
     }
     // 124 RKeys make a length that reads the same either way; their number does not.
-    constexpr std::size_t kRkeysAt = wire::place_of<AddLinkLarge, &AddLinkLarge::rkeys>().offset;
+    constexpr std::size_t kRkeysAt = wire::field_of<AddLinkLarge, &AddLinkLarge::rkeys>().offset;
     constexpr std::size_t kRkeys = wire::list_offset<AddLinkLarge, &AddLinkLarge::rkeys>();
     if (message.size() >= kRkeys && message[kRkeysAt] != 0 && __builtin_bswap16(m.length) == m.length) {
         m.little_endian = true;

@@ -166,7 +166,7 @@ class OverLo(Pairs):
 
 
 class SmcD(Pairs):
-    path, variant, wanted, paths = "smcd", "local", ("SMC_LEG_PAIRED",), {"smcd"}
+    path, variant, wanted, paths = "smcd", "local", ("SMC_LEG_JOINED",), {"smcd"}
     arguments = ()
 
     def configuration(self):

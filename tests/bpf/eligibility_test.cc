@@ -54,13 +54,13 @@ TEST_CASE("policy__the_default_configuration_takes_private_networks") {
     }
 }
 
-TEST_CASE("explain__every_question_is_answered_or_open") {
+TEST_CASE("explain__every_check_is_answered_or_open") {
     Loaded p(json::parse(R"({"default": "allow"})"));
     const auto bit = [](const smc_query& answer, smc_decision decision) {
         return (answer.in_the_way >> decision & 1) != 0;
     };
-    for (const bpf::Question& question : bpf::kOutboundQuestions) {
-        CHECK(((p.ask("/a", "10.0.0.1:80").open >> question.decision & 1) != 0) == question.of_socket);
+    for (const bpf::Check& check : bpf::kOutboundChecks) {
+        CHECK(((p.ask("/a", "10.0.0.1:80").open >> check.decision & 1) != 0) == check.of_socket);
     }
     CHECK(p.ask("/a", "10.0.0.1:80").in_the_way == 0);
     CHECK(bit(p.ask("/a", "[fe80::1]:80"), SMC_OUT_SPECIAL));
@@ -196,7 +196,7 @@ class Draw {
  public:
     explicit Draw(unsigned seed) : random_(seed) {}
     unsigned below(unsigned n) { return static_cast<unsigned>(random_()) % n; }
-    // Close to each other, so that rules and questions meet.
+    // Close to each other, so that rules and checks meet.
     std::string address() {
         const std::string last = std::to_string(below(4));
         return below(2) == 0 ? "10." + std::to_string(below(3)) + ".0." + last

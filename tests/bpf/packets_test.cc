@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What the programs make of packets that arrive, and of entries that age: a packet in, a verdict and the bytes out, and
-// the maps before and behind. Without sockets of applications, so neither questions nor legs: those are netns.*.
+// the maps before and behind. Without sockets of applications, so neither requests nor legs: those are netns.*.
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <sched.h>
@@ -118,7 +118,7 @@ struct Node : Loaded {
         tag = bpf::Map<std::uint32_t, smc_config>(programs->map_fd("smc_config")).get(0)->tag;
         counted();
     }
-    // What has been counted since the last question.
+    // What has been counted since the last request.
     std::map<std::string, std::uint64_t> counted() {
         std::map<std::string, std::uint64_t> fresh;
         for (int d = 0; d < SMC_DECISIONS; d++) {
@@ -143,21 +143,21 @@ struct Node : Loaded {
         verdict = options.retval;
         programs->poll();
     }
-    void ask(const Family& family, smc_question_state state) {
-        smc_question question{};
-        question.state = state;
-        question.isn = htonl(kIsn);
-        question.answer_isn = htonl(kServersIsn);
-        question.netns = cookie;
-        question.since_ns = os::monotonic_ns();
-        REQUIRE(questions().put(tuple_of(family.client_end(), family.server_end(), 0), question));
+    void ask(const Family& family, smc_request_state state) {
+        smc_request request{};
+        request.state = state;
+        request.isn = htonl(kIsn);
+        request.answer_isn = htonl(kServersIsn);
+        request.netns = cookie;
+        request.since_ns = os::monotonic_ns();
+        REQUIRE(requests().put(tuple_of(family.client_end(), family.server_end(), 0), request));
     }
-    [[nodiscard]] bpf::Map<smc_tuple, smc_question> questions() const {
-        return bpf::Map<smc_tuple, smc_question>(programs->map_fd("smc_questions"));
+    [[nodiscard]] bpf::Map<smc_tuple, smc_request> requests() const {
+        return bpf::Map<smc_tuple, smc_request>(programs->map_fd("smc_requests"));
     }
-    [[nodiscard]] std::optional<smc_question_state> state(const Family& family) const {
-        const auto question = questions().get(tuple_of(family.client_end(), family.server_end(), 0));
-        return question ? std::optional(question->state) : std::nullopt;
+    [[nodiscard]] std::optional<smc_request_state> state(const Family& family) const {
+        const auto request = requests().get(tuple_of(family.client_end(), family.server_end(), 0));
+        return request ? std::optional(request->state) : std::nullopt;
     }
 
     std::uint64_t cookie = 0;
@@ -204,20 +204,20 @@ void check_is_rst(const Node& node, const Family& family, const Bytes& in) {
 
 }  // namespace
 
-TEST_CASE("answer__of_a_server_without_smc_ends_the_question") {
+TEST_CASE("answer__of_a_server_without_smc_ends_the_request") {
     enter_a_namespace();
     Node node;
     for (const Family family : {Family{false}, Family{true}}) {
         CAPTURE(family.v6);
         const Bytes plain = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, {2, 4, 5, 180});
-        node.ask(family, SMC_QUESTION_ASKED);
+        node.ask(family, SMC_REQUEST_ASKED);
         node.arrive(plain);
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == plain);
         CHECK(node.counted() == Counted{{"SMC_ANSWER_PLAIN", 1}});
         CHECK_FALSE(node.state(family));
 
-        node.ask(family, SMC_QUESTION_ASKED_BARE);
+        node.ask(family, SMC_REQUEST_ASKED_BARE);
         node.arrive(plain);
         CHECK(node.out == plain);
         CHECK(node.counted() == Counted{{"SMC_ANSWER_LOST", 1}});
@@ -238,7 +238,7 @@ TEST_CASE("answer__of_whoever_repeats_what_it_is_sent_is_no_answer") {
         options.insert(options.end(), {254, 14, 0x53, 0x4d, 0x43, 0x41, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1});
         put32(options, kSmcOption.size() + 6, node.tag);
         const Bytes echo = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, options);
-        node.ask(family, SMC_QUESTION_ASKED);
+        node.ask(family, SMC_REQUEST_ASKED);
         node.arrive(echo);
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == echo);
@@ -253,20 +253,20 @@ TEST_CASE("answer__with_option_254_is_the_agents_and_the_application_never_sees_
     for (const Family family : {Family{false}, Family{true}}) {
         CAPTURE(family.v6);
         const Bytes yes = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, kSmcOption);
-        node.ask(family, SMC_QUESTION_ASKED);
+        node.ask(family, SMC_REQUEST_ASKED);
         node.arrive(yes);
         check_is_rst(node, family, yes);
         CHECK(node.counted() == Counted{{"SMC_ANSWER_SMC", 1}});
-        CHECK(node.state(family) == SMC_QUESTION_HELD);
+        CHECK(node.state(family) == SMC_REQUEST_HELD);
         REQUIRE(node.told.size() == 1);
-        CHECK(node.told[0].type == SMC_EVENT_QUESTION);
-        CHECK(node.told[0].question.answer_ttl == 57);
+        CHECK(node.told[0].type == SMC_EVENT_REQUEST);
+        CHECK(node.told[0].request.answer_ttl == 57);
         node.told.clear();
 
         node.arrive(yes);  // a copy of it
         check_is_rst(node, family, yes);
         CHECK(node.counted() == Counted{{"SMC_ANSWER_AGAIN", 1}});
-        CHECK(node.state(family) == SMC_QUESTION_HELD);
+        CHECK(node.state(family) == SMC_REQUEST_HELD);
 
         const Bytes other = answer(family, kSyn | kAck, kServersIsn + 7, kIsn + 1, kSmcOption);
         node.arrive(other);  // of the connection that the SYN without options has made
@@ -284,11 +284,11 @@ TEST_CASE("answer__that_finds_no_agent_is_reset_and_the_next_syn_decides") {
     node.programs->beat(false, false);
     for (const Family family : {Family{false}, Family{true}}) {
         const Bytes yes = answer(family, kSyn | kAck, kServersIsn, kIsn + 1, kSmcOption);
-        node.ask(family, SMC_QUESTION_ASKED);
+        node.ask(family, SMC_REQUEST_ASKED);
         node.arrive(yes);
         check_is_rst(node, family, yes);
         CHECK(node.counted() == Counted{{"SMC_ANSWER_REFUSED", 1}});
-        CHECK(node.state(family) == SMC_QUESTION_LET_GO);
+        CHECK(node.state(family) == SMC_REQUEST_LET_GO);
     }
     CHECK(node.told.empty());
 }
@@ -298,13 +298,13 @@ TEST_CASE("answer__to_another_syn_is_tcps_own_business") {
     Node node;
     for (const Family family : {Family{false}, Family{true}}) {
         const Bytes late = answer(family, kSyn | kAck, kServersIsn, kIsn + 2, kSmcOption);
-        node.ask(family, SMC_QUESTION_ASKED);
+        node.ask(family, SMC_REQUEST_ASKED);
         node.arrive(late);
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == late);
-        CHECK(node.state(family) == SMC_QUESTION_ASKED);
+        CHECK(node.state(family) == SMC_REQUEST_ASKED);
         // Nor is there anything to be said to who never asked, and has no socket.
-        node.questions().erase(tuple_of(family.client_end(), family.server_end(), 0));
+        node.requests().erase(tuple_of(family.client_end(), family.server_end(), 0));
         node.arrive(late);
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == late);
@@ -317,12 +317,12 @@ TEST_CASE("refusal__ends_a_question_that_it_answers_and_no_other") {
     Node node;
     const Family family{false};
     struct Case {
-        smc_question_state state;
+        smc_request_state state;
         std::uint32_t ack;
         bool ends;
     };
-    for (const Case& one : {Case{SMC_QUESTION_ASKED, kIsn + 1, true}, Case{SMC_QUESTION_ASKED_BARE, kIsn + 1, true},
-                            Case{SMC_QUESTION_ASKED, kIsn, false}, Case{SMC_QUESTION_HELD, kIsn + 1, false}}) {
+    for (const Case& one : {Case{SMC_REQUEST_ASKED, kIsn + 1, true}, Case{SMC_REQUEST_ASKED_BARE, kIsn + 1, true},
+                            Case{SMC_REQUEST_ASKED, kIsn, false}, Case{SMC_REQUEST_HELD, kIsn + 1, false}}) {
         CAPTURE(one.state, one.ack);
         const Bytes rst = answer(family, kRst | kAck, 0, one.ack, {});
         node.ask(family, one.state);
@@ -334,7 +334,7 @@ TEST_CASE("refusal__ends_a_question_that_it_answers_and_no_other") {
     const Bytes fin = answer(family, kFin | kAck, kServersIsn, kIsn + 1, kSmcOption);
     node.arrive(fin);
     CHECK(node.out == fin);
-    CHECK(node.state(family) == SMC_QUESTION_HELD);
+    CHECK(node.state(family) == SMC_REQUEST_HELD);
 }
 
 TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
@@ -343,11 +343,11 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
     constexpr std::uint64_t kSecond = 1'000'000'000, kCgroup = 77;
     const std::uint64_t now = os::monotonic_ns();
     struct Case {
-        smc_question_state state;
+        smc_request_state state;
         std::uint64_t life;  // in seconds
     };
-    const Case cases[] = {{SMC_QUESTION_ASKED, 130}, {SMC_QUESTION_HELD, 130}, {SMC_QUESTION_LET_GO, 130},
-                          {SMC_QUESTION_TAKEN, 3},   {SMC_QUESTION_CLC, 30},   {SMC_QUESTION_LEG, 30}};
+    const Case cases[] = {{SMC_REQUEST_ASKED, 130}, {SMC_REQUEST_HELD, 130}, {SMC_REQUEST_LET_GO, 130},
+                          {SMC_REQUEST_TAKEN, 3},   {SMC_REQUEST_CLC, 30},   {SMC_REQUEST_LEG, 30}};
     const auto key = [](std::size_t number, bool old) {
         smc_tuple tuple{};
         tuple.local_port = static_cast<__u16>(number);
@@ -357,11 +357,11 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
     std::size_t number = 0;
     for (const Case& one : cases) {
         for (const bool old : {true, false}) {
-            smc_question question{};
-            question.state = one.state;
-            question.cgroup = kCgroup;
-            question.since_ns = old ? now - (one.life + 1) * kSecond : now + kSecond;
-            REQUIRE(node.questions().put(key(number, old), question));
+            smc_request request{};
+            request.state = one.state;
+            request.cgroup = kCgroup;
+            request.since_ns = old ? now - (one.life + 1) * kSecond : now + kSecond;
+            REQUIRE(node.requests().put(key(number, old), request));
         }
         number++;
     }
@@ -378,8 +378,8 @@ TEST_CASE("sweep__forgets_what_is_older_than_its_state_allows") {
     node.programs->sweep();
     for (std::size_t i = 0; i < std::size(cases); i++) {
         CAPTURE(cases[i].state);
-        CHECK_FALSE(node.questions().get(key(i, true)));
-        CHECK(node.questions().get(key(i, false)));
+        CHECK_FALSE(node.requests().get(key(i, true)));
+        CHECK(node.requests().get(key(i, false)));
     }
     REQUIRE(asking.get(kCgroup));
     CHECK(asking.get(kCgroup)->now == static_cast<__s32>(std::size(cases)));

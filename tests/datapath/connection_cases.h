@@ -42,8 +42,8 @@ inline SocketPair tcp_pair() {
     pair.a.reset(::socket(AF_INET, SOCK_STREAM, 0));
     REQUIRE(::connect(pair.a.get(), reinterpret_cast<sockaddr*>(&address), length) == 0);
     pair.b.reset(::accept(listener.get(), nullptr, nullptr));
-    const timeval patience{10, 0};
-    ::setsockopt(pair.a.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const timeval timeout{10, 0};
+    ::setsockopt(pair.a.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     return pair;
 }
 

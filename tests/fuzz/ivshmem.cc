@@ -125,8 +125,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             case 7:
                 area.say_alive();
                 (void)area.look(now += std::chrono::milliseconds(input.take<std::uint16_t>()));
-                if (!area.has_place()) {
-                    (void)area.take_place();
+                if (!area.has_slot()) {
+                    (void)area.take_slot();
                 }
                 break;
             case 8:

@@ -103,7 +103,7 @@ sendp(Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=own, dst=peer) / rst, iface=device
 
 
 class Bounds(TwoNodes):
-    def test_who_asks_too_much_leaves_questions_to_the_others(self):
+    def test_who_asks_too_much_leaves_requests_to_the_others(self):
         self.start_agents(limits={"cgroup_percent": 20})
         self.serve()
         others = f"{self.a.cgroup}/others"
@@ -156,7 +156,7 @@ class Bounds(TwoNodes):
         for flood in [self.program(self.a, FLOOD, self.b.ip4, port, each) for port in ports]:
             self.assertEqual(self.hear(flood), "held")
 
-    def test_who_fills_the_table_of_questions_leaves_tcp_to_the_others(self):
+    def test_who_fills_the_table_of_requests_leaves_tcp_to_the_others(self):
         self.start_agents(limits={"cgroup_percent": 100})
         self.serve()
 

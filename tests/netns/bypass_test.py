@@ -239,7 +239,7 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.server, "send", count=1), 1)
 
     # --- programs that know nothing of it
-    def run_over_it(self, server, port, client, patience=60):
+    def run_over_it(self, server, port, client, timeout=60):
         """The client's output. Its connections are bypassed, sooner or later; then its stdin ends."""
         self.begin()
         process = self.two.popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -256,7 +256,7 @@ class Bypass(Pairs):
             return enough
 
         wait_for("messages past TCP", bypassed, 60)
-        out, err = asker.communicate(timeout=patience)
+        out, err = asker.communicate(timeout=timeout)
         self.assertEqual(asker.returncode, 0, err)
         return out
 

@@ -83,7 +83,7 @@ class ControlSocket(TwoNodes):
             self.assertEqual((done.returncode, done.stderr), (1, "Error: cannot write the output\n"))
 
     def answered(self, answers, *command):
-        """smcctl, at a socket where its questions have these answers."""
+        """smcctl, at a socket where its requests have these answers."""
         path = os.path.join(self.b.dir, "answers")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
@@ -167,7 +167,7 @@ class ControlSocket(TwoNodes):
         )
         askers = [subprocess.Popen(["/usr/bin/python3", "-c", ask, self.b.control]) for _ in range(4)]
         try:
-            for _ in range(20):  # by SMC, most of them: an agent that is late answers no question
+            for _ in range(20):  # by SMC, most of them: an agent that is late answers no request
                 self.assertTrue(self.connect()["ok"])
         finally:
             for asker in askers:

@@ -67,7 +67,7 @@ class Dying(Greeting):
         self.restarts(signal.SIGTERM)
 
     def waits_while_its_agent_dies(self, dropped):
-        """A client whose question or answer is lost, until the next agent is there; what that one decided then."""
+        """A client whose request or answer is lost, until the next agent is there; what that one decided then."""
         router = self.lab.node("r")
         self.lab.link(self.a, router)
         near = router.ip4
@@ -81,7 +81,7 @@ class Dying(Greeting):
         self.greeter()
         spec = {"to": self.b.ip4, "threads": 1, "count": 1, "timeout": 20}
         client = self.program(self.a, CLIENTS, json.dumps(spec))
-        wait_for("the question", lambda: self.a.agent.decisions()["SMC_OUT_ASKED"] == 1)
+        wait_for("the request", lambda: self.a.agent.decisions()["SMC_OUT_ASKED"] == 1)
         self.a.agent.stop(signal.SIGKILL)
         self.a.start_agent()
         retransmitted = "ss -Hti state syn-sent | grep -q 'retrans:[^ ]*/[2-9]'"
@@ -96,7 +96,7 @@ class Dying(Greeting):
         self.assertEqual(decisions["SMC_OUT_ASKED"], 0)
         self.assertGreater(decisions["SMC_OUT_LATER_SYN"], 0)
 
-    def test_an_answer_to_the_question_of_an_agent_that_died(self):
+    def test_an_answer_to_the_request_of_an_agent_that_died(self):
         """It is refused, or, where the SYN has come so often that the answer has no option any more, the application's
         connection goes through the server's agent."""
         self.b.start_agent()

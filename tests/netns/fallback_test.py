@@ -43,7 +43,7 @@ class Fallback(TwoNodes):
         decisions = self.a.agent.decisions()
         self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_ANSWER_PLAIN"]), (2, 2))
         self.assertEqual(self.a.agent.totals(), {})  # the agent never heard of it
-        self.assertEqual(self.table(self.a, "smc_questions"), [])
+        self.assertEqual(self.table(self.a, "smc_requests"), [])
 
     def test_the_memory_of_servers_is_bounded(self):
         self.a.start_agent(fallback={"cache_entries": 16})
@@ -125,9 +125,9 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         sh("prlimit", "--pid", str(self.a.agent.pid), "--fsize=1000000")  # a DMB is a file
         self.assertAtOnce(self.connect())
         self.assertEqual(self.accepted(), 1)
-        wait_for("nothing to be held", lambda: self.table(self.b, "smc_questions") == [], 20)  # they age in 30 s
+        wait_for("nothing to be held", lambda: self.table(self.b, "smc_requests") == [], 20)  # they age in 30 s
         self.assertEqual([c for c in self.a.agent.connections(ended=True) if c["path"] == "smcd"], [])
-        self.assertEqual(self.b.agent.decisions()["SMC_LEG_PAIRED"], 1)
+        self.assertEqual(self.b.agent.decisions()["SMC_LEG_JOINED"], 1)
         self.assertIsNone(server.poll())
 
     def test_decline_on_another_fabric(self):
@@ -170,14 +170,14 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         client = self.slow_server()
         self.a.agent.send_signal(signal.SIGSTOP)
         self.b.agent.send_signal(signal.SIGCONT)
-        wait_for("the server's leg", lambda: self.decisions(self.b)["SMC_LEG_PAIRED"])
+        wait_for("the server's leg", lambda: self.decisions(self.b)["SMC_LEG_JOINED"])
         seen = json.loads(self.hear(client))
         self.assertTrue(seen["ok"], seen)
         self.assertGreater(self.decisions(self.a)["SMC_SYN_LET_GO"], 0)
         self.assertGreater(self.b.agent.decisions()["SMC_IN_MADE_WAY"], 0)  # for each of its SYNs, if it is slow
         self.a.agent.send_signal(signal.SIGCONT)
         wait_for("the client's leg", lambda: self.a.agent.decisions()["SMC_LEG_LATE"])
-        self.assertEqual(self.a.agent.decisions()["SMC_LEG_PAIRED"], 0)
+        self.assertEqual(self.a.agent.decisions()["SMC_LEG_JOINED"], 0)
         self.assertEqual(self.accepted(), 1)
         wait_for("its end", self.a.agent.totals)
         self.assertEqual(self.a.agent.totals(), {("refused", "application_gone"): 1})
@@ -222,7 +222,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         sh("ip", "-n", self.a.netns, "neigh", "add", RAW_IP, "lladdr", mac, "dev", self.a.device)
         peer.send_signal(signal.SIGSTOP)
         self.tell(client, "go")
-        wait_for("the question", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
+        wait_for("the request", lambda: self.decisions(self.a)["SMC_OUT_ASKED"])
         self.a.agent.stop(signal.SIGKILL)
         peer.send_signal(signal.SIGCONT)
         seen = json.loads(self.hear(client))
@@ -272,7 +272,7 @@ print('slow' if took > 2.5 else 'in time')
         ).stdout
 
     def heard(self, process):
-        """What the raw peer heard, a line a connection: the question, a CLC socket, the application."""
+        """What the raw peer heard, a line a connection: the request, a CLC socket, the application."""
         return [(r["ended"], bytes.fromhex(r["received"])) for r in self.raw_results(process)]
 
     def test_a_peer_that_echoes_unknown_options_gets_plain_tcp(self):
@@ -287,8 +287,8 @@ print('slow' if took > 2.5 else 'in time')
         peer = self.peer(SMC_OPTION)
         self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
         self.assertPath(self.a, "fallback", "handshake_timeout")
-        question, clc, plain = self.heard(peer)
-        self.assertEqual((question, clc[0]), (("refused", b""), "rst"))
+        request, clc, plain = self.heard(peer)
+        self.assertEqual((request, clc[0]), (("refused", b""), "rst"))
         self.assertEqual(plain[1], b"GET /")
 
     def test_nobody_pays_more_than_the_budget_and_that_once(self):
@@ -330,8 +330,8 @@ print('slow' if took > 2.5 else 'in time')
         peer = self.peer(SMC_OPTION, [DECLINE + b"banner".hex()])
         self.assertEqual(self.talk(), "got b'banner'\nin time\n")
         self.assertPath(self.a, "fallback", "peer_declined")
-        question, clc = self.heard(peer)
-        self.assertEqual(question[0], "refused")
+        request, clc = self.heard(peer)
+        self.assertEqual(request[0], "refused")
         self.assertTrue(clc[1].startswith(bytes.fromhex("e2d4c3d901")) and clc[1].endswith(b"GET /"))
 
     def test_half_closed_behind_a_decline_and_its_application_gone(self):

@@ -259,7 +259,7 @@ class PastTcp(Programs, TwoPods):
         self.start(local={"bypass": "force"})
 
     def ends(self, port):
-        return [m for m in self.members() if port in (m["front"]["local_port"], m["front"]["remote_port"])]
+        return [m for m in self.members() if port in (m["app"]["local_port"], m["app"]["remote_port"])]
 
     def until(self, what, process, condition):
         def so():

@@ -53,7 +53,7 @@ WAYS = {
         "fallback_test.Fallback.test_decline_on_another_fabric",
         "fallback_test.Fallback.test_seid_alone_is_enough",
         "middlebox_test.Middlebox.test_answers_without_the_option",
-        "middlebox_test.Middlebox.test_questions_without_the_option",
+        "middlebox_test.Middlebox.test_requests_without_the_option",
     ],
     "kill": [
         "lifecycle_test.Lifecycle.test_sigterm_leaves_nothing_behind",

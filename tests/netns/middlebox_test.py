@@ -127,17 +127,17 @@ class Middlebox(TwoNodes):
         self.assertEqual((seen["received"], seen["ended"]), (sent, "fin"))
         self.assertPath(self.b, "fallback", "answer_lost")
 
-    def test_questions_without_the_option(self):
+    def test_requests_without_the_option(self):
         self.works_through(f"{SYN} {WITHOUT}")
 
-    def test_questions_with_the_option_are_dropped(self):
+    def test_requests_with_the_option_are_dropped(self):
         self.works_through(f"{SYN} {DROPPED}")
         self.assertGreaterEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
 
     def test_neither_has_the_option(self):
         self.works_through(f"{SYN} {WITHOUT}", f"{SYNACK} {WITHOUT}")
 
-    def test_questions_whose_option_is_changed(self):
+    def test_requests_whose_option_is_changed(self):
         self.works_through(f"{SYN} {CHANGED}")
 
     def test_answers_whose_option_is_changed(self):
@@ -145,7 +145,7 @@ class Middlebox(TwoNodes):
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
 
     def test_a_box_that_comes_when_the_server_is_known(self):
-        """Then no question is asked: the CLC socket meets the box, and the application's SYN follows."""
+        """Then no request is asked: the CLC socket meets the box, and the application's SYN follows."""
         self.begin()
         self.all_works()
         self.assertPath(self.a, "smcd", at_least=2)

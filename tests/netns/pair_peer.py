@@ -22,7 +22,7 @@ PERIOD = 1048573  # a prime
 FIONREAD = 0x541B
 _once = random.Random(7).randbytes(PERIOD)
 _pattern = _once * 2
-PATIENCE = 10
+TIMEOUT = 10
 
 
 class End:
@@ -32,10 +32,10 @@ class End:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sent = self.received = 0  # offsets
 
-    def ready(self, what, patience=PATIENCE):
+    def ready(self, what, timeout=TIMEOUT):
         poll = select.poll()
         poll.register(self.sock, what)
-        return bool(poll.poll(patience * 1000))
+        return bool(poll.poll(timeout * 1000))
 
     def piece(self, offset, count):
         start = offset % PERIOD
@@ -186,7 +186,7 @@ class End:
 
     def connect(self, ip, port):
         """Again, after disconnect()."""
-        self.sock.settimeout(PATIENCE)
+        self.sock.settimeout(TIMEOUT)
         self.sock.connect((ip, port))
         self.sock.setblocking(False)
         self.sent = self.received = 0
@@ -208,7 +208,7 @@ def main():
         sock, _ = listener.accept()
         listener.close()
     else:
-        sock = socket.create_connection((ip, port), PATIENCE)
+        sock = socket.create_connection((ip, port), TIMEOUT)
     end = End(sock)
     print("stands", flush=True)
     for line in sys.stdin:

@@ -101,7 +101,7 @@ class Ports(Greeting):
         self.greeter(how=how)
         self.assertEqual(self.time_waits(200, **spec), plain)
         self.start_agents()
-        self.time_waits(1, **spec)  # a question; from then on the server is remembered
+        self.time_waits(1, **spec)  # a request; from then on the server is remembered
         for found, wanted in zip(self.time_waits(1000, **spec), plain):
             # Fewer: a port that the server's TCP still remembers was used again, and counts once.
             self.assertLessEqual(found, wanted + 0.02)

@@ -442,7 +442,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
             self.assertEqual(self.counters(node)["invalid"], 0, node.name)
             listed = node.run(["conntrack", "-L", "-p", "tcp", "--dport", "5000"], check=True).stdout.splitlines()
             self.assertGreaterEqual(len(listed), 15, node.name)  # five of each scene
-            # on the way out the agent's questions are answered by a RST that connection tracking does not see
+            # on the way out the agent's requests are answered by a RST that connection tracking does not see
             self.assertEqual([line for line in listed if "UNREPLIED" in line], [], node.name)
             stats = node.run(["conntrack", "-S"], check=True).stdout
             self.assertNotRegex(stats, r"invalid=[1-9]|insert_failed=[1-9]|drop=[1-9]", node.name)

@@ -24,7 +24,7 @@ MSG_ZEROCOPY = 0x4000000
 SO_ZEROCOPY = 60
 IP_BIND_ADDRESS_NO_PORT = 24
 TCP_SYNCNT = 7
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 CASES = []
 
@@ -51,7 +51,7 @@ def attempt(function, *arguments):
 
 def until(condition, what):
     """Waits for asynchronous delivery; says so when it never comes."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
             return f"never: {what}"
@@ -178,7 +178,7 @@ def nonblocking_connect(b):
     yield s.recv(1)
 
 
-def poll(sock, mask, timeout=PATIENCE):
+def poll(sock, mask, timeout=TIMEOUT):
     poller = select.poll()
     poller.register(sock, mask)
     ready = poller.poll(timeout * 1000)
@@ -545,7 +545,7 @@ def blocked_reader_woken_by_end(b):
     reader.start()
     time.sleep(0.05)
     c.close()
-    reader.join(PATIENCE)
+    reader.join(TIMEOUT)
     yield results
 
 
@@ -557,7 +557,7 @@ def blocked_writer_woken_by_reset(b):
     writer.start()
     time.sleep(0.2)
     s.close()
-    writer.join(PATIENCE)
+    writer.join(TIMEOUT)
     yield [r in ("ECONNRESET", "EPIPE") for r in results]
 
 
@@ -565,7 +565,7 @@ def epoll_of(sock, flags=0):
     poller = select.epoll()
     poller.register(sock.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLPRI | flags)
 
-    def next_events(timeout=PATIENCE):
+    def next_events(timeout=TIMEOUT):
         ready = poller.poll(timeout)
         return events(ready[0][1]) if ready else "none"
 

@@ -382,7 +382,7 @@ print('up', flush=True); time.sleep(3600)""",
         hairpins = self.table(self.a, "smc_hairpins")
         keys = [entry["key"] for entry in hairpins]
         self.assertEqual([(key["remote_ip"][12:], key["remote_port"]) for key in keys], [([10, 77, 0, 2], 5000)] * 2)
-        ports = {entry["key"]["local_port"]: entry["value"]["partner"] for entry in hairpins}
+        ports = {entry["key"]["local_port"]: entry["value"]["to_port"] for entry in hairpins}
         one, other = ports
         self.assertEqual((ports[one], ports[other]), (other, one))
         servers = self.table(self.a, "smc_servers")
@@ -399,7 +399,7 @@ print('up', flush=True); time.sleep(3600)""",
                 "smc_netns",
                 "smc_devices",
                 "smc_servers",
-                "smc_questions",
+                "smc_requests",
                 "smc_hairpins",
                 "smc_inbound",
                 "smc_counters",

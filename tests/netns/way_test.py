@@ -164,7 +164,7 @@ class Way(Greeting):
         self.assertEqual(self.connect(port=5001)["error"], plain)
 
     def test_options_that_another_program_takes_away(self):
-        """The server answers the application's question, and never the agent's: it is asked ever more rarely."""
+        """The server answers the application's request, and never the agent's: it is asked ever more rarely."""
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()
         sh("bpftool", "cgroup", "attach", self.a.cgroup, "sock_ops", "pinned", clear, "multi")

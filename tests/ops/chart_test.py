@@ -199,14 +199,14 @@ class Chart(unittest.TestCase):
             self.assertNotIn("ports", container)
 
     def test_each_patience_is_its_own(self):
-        def patience(*values):
+        def timeout(*values):
             config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
             return config["stop"]["patience_s"], config["upgrade"]["patience_s"]
 
-        self.assertEqual(patience(), (3600, 3600))
-        self.assertEqual(patience("--set", "config.stop.patience_s=5"), (5, 3600))
-        self.assertEqual(patience("--set", "config.upgrade.patience_s=5"), (3600, 5))
-        self.assertEqual(patience("--set", "config.stop.patience_s=7,config.upgrade.patience_s=5"), (7, 5))
+        self.assertEqual(timeout(), (3600, 3600))
+        self.assertEqual(timeout("--set", "config.stop.patience_s=5"), (5, 3600))
+        self.assertEqual(timeout("--set", "config.upgrade.patience_s=5"), (3600, 5))
+        self.assertEqual(timeout("--set", "config.stop.patience_s=7,config.upgrade.patience_s=5"), (7, 5))
 
     def test_rights_are_the_least(self):
         found = documents(helm.template())

@@ -137,7 +137,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
 
     void read_clc() {
         while (clc_ && !ended_ && session_.listens()) {
-            const auto space = framer_.space();
+            const auto space = framer_.free_space();
             const auto bytes = clc_->read(space.size());
             if (bytes.empty()) {
                 if (clc_->at_end() || clc_->broken()) {
@@ -194,7 +194,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
             member(), Session::kServer, action.peer, action.deadline,
             {[this](const group::Joined& joined) { feed(session_.joined(joined.local, now())); },
              [this](const group::JoinRefused& refused) {
-                 tell("is refused a seat: " + refused.detail);
+                 tell("is refused an RMBE: " + refused.detail);
                  feed(session_.join_refused(refused.refusal, refused.detail, now()));
              },
              [this] { feed(session_.link_ready(now())); },

@@ -183,12 +183,12 @@ void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
 
 void LinkGroups::await_peer(group::MemberId member) {
     const group::SmcrGroup* group = groups_.group_of(member);
-    const group::Seat* seat = groups_.seat_of(member);
+    const group::Assignment* assignment = groups_.assignment_of(member);
     Live* there = group != nullptr ? live(group->id()) : nullptr;
-    if (there == nullptr || seat == nullptr) {
+    if (there == nullptr || assignment == nullptr) {
         return;
     }
-    there->driver->await_message(seat->token, [this, member](bool aborts) {
+    there->driver->await_message(assignment->token, [this, member](bool aborts) {
         world_.after(world_.local(), [this, member, aborts] {
             if (const auto it = hooks_.find(member); it != hooks_.end()) {
                 const auto spoke = it->second.peer_spoke;
@@ -216,15 +216,15 @@ smcr::RemoteRmbe LinkGroups::on_any_link(const Live& group, smcr::RemoteRmbe rmb
 
 std::unique_ptr<Transport> LinkGroups::run(group::MemberId member, const clc::Rmbe& peer) {
     const group::SmcrGroup* group = groups_.group_of(member);
-    const group::Seat* seat = groups_.seat_of(member);
+    const group::Assignment* assignment = groups_.assignment_of(member);
     Live* there = group != nullptr ? live(group->id()) : nullptr;
-    if (there == nullptr || seat == nullptr) {
+    if (there == nullptr || assignment == nullptr) {
         return nullptr;
     }
     smcr::RmbeTransport::Parts parts{there->driver,
-                                     seat->token,
-                                     there->buffers.at(seat->rmb)->element(seat->rmbe),
-                                     there->buffers.at(seat->send)->element(seat->send_element),
+                                     assignment->token,
+                                     there->buffers.at(assignment->rmb)->element(assignment->rmbe),
+                                     there->buffers.at(assignment->send)->element(assignment->send_element),
                                      on_any_link(*there, remote_of(groups_.peer_link_of(member), peer)),
                                      group->eye_catchers()};
     groups_.running(member);
@@ -495,7 +495,8 @@ void LinkGroups::on(const group::ForgetToken& action) {
 
 void LinkGroups::on(const group::LingerToken& action) {
     if (Live* there = live(action.group)) {
-        there->driver->linger(action.seat.token, there->buffers.at(action.seat.rmb)->element(action.seat.rmbe));
+        there->driver->linger(action.assignment.token,
+                              there->buffers.at(action.assignment.rmb)->element(action.assignment.rmbe));
     }
 }
 
@@ -516,8 +517,8 @@ void LinkGroups::on(const group::ForgetGroup& action) {
 // --- telling --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::on(const group::Joined& action) {
-    if (Live* there = live(action.group); there != nullptr && action.seat.rmbe_was_used) {
-        std::ranges::fill(there->buffers.at(action.seat.rmb)->bytes_of(action.seat.rmbe), std::uint8_t{0});
+    if (Live* there = live(action.group); there != nullptr && action.assignment.rmbe_was_used) {
+        std::ranges::fill(there->buffers.at(action.assignment.rmb)->bytes_of(action.assignment.rmbe), std::uint8_t{0});
     }
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto joined = it->second.joined;
@@ -530,7 +531,7 @@ void LinkGroups::on(const group::JoinRefused& action) {
         action.refusal != Refusal::kTimeout || world_.struck(Mishap::kLinkSlow) || world_.struck(Mishap::kLinkCut) ||
             world_.struck(Mishap::kClcSlow) || world_.struck(Mishap::kClcLost) || world_.struck(Mishap::kPortDown) ||
             world_.struck(Mishap::kAckedAndLost) || world_.struck(Mishap::kNonsense) || world_.struck(Mishap::kDies),
-        node_ + ": nothing was slow, and somebody waited in vain for a seat (G4)");
+        node_ + ": nothing was slow, and somebody waited in vain for an assignment (G4)");
     if (const auto it = hooks_.find(action.member); it != hooks_.end()) {
         const auto refused = it->second.refused;
         hooks_.erase(it);

@@ -23,8 +23,8 @@ void LinuxReader::tell() {
     publish(said_, 0);
 }
 
-bool LinuxReader::has_consumed(cdc::Cursor place) const {
-    return cdc::distance(place, consumed_, size()) <= size();
+bool LinuxReader::has_consumed(cdc::Cursor position) const {
+    return cdc::distance(position, consumed_, size()) <= size();
 }
 
 bool LinuxReader::is_due(const flow::PeerState& peer) const {

@@ -34,7 +34,7 @@ class LinuxReader final : public Transport {
  private:
     void tell();
     [[nodiscard]] bool is_due(const flow::PeerState& peer) const;
-    [[nodiscard]] bool has_consumed(cdc::Cursor place) const;
+    [[nodiscard]] bool has_consumed(cdc::Cursor position) const;
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(smc_->receive_ring().size()); }
 
     std::unique_ptr<Transport> smc_;

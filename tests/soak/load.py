@@ -23,7 +23,7 @@ import threading
 import time
 
 PORT = 5000
-PATIENCE = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without a byte
 SIOCATMARK = 0x8905
 HEADER = struct.Struct("!BBQQQ")  # kind, variant, seed, bytes from the client, bytes from the server
 PERIOD = 1048573  # of the pattern: a prime, so that no ring's size is a multiple of it
@@ -83,7 +83,7 @@ def both_ways(out, into, give, take):
     poll = select.poll()
     while out.offset < give or not ended:
         poll.register(sock, (select.POLLOUT if out.offset < give else 0) | (0 if ended else select.POLLIN))
-        found = poll.poll(PATIENCE * 1000)
+        found = poll.poll(TIMEOUT * 1000)
         if not found:
             raise TimeoutError(f"both ways at {out.offset} of {give} and {into.offset} of {take}")
         event = found[0][1]
@@ -99,7 +99,7 @@ def both_ways(out, into, give, take):
             out.offset += sock.send(out.expected(min(give - out.offset, 1 << 18)))
             if out.offset == give:
                 sock.shutdown(socket.SHUT_WR)
-    sock.settimeout(PATIENCE)
+    sock.settimeout(TIMEOUT)
 
 
 def reset(sock):
@@ -256,7 +256,7 @@ def answer(sock, port):
 
     def talk(found):
         found["port"] = port
-        sock.settimeout(PATIENCE)
+        sock.settimeout(TIMEOUT)
         head = b""
         while len(head) < HEADER.size:
             data = sock.recv(HEADER.size - len(head))
@@ -307,7 +307,7 @@ class Client:
 
     def wait(self, sock):
         """Some seconds in which nothing may happen on the connection."""
-        end = time.monotonic() + self.rnd.uniform(0, PATIENCE - 10)
+        end = time.monotonic() + self.rnd.uniform(0, TIMEOUT - 10)
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         while time.monotonic() < end and not self.resting():
@@ -324,7 +324,7 @@ class Client:
         variant = variant if self.kind == "reset" else variant % 2
         up, down = self.sizes()
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-        sock.settimeout(PATIENCE)
+        sock.settimeout(TIMEOUT)
         began = time.monotonic()
 
         def talk(found):

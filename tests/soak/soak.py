@@ -20,7 +20,7 @@ import time
 from lab.agent import Agent
 from lab.basics import map_entries, sh, wait_for
 from lab.nodes import Lab
-from load import KINDS, PATIENCE, STUCK
+from load import KINDS, TIMEOUT, STUCK
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "load.py")
 
@@ -53,7 +53,7 @@ MARGINS = {"rss_kib": 4096, "descriptors": 4, "threads": 0, "smc_servers": 8}
 TABLES = ("smc_questions", "smc_hairpins", "smc_inbound", "smc_servers")
 NONE_LEFT = ("connections", "sockets", "dmbs", "dmb_bytes", "smc_hairpins", "smc_inbound")
 NONE_LEFT_AT_LAST = ("smc_questions",)  # one that nobody answers stays for 130 s
-CONNECTIONS_END = 2 * PATIENCE
+CONNECTIONS_END = 2 * TIMEOUT
 TABLES_EMPTY = 15.0
 TABLES_EMPTY_AT_LAST = 140.0
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Who has a place among the cgroups that are served, when there are more than there are places.
+// Who have an entry among the cgroups that are served, when there are more than there are entries.
 #include "agent/netns/cgroup_tree.h"
 
 #include <algorithm>
@@ -24,9 +24,9 @@ struct Tree {
         }
         return added;
     }
-    [[nodiscard]] std::vector<bool> share(std::size_t places, std::uint64_t known_from = 1,
+    [[nodiscard]] std::vector<bool> share(std::size_t entries, std::uint64_t known_from = 1,
                                           std::uint64_t known_to = 0) const {
-        return share_places(nodes, places, [=](std::uint64_t id) { return id >= known_from && id <= known_to; });
+        return share_entries(nodes, entries, [=](std::uint64_t id) { return id >= known_from && id <= known_to; });
     }
 };
 
@@ -36,7 +36,7 @@ std::size_t kept(const std::vector<bool>& which, const std::vector<std::size_t>&
 
 }  // namespace
 
-TEST_CASE("Who makes many cgroups takes places from nobody else") {
+TEST_CASE("Who makes many cgroups takes entries from nobody else") {
     Tree tree;
     const auto tenants = tree.add_many(0, 3);
     // Many at one level, and many levels; neither is nearer to the root than the third one's few.
@@ -58,7 +58,7 @@ TEST_CASE("Who makes many cgroups takes places from nobody else") {
     CHECK((which[chain[248]] && !which[chain[249]]));  // nobody without his parent
 }
 
-TEST_CASE("Where there is a place for each, each has it") {
+TEST_CASE("Where there is an entry for each, each has it") {
     Tree tree;
     tree.add_many(tree.add(0), 10);
     CHECK(std::ranges::count(tree.share(12), true) == 12);

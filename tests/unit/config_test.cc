@@ -93,7 +93,7 @@ TEST_CASE("problem__what_a_schema_cannot_say") {
 }
 
 TEST_CASE("config__a_legs_time_is_part_of_the_budget") {
-    const auto leg = [](const char* text) { return std::get<Config>(parse_config(text)).leg_patience().count(); };
+    const auto leg = [](const char* text) { return std::get<Config>(parse_config(text)).leg_timeout().count(); };
     CHECK(leg("{}") == 300);
     CHECK(leg(R"({"fallback": {"budget_ms": 100}})") == 30);
     CHECK(leg(R"({"fallback": {"budget_ms": 10000}})") == 900);

@@ -269,7 +269,7 @@ TEST_CASE("engine__one_that_is_busy_comes_round") {
 namespace {
 
 // Makes a descriptor readable, as soon as there is a task that waits for it.
-class Bringer final : public Lookout {
+class Bringer final : public BusyPoll {
  public:
     void look() override {
         if (wanted.exchange(false)) {

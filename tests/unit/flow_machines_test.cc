@@ -508,9 +508,9 @@ TEST_CASE("staging__the_stream_arrives_and_memory_waits_for_the_consumer_F7") {
 TEST_CASE("cdc_outbox__behind_a_move_the_last_acknowledged_message_is_named_and_all_is_told_again") {
     CdcInbox inbox;
     CdcOutbox out(AlertToken{9}, 1000, 0);
-    for (std::uint64_t place = 10; place < 15; place++) {
+    for (std::uint64_t position = 10; position < 15; position++) {
         out.published({});
-        out.sent(inbox, place, out.message());
+        out.sent(inbox, position, out.message());
     }
     out.acknowledged(12);  // everything before: 10 and 11
     const cdc::Message validation = out.moved();

@@ -22,7 +22,7 @@ struct Reader {
 
     // No more than `most` bytes are there.
     std::optional<Decoded<Message>> arrive(std::size_t most) {
-        const auto space = framer.space();
+        const auto space = framer.free_space();
         REQUIRE_FALSE(space.empty());
         const std::size_t n = std::min({most, space.size(), stream.size() - at});
         std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), n, space.begin());
@@ -116,7 +116,7 @@ TEST_CASE("framer__messages_in_a_row_come_out_one_by_one") {
                                       test::bytes(encode(random.accept_d()))};
     Reader reader{sent[0] + sent[1] + sent[2]};
     for (const Octets& one : sent) {
-        CHECK(reader.framer.space().size() == kHeaderBytes);
+        CHECK(reader.framer.free_space().size() == kHeaderBytes);
         const auto read = reader.read();
         CHECK(message_of(read) == one);
         CHECK(std::holds_alternative<AnyMessage>(decode(std::get<Message>(*read).view())));
@@ -180,7 +180,7 @@ TEST_CASE("framer__a_length_that_the_message_cannot_have_is_not_waited_for") {
             for (const std::size_t length : {shortest, longest_v1}) {
                 Reader reader{header(type, length, version) + Octets(length, 0xee)};
                 CHECK_FALSE(reader.arrive(kHeaderBytes));
-                CHECK(reader.framer.space().size() == length - kHeaderBytes);
+                CHECK(reader.framer.free_space().size() == length - kHeaderBytes);
                 CHECK(message_of(reader.read()).size() == length);
             }
         }

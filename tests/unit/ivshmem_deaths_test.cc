@@ -104,7 +104,7 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction") {
         stop_here();
     });
     // Each block taken or given, a bell, a beat; and the GID, by so many stores as the compiler makes of it, and the
-    // place.
+    // slot.
     CHECK(deaths.size() >= 1 + 3 + 2 + 2 + 1 + 1 + 1 + 1);
     for (const Bytes& death : deaths) {
         std::copy(death.begin(), death.end(), control.begin());
@@ -120,13 +120,13 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction_of_laying_it_out") {
     const Shared shared;
     const Mapping mapping = shared.map();
     const auto deaths = deaths_of(control_of(mapping), [&] { lay_out(shared); });
-    CHECK(deaths.size() >= 1 + 8 + 1 + 1);  // the superblock's words, a place and its GID
+    CHECK(deaths.size() >= 1 + 8 + 1 + 1);  // the superblock's words, a slot and its GID
     std::vector<std::unique_ptr<Area>> survivors(deaths.size());
     std::list<Shared> left;
     for (const Bytes& death : deaths) {
         std::ranges::copy(death, left.emplace_back().map().bytes().begin());
     }
-    std::vector<std::thread> threads;  // each has to have patience
+    std::vector<std::thread> threads;  // each has to have timeout
     for (std::size_t i = 0; i < deaths.size(); i++) {
         threads.emplace_back([&, i] {
             if (auto opened = std::next(left.begin(), static_cast<std::ptrdiff_t>(i))->open(1)) {
@@ -153,12 +153,12 @@ TEST_CASE("ivshmem_area__who_stood_still_while_he_laid_it_out_wipes_nothing") {
     while (state == 0) {
         REQUIRE(slow.step());
     }
-    auto other = shared.open(1);  // has no more patience after a while
+    auto other = shared.open(1);  // has no more timeout after a while
     REQUIRE(other);
     const auto run = (*other)->allocate(7);
     REQUIRE(run);
     slow.finish();
-    CHECK((*other)->has_place());
+    CHECK((*other)->has_slot());
     CHECK((*other)->used() == 7);
     CHECK((*other)->owner_of(*run) == (*other)->slot());
     CHECK((*other)->find(gid(2)));
@@ -187,7 +187,7 @@ TEST_CASE("ivshmem_area__is_laid_out_by_another_in_the_meantime") {
         for (long i = 0; i < times * kStride && state_of(mapping) == 0; i++) {
             REQUIRE(late.step());
         }
-        came_first = state_of(mapping) != 0;  // so all places in front of its first store have been seen
+        came_first = state_of(mapping) != 0;  // so all slots in front of its first store have been seen
         auto other = shared.open(1);
         REQUIRE(other);
         late.finish();

@@ -35,10 +35,10 @@ TEST_CASE("ivshmem_fabric__who_stood_still_and_has_lost_its_blocks_leaves_them_a
     auto transport = std::make_unique<smcd::DmbTransport>(own->dmb, peer);
     CHECK(transport->stands());
 
-    // Meanwhile the others have taken its place and its blocks, and use all of these anew, as payload.
+    // Meanwhile the others have taken its slot and its blocks, and use all of these anew, as payload.
     const Mapping memory = shared.map();
     const Geometry geometry = geometry_of(kBytes);
-    places_of(memory)[0].owner = 0;
+    slots_of(memory)[0].owner = 0;
     std::memcpy(memory.bytes().data() + geometry.words_offset, memory.bytes().data() + geometry.words_offset + 8, 8);
     const auto blocks = memory.bytes().subspan(geometry.data_offset, std::size_t{2} * kBlock);
     std::ranges::fill(blocks, std::uint8_t{0});

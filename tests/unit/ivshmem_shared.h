@@ -49,12 +49,13 @@ class Shared {
 };
 
 // For so long, with its eyes open: until everybody else who is silent is dead, and his blocks are given back.
-inline void watch(Area& area, std::chrono::milliseconds time = 2 * Area::kDead + Area::kOrphaned + 4 * Area::kBeat) {
+inline void watch(Area& area,
+                  std::chrono::milliseconds time = 2 * Area::kDead + Area::kReclaimAfter + 4 * Area::kBeat) {
     static TimePoint now{};
     for (auto passed = 0ms; passed <= time; passed += Area::kBeat) {
         area.say_alive();
         (void)area.look(now += Area::kBeat);
-        REQUIRE(area.has_place());
+        REQUIRE(area.has_slot());
     }
 }
 
@@ -64,7 +65,7 @@ inline std::span<std::uint8_t> control_of(const Mapping& mapping) {
     return mapping.bytes().first(geometry.words_offset + geometry.blocks * sizeof(std::uint64_t));
 }
 
-inline std::span<PeerSlot> places_of(const Mapping& mapping) {
+inline std::span<PeerSlot> slots_of(const Mapping& mapping) {
     return {reinterpret_cast<PeerSlot*>(mapping.bytes().data() + kPage), kPeers};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that several machines share: who has a place, and who has a block.
+// Memory that several machines share: who has a slot, and who has a block.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ TEST_CASE("ivshmem_area__is_laid_out_once_and_found_again") {
     CHECK_FALSE((*a)->find(gid(3)));
     a->reset();
     CHECK_FALSE((*b)->find(gid(1)));
-    CHECK((*b)->used() == 3);                   // somebody may still write them
-    watch(**b, Area::kOrphaned - Area::kBeat);  // who stands still for so long has his own place still
+    CHECK((*b)->used() == 3);                       // somebody may still write them
+    watch(**b, Area::kReclaimAfter - Area::kBeat);  // who stands still for so long has his own slot still
     CHECK((*b)->used() == 3);
     watch(**b, 4 * Area::kBeat);
     CHECK((*b)->used() == 0);
@@ -86,7 +86,7 @@ TEST_CASE("ivshmem_area__who_dies_while_he_lays_it_out_is_followed_by_another") 
     const Shared shared;
     Mapping mapping = shared.map();
     reinterpret_cast<Superblock*>(mapping.bytes().data())->state = 77;
-    CHECK(shared.open(1));  // after some patience
+    CHECK(shared.open(1));  // after some timeout
 }
 
 TEST_CASE("ivshmem_area__every_block_can_be_had_and_is_had_by_one") {
@@ -141,8 +141,8 @@ TEST_CASE("ivshmem_area__who_is_away_too_long_has_lost_his_place") {
     CHECK((*b)->used() == 5);  // others are to hear of it, too
     watch(**b);
     CHECK((*b)->used() == 0);
-    CHECK_FALSE((*a)->has_place());
-    auto c = shared.open(3);  // in the place of the first
+    CHECK_FALSE((*a)->has_slot());
+    auto c = shared.open(3);  // in the slot of the first
     REQUIRE(c);
     const auto block = (*c)->allocate(1);
     REQUIRE((*a)->allocate(4));  // who does not know yet
@@ -195,30 +195,30 @@ TEST_CASE("ivshmem_area__places_that_somebody_filled_are_free_in_time") {
     const Shared shared;
     { REQUIRE(shared.open(1)); }
     const Mapping mapping = shared.map();
-    for (PeerSlot& place : places_of(mapping)) {
-        place.owner = 0xbad;
+    for (PeerSlot& slot : slots_of(mapping)) {
+        slot.owner = 0xbad;
     }
     auto a = shared.open(1);
     REQUIRE(a);
-    CHECK_FALSE((*a)->has_place());
+    CHECK_FALSE((*a)->has_slot());
     CHECK_FALSE((*a)->allocate(1));
-    CHECK_FALSE((*a)->take_place());
+    CHECK_FALSE((*a)->take_slot());
     (*a)->say_alive();
     TimePoint now{};
     for (auto passed = 0ms; passed <= 2 * Area::kDead + 2 * Area::kBeat; passed += Area::kBeat) {
         (void)(*a)->look(now += Area::kBeat);
     }
-    REQUIRE((*a)->take_place());
-    CHECK((*a)->has_place());
+    REQUIRE((*a)->take_slot());
+    CHECK((*a)->has_slot());
     CHECK((*a)->allocate(1));
 }
 
-// As by whoever emptied the place of the one before it, and was late.
+// As by whoever emptied the slot of the one before it, and was late.
 TEST_CASE("ivshmem_area__a_gid_that_was_wiped_is_there_again") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
     const Mapping mapping = shared.map();
-    std::ranges::fill(places_of(mapping)[(*a)->slot()].gid, std::uint8_t{0});
+    std::ranges::fill(slots_of(mapping)[(*a)->slot()].gid, std::uint8_t{0});
     CHECK_FALSE((*b)->find(gid(1)));
     (*a)->say_alive();
     CHECK((*b)->find(gid(1)));
@@ -237,8 +237,8 @@ TEST_CASE("ivshmem_area__random_words_crash_nobody") {
         if (i % 100 == 0) {
             (*a)->say_alive();
             (void)(*a)->look(now += 1s);
-            if (!(*a)->has_place()) {
-                (void)(*a)->take_place();
+            if (!(*a)->has_slot()) {
+                (void)(*a)->take_slot();
             }
         }
         if (const auto run = (*a)->allocate(1 + static_cast<std::uint32_t>(random() % 4))) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr KeepaliveTerms kNone, kOften{true, 10, 5, 3, 0}, kImpatient{false, 0, 0, 0, 3000};
 
-smc_tuple front(std::uint16_t port) {
+smc_tuple app(std::uint16_t port) {
     smc_tuple tuple{};
     tuple.local_port = port;
     return tuple;
@@ -34,36 +34,36 @@ struct Scene {
 
 TEST_CASE("keepalives: a connection that runs is told each change, and nobody else's") {
     Scene scene;
-    scene.keepalives.add(1, front(1000));
-    scene.keepalives.add(2, front(2000));
+    scene.keepalives.add(1, app(1000));
+    scene.keepalives.add(2, app(2000));
     CHECK(!scene.told);  // nothing was chosen
-    scene.keepalives.changed(front(2000), kOften);
+    scene.keepalives.changed(app(2000), kOften);
     CHECK(scene.told == Scene::Told{2, kOften});
-    scene.keepalives.changed(front(1000), kImpatient);
+    scene.keepalives.changed(app(1000), kImpatient);
     CHECK(scene.told == Scene::Told{1, kImpatient});
-    scene.keepalives.changed(front(2000), kNone);
+    scene.keepalives.changed(app(2000), kNone);
     CHECK(scene.told == Scene::Told{2, kNone});
 }
 
 TEST_CASE("keepalives: what was chosen before the connection runs is told when it does") {
     Scene scene;
     scene.seen = kOften;
-    scene.keepalives.changed(front(1000), kOften);
+    scene.keepalives.changed(app(1000), kOften);
     CHECK(!scene.told);
-    scene.keepalives.add(1, front(1000));
+    scene.keepalives.add(1, app(1000));
     CHECK(scene.told == Scene::Told{1, kOften});
 }
 
 TEST_CASE("keepalives: ports that are used again are the next connection's, whichever end is heard of first") {
     Scene scene;
-    scene.keepalives.add(1, front(1000));
-    scene.keepalives.add(2, front(1000));
+    scene.keepalives.add(1, app(1000));
+    scene.keepalives.add(2, app(1000));
     scene.keepalives.remove(1);
-    scene.keepalives.changed(front(1000), kOften);
+    scene.keepalives.changed(app(1000), kOften);
     CHECK(scene.told == Scene::Told{2, kOften});
     scene.told.reset();
     scene.keepalives.remove(2);
     scene.keepalives.remove(2);
-    scene.keepalives.changed(front(1000), kNone);
+    scene.keepalives.changed(app(1000), kNone);
     CHECK(!scene.told);
 }

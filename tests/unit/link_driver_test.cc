@@ -20,7 +20,7 @@ using test::MemoryLink;
 
 namespace {
 
-constexpr auto kPatience = 10s;
+constexpr auto kTimeout = 10s;
 const std::vector<std::uint8_t> kTestLink(44, 0x27);
 
 // The peer of the driver: it takes nothing unless it is told to.
@@ -74,7 +74,7 @@ struct Driven {
 
     std::string why_down() {
         auto future = down.get_future();
-        REQUIRE(future.wait_for(kPatience) == std::future_status::ready);
+        REQUIRE(future.wait_for(kTimeout) == std::future_status::ready);
         return future.get();
     }
 };
@@ -115,7 +115,7 @@ class Connection final : public Task, private Mover {
 
 void await_a_round(Engine& engine) {
     (void)engine.comes_round();  // asks
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kTimeout;
     while (!engine.comes_round()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
         std::this_thread::yield();
@@ -125,7 +125,7 @@ void await_a_round(Engine& engine) {
 bool attaches(Driven& driven, const std::shared_ptr<Connection>& connection) {
     auto attached = connection->attached.get_future();
     driven.engine->add_task(connection);
-    REQUIRE(attached.wait_for(kPatience) == std::future_status::ready);
+    REQUIRE(attached.wait_for(kTimeout) == std::future_status::ready);
     return attached.get();
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("link_driver__llc_messages_that_nobody_has_dealt_with_are_bounded") {
 TEST_CASE("link_driver__llc_messages_that_are_dealt_with_are_not") {
     Driven driven(true);
     driven.send(3000);
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kTimeout;
     while (driven.llc < 3000 && std::chrono::steady_clock::now() < end) {
         std::this_thread::yield();
     }
@@ -187,7 +187,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
     say(4, 1, true);
     say(5, 1);
     say(5, 2, true);
-    const auto end = std::chrono::steady_clock::now() + kPatience;
+    const auto end = std::chrono::steady_clock::now() + kTimeout;
     while (driven.driver->counters().messages_received < said && std::chrono::steady_clock::now() < end) {
         std::this_thread::yield();
     }
@@ -211,13 +211,13 @@ TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_d
     auto first = one->aborted.get_future(), second = two->aborted.get_future();
     driven.group->peer_left(AlertToken{1});
     driven.engine->kick(driven.driver);
-    REQUIRE(first.wait_for(kPatience) == std::future_status::ready);
+    REQUIRE(first.wait_for(kTimeout) == std::future_status::ready);
     CHECK(first.get() == Reason::kRmbeTakenAgain);
     CHECK(second.wait_for(0s) == std::future_status::timeout);
 
     // C3: it is the link that ends the other one
     driven.peer.link->shut("gone");
-    REQUIRE(second.wait_for(kPatience) == std::future_status::ready);
+    REQUIRE(second.wait_for(kTimeout) == std::future_status::ready);
     CHECK(second.get() == Reason::kLinkDown);
 }
 

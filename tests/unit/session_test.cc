@@ -553,7 +553,7 @@ namespace {
 
 Fault not_clc() {
     clc::Framer framer;
-    framer.space()[0] = 'G';
+    framer.free_space()[0] = 'G';
     return std::get<Fault>(*framer.filled(1));
 }
 

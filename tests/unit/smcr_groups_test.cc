@@ -155,7 +155,7 @@ struct Pair {
             node->groups.running(MemberId{member});
         }
         // The Confirm names the link that the Accept has named.
-        CHECK(server.group(member).links().with_peer(own.local.link) == accept.seat.link);
+        CHECK(server.group(member).links().with_peer(own.local.link) == accept.assignment.link);
         return accept;
     }
 };
@@ -401,15 +401,15 @@ TEST_CASE("smcr_groups__whoever_waits_for_a_link_that_dies_is_told_once_G4") {
     p.connect(1);
     p.server.join(2, p.proposal());
     p.server.join(3, p.proposal());  // waits for an RMB
-    const Joined seated = told<Joined>(p.server.log, 2).value();
-    p.server.on(p.server.groups.link_down(seated.group, 1, "gone", kStart));
+    const Joined joined = told<Joined>(p.server.log, 2).value();
+    p.server.on(p.server.groups.link_down(joined.group, 1, "gone", kStart));
     CHECK((count<GroupOver>(p.server.log) == 1 &&
            find<GroupOver>(p.server.log)->connections == 1));  // the other one never ran
     CHECK((told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kGroupOver &&
            !told<LinkFailed>(p.server.log, 2)));
-    p.server.await(2, p.end_of(seated));
-    p.server.await(2, p.end_of(seated));
-    p.server.on(p.server.groups.link_down(seated.group, 1, "again", kStart));
+    p.server.await(2, p.end_of(joined));
+    p.server.await(2, p.end_of(joined));
+    p.server.on(p.server.groups.link_down(joined.group, 1, "again", kStart));
     CHECK_FALSE(told<LinkFailed>(p.server.log, 2).value().may_decline);
     CHECK((count<LinkFailed>(p.server.log) == 1 && count<JoinRefused>(p.server.log) == 1));
     // G3: nobody joins it, and it goes with its last member.
@@ -428,12 +428,13 @@ TEST_CASE("smcr_groups__a_full_group_begins_another_until_elements_come_back") {
     p.server.leave(1);  // but its peer may still write into the RMBE
     CHECK(p.connect(3).local.first_contact);
     CHECK((p.server.groups.all().size() == 2 && p.client.groups.all().size() == 2));
-    p.server.on(p.server.groups.element_returned(first.group, first.seat.send, first.seat.send_element, kStart));
-    p.server.on(p.server.groups.element_returned(first.group, first.seat.rmb, first.seat.rmbe, kStart));
+    p.server.on(
+        p.server.groups.element_returned(first.group, first.assignment.send, first.assignment.send_element, kStart));
+    p.server.on(p.server.groups.element_returned(first.group, first.assignment.rmb, first.assignment.rmbe, kStart));
     p.client.leave(1);
     const Joined fourth = p.connect(4);
     CHECK((fourth.group == first.group && fourth.local.rmbe.index == first.local.rmbe.index));
-    CHECK(fourth.seat.rmbe_was_used);  // to be zeroed (section 4.4.1)
+    CHECK(fourth.assignment.rmbe_was_used);  // to be zeroed (section 4.4.1)
 }
 
 TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leaves_C2") {
@@ -443,7 +444,8 @@ TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leav
     p.server.leave(2, {.declined = true});  // the peer will not use it
     CHECK((count<ForgetToken>(p.server.log) == 1 && count<LingerToken>(p.server.log) == 0));
     p.server.join(3, p.proposal());
-    CHECK(told<Joined>(p.server.log, 3).value().seat.rmbe == told<Joined>(p.server.log, 2).value().seat.rmbe);
+    CHECK(told<Joined>(p.server.log, 3).value().assignment.rmbe ==
+          told<Joined>(p.server.log, 2).value().assignment.rmbe);
     clc::SmcrPeer confirm = p.server.group(1).peer();
     confirm.rmbe.token = AlertToken{0xcc};
     p.server.await(3, confirm);
@@ -468,7 +470,7 @@ TEST_CASE("smcr_groups__an_rmbe_that_no_confirm_has_named_is_free_at_once") {
     CHECK((count<ForgetToken>(p.client.log) == 1 && count<LingerToken>(p.client.log) == 0));
     CHECK(count<SendMessage>(p.client.log) == 1);  // the server counts on it, from its Accept on
     p.client.join(3, p.end_of(told<Joined>(p.server.log, 2).value()));
-    CHECK(told<Joined>(p.client.log, 3).value().seat.rmbe == first.seat.rmbe);
+    CHECK(told<Joined>(p.client.log, 3).value().assignment.rmbe == first.assignment.rmbe);
 }
 
 TEST_CASE("smcr_groups__a_group_without_connections_ends_after_a_while_at_the_server_first") {
@@ -534,7 +536,7 @@ TEST_CASE("smcr_groups__a_first_contact_whose_queue_pair_gives_up_is_declined_an
 TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") {
     Pair p;
     const Joined first = p.connect(1);
-    const Seat client_seat = *p.client.groups.seat_of(MemberId{1});
+    const Assignment client_assignment = *p.client.groups.assignment_of(MemberId{1});
     const Joined second = p.connect(2);  // another element: nobody ends
     CHECK((count<EndConnection>(p.server.log) == 0 && count<EndConnection>(p.client.log) == 0));
     // The server gives the client the RMBE of the first one, and the other way round.
@@ -546,12 +548,12 @@ TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") 
     p.client.join(3, again);
     p.talk();  // its own RMBE is in another RMB
     REQUIRE(find<EndConnection>(p.client.log) != nullptr);
-    CHECK(find<EndConnection>(p.client.log)->token == client_seat.token);
+    CHECK(find<EndConnection>(p.client.log)->token == client_assignment.token);
     CHECK(told<Joined>(p.client.log, 3));  // and it goes on (section 4.4.2)
     p.client.join(4, again);
     CHECK(count<EndConnection>(p.client.log) == 2);  // whoever has it now
 
-    const clc::Rmbe of_client = p.client.group(1).rmbe(client_seat);
+    const clc::Rmbe of_client = p.client.group(1).rmbe(client_assignment);
     p.server.join(5, p.proposal());
     p.talk();
     p.server.log.clear();
@@ -560,11 +562,11 @@ TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") 
     confirm.rmbe = of_client;
     p.server.await(5, confirm);
     REQUIRE(find<EndConnection>(p.server.log) != nullptr);
-    CHECK(find<EndConnection>(p.server.log)->token == first.seat.token);
+    CHECK(find<EndConnection>(p.server.log)->token == first.assignment.token);
     CHECK((told<LinkReady>(p.server.log, 5) && second.group == first.group));
 }
 
-TEST_CASE("smcr_groups__memory_for_half_a_seat_is_not_taken") {
+TEST_CASE("smcr_groups__memory_for_half_an_assignment_is_not_taken") {
     Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
     p.connect(1);
     p.connect(2);
@@ -653,8 +655,8 @@ TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_name
     p.connect(1);
     p.connect(2);
     p.server.leave(2);  // the client has not heard of it, and counts two links that are used alike
-    CHECK(p.connect(3).seat.link == 2);
-    CHECK(p.client.groups.seat_of(MemberId{3})->link == 2);
+    CHECK(p.connect(3).assignment.link == 2);
+    CHECK(p.client.groups.assignment_of(MemberId{3})->link == 2);
 }
 
 TEST_CASE("smcr_groups__a_port_that_is_down_takes_its_link_with_it_unless_that_is_the_only_one") {
@@ -687,7 +689,7 @@ TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_j
     Ports p;
     p.connect(1);
     p.connect(2);
-    CHECK(p.server.groups.seat_of(MemberId{1})->link != p.server.groups.seat_of(MemberId{2})->link);
+    CHECK(p.server.groups.assignment_of(MemberId{1})->link != p.server.groups.assignment_of(MemberId{2})->link);
     const GroupId id = p.server.group(1).id();
     p.server.log.clear();
     p.client.log.clear();
@@ -716,7 +718,7 @@ TEST_CASE("smcr_groups__a_confirm_that_names_a_link_that_has_gone_meanwhile_is_g
     const Joined accept = told<Joined>(p.server.log, 2).value();
     p.client.join(2, p.end_of(accept));
     const Joined own = told<Joined>(p.client.log, 2).value();
-    const std::uint8_t named = p.client.groups.seat_of(MemberId{2})->link;
+    const std::uint8_t named = p.client.groups.assignment_of(MemberId{2})->link;
     p.client.await(2, p.end_of(accept));
     p.server.on(p.server.groups.link_down(first.group, named, "its port is down", kStart));
     p.talk();

@@ -23,9 +23,9 @@ namespace {
 UniqueFd tcp() {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     REQUIRE(fd);
-    const timeval patience{10, 0};
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    const timeval timeout{10, 0};
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     return fd;
 }
 
@@ -43,8 +43,8 @@ std::pair<UniqueFd, UniqueFd> connected() {
     REQUIRE(::connect(one.get(), address, length) == 0);
     UniqueFd other(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     REQUIRE(other);
-    const timeval patience{10, 0};
-    ::setsockopt(other.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    const timeval timeout{10, 0};
+    ::setsockopt(other.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     return {std::move(one), std::move(other)};
 }
 
@@ -132,8 +132,8 @@ TEST_CASE("Who sends to one that does not read gets rid of a bounded amount, and
     Spliced s;
     const std::string piece(65536, 'x');
     std::size_t sent = 0;
-    const timeval short_patience{0, 300'000};
-    ::setsockopt(s.application.get(), SOL_SOCKET, SO_SNDTIMEO, &short_patience, sizeof short_patience);
+    const timeval short_timeout{0, 300'000};
+    ::setsockopt(s.application.get(), SOL_SOCKET, SO_SNDTIMEO, &short_timeout, sizeof short_timeout);
     for (ssize_t n = 0; (n = ::send(s.application.get(), piece.data(), piece.size(), MSG_NOSIGNAL)) > 0;) {
         sent += static_cast<std::size_t>(n);
         REQUIRE(sent < 64'000'000);

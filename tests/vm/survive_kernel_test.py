@@ -12,7 +12,7 @@ from lab.machines import VmLab
 from programs import NATIVE, TCP
 
 ROCE = {"test_link_s": 3, "link_retry_s": 2}
-PATIENCE = 90  # Linux asks for a new link each 30 s at most
+TIMEOUT = 90  # Linux asks for a new link each 30 s at most
 
 
 def same_network(machine):
@@ -79,18 +79,18 @@ class Together(Case):
     def survive(self, client, server, cut):
         """The cable of the link that the connection is on, at `cut`. Once for each link group: when the link is there
         again, Linux may refuse what is written by it to the key that it told (remote access error)."""
-        wait_for("two links", lambda: self.both(True), PATIENCE)
+        wait_for("two links", lambda: self.both(True), TIMEOUT)
         flow = self.flow(client, server)
         self.more()
         (connection,) = self.agent.connections(self.port)
         wire = wire_of(connection["smcr"]["device"])
         cut.set_link(False, wire)
         self.more()
-        wait_for("one link", lambda: self.both(False), PATIENCE)
+        wait_for("one link", lambda: self.both(False), TIMEOUT)
         print("nothing for {} and {} ms".format(*flow.end()), end=" ", flush=True)
         cut.set_link(True, wire)
         try:
-            wait_for("two links again", lambda: self.both(True), PATIENCE)
+            wait_for("two links again", lambda: self.both(True), TIMEOUT)
         except Timeout:  # seen once in dozens of times: Linux answers ADD LINK no more
             print("and no second link again", end=" ", flush=True)
 
@@ -135,7 +135,7 @@ class Alone(Case):
         echo = self.b.start_server([*NATIVE, "serve", 7399, 1], "first.log")
         self.assertEqual(self.a.run([*NATIVE, "client", self.b.ip4, 7399, 100_000]).stdout, "100000 bytes\n")
         self.assertEqual(echo.wait(), 0)
-        wait_for("two links", lambda: netsmc.types(self.a) == netsmc.types(self.b) == ["SYMMETRIC"], PATIENCE)
+        wait_for("two links", lambda: netsmc.types(self.a) == netsmc.types(self.b) == ["SYMMETRIC"], TIMEOUT)
         flow = self.flow(*sides)
         self.a.sh("sleep 1")
         (device,) = netsmc.busy_devices(self.b)

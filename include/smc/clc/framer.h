@@ -23,7 +23,7 @@ namespace smc::clc {
 class Framer {
  public:
     // Where the next bytes go: at least one, and nowhere behind a fault.
-    [[nodiscard]] wire::MutableBytes space() {
+    [[nodiscard]] wire::MutableBytes free_space() {
         const std::size_t left = wanted_ - read_;
         return message_.size < kMaxMessage
                    ? wire::MutableBytes(message_.bytes).subspan(message_.size).first(std::min(left, room()))

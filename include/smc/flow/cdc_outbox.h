@@ -34,14 +34,14 @@ class CdcOutbox {
     [[nodiscard]] cdc::Message message(bool before_the_end = false) const;
     // The same was in the last message, and nothing has moved since: the end is due, and is not in it.
     [[nodiscard]] bool has_told(const cdc::Message& message) const;
-    // That message is under way. `place`: among all that was posted on the link.
-    void sent(CdcInbox& inbox, std::uint64_t place, const cdc::Message& message);
+    // That message is under way. `position`: among all that was posted on the link.
+    void sent(CdcInbox& inbox, std::uint64_t position, const cdc::Message& message);
     // What was sent last, once more.
     [[nodiscard]] cdc::Message repeated() const;
 
     // --- failover (section 4.6)
-    // The peer's device has acknowledged everything before this place.
-    void acknowledged(std::uint64_t place);
+    // The peer's device has acknowledged everything before this position.
+    void acknowledged(std::uint64_t position);
     // Another link carries what follows: all is to be told again, behind this message. Its sequence number is that of
     // the last message that was acknowledged (4.6.1).
     [[nodiscard]] cdc::Message moved();
@@ -53,8 +53,8 @@ class CdcOutbox {
     // That will never be written: the peer is not to count on it.
     void withdraw(cdc::Cursor consumed, std::uint32_t size);
     [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
-    // The peer's consumer cursor, as if it had not come beyond `place`.
-    [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor place, std::uint32_t size) const;
+    // The peer's consumer cursor, as if it had not come beyond `position`.
+    [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor position, std::uint32_t size) const;
 
  private:
     [[nodiscard]] bool urgent_consumed(const CdcInbox& inbox) const;
@@ -69,7 +69,7 @@ class CdcOutbox {
     std::uint16_t acknowledged_ = 0;        // ... and of the last one that the peer's device has acknowledged
     cdc::Cursor acknowledged_to_;           // the producer cursor in it
     struct Posted {
-        std::uint64_t place = 0;
+        std::uint64_t position = 0;
         std::uint16_t sequence = 0;
         cdc::Cursor producer;
         bool announces = false;  // urgent data

@@ -40,7 +40,7 @@ struct LocalPort {
 };
 
 // Which elements a member uses.
-struct Seat {
+struct Assignment {
     std::uint8_t link = 1;  // that CLC names, and that the connection begins on
     AlertToken token{};
     BufferId rmb{};
@@ -121,7 +121,7 @@ struct ForgetToken {
 // The peer may write into its RMBE: element_returned() when it is done with it, or with the link.
 struct LingerToken {
     GroupId group{};
-    Seat seat;
+    Assignment assignment;
 };
 // The peer has given the RMBE that this connection writes into to another one: it ends, before that one begins (RFC
 // 7609 section 4.4.2).
@@ -144,7 +144,7 @@ struct ForgetGroup {
 struct Joined {
     MemberId member{};
     GroupId group{};
-    Seat seat;
+    Assignment assignment;
     clc::LocalRmbe local;
 };
 struct JoinRefused {

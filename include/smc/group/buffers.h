@@ -53,7 +53,7 @@ class Buffers {
 
     // An element of each kind; nothing if one of them is not to be had. `token` is where the search for a free alert
     // token begins.
-    std::optional<Seat> take(MemberId member, AlertToken token);
+    std::optional<Assignment> take(MemberId member, AlertToken token);
     void give_back(BufferId id, std::uint8_t element);
 
     [[nodiscard]] bool all_full(BufferKind kind) const;

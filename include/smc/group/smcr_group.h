@@ -92,10 +92,10 @@ class SmcrGroup {
     void leave_dead_ports(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
-    // A seat, or nothing: then more memory is on its way, or take_refusal() says why not. `named`: the link that the
-    // server's Accept has named. The client confirms with that one while it is up. RFC 7609 section 3.5.2.3 lets it
+    // An assignment, or nothing: then more memory is on its way, or take_refusal() says why not. `named`: the link that
+    // the server's Accept has named. The client confirms with that one while it is up. RFC 7609 section 3.5.2.3 lets it
     // take any, but Linux then writes by the link that it has named itself, with an RKey of the other.
-    std::optional<Seat> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
+    std::optional<Assignment> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
     // Why there will be no more memory, told once.
     [[nodiscard]] std::optional<Refusal> take_refusal() { return std::exchange(refused_, std::nullopt); }
     // How a member leaves.
@@ -104,7 +104,7 @@ class SmcrGroup {
         std::optional<clc::Rmbe> peer{};  // the peer's, once that is known, if it counts on the connection
         bool ran = false;                 // the data path has its elements, and gives them back
     };
-    void leave(MemberId member, const Seat& seat, const Leaving& how, Out out);
+    void leave(MemberId member, const Assignment& assignment, const Leaving& how, Out out);
     void element_returned(BufferId buffer, std::uint8_t element, Out out);
     // The member's connection runs: it would be lost with the group.
     void running(MemberId member) { running_.insert(member); }
@@ -154,7 +154,7 @@ class SmcrGroup {
     // The queue pair and the first RMB are there.
     [[nodiscard]] bool can_be_told() const;
     [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
-    [[nodiscard]] clc::Rmbe rmbe(const Seat& seat) const;
+    [[nodiscard]] clc::Rmbe rmbe(const Assignment& assignment) const;
     [[nodiscard]] bool eye_catchers() const { return eye_catchers_; }
     [[nodiscard]] unsigned connections() const { return static_cast<unsigned>(members_.size()); }
     [[nodiscard]] unsigned max_connections() const { return max_connections_; }

@@ -4,15 +4,15 @@
 // other, so that a burst of connections makes one group.
 //
 //   a member     kChoosing      waits for another first contact with its peer (server)
-//                kSeating       waits for its RMBE
+//                kAwaitingRmbe       waits for its RMBE
 //                kConnecting    first contact at the client: waits for the queue pair
-//                kSeated        Joined was told
+//                kJoined        Joined was told
 //                kAwaitingLink  first contact: waits for LLC
 //                kReady         LinkReady was told
 //                kRunning       the data path has its elements
 //
 // Invariants:
-//   G1  A connection has a seat from before the CLC message that names its RMBE until it has ended.
+//   G1  A connection has an assignment from before the CLC message that names its RMBE until it has ended.
 //   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
 //       the member leaves before.
 //   G5  An RMBE of the peer is one member's at a time: who had it before ends (RFC 7609 sections 3.5.2.2, 3.5.2.3 and
@@ -88,7 +88,7 @@ class SmcrGroups {
     [[nodiscard]] const SmcrGroup* find(GroupId group) const;
     // Of a member that has joined; nullptr otherwise.
     [[nodiscard]] const SmcrGroup* group_of(MemberId member) const;
-    [[nodiscard]] const Seat* seat_of(MemberId member) const;
+    [[nodiscard]] const Assignment* assignment_of(MemberId member) const;
     // The link that the peer named when it told of its RMBE.
     [[nodiscard]] std::uint8_t peer_link_of(MemberId member) const;
     // Bytes registered for all groups, and for what ends and has not given them back yet.
@@ -101,13 +101,21 @@ class SmcrGroups {
 
  private:
     struct Member {
-        enum class State : std::uint8_t { kChoosing, kSeating, kConnecting, kSeated, kAwaitingLink, kReady, kRunning };
+        enum class State : std::uint8_t {
+            kChoosing,
+            kAwaitingRmbe,
+            kConnecting,
+            kJoined,
+            kAwaitingLink,
+            kReady,
+            kRunning
+        };
         Join join;
         bool server = false;
         State state = State::kChoosing;
         bool first_contact = false;
         SmcrGroup* group = nullptr;
-        std::optional<Seat> seat{};
+        std::optional<Assignment> assignment{};
         std::optional<clc::Rmbe> peer_rmbe{};
         std::uint8_t peer_link = llc::kFirstLink;  // that names it
     };
@@ -117,7 +125,7 @@ class SmcrGroups {
     void settle(Out out);
     bool advance(Member& member, Out out);
     bool choose(Member& member, Out out);
-    bool seat(Member& member, Out out);
+    bool assign(Member& member, Out out);
     bool connect(Member& member, Out out);
     bool await(Member& member, Out out);
     void joined(Member& member, Out out);

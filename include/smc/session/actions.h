@@ -36,7 +36,7 @@ struct AttachDmb {
 };
 
 // --- SMC-R -----------------------------------------------------------------------------------------------------------
-// A seat in a link group with this peer. Answer: joined() or join_refused().
+// An assignment in a link group with this peer. Answer: joined() or join_refused().
 struct JoinGroup {
     clc::SmcrPeer peer;
     TimePoint deadline = kNever;
@@ -76,7 +76,7 @@ struct Refuse {
     std::string detail;
 };
 
-// What the negotiation holds (a DMB, a seat) is not needed; the outcome says whose word it was. No answer.
+// What the negotiation holds (a DMB, an assignment) is not needed; the outcome says whose word it was. No answer.
 struct GiveBack {
     clc::Outcome outcome;
 };

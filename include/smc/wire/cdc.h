@@ -153,8 +153,8 @@ static_assert(fields_fit<cdc::SmcdMessage>());
 namespace smc::cdc {
 
 // Where SMC-D's two words stand.
-inline constexpr std::uint32_t kProducerOffset = wire::place_of<SmcdMessage, &SmcdMessage::producer>().offset;
-inline constexpr std::uint32_t kConsumerOffset = wire::place_of<SmcdMessage, &SmcdMessage::consumer>().offset;
+inline constexpr std::uint32_t kProducerOffset = wire::field_of<SmcdMessage, &SmcdMessage::producer>().offset;
+inline constexpr std::uint32_t kConsumerOffset = wire::field_of<SmcdMessage, &SmcdMessage::consumer>().offset;
 
 // Exactly one message. What a stale sequence number or a strange cursor means is the connection's to say.
 inline Decoded<Message> decode(Bytes message) {

@@ -175,7 +175,7 @@ constexpr void for_each_row(Visit&& visit) {
 }
 
 // Where a row of table L stands, for whoever has to name it. The first row of that member: of a list, its count.
-struct Place {
+struct Field {
     const char* name = "";
     std::uint16_t offset = 0;  // from the start of the table
     std::uint16_t bytes = 0;
@@ -183,19 +183,19 @@ struct Place {
 template <auto>
 struct Constant {};
 template <class L, auto Member>
-consteval Place place_of() {
-    Place place;
+consteval Field field_of() {
+    Field field;
     bool found = false;
     for_each_row<L>([&](const auto& row) {
         using R = std::remove_cvref_t<decltype(row)>;
         if constexpr (std::is_same_v<Constant<R::kMember>, Constant<Member>>) {
             if (!found) {
-                place = {row.name, row.offset, row.bytes};
+                field = {row.name, row.offset, row.bytes};
                 found = true;
             }
         }
     });
-    return found ? place : throw "no such row in this table";
+    return found ? field : throw "no such row in this table";
 }
 // Where the elements of a list begin.
 template <class L, auto Member>
@@ -212,8 +212,8 @@ consteval std::size_t list_offset() {
 // What is wrong with that row, in a table that begins at `start` of the message.
 template <class L, auto Member>
 Fault fault_at(std::size_t start, std::uint64_t found, const char* expected, Verdict verdict = Verdict::kTreatAsData) {
-    constexpr Place kPlace = place_of<L, Member>();
-    return {kPlace.name, start + kPlace.offset, found, expected, verdict};
+    constexpr Field kField = field_of<L, Member>();
+    return {kField.name, start + kField.offset, found, expected, verdict};
 }
 
 template <class L, class T>
@@ -296,8 +296,8 @@ struct Pointer {
 };
 template <class L, auto Member>
 Pointer pointer_at(std::size_t start, std::uint64_t value) {
-    constexpr Place kPlace = place_of<L, Member>();
-    return {kPlace.name, start + kPlace.offset, value};
+    constexpr Field kField = field_of<L, Member>();
+    return {kField.name, start + kField.offset, value};
 }
 
 // Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. A list

@@ -20,7 +20,7 @@ constexpr std::size_t kBase = Layout<wire::ProposalBase>::kSize;
 constexpr std::size_t kGrowth = Layout<wire::ProposalGrowth>::kSize;
 // Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
 template <class L, auto Member>
-constexpr std::size_t kBehind = wire::place_of<L, Member>().offset + wire::place_of<L, Member>().bytes;
+constexpr std::size_t kBehind = wire::field_of<L, Member>().offset + wire::field_of<L, Member>().bytes;
 constexpr std::size_t kBehindSubnetOffset = kBehind<wire::ProposalBase, &Proposal::subnet_offset>;
 constexpr std::size_t kBehindV2Offset = kBehind<wire::ProposalGrowth, &Proposal::v2_offset>;
 constexpr std::size_t kBehindSmcdOffset = kBehind<V2Extension, &V2Extension::smcd_offset>;

@@ -10,25 +10,25 @@
 
 namespace smc::upgrade {
 
-class Place {
+class Instance {
  public:
     static constexpr unsigned kMost = 8;
 
     // The lowest number that nobody has. EBUSY: all are taken.
-    static Result<Place> take(const std::string& control_socket);
+    static Result<Instance> take(const std::string& control_socket);
 
     [[nodiscard]] unsigned number() const { return number_; }
     // The numbers that nobody else has, its own too: what is there under one of these is of an agent that was killed.
     // For who has the control socket's lock: without it another agent may be about to take one.
     [[nodiscard]] std::vector<unsigned> deserted() const;
 
-    // Where the agent of a place answers smcctl when it is leaving.
+    // Where the agent of that number answers smcctl when it is leaving.
     static std::string socket_of(const std::string& control_socket, unsigned number);
     // Those at which somebody answers.
     static std::vector<std::string> leaving(const std::string& control_socket);
 
  private:
-    Place(std::string control_socket, unsigned number, LockFile lock)
+    Instance(std::string control_socket, unsigned number, LockFile lock)
         : control_socket_(std::move(control_socket)), number_(number), lock_(std::move(lock)) {}
     std::string control_socket_;
     unsigned number_;

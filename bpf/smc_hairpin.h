@@ -5,11 +5,12 @@
  *	client   A  (own:pa -> server:ps)           L  (own:pl -> server:ps)
  *	server   A' (own:ps -> client:pa)           L' (own:pl -> client:pa)
  *
- * Both ends of a pair have the same addresses and the same remote port. A packet of one is turned round on its device:
- * addresses swapped, from the remote port, to the partner's local port. It arrives on that device as the remote's.
+ * Both ends have the same addresses and the same remote port. A packet of one is redirected to the ingress of its
+ *device: addresses swapped, from the remote port, to the local port of the other end (to_port). It arrives on that
+ *device as if the remote had sent it.
  */
-#ifndef SMC_TURN_H
-#define SMC_TURN_H
+#ifndef SMC_HAIRPIN_H
+#define SMC_HAIRPIN_H
 
 static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 {
@@ -23,7 +24,7 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 }
 
 /* False: it cannot be. */
-static __always_inline bool smc_turn_round(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
+static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __u16 to_port)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 	__u32 tcp_at;
@@ -44,27 +45,27 @@ static __always_inline bool smc_turn_round(struct __sk_buff *skb, __u32 mac_len,
 		return false;
 	smc_swap_addresses(skb, mac_len, v6);
 	turned.source = ports.dest;
-	turned.dest = bpf_htons(partner);
+	turned.dest = bpf_htons(to_port);
 	bpf_l4_csum_replace(skb, tcp_at + SMC_TCP_CHECKSUM, ports.source, turned.dest, 2);
 	bpf_skb_store_bytes(skb, tcp_at, &turned, sizeof(turned), 0);
 	smc_to_own_mac(skb, mac_len);
 	return true;
 }
 
-static __always_inline int smc_turn(struct __sk_buff *skb, __u32 mac_len, __u16 partner)
+static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __u16 to_port)
 {
-	return smc_turn_round(skb, mac_len, partner) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
+	return smc_rewrite(skb, mac_len, to_port) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
 /* Whether this FIN is the very next that the leg waits for, and acknowledges the leg's own. */
-static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct smc_packet *packet, __u16 partner)
+static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct smc_packet *packet, __u16 to_port)
 {
 	struct smc_tuple leg = packet->tuple;
 	struct bpf_tcp_sock *tcp;
 	struct bpf_sock *skc, *sk;
 	bool done = false;
 
-	leg.local_port = partner;
+	leg.local_port = to_port;
 	skc = smc_socket_of(skb, &leg, packet->v6);
 	if (!skc)
 		return false;
@@ -81,7 +82,7 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
  * An application that ends behind its peer. The leg's TIME_WAIT would keep a port of its for a minute, where TCP has
  * one at the peer; the connection has not left this host, so a RST right behind the FIN ends it.
  */
-static __always_inline int smc_turn_last(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app)
+static __always_inline int smc_redirect_last(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app)
 {
 	struct smc_packet packet = {};
 	struct smc_tcp_head tcp;
@@ -89,9 +90,9 @@ static __always_inline int smc_turn_last(struct __sk_buff *skb, __u32 slot, cons
 	__be32 seq;
 
 	if (!smc_parse(skb, slot, app->mac_len, true, &packet) || packet.payload || !(packet.flags & SMC_TCP_FIN) ||
-	    !smc_leg_is_done(skb, &packet, app->partner))
-		return smc_turn(skb, app->mac_len, app->partner);
-	if (!smc_turn_round(skb, app->mac_len, app->partner))
+	    !smc_leg_is_done(skb, &packet, app->to_port))
+		return smc_redirect(skb, app->mac_len, app->to_port);
+	if (!smc_rewrite(skb, app->mac_len, app->to_port))
 		return TC_ACT_SHOT;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) ||
 	    bpf_skb_load_bytes(skb, packet.tcp_at, &tcp, sizeof(tcp)))
@@ -126,7 +127,7 @@ static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_pack
 }
 
 /* True: the packet is in `to`. */
-static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_question *to)
+static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_request *to)
 {
 	/*
 	 * The offset of the last byte, not the length: the verifier of 6.1 does not learn from len == 0 that len is 1
@@ -142,15 +143,15 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_question 
 }
 
 /* From its SYN on: smc_make_way() must know the half-open connection that the leg makes at the listener. */
-static __always_inline struct smc_question *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 zero = 0;
-	struct smc_question *leg = bpf_map_lookup_elem(&smc_scratch, &zero);
+	struct smc_request *leg = bpf_map_lookup_elem(&smc_scratch, &zero);
 
 	if (!leg)
 		return 0;
 	__builtin_memset(leg, 0, sizeof(*leg));
-	leg->state = SMC_QUESTION_LEG;
+	leg->state = SMC_REQUEST_LEG;
 	leg->ifindex = skb->ifindex;
 	leg->since_ns = bpf_ktime_get_ns();
 	leg->mac_len = packet->mac_len;
@@ -191,22 +192,22 @@ static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct sm
 static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device, const struct smc_sock *leg)
 {
-	struct smc_question *held;
+	struct smc_request *held;
 
 	/* It has made way: what has its tuple now is the client's own connection, and none of its business. */
-	if (!bpf_map_lookup_elem(&smc_hairpins, &leg->front)) {
+	if (!bpf_map_lookup_elem(&smc_hairpins, &leg->app)) {
 		if (packet->flags & SMC_TCP_RST)
 			return TC_ACT_SHOT;
 		return packet->flags & SMC_TCP_SYN ? smc_refuse_leg(skb, packet) : smc_keep(skb, packet, device);
 	}
 	if (packet->flags & (SMC_TCP_SYN | SMC_TCP_RST))
-		return smc_turn(skb, packet->mac_len, leg->partner);
+		return smc_redirect(skb, packet->mac_len, leg->to_port);
 	held = smc_begin_leg(skb, packet);
 	if (!held)
-		return smc_turn(skb, packet->mac_len, leg->partner);
+		return smc_redirect(skb, packet->mac_len, leg->to_port);
 	held->isn = bpf_htonl(bpf_ntohl(packet->seq) - 1);
-	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_questions, &leg->front, held, BPF_ANY))
-		return smc_turn(skb, packet->mac_len, leg->partner);
+	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_requests, &leg->app, held, BPF_ANY))
+		return smc_redirect(skb, packet->mac_len, leg->to_port);
 	return smc_keep(skb, packet, device);
 }
 
@@ -221,9 +222,9 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 
 	if (!hairpin || hairpin->isn == packet->seq)
 		return; /* or the leg's own SYN, on its way round */
-	other.local_port = hairpin->partner;
+	other.local_port = hairpin->to_port;
 	back = bpf_map_lookup_elem(&smc_hairpins, &other);
-	if (back && (back->partner != packet->tuple.local_port || back->of_leg == hairpin->of_leg))
+	if (back && (back->to_port != packet->tuple.local_port || back->of_leg == hairpin->of_leg))
 		back = 0;
 	if (smc_leg_lives(hairpin) || (back && smc_leg_lives(back)))
 		return;
@@ -267,14 +268,14 @@ static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct s
 /*
  * Whether a leg can reach its application. A server's takes over nobody's connection, or one that is as good as gone.
  */
-static __always_inline enum smc_decision smc_reach_front(struct __sk_buff *skb, const struct smc_packet *packet,
-							 const struct smc_sock *leg)
+static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *skb, const struct smc_packet *packet,
+							     const struct smc_sock *leg)
 {
-	struct bpf_sock *sk = smc_socket_of(skb, &leg->front, packet->v6);
-	enum smc_decision found = SMC_LEG_PAIRED;
+	struct bpf_sock *sk = smc_socket_of(skb, &leg->app, packet->v6);
+	enum smc_decision found = SMC_LEG_JOINED;
 
 	if (!sk)
-		return SMC_LEG_PAIRED;
+		return SMC_LEG_JOINED;
 	if (leg->role == SMC_ROLE_LEG_SERVER && sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
 	    sk->state != BPF_TCP_NEW_SYN_RECV)
 		found = SMC_LEG_CONFLICT;
@@ -285,54 +286,54 @@ static __always_inline enum smc_decision smc_reach_front(struct __sk_buff *skb, 
 }
 
 /* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
-static __always_inline enum smc_decision smc_pair(struct __sk_buff *skb, const struct smc_packet *packet,
-						  struct bpf_sock *sk, struct smc_sock *leg)
+static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, const struct smc_packet *packet,
+						      struct bpf_sock *sk, struct smc_sock *leg)
 {
-	const struct smc_tuple *front = &leg->front;
-	struct smc_hairpin to_front = {}, to_leg = {};
-	struct smc_question *question;
+	const struct smc_tuple *app = &leg->app;
+	struct smc_hairpin to_app = {}, to_leg = {};
+	struct smc_request *request;
 	enum smc_decision reached;
 
-	if (packet->tuple.remote_port != front->remote_port || packet->tuple.slot != front->slot)
+	if (packet->tuple.remote_port != app->remote_port || packet->tuple.slot != app->slot)
 		return SMC_LEG_LATE;
-	reached = smc_reach_front(skb, packet, leg);
+	reached = smc_leg_reaches_app(skb, packet, leg);
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
-		question = bpf_map_lookup_elem(&smc_questions, front);
-		if (!question || question->state != SMC_QUESTION_HELD)
+		request = bpf_map_lookup_elem(&smc_requests, app);
+		if (!request || request->state != SMC_REQUEST_HELD)
 			return SMC_LEG_LATE;
-		if (reached != SMC_LEG_PAIRED)
+		if (reached != SMC_LEG_JOINED)
 			return reached;
-	} else if (reached != SMC_LEG_PAIRED) {
+	} else if (reached != SMC_LEG_JOINED) {
 		return reached;
 	} else {
-		question = smc_begin_leg(skb, packet);
-		if (!question || bpf_map_update_elem(&smc_questions, front, question, BPF_ANY))
+		request = smc_begin_leg(skb, packet);
+		if (!request || bpf_map_update_elem(&smc_requests, app, request, BPF_ANY))
 			return SMC_LEG_FULL;
 	}
-	to_front.partner = front->local_port;
-	to_front.mac_len = packet->mac_len;
-	to_front.of_leg = 1;
-	to_front.isn = to_leg.isn = packet->seq;
-	smc_note_sender(&to_front, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
-	to_leg.partner = packet->tuple.local_port;
+	to_app.to_port = app->local_port;
+	to_app.mac_len = packet->mac_len;
+	to_app.of_leg = 1;
+	to_app.isn = to_leg.isn = packet->seq;
+	smc_note_sender(&to_app, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
+	to_leg.to_port = packet->tuple.local_port;
 	to_leg.mac_len = packet->mac_len;
 	to_leg.chosen = leg->chosen;
 	leg->mac_len = packet->mac_len;
 	leg->port = packet->tuple.local_port;
-	leg->partner = front->local_port;
-	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_front, BPF_ANY) ||
-	    bpf_map_update_elem(&smc_hairpins, front, &to_leg, BPF_ANY)) {
-		leg->partner = 0;
+	leg->to_port = app->local_port;
+	if (bpf_map_update_elem(&smc_hairpins, &packet->tuple, &to_app, BPF_ANY) ||
+	    bpf_map_update_elem(&smc_hairpins, app, &to_leg, BPF_ANY)) {
+		leg->to_port = 0;
 		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 		if (leg->role == SMC_ROLE_LEG_SERVER)
-			bpf_map_delete_elem(&smc_questions, front);
+			bpf_map_delete_elem(&smc_requests, app);
 		return SMC_LEG_FULL;
 	}
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
-		question->state = SMC_QUESTION_TAKEN;
-		question->since_ns = bpf_ktime_get_ns();
+		request->state = SMC_REQUEST_TAKEN;
+		request->since_ns = bpf_ktime_get_ns();
 	}
-	return SMC_LEG_PAIRED;
+	return SMC_LEG_JOINED;
 }
 
 #endif

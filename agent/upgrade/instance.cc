@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/upgrade/place.h"
+#include "agent/upgrade/instance.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,23 +19,23 @@ std::string lock_of(const std::string& control_socket, unsigned number) {
 
 }  // namespace
 
-Result<Place> Place::take(const std::string& control_socket) {
+Result<Instance> Instance::take(const std::string& control_socket) {
     std::error_code failure;
     std::filesystem::create_directories(std::filesystem::path(control_socket).parent_path(), failure);
     for (unsigned number = 0; number < kMost; number++) {
         auto lock = LockFile::take(lock_of(control_socket, number));
         if (lock) {
-            return Place(control_socket, number, std::move(*lock));
+            return Instance(control_socket, number, std::move(*lock));
         }
         if (lock.error().code != EBUSY) {
             return lock.error();
         }
     }
-    return Error{EBUSY, "finding a place beside the " + std::to_string(kMost) + " agents of " + control_socket +
+    return Error{EBUSY, "finding a instance beside the " + std::to_string(kMost) + " agents of " + control_socket +
                             " that are leaving"};
 }
 
-std::vector<unsigned> Place::deserted() const {
+std::vector<unsigned> Instance::deserted() const {
     std::vector<unsigned> found{number_};
     for (unsigned number = 0; number < kMost; number++) {
         if (number != number_ && LockFile::take(lock_of(control_socket_, number))) {
@@ -46,11 +46,11 @@ std::vector<unsigned> Place::deserted() const {
     return found;
 }
 
-std::string Place::socket_of(const std::string& control_socket, unsigned number) {
+std::string Instance::socket_of(const std::string& control_socket, unsigned number) {
     return control_socket + ".leaving-" + std::to_string(number);
 }
 
-std::vector<std::string> Place::leaving(const std::string& control_socket) {
+std::vector<std::string> Instance::leaving(const std::string& control_socket) {
     std::vector<std::string> sockets;
     for (unsigned number = 0; number < kMost; number++) {
         std::string socket = socket_of(control_socket, number);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/afford.h"
+#include "agent/fd_limit.h"
 
 #include <sys/resource.h>
 
@@ -30,10 +30,10 @@ unsigned connections_by_descriptors(unsigned wanted) {
         return wanted;
     }
     const rlim_t others = std::min(kOthers, limit.rlim_max / 2);
-    const rlim_t afforded = (limit.rlim_max - others) / kEach;
-    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, afforded,
+    const rlim_t allowed = (limit.rlim_max - others) / kEach;
+    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, allowed,
                 limit.rlim_max);
-    return static_cast<unsigned>(afforded);
+    return static_cast<unsigned>(allowed);
 }
 
 // True: it is another one now.

@@ -8,8 +8,8 @@
 #include <set>
 #include <thread>
 
+#include "datapath/busy_poll.h"
 #include "datapath/ivshmem/area.h"
-#include "datapath/lookout.h"
 #include "datapath/smcd/dmb.h"
 #include "os/unique_fd.h"
 
@@ -17,12 +17,12 @@ namespace smc::ivshmem {
 
 class OwnBell;
 
-class Bells final : public Lookout {
+class Doorbells final : public BusyPoll {
  public:
-    explicit Bells(std::shared_ptr<Area> area);
-    ~Bells() override;
-    Bells(const Bells&) = delete;
-    Bells& operator=(const Bells&) = delete;
+    explicit Doorbells(std::shared_ptr<Area> area);
+    ~Doorbells() override;
+    Doorbells(const Doorbells&) = delete;
+    Doorbells& operator=(const Doorbells&) = delete;
 
     // Until it is removed: told when `rang` of its header is set.
     void add(OwnBell* bell);
@@ -42,7 +42,7 @@ class Bells final : public Lookout {
     std::shared_ptr<Area> area_;
     std::mutex mutex_;
     UniqueFd changed_;  // an eventfd: whoever listens is to look what there is
-    std::set<OwnBell*> bells_;
+    std::set<OwnBell*> doorbells_;
     std::atomic<std::uint32_t> heard_{0};
     std::atomic<std::chrono::steady_clock::duration> deaf_until_{};  // the engines
     std::atomic<bool> sleeps_{false};
@@ -53,7 +53,7 @@ class Bells final : public Lookout {
 // The owner's: readable when it was rung.
 class OwnBell final : public smcd::Doorbell {
  public:
-    OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim);
+    OwnBell(std::shared_ptr<Doorbells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim);
     ~OwnBell() override;
     OwnBell(const OwnBell&) = delete;
     OwnBell& operator=(const OwnBell&) = delete;
@@ -69,7 +69,7 @@ class OwnBell final : public smcd::Doorbell {
     void tell_if_disarmed();
 
  private:
-    std::shared_ptr<Bells> bells_;
+    std::shared_ptr<Doorbells> doorbells_;
     DmbHeader* header_;
     UniqueFd eventfd_;
     smcd::Claim claim_;

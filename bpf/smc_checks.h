@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The questions of bpf/eligibility.h, a function each: true means that it is in the way. */
-#ifndef SMC_QUESTIONS_H
-#define SMC_QUESTIONS_H
+/* The checks of bpf/eligibility.h, a function each: true means that it is in the way. */
+#ifndef SMC_CHECKS_H
+#define SMC_CHECKS_H
 
 #include "bpf/eligibility.h"
 
 /*
- * The connection that is asked about. What costs a lookup is looked up by the question that needs it, because most
+ * The connection that is asked about. What costs a lookup is looked up by the check that needs it, because most
  * connections of a node are none of ours and leave at the first one.
  */
 struct smc_subject {
@@ -14,7 +14,7 @@ struct smc_subject {
 	const struct smc_cgroup *cgroup; /* of the application; 0: not known */
 	const struct smc_netns *netns;   /* 0: not known, or not asked for yet */
 	__u64 netns_cookie;
-	enum smc_agent_state agent; /* from its question on */
+	enum smc_agent_state agent; /* from its check on */
 	struct smc_addr remote;
 	__u16 port; /* the server's */
 	enum smc_direction direction;
@@ -23,49 +23,49 @@ struct smc_subject {
 	struct tcp_sock *tcp; /* the application's socket, its listener for a SYN; 0 in an explanation */
 	/* what the SYN says; nothing in an explanation */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
-	bool own_tag;  /* a SYN that this agent has put a question into */
+	bool own_tag;  /* a SYN that this agent has put a request into */
 	bool passes;   /* its address is not one of this namespace */
 	bool listener; /* somebody listens there */
 };
 
-static __always_inline bool smc_q_not_enrolled(struct smc_subject *s)
+static __always_inline bool smc_check_not_enrolled(struct smc_subject *s)
 {
 	return !s->cgroup || !s->cgroup->enrolled;
 }
 
-static __always_inline bool smc_q_special(struct smc_subject *s)
+static __always_inline bool smc_check_special(struct smc_subject *s)
 {
 	return smc_is_special(s->remote.ip);
 }
 
-static __always_inline bool smc_q_loopback(struct smc_subject *s)
+static __always_inline bool smc_check_loopback(struct smc_subject *s)
 {
 	return smc_is_loopback(s->remote.ip);
 }
 
-static __always_inline bool smc_q_denied(struct smc_subject *s)
+static __always_inline bool smc_check_denied(struct smc_subject *s)
 {
 	return !s->cgroup || !smc_allowed(s->config, s->cgroup->rules, &s->remote, s->port, s->direction, &s->rule);
 }
 
-static __always_inline bool smc_q_agent_stale(struct smc_subject *s)
+static __always_inline bool smc_check_agent_stale(struct smc_subject *s)
 {
 	s->agent = smc_agent(s->config);
 	return s->agent == SMC_AGENT_STALE;
 }
 
-static __always_inline bool smc_q_agent_full(struct smc_subject *s)
+static __always_inline bool smc_check_agent_full(struct smc_subject *s)
 {
 	return s->agent == SMC_AGENT_FULL;
 }
 
-static __always_inline bool smc_q_netns_unknown(struct smc_subject *s)
+static __always_inline bool smc_check_netns_unknown(struct smc_subject *s)
 {
 	s->netns = bpf_map_lookup_elem(&smc_netns, &s->netns_cookie);
 	return !s->netns;
 }
 
-static __always_inline bool smc_q_not_served(struct smc_subject *s)
+static __always_inline bool smc_check_not_served(struct smc_subject *s)
 {
 	if (!s->netns)
 		s->netns = bpf_map_lookup_elem(&smc_netns, &s->netns_cookie);
@@ -73,78 +73,78 @@ static __always_inline bool smc_q_not_served(struct smc_subject *s)
 }
 
 /* The rule is known by then. */
-static __always_inline bool smc_q_limited(struct smc_subject *s)
+static __always_inline bool smc_check_limited(struct smc_subject *s)
 {
 	return smc_is_limited(s->cgroup, s->netns) && !smc_goes_past_limits(s->config, s->rule);
 }
 
-static __always_inline bool smc_q_netns_full(struct smc_subject *s)
+static __always_inline bool smc_check_netns_full(struct smc_subject *s)
 {
 	return s->netns && s->netns->full;
 }
 
-static __always_inline bool smc_q_cgroup_full(struct smc_subject *s)
+static __always_inline bool smc_check_cgroup_full(struct smc_subject *s)
 {
 	return s->cgroup && s->cgroup->full;
 }
 
-static __always_inline bool smc_q_agent_gone(struct smc_subject *s)
+static __always_inline bool smc_check_agent_gone(struct smc_subject *s)
 {
 	return !s->netns || !smc_agent_listens(s->netns->slot, !smc_is_v4(s->remote.ip));
 }
 
-static __always_inline bool smc_q_headers(struct smc_subject *s)
+static __always_inline bool smc_check_headers(struct smc_subject *s)
 {
 	return s->headers;
 }
 
 /* TCP counts before it sends. Maps may be younger than the SYN: an agent that was killed took its own with it. */
-static __always_inline bool smc_q_later_syn(struct smc_subject *s)
+static __always_inline bool smc_check_later_syn(struct smc_subject *s)
 {
 	struct tcp_sock *tcp = s->tcp; /* alone, or its place among ours were looked for in the kernel, too */
 
 	return !tcp || tcp->total_retrans;
 }
 
-static __always_inline bool smc_q_mptcp(struct smc_subject *s)
+static __always_inline bool smc_check_mptcp(struct smc_subject *s)
 {
 	return s->mptcp;
 }
 
 /* It asks, or answers, by itself. */
-static __always_inline bool smc_q_net_smc(struct smc_subject *s)
+static __always_inline bool smc_check_net_smc(struct smc_subject *s)
 {
 	return s->tcp && bpf_core_field_exists(s->tcp->syn_smc) && BPF_CORE_READ_BITFIELD(s->tcp, syn_smc);
 }
 
-static __always_inline bool smc_q_tcp_signed(struct smc_subject *s)
+static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)
 {
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
 }
 
 /* No driver sees the packets of a leg: they turn round in front of it. */
-static __always_inline bool smc_q_stamped(struct smc_subject *s)
+static __always_inline bool smc_check_stamped(struct smc_subject *s)
 {
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;
 }
 
-static __always_inline bool smc_q_fast_open(struct smc_subject *s)
+static __always_inline bool smc_check_fast_open(struct smc_subject *s)
 {
 	return s->fast_open;
 }
 
-static __always_inline bool smc_q_no_room(struct smc_subject *s)
+static __always_inline bool smc_check_no_room(struct smc_subject *s)
 {
 	return s->no_room;
 }
 
-static __always_inline bool smc_q_ipsec(struct smc_subject *s)
+static __always_inline bool smc_check_ipsec(struct smc_subject *s)
 {
 	return !s->tcp || smc_has_ipsec(s->tcp);
 }
 
 /* Its answers would leave past the programs, which take them for another protocol's. */
-static __always_inline bool smc_q_listener_headers(struct smc_subject *s)
+static __always_inline bool smc_check_listener_headers(struct smc_subject *s)
 {
 	const struct ipv6_pinfo *six;
 
@@ -154,14 +154,14 @@ static __always_inline bool smc_q_listener_headers(struct smc_subject *s)
 	return six && six->opt;
 }
 
-static __always_inline bool smc_q_not_now(struct smc_subject *s)
+static __always_inline bool smc_check_not_now(struct smc_subject *s)
 {
 	const struct smc_server *server = smc_server_of(s->netns_cookie, &s->remote);
 
 	return server && server->knowledge == SMC_SERVER_NOT_NOW;
 }
 
-static __always_inline bool smc_q_client_not_now(struct smc_subject *s)
+static __always_inline bool smc_check_client_not_now(struct smc_subject *s)
 {
 	struct smc_addr client = s->remote;
 	const struct smc_server *known;
@@ -172,7 +172,7 @@ static __always_inline bool smc_q_client_not_now(struct smc_subject *s)
 }
 
 /* What could be negotiated at all. */
-static __always_inline bool smc_q_nothing(struct smc_subject *s)
+static __always_inline bool smc_check_nothing(struct smc_subject *s)
 {
 	const struct smc_heartbeat *beat;
 	__u32 zero = 0;
@@ -182,23 +182,23 @@ static __always_inline bool smc_q_nothing(struct smc_subject *s)
 	return !s->smcd && (!beat || !beat->roce);
 }
 
-static __always_inline bool smc_q_same_agent(struct smc_subject *s)
+static __always_inline bool smc_check_same_agent(struct smc_subject *s)
 {
 	return s->own_tag;
 }
 
-static __always_inline bool smc_q_passes(struct smc_subject *s)
+static __always_inline bool smc_check_passes(struct smc_subject *s)
 {
 	return s->passes;
 }
 
-static __always_inline bool smc_q_no_listener(struct smc_subject *s)
+static __always_inline bool smc_check_no_listener(struct smc_subject *s)
 {
 	return !s->listener;
 }
 
 #define SMC_ASK(decision, whom, function, text)                                                                        \
-	if (smc_q_##function(subject))                                                                                 \
+	if (smc_check_##function(subject))                                                                             \
 		return decision;
 
 #endif

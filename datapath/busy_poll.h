@@ -4,9 +4,9 @@
 
 namespace smc {
 
-class Lookout {
+class BusyPoll {
  public:
-    virtual ~Lookout() = default;
+    virtual ~BusyPoll() = default;
     // From any engine's thread, each time round: next to nothing where there is no news, and never waits. News become
     // readable descriptors.
     virtual void look() = 0;

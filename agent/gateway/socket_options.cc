@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/gateway/likeness.h"
+#include "agent/gateway/socket_options.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -72,9 +72,9 @@ Result<void> bind_like(int fd, const Endpoint& from, int family) {
     return last_error("binding to " + from.ip_text());
 }
 
-Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, const Likeness& like) {
+Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, const SocketOptions& like) {
     const int family = like.to.family();
-    auto fd = space.tcp_socket(family, mark, like.owner);
+    auto fd = netns.tcp_socket(family, mark, like.owner);
     if (!fd) {
         return fd.error();
     }
@@ -110,12 +110,12 @@ Result<UniqueFd> try_to_connect(const Namespace& space, const smc_sock& mark, co
 
 }  // namespace
 
-Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like) {
-    auto fd = try_to_connect(space, mark, like);
+Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like) {
+    auto fd = try_to_connect(netns, mark, like);
     if (!fd && fd.error().code == EADDRNOTAVAIL && like.from.port != 0) {
-        Likeness elsewhere = like;  // what it wished for is TIME_WAIT
+        SocketOptions elsewhere = like;  // what it wished for is TIME_WAIT
         elsewhere.from.port = 0;
-        return try_to_connect(space, mark, elsewhere);
+        return try_to_connect(netns, mark, elsewhere);
     }
     return fd;
 }

@@ -8,15 +8,15 @@
 
 namespace smc {
 
-class Room {
+class Quotas {
  public:
     struct Limits {
         std::size_t total;
         unsigned netns_percent, cgroup_percent;  // of the total
     };
 
-    // The callbacks: it has no more room for this one, or has some again.
-    Room(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
+    // The callbacks: it has no more quotas for this one, or has some again.
+    Quotas(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
         : total_(limits.total),
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
           cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}

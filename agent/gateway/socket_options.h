@@ -13,7 +13,7 @@
 namespace smc {
 
 // How a socket of the agent's resembles an application's. What is 0 is left to the kernel.
-struct Likeness {
+struct SocketOptions {
     Endpoint from;  // the port is only wished for; 0: any
     Endpoint to;
     Namespace::Owner owner;
@@ -30,7 +30,7 @@ struct Likeness {
 inline constexpr int kPortsTried = 16;
 
 // A socket that is connecting. An Error has connect()'s errno.
-Result<UniqueFd> connect_like(const Namespace& space, const smc_sock& mark, const Likeness& like);
+Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like);
 
 [[nodiscard]] bool is_connecting(int fd);
 // What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet. It is told once: the next answer is 0.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "datapath/ivshmem/bells.h"
+#include "datapath/ivshmem/doorbells.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -36,10 +36,10 @@ void tell_eventfd(int fd) {
 
 }  // namespace
 
-Bells::Bells(std::shared_ptr<Area> area)
+Doorbells::Doorbells(std::shared_ptr<Area> area)
     : area_(std::move(area)), changed_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { listen(); }) {}
 
-Bells::~Bells() {
+Doorbells::~Doorbells() {
     {
         const std::lock_guard lock(mutex_);
         stops_ = true;
@@ -48,18 +48,18 @@ Bells::~Bells() {
     thread_.join();
 }
 
-void Bells::add(OwnBell* bell) {
+void Doorbells::add(OwnBell* bell) {
     const std::lock_guard lock(mutex_);
-    bells_.insert(bell);
+    doorbells_.insert(bell);
     tell_eventfd(changed_.get());
 }
 
-void Bells::remove(OwnBell* bell) {
+void Doorbells::remove(OwnBell* bell) {
     const std::lock_guard lock(mutex_);
-    bells_.erase(bell);
+    doorbells_.erase(bell);
 }
 
-void Bells::listen() {
+void Doorbells::listen() {
     auto now = os::now(), until = now, beat = now, rested = now, no_spin_until = now, last = now;
     std::unique_lock lock(mutex_);
     for (; !stops_; now = os::now()) {
@@ -73,7 +73,7 @@ void Bells::listen() {
             until = now >= no_spin_until && now - rested < kMostWithoutRest ? now + kLooksAgain : now;
             last = now;
         }
-        const bool idle = bells_.empty();
+        const bool idle = doorbells_.empty();
         lock.unlock();
         if (idle) {
             pause(kBeat, false);
@@ -95,12 +95,12 @@ void Bells::listen() {
     }
 }
 
-// Each time anew: an agent that was about to take the place may have had the interrupts, and be gone.
-bool Bells::may_sleep() {
+// Each time anew: an agent that was about to take the slot may have had the interrupts, and be gone.
+bool Doorbells::may_sleep() {
     return area_->is_interrupted_by_all() && (sleeps_ || area_->vfio()->ask_for_interrupts());
 }
 
-void Bells::pause(std::chrono::nanoseconds time, bool until_interrupted) {
+void Doorbells::pause(std::chrono::nanoseconds time, bool until_interrupted) {
     const VfioDevice* vfio = until_interrupted ? area_->vfio() : nullptr;
     pollfd heard[] = {{changed_.get(), POLLIN, 0}, {vfio != nullptr ? vfio->interrupt() : -1, POLLIN, 0}};
     const timespec limit{time / 1s, (time % 1s).count()};
@@ -118,7 +118,7 @@ void Bells::pause(std::chrono::nanoseconds time, bool until_interrupted) {
 
 // Whoever rings sees that it sleeps, or this sees that it was rung. Not for ever, and never not at all: others can
 // write these words, too.
-void Bells::sleep(std::chrono::nanoseconds time) {
+void Doorbells::sleep(std::chrono::nanoseconds time) {
     area_->say_sleeping(true);
     const bool rung = area_->rung() != heard_.load();
     pause(rung ? kShortestPause : time, !rung);
@@ -127,7 +127,7 @@ void Bells::sleep(std::chrono::nanoseconds time) {
 
 // Whoever has the lock hears it, or there is a next time. Somebody may ring without end: engines hear for a part of
 // their time only.
-void Bells::look() {
+void Doorbells::look() {
     if (area_->rung() == heard_.load(std::memory_order_relaxed)) {
         return;
     }
@@ -142,32 +142,32 @@ void Bells::look() {
     }
 }
 
-bool Bells::hear() {
+bool Doorbells::hear() {
     const std::uint32_t rung = area_->rung();
     if (rung == heard_.exchange(rung)) {
         return false;
     }
     bool any = false;
-    for (OwnBell* bell : bells_) {
+    for (OwnBell* bell : doorbells_) {
         any = bell->tell() || any;
     }
     return any;
 }
 
 // Everybody who has the area can write the words of a bell: without its own wake-up a connection would stand still.
-void Bells::tell_who_was_disarmed() {
-    for (OwnBell* bell : bells_) {
+void Doorbells::tell_who_was_disarmed() {
+    for (OwnBell* bell : doorbells_) {
         bell->tell_if_disarmed();
     }
 }
 
-OwnBell::OwnBell(std::shared_ptr<Bells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim)
-    : bells_(std::move(bells)), header_(header), eventfd_(std::move(eventfd)), claim_(claim) {
-    bells_->add(this);
+OwnBell::OwnBell(std::shared_ptr<Doorbells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim)
+    : doorbells_(std::move(bells)), header_(header), eventfd_(std::move(eventfd)), claim_(claim) {
+    doorbells_->add(this);
 }
 
 OwnBell::~OwnBell() {
-    bells_->remove(this);
+    doorbells_->remove(this);
 }
 
 void OwnBell::arm() {
