@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a state machine answered.
+// Looks up what a state machine has answered.
 #pragma once
 
 #include <variant>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the tests of memory that several machines share have in common.
+// What the tests of ivshmem, memory that several machines share, have in common.
 #pragma once
 
 #include <sys/mman.h>
@@ -48,7 +48,8 @@ class Shared {
     std::size_t bytes_;
 };
 
-// For so long, with its eyes open: until everybody else who is silent is dead, and his blocks are given back.
+// Lets `area` beat and look for `time`. By default that is until every silent peer counts as dead and its blocks are
+// given back.
 inline void watch(Area& area,
                   std::chrono::milliseconds time = 2 * Area::kDead + Area::kReclaimAfter + 4 * Area::kBeat) {
     static TimePoint now{};
@@ -59,7 +60,7 @@ inline void watch(Area& area,
     }
 }
 
-// What is in front of the blocks.
+// The control structures in front of the blocks.
 inline std::span<std::uint8_t> control_of(const Mapping& mapping) {
     const Geometry geometry = geometry_of(kBytes);
     return mapping.bytes().first(geometry.words_offset + geometry.blocks * sizeof(std::uint64_t));

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// The flow of a connection: rings that are taken, windows, applications that have gone, resets (RFC 7609
+// sections 4.4.2, 4.5.1 and 4.8).
+#include <catch2/catch.hpp>
+#include <utility>
+
+#include "smc/flow/flow.h"
+
+using namespace smc;
+using namespace smc::flow;
+using cdc::Cursor;
+
+// --- a ring that is another connection's ----------------------------------------------------------------------------
+
+// RFC 7609 section 4.4.2.
+TEST_CASE("flow__into_a_ring_that_was_taken_nothing_more_is_written") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    const TimePoint now{};
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.peer({});
+    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
+    flow.took(10, false, true);
+    REQUIRE(flow.ring_taken());
+    const Step step = flow.next(now, true);
+    REQUIRE(std::holds_alternative<Publish>(step));
+    CHECK((std::get<Publish>(step).written == 0 && std::get<Publish>(step).producer.state == cdc::kAbnormalClose));
+    const Step last = flow.next(now, true);
+    REQUIRE(std::holds_alternative<End>(last));
+    CHECK((std::get<End>(last).reason == Reason::kRmbeTakenAgain && std::get<End>(last).how == End::How::kReset));
+}
+
+TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState peer;
+    peer.producer.state = cdc::kSendingDone;
+    std::uint8_t told = 0;
+    for (int steps = 0; (told & cdc::kConnectionClosed) == 0 && steps < 100; steps++) {
+        const Step step = flow.next({}, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            flow.leg_ended();
+        } else if (std::holds_alternative<LookAtClcSocket>(step)) {
+            flow.clc_quiet();
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+        } else if (const auto* publish = std::get_if<Publish>(&step)) {
+            told = publish->producer.state;
+        }
+    }
+    REQUIRE((told & cdc::kConnectionClosed) != 0);
+    CHECK((!flow.ring_taken() && !flow.ended()));
+}
+
+namespace {
+
+// Lets it write all that it may, until it sleeps. How many messages asked for the peer's cursor.
+int requests_of(Flow& flow, const PeerState& peer, cdc::Producer& published) {
+    int requests = 0;
+    for (int steps = 0; steps < 100; steps++) {
+        const Step step = flow.next({}, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            flow.took(std::get<Take>(step).bytes, false, false);
+        } else if (std::holds_alternative<Deliver>(step)) {
+            flow.leg_full();
+        } else if (const auto* publish = std::get_if<Publish>(&step)) {
+            published = publish->producer;
+            requests += (publish->producer.flags & cdc::kCursorRequested) != 0 ? 1 : 0;
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+            return requests;
+        }
+    }
+    FAIL("it does not sleep");
+    return requests;
+}
+
+}  // namespace
+
+// Linux forgets with each message that it sends that it was asked for its cursor.
+TEST_CASE("flow__news_of_a_peer_that_leaves_the_window_full_is_answered_by_a_request") {
+    Flow flow({.send_size = 1000, .window = 100, .receive_size = 100, .cursor_is_told = true});
+    PeerState peer;
+    cdc::Producer published;
+    CHECK(requests_of(flow, peer, published) == 2);  // with the bytes, and that it is blocked
+    CHECK(requests_of(flow, peer, published) == 0);
+    peer.message = 1;
+    peer.producer.cursor.count = 5;
+    CHECK(requests_of(flow, peer, published) == 1);
+    CHECK(requests_of(flow, peer, published) == 0);
+    peer.message = 2;  // which says nothing new
+    CHECK(requests_of(flow, peer, published) == 0);
+}
+
+TEST_CASE("flow__two_that_ask_each_other_and_read_nothing_come_to_rest") {
+    const Flow::Terms terms{.send_size = 1000, .window = 100, .receive_size = 1000, .cursor_is_told = true};
+    Flow a(terms), b(terms);
+    PeerState of_a, of_b;
+    int messages = 0;
+    for (int rounds = 0; rounds < 10; rounds++) {
+        messages = requests_of(a, of_b, of_a.producer);
+        of_a.message = static_cast<std::uint16_t>(of_a.message + messages);
+        messages += requests_of(b, of_a, of_b.producer);
+        of_b.message = static_cast<std::uint16_t>(of_b.message + messages);
+    }
+    CHECK(messages == 0);
+}
+
+// --- an application that has gone -----------------------------------------------------------------------------------
+
+namespace {
+
+// Runs it until it sleeps or ends; its CLC socket was reset, if it looks. `ends`: so does its application's stream,
+// which is silent otherwise. `delivered`: the application's kernel has everything.
+Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = false, bool delivered = true) {
+    for (int steps = 0; steps < 100; steps++) {
+        const Step step = flow.next(now, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            std::exchange(ends, false) ? flow.leg_ended() : flow.leg_empty();
+        } else if (std::holds_alternative<Deliver>(step)) {
+            flow.delivered(std::get<Deliver>(step).piece.bytes);
+        } else if (std::holds_alternative<AskLeg>(step)) {
+            flow.leg_has(delivered, now);
+        } else if (std::holds_alternative<LookAtClcSocket>(step)) {
+            flow.clc_reset();
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+            return step;
+        } else if (std::holds_alternative<End>(step)) {
+            return step;
+        }
+    }
+    FAIL("it neither sleeps nor ends");
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    REQUIRE(std::holds_alternative<Take>([&] {
+        Step step = flow.next(now, true);
+        while (std::holds_alternative<Load>(step)) {
+            flow.peer({});
+            step = flow.next(now, true);
+        }
+        return step;
+    }()));
+    flow.took(50, false, false);
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    flow.leg_changed({.ending = true, .failed = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, false)));
+    // However late the peer's application reads, and whatever becomes of the CLC socket.
+    for (int late = 1; late < 5; late++) {
+        REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now + std::chrono::minutes(late), false)));
+    }
+    PeerState read;
+    read.consumer = {0, 50};
+    flow.clc_changed();
+    const Step step = run_flow(flow, read, now + std::chrono::hours(1), false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kCloseTimeout);
+    CHECK(std::get<End>(step).how == End::How::kOrderly);
+}
+
+TEST_CASE("flow__what_comes_for_an_application_that_has_gone_is_reset") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    flow.leg_changed({.ending = true, .failed = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, false)));
+    PeerState more;
+    more.producer.cursor = {0, 7};
+    const Step step = run_flow(flow, more, now, false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kApplicationReset);
+}
+
+TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});
+    PeerState gone;
+    gone.producer = {.cursor = {0, 30}, .state = cdc::kSendingDone | cdc::kConnectionClosed};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now, false)));
+    CHECK(flow.next_deadline() == now + std::chrono::seconds(10));
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(10), false, false)));
+    CHECK(flow.next_deadline() == now + std::chrono::seconds(20));
+    flow.clc_changed();  // which is reset: the peer has nothing more to say
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(11), false, false)));
+    const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).how == End::How::kOrderly);
+}
+
+TEST_CASE("flow__an_application_that_writes_to_a_peer_that_has_closed_is_given_what_that_sent_before_F8") {
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState closed;
+    closed.producer = {.cursor = {0, 30}, .state = cdc::kSendingDone | cdc::kConnectionClosed};
+    REQUIRE(std::holds_alternative<Load>(flow.next({}, true)));
+    flow.peer(closed);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next({}, true)));
+    flow.leg_full();
+    REQUIRE(std::holds_alternative<Take>(flow.next({}, true)));
+    flow.took(1, false, true);
+    REQUIRE(std::holds_alternative<Publish>(flow.next({}, true)));
+    const Step last = flow.next({}, true);
+    REQUIRE(std::holds_alternative<End>(last));
+    CHECK(std::get<End>(last).reason == Reason::kPeerClosedEarly);
+    CHECK(std::get<End>(last).how == End::How::kDeliver);
+    CHECK(flow.receiving().available() == 30);
+}
+
+// --- the reset of a CLC socket --------------------------------------------------------------------------------------
+
+TEST_CASE("flow__what_a_reset_has_overtaken_is_waited_for_F4") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(250)});
+    flow.clc_changed();
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now)));
+    REQUIRE(flow.next_deadline() == now + std::chrono::milliseconds(250));
+    PeerState late;
+    late.producer = {.cursor = {0, 7}, .state = cdc::kAbnormalClose};
+    const Step step = run_flow(flow, late, now + std::chrono::milliseconds(249));
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kPeerAborted);
+    CHECK(std::get<End>(step).how == End::How::kDeliver);
+    CHECK(flow.receiving().available() == 7);
+}
+
+TEST_CASE("flow__a_reset_that_nothing_explains_ends_it_F4") {
+    const TimePoint now{};
+    Flow graced({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(250)});
+    graced.clc_changed();
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now)));
+    graced.clc_changed();  // heard of again: not a reason to wait longer
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now + std::chrono::milliseconds(200))));
+    const Step late = run_flow(graced, {}, now + std::chrono::milliseconds(250));
+    REQUIRE(std::holds_alternative<End>(late));
+    CHECK(std::get<End>(late).reason == Reason::kPeerReset);
+
+    Flow strict({.send_size = 100, .window = 100, .receive_size = 100});
+    strict.clc_changed();
+    const Step at_once = run_flow(strict, {}, now);
+    REQUIRE(std::holds_alternative<End>(at_once));
+    CHECK(std::get<End>(at_once).reason == Reason::kPeerReset);
+}

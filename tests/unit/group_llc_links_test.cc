@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// LLC of a link group: how a second link comes and goes (RFC 7609 sections 3.5.1.6, 3.5.5.1 and 3.5.5.3).
+#include "group_llc.h"
+
+#include <algorithm>
+
+using namespace smc;
+using namespace smc::llc;
+using namespace smc::test::llc_pair;
+using namespace std::chrono_literals;
+
+// Figures 9 and 15.
+TEST_CASE("group_llc__a_second_link_is_confirmed_and_all_rmbs_are_known_over_it") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    for (const std::uint32_t more : {11U, 12U, 13U}) {  // more than fit into one message of version 1
+        Doubled::own_rmb(d.server, more);
+        (void)d.client.know(RKey{more});
+    }
+    d.double_up();
+    CHECK((d.server.state() == GroupLlc::State::kActive && d.client.state() == GroupLlc::State::kActive));
+    for (const std::uint32_t rmb : {10U, 11U, 12U, 13U}) {
+        REQUIRE(d.client.find_rmb(1, RKey{rmb}) != nullptr);
+        CHECK(d.client.find_rmb(1, RKey{rmb})->at(2) == RToken{RKey{rmb + 100}, VirtualAddress{rmb + 100}});
+    }
+    CHECK(d.server.find_rmb(2, RKey{120}) == d.server.find_rmb(1, RKey{20}));
+    // From now on both links' RKeys are told at once (figure 12), and one of them is enough to delete it.
+    Doubled::own_rmb(d.client, 30);
+    const auto request = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto asked = sent<ConfirmRkey>(request);
+    CHECK((asked.other_tokens == 1 && asked.others[0] == LinkRToken{2, RKey{130}, VirtualAddress{130}}));
+    const auto answer = d.server.message(bytes(request), kStart);
+    CHECK(find<PeerRmb>(answer)->tokens.size() == 2);
+    CHECK(find<RkeyConfirmed>(d.client.message(bytes(answer), kStart))->accepted);
+    (void)d.server.message(bytes(d.client.GroupLlc::delete_rkey(RmbId{30}, kStart)), kStart);
+    CHECK(d.server.find_rmb(2, RKey{130}) == nullptr);
+}
+
+// Section 3.5.1.6.2, C.7.1.
+TEST_CASE("group_llc__a_second_link_that_fails_at_first_contact_is_gone_at_both_ends_before_data_flows") {
+    Doubled d;
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto gone = d.server.link_down(2, "retries exceeded", kStart);
+    CHECK((find<LinkGone>(gone)->number == 2 && find<Confirmed>(gone) == nullptr));
+    CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).all && find<Send>(gone)->link == 1));
+    const auto reply = d.client.message(bytes(gone), kStart);
+    CHECK((sent<DeleteLink>(reply).reply && find<LinkGone>(reply)->number == 2 && find<Confirmed>(reply) != nullptr));
+    CHECK(d.server.state() == GroupLlc::State::kForming);
+    const auto done = d.server.message(bytes(reply), kStart);
+    CHECK((find<Confirmed>(done) != nullptr && d.server.up() == std::vector<std::uint8_t>{1}));
+}
+
+// Linux's, while it waits for ADD LINK CONTINUATION. C.7.1 would have the connection reset.
+TEST_CASE("group_llc__a_client_that_does_not_answer_delete_link_at_first_contact_has_one_link") {
+    Doubled d;
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    (void)d.server.link_down(2, "retries exceeded", kStart);
+    const auto done = d.server.tick(kStart + 1s, 0);
+    CHECK((find<Confirmed>(done) != nullptr && d.server.up() == std::vector<std::uint8_t>{1}));
+}
+
+TEST_CASE("group_llc__a_client_that_waits_in_vain_for_confirm_link_asks_for_the_end_of_that_link") {
+    Doubled d;
+    d.agree();
+    const auto given_up = d.client.tick(kStart + 3s, 0);
+    const auto ask = sent<DeleteLink>(given_up);
+    CHECK((!ask.reply && ask.link_number == 2 && !ask.orderly && ask.reason == DeleteLinkReason::kLostPath));
+    CHECK(find<Confirmed>(given_up) == nullptr);
+    const auto told = d.server.message(bytes(given_up), kStart + 3s);
+    CHECK((sent<DeleteLink>(told).link_number == 2 && !sent<DeleteLink>(told).reply));
+    const auto reply = d.client.message(bytes(told), kStart + 3s);
+    CHECK((sent<DeleteLink>(reply).reply && find<Confirmed>(reply) != nullptr));
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart + 3s)) != nullptr);
+}
+
+// Figures 10 and 11.
+TEST_CASE("group_llc__a_link_that_breaks_is_deleted_over_the_other_one_whoever_notices") {
+    const bool at_server = GENERATE(true, false);
+    const bool both = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    Side& first = at_server ? d.server : d.client;
+    Side& other = at_server ? d.client : d.server;
+    auto said = first.link_down(1, "port down", kStart);
+    CHECK((find<LinkGone>(said)->number == 1 && find<Send>(said)->link == 2 && find<Over>(said) == nullptr));
+    auto also = both ? other.link_down(1, "port down", kStart) : Actions{};
+    // Until nobody says anything any more.
+    std::vector<std::pair<Side*, Actions>> news{{&other, said}, {&first, also}};
+    bool other_heard = both;
+    while (!news.empty()) {
+        auto [to, actions] = news.back();
+        news.pop_back();
+        for (const Action& action : actions) {
+            if (const auto* send = std::get_if<Send>(&action)) {
+                Side* back = to == &first ? &other : &first;
+                Actions more = to->message(send->message.view(), kStart, send->link);
+                other_heard |= to == &other && find<LinkGone>(more) != nullptr;
+                news.emplace_back(back, std::move(more));
+            }
+        }
+    }
+    CHECK(other_heard);
+    for (Side* side : {&d.server, &d.client}) {
+        CHECK(side->up() == std::vector<std::uint8_t>{2});
+        CHECK(side->tick(kStart + 5s, 1).empty());  // nobody waits for anything
+        CHECK(side->state() == GroupLlc::State::kActive);
+    }
+    CHECK(over(first.link_down(2, "port down", kStart)) == Reason::kLinkDown);
+}
+
+// Linux's, while requests of the link that broke are under way, or which has forgotten that link. C.7.1 has the link
+// lost that carried the question.
+TEST_CASE("group_llc__a_server_that_does_not_answer_delete_link_costs_no_link_that_test_link_finds_alive") {
+    const bool lives = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    d.client.heard(2, 5, kStart);
+    REQUIRE(sent<DeleteLink>(d.client.link_down(1, "port down", kStart)).link_number == 1);
+    const TimePoint deadline = d.client.next_deadline();
+    const auto test = d.client.tick(deadline, 0);
+    CHECK((find<Over>(test) == nullptr && find<Send>(test)->link == 2 && !sent<TestLink>(test).reply));
+    if (!lives) {
+        CHECK(over(d.client.tick(d.client.next_deadline(), 0)) == Reason::kLinkDown);
+        return;
+    }
+    (void)d.client.message(bytes(d.server.message(bytes(test), deadline, 2)), deadline, 2);
+    CHECK(d.client.tick(deadline + 5s, 0).empty());
+    CHECK((d.client.up() == std::vector<std::uint8_t>{2} && d.client.state() == GroupLlc::State::kActive));
+    // It does in the end, and is told that there is no such link.
+    DeleteLink request = message<DeleteLink>();
+    request.link_number = 1;
+    request.reason = DeleteLinkReason::kLostPath;
+    const auto reply = sent<DeleteLink>(d.client.message(encode(request).view(), deadline + 1s, 2));
+    CHECK((reply.reply && reply.reason == DeleteLinkReason::kUnknownLink));
+}
+
+// C.7.1: over the link that stays.
+TEST_CASE("group_llc__a_wrong_confirm_link_of_a_second_link_costs_that_link_alone") {
+    Doubled d;
+    d.agree();
+    auto confirm = sent<ConfirmLink>(d.server.link_connected(2, kStart));
+    confirm.qpn = Qpn{99};
+    const auto heard = d.client.message(encode(confirm).view(), kStart, 2);
+    CHECK(find<LinkUp>(heard) == nullptr);
+    REQUIRE(find<Send>(heard) != nullptr);
+    CHECK(find<Send>(heard)->link == 1);
+    const auto ask = sent<DeleteLink>(heard);
+    CHECK((!ask.reply && !ask.all && ask.link_number == 2));
+    const auto told = d.server.message(bytes(heard), kStart);
+    CHECK(find<LinkGone>(told)->number == 2);
+    const auto reply = d.client.message(bytes(told), kStart);
+    CHECK(find<Confirmed>(reply) != nullptr);
+    CHECK(find<Confirmed>(d.server.message(bytes(reply), kStart)) != nullptr);
+    for (const Side* side : {&d.server, &d.client}) {
+        CHECK(side->up() == std::vector<std::uint8_t>{1});
+    }
+}
+
+// SMC v2.1, REQUEST ADD LINK, note 7: without an acknowledgement before it.
+TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.may_ask_for_link());
+    const auto ask = d.client.ask_for_link({second(false).own.gid}, {}, kStart + 1s);
+    CHECK_FALSE(sent<RequestAddLink>(ask).reply);
+    CHECK_FALSE(d.client.may_ask_for_link());  // once
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    CHECK(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto rejected = d.client.reject_link(AddLinkReason::kNoAlternatePath, kStart + 1s);
+    CHECK(sent<AddLink>(rejected).rejected);
+    CHECK(d.client.may_ask_for_link());  // nothing is waited for any more
+}
+
+TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
+    const bool server_asks = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    if (!server_asks) {  // then it is the server that deletes it (section 3.5.5.1.2)
+        const auto wish = d.client.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+        CHECK((find<LinkRetired>(wish)->number == 1 && find<LinkGone>(wish) == nullptr));
+        CHECK((sent<DeleteLink>(wish).orderly && !sent<DeleteLink>(wish).reply && find<Send>(wish)->link == 2));
+        const auto ordered = d.server.message(bytes(wish), kStart, 2);
+        CHECK((sent<DeleteLink>(ordered).orderly && !sent<DeleteLink>(ordered).reply));
+        CHECK(find<LinkRetired>(ordered)->number == 1);
+        const auto answer = d.client.message(bytes(ordered), kStart, 2);
+        CHECK((sent<DeleteLink>(answer).reply && find<LinkGone>(answer)->number == 1));
+        CHECK(find<LinkGone>(d.server.message(bytes(answer), kStart, 2))->number == 1);
+        return;
+    }
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    CHECK((find<LinkRetired>(ask)->number == 1 && find<LinkGone>(ask) == nullptr));
+    CHECK((sent<DeleteLink>(ask).orderly && find<Send>(ask)->link == 2));
+    const auto reply = d.client.message(bytes(ask), kStart, 2);
+    CHECK((find<LinkRetired>(reply)->number == 1 && find<LinkGone>(reply)->number == 1));
+    CHECK(find<LinkGone>(d.server.message(bytes(reply), kStart, 2))->number == 1);
+    CHECK(d.server.delete_link(2, DeleteLinkReason::kOperator, kStart).empty());  // the last one is the group's
+}
+
+// M3: a group is over with its last link, whichever way that goes.
+TEST_CASE("group_llc__a_peer_that_deletes_one_link_after_the_other_ends_the_group") {
+    Doubled d;
+    d.double_up();
+    auto ask = message<DeleteLink>();
+    ask.orderly = true;
+    ask.reason = DeleteLinkReason::kOperator;
+    ask.link_number = 2;
+    auto told = sent<DeleteLink>(d.server.message(encode(ask).view(), kStart));
+    CHECK((told.link_number == 2 && !told.all && d.server.up() == std::vector<std::uint8_t>{1}));
+    ask.link_number = 1;
+    const auto end = d.server.message(encode(ask).view(), kStart, 2);
+    CHECK((find<Over>(end) != nullptr && sent<DeleteLink>(end).all));
+
+    Doubled broken;  // the one that is being deleted works still, and is none to go on with
+    broken.double_up();
+    (void)broken.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    CHECK(over(broken.server.link_down(2, "port down", kStart)) == Reason::kLinkDown);
+
+    Doubled asked;  // the client, which the server leaves without one
+    asked.double_up();
+    auto gone = message<DeleteLink>();
+    gone.link_number = 1;
+    (void)asked.client.message(encode(gone).view(), kStart, 2);
+    gone.link_number = 2;
+    CHECK(find<Over>(asked.client.message(encode(gone).view(), kStart, 2)) != nullptr);
+    CHECK(asked.client.next_deadline() == kNever);
+}
+
+TEST_CASE("group_llc__what_was_under_way_when_the_group_was_ended_is_waited_for_no_more") {
+    Doubled d;
+    d.double_up();
+    Doubled::own_rmb(d.client, 30);
+    (void)d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    (void)d.client.end(DeleteLinkReason::kOperator, kStart);
+    const auto said = d.client.link_down(1, "port down", kStart);
+    CHECK((said.size() == 1 && sent<DeleteLink>(said).all));       // over the other one, and no CONFIRM RKEY
+    CHECK(over(d.client.tick(kStart + 10s, 0)) == Reason::kNone);  // the server's DELETE LINK has not come
+}
+
+// C.7.1: what was asked over a link that does not answer is asked again over the other one.
+TEST_CASE("group_llc__a_request_without_an_answer_costs_the_link_that_carried_it") {
+    Doubled d;
+    d.double_up();
+    Doubled::own_rmb(d.client, 30);
+    (void)d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto late = d.client.tick(kStart + 2s, 0);
+    CHECK(
+        (find<LinkGone>(late)->number == 1 && sent<DeleteLink>(late).link_number == 1 && find<Send>(late)->link == 2));
+    const auto told = d.server.message(bytes(late), kStart + 2s, 2);
+    const auto again = d.client.message(bytes(told), kStart + 2s, 2);
+    REQUIRE(std::ranges::count_if(again, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    const auto& request = std::get<Send>(again.back());
+    CHECK(std::get<ConfirmRkey>(std::get<AnyMessage>(decode(request.message.view()))).rkey == RKey{130});
+}
+
+// Section 4.5.3.
+TEST_CASE("group_llc__a_link_that_test_link_finds_dead_goes_and_the_other_one_stays") {
+    Doubled d;
+    d.double_up();
+    const auto tests = d.client.tick(kStart + 10s, 0);
+    REQUIRE(std::ranges::count_if(tests, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    for (const Action& action : tests) {
+        const auto& test = std::get<Send>(action);
+        if (test.link == 2) {
+            const auto answer = d.server.message(test.message.view(), kStart + 10s, 2);
+            CHECK(d.client.message(bytes(answer), kStart + 10s, 2).empty());
+        }
+    }
+    const auto late = d.client.tick(kStart + 12s, 0);
+    CHECK((find<LinkGone>(late)->number == 1 && find<Over>(late) == nullptr));
+    CHECK((sent<DeleteLink>(late).link_number == 1 && find<Send>(late)->link == 2));
+    CHECK(d.client.up() == std::vector<std::uint8_t>{2});
+}
+
+// C.7.1: whoever asks for the end of a link over another one, and hears nothing, has lost that one, too.
+TEST_CASE("group_llc__the_end_of_one_link_that_is_asked_for_in_vain_costs_the_other_one") {
+    const bool at_server = GENERATE(true, false);
+    const bool works = GENERATE(true, false);
+    Doubled d;
+    d.double_up();
+    Side& side = at_server ? d.server : d.client;
+    if (works && at_server) {
+        (void)side.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    } else {
+        (void)side.link_down(1, "port down", kStart);
+    }
+    CHECK(side.tick(kStart + 999ms, 0).empty());
+    const auto late = side.tick(kStart + 2s, 0);  // a client asks once more, by TEST LINK
+    CHECK(over(at_server ? late : side.tick(kStart + 4s, 0)) == Reason::kLinkDown);
+}
+
+// C.7.1: an ADD LINK that is not answered has lost the link that carried it.
+TEST_CASE("group_llc__a_later_add_link_that_is_not_answered_costs_the_link_that_carried_it") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.server.offer_link(second(true), {}, kStart);
+    CHECK(d.server.tick(kStart + 999ms, 0).empty());
+    const auto late = d.server.tick(d.server.next_deadline(), 0);
+    CHECK((find<LinkGone>(late)->number == 2 && over(late) == Reason::kLinkDown));
+}
+
+TEST_CASE("group_llc__a_later_confirm_link_that_is_not_answered_costs_the_new_link_only") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.state() == GroupLlc::State::kActive);
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto late = d.server.tick(d.server.next_deadline(), 1);
+    CHECK((find<LinkGone>(late)->number == 2 && find<Over>(late) == nullptr));
+    CHECK((sent<DeleteLink>(late).link_number == 2 && find<Send>(late)->link == 1));
+    CHECK_FALSE(find<AddLinkOver>(late)->unlikely);
+    CHECK(d.server.up() == std::vector<std::uint8_t>{1});
+}
+
+// C.7.1: who does not tell how an RMB is reached over a link does not count on that link.
+TEST_CASE("group_llc__a_link_that_a_new_rmb_is_not_told_for_has_failed") {
+    Doubled d;
+    d.double_up();
+    auto m = message<ConfirmRkey>();
+    m.rkey = RKey{50};
+    const auto answer = d.server.message(encode(m).view(), kStart);
+    CHECK((find<LinkGone>(answer)->number == 2 && find<Over>(answer) == nullptr));
+    CHECK(d.server.up() == std::vector<std::uint8_t>{1});
+}
+
+// Section 3.5.5.3.2. What a client that has not heard of it tells of an RMB is complete without that link.
+TEST_CASE("group_llc__while_a_link_is_deleted_rkeys_are_taken_and_the_end_of_all_links_does_not_wait") {
+    Doubled d;
+    d.double_up();
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    Doubled::own_rmb(d.client, 30);
+    const auto crossed = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
+    const auto taken_at_once = d.server.message(bytes(crossed), kStart);
+    CHECK_FALSE(sent<ConfirmRkey>(taken_at_once).negative);
+    CHECK(d.server.find_rmb(2, RKey{130}) != nullptr);
+
+    // Section 3.5.5.3.3: the client answers at once, and asks again over the link that is left.
+    const auto reply = d.client.message(bytes(ask), kStart, 2);
+    CHECK((sent<DeleteLink>(reply).reply && find<LinkGone>(reply)->number == 1));
+    REQUIRE(find<LinkGone>(d.server.message(bytes(reply), kStart, 2)) != nullptr);
+    // What it asked over the link that is gone is not waited for.
+    REQUIRE(std::ranges::count_if(reply, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    const auto& again = std::get<Send>(
+        *std::find_if(reply.rbegin(), reply.rend(), [](const Action& a) { return std::holds_alternative<Send>(a); }));
+    CHECK(again.link == 2);
+    const auto taken = d.server.message(again.message.view(), kStart, 2);
+    CHECK_FALSE(sent<ConfirmRkey>(taken).negative);
+    CHECK(d.server.find_rmb(2, RKey{130}) != nullptr);
+
+    Doubled ended;
+    ended.double_up();
+    (void)ended.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    const auto all = ended.client.end(DeleteLinkReason::kOperator, kStart);
+    const auto over_at_once = ended.server.message(bytes(all), kStart);
+    CHECK(sent<DeleteLink>(over_at_once).all);
+    CHECK(over(over_at_once) == Reason::kNone);
+}
+
+// Section 3.5.5.3.1.
+TEST_CASE("group_llc__while_a_link_is_added_test_link_is_answered_and_the_end_of_that_link_is_obeyed") {
+    Doubled d;
+    d.agree();
+    (void)d.server.link_connected(2, kStart);
+    const auto answer = d.server.message(encode(message<TestLink>()).view(), kStart);
+    CHECK(sent<TestLink>(answer).reply);
+    auto ask = message<DeleteLink>();
+    ask.link_number = 2;
+    ask.reason = DeleteLinkReason::kLostPath;
+    const auto gone = d.server.message(encode(ask).view(), kStart);
+    CHECK(find<LinkGone>(gone)->number == 2);
+    CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).reply && !sent<DeleteLink>(gone).all));
+}
+
+// Section 3.5.5.3.1: it is acknowledged where that is asked for, and otherwise nothing comes of it.
+TEST_CASE("group_llc__an_invitation_while_a_link_is_added_changes_nothing") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    if (version == 1) {
+        auto invitation = message<AddLink>(version);
+        invitation.gid = *RoceGid::parse("10.0.7.7");
+        invitation.padded = true;
+        CHECK(d.server.message(encode(invitation).view(), kStart + 1s).empty());
+    } else {
+        auto invitation = message<RequestAddLink>();
+        invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
+        CHECK(sent<RequestAddLink>(d.server.message(encode(invitation).view(), kStart + 1s)).reply);
+    }
+    CHECK_FALSE(d.server.may_offer_link());
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto reply = d.client.accept_link(second(false), kStart + 1s);
+    CHECK(find<LinkGone>(d.server.message(bytes(reply), kStart + 1s)) == nullptr);  // it goes on
+}
+
+// Section 3.5.5.3.2.
+TEST_CASE("group_llc__an_invitation_while_a_link_is_deleted_is_for_later") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    d.double_up();
+    const auto ask = d.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
+    Actions heard;
+    if (version == 1) {
+        auto invitation = message<AddLink>(version);
+        invitation.gid = *RoceGid::parse("10.0.7.7");
+        invitation.padded = true;
+        heard = d.server.message(encode(invitation).view(), kStart, 2);
+    } else {
+        auto invitation = message<RequestAddLink>();
+        invitation.gid_list.push_back(*RoceGid::parse("10.0.7.7"));
+        heard = d.server.message(encode(invitation).view(), kStart, 2);
+        CHECK(sent<RequestAddLink>(heard).reply);
+    }
+    CHECK(find<LinkWanted>(heard) != nullptr);
+    CHECK_FALSE(d.server.may_offer_link());
+    (void)d.server.message(bytes(d.client.message(bytes(ask), kStart, 2)), kStart, 2);
+    REQUIRE(d.server.up() == std::vector<std::uint8_t>{2});
+    CHECK(d.server.may_offer_link());
+}
+
+// C.7.1: as if the answer to ADD LINK had not come.
+TEST_CASE("group_llc__a_continuation_that_does_not_come_or_does_not_fit_costs_the_link_that_carried_it") {
+    const bool comes = GENERATE(true, false);
+    Doubled d(1);
+    for (const std::uint32_t more : {11U, 12U, 13U}) {
+        Doubled::own_rmb(d.server, more);
+        Doubled::own_rmb(d.client, more + 10);
+    }
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto first = d.server.message(bytes(d.client.accept_link(second(false), kStart + 1s)), kStart + 1s);
+    auto answer = sent<AddLinkContinuation>(d.client.message(bytes(first), kStart + 1s));
+    REQUIRE(answer.tokens_left == 4);
+    const auto again = d.server.message(encode(answer).view(), kStart + 1s);
+    REQUIRE(find<Over>(again) == nullptr);  // it is the server's turn, and then the client's
+    answer.tokens_left = 4;                 // two of them were told: no more than two can be left
+    const auto end =
+        comes ? d.server.message(encode(answer).view(), kStart + 1s) : d.server.tick(d.server.next_deadline(), 1);
+    CHECK(find<LinkGone>(end)->number == 2);
+    CHECK(over(end) == Reason::kLinkDown);
+}
+
+// C.7.1.
+TEST_CASE("group_llc__a_client_ignores_what_comes_over_a_link_that_it_gave_up") {
+    Doubled d;
+    d.double_up();
+    auto rkey = message<ConfirmRkey>();
+    rkey.rkey = RKey{50};
+    rkey.others = {{2, RKey{150}, {}}};
+    rkey.other_tokens = 1;
+    REQUIRE(find<LinkGone>(d.client.link_down(1, "port down", kStart)) != nullptr);
+    CHECK(d.client.message(encode(rkey).view(), kStart).empty());
+    CHECK_FALSE(d.client.knows(RKey{50}));
+    auto all = message<DeleteLink>();
+    all.all = true;
+    CHECK(find<Over>(d.client.message(encode(all).view(), kStart)) != nullptr);
+}
+
+// Section 3.5.5.3.1: the server refuses what lacks the new link, and nothing else.
+TEST_CASE("group_llc__an_rmb_that_lacks_the_link_that_is_added_is_refused_for_the_moment") {
+    Doubled d;
+    Doubled::own_rmb(d.client, 30);
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    const auto crossed = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart + 1s);
+    CHECK_FALSE(sent<ConfirmRkey>(d.server.message(bytes(crossed), kStart + 1s)).negative);
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    const auto reply = d.client.accept_link(second(false), kStart + 1s);  // it tells of that RMB, too
+    REQUIRE(find<LinkAccepted>(d.server.message(bytes(reply), kStart + 1s)) != nullptr);
+    CHECK(d.server.find_rmb(2, RKey{130}) == d.server.find_rmb(1, RKey{30}));
+
+    // Linux's, whose CONFIRM LINK for the new link is on its way there.
+    auto late = message<ConfirmRkey>();
+    late.rkey = RKey{40};
+    const auto refusal = sent<ConfirmRkey>(d.server.message(encode(late).view(), kStart + 1s));
+    CHECK((refusal.negative && refusal.retry && !d.server.knows(RKey{40})));
+    late.others = {{2, RKey{140}, {}}};
+    late.other_tokens = 1;
+    CHECK_FALSE(sent<ConfirmRkey>(d.server.message(encode(late).view(), kStart + 1s)).negative);
+    CHECK(d.server.find_rmb(2, RKey{140}) != nullptr);
+}
+
+// Section 3.5.5.3.1.
+TEST_CASE("group_llc__a_clients_rkeys_wait_while_a_link_is_added") {
+    Doubled d;
+    (void)d.server.no_link(kStart);
+    REQUIRE(d.server.state() == GroupLlc::State::kActive);
+    REQUIRE(find<Confirmed>(d.client.tick(kStart + 1s, 0)) != nullptr);
+    const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
+    (void)d.client.confirm_rkey(RKey{40}, VirtualAddress{40}, kStart + 1s);
+    auto refusal = message<ConfirmRkey>();
+    refusal.reply = refusal.negative = refusal.retry = true;
+    refusal.rkey = RKey{40};
+    REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
+    CHECK(d.client.message(encode(refusal).view(), kStart + 1s).empty());
+    CHECK(find<Send>(d.client.tick(kStart + 1500ms, 0)) == nullptr);  // nor while it chooses a port
+    const auto done = d.client.reject_link(AddLinkReason::kNoAlternatePath, kStart + 1500ms);
+    REQUIRE(std::ranges::count_if(done, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
+    CHECK(find<AddLinkOver>(done)->unlikely);
+}
+
+TEST_CASE("group_llc__a_client_says_that_it_has_another_port_and_waits_for_nothing") {
+    const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
+    Doubled d(version);
+    (void)d.server.no_link(kStart);
+    (void)d.client.tick(kStart + 1s, 0);
+    REQUIRE(d.client.may_ask_for_link());
+    const auto ask = d.client.ask_for_link({second(false).own.gid}, {}, kStart + 1s);
+    const auto heard = d.server.message(bytes(ask), kStart + 1s);
+    CHECK(find<LinkWanted>(heard)->gids == std::vector<RoceGid>{second(false).own.gid.normalised()});
+    CHECK((find<Send>(heard) != nullptr) == (version == 2));
+    CHECK(d.client.tick(kStart + 9s, 1).empty());
+    CHECK(d.client.state() == GroupLlc::State::kActive);
+}
+
+TEST_CASE("group_llc__a_link_between_the_same_two_ports_is_not_added") {
+    Doubled d;
+    const auto offer = d.server.offer_link(second(true), {}, kStart);
+    (void)d.client.message(bytes(offer), kStart);
+    LinkTerms parallel = second(false);
+    parallel.own.gid = *RoceGid::parse("10.0.0.2");
+    AddLink reply = sent<AddLink>(d.client.accept_link(parallel, kStart));
+    LinkTerms own = second(true);
+    reply.gid = *RoceGid::parse("10.0.1.9");  // another one: that will do
+    CHECK(find<LinkAccepted>(d.server.message(encode(reply).view(), kStart)) != nullptr);
+
+    Doubled same;
+    own.own.gid = *RoceGid::parse("10.0.0.1");  // the first link's port, an asymmetric attempt
+    const auto asymmetric = same.server.offer_link(own, {}, kStart);
+    (void)same.client.message(bytes(asymmetric), kStart);
+    (void)same.server.message(bytes(same.client.accept_link(parallel, kStart)), kStart);
+    const auto refused = same.server.link_connected(2, kStart);
+    CHECK((find<LinkGone>(refused)->number == 2 && find<AddLinkOver>(refused)->unlikely));
+    CHECK(sent<DeleteLink>(refused).link_number == 2);  // the client counts on it
+}
