@@ -2,31 +2,31 @@
 /*
  * The layouts that the BPF programs and the agent share: map keys and values, ring buffer events.
  *
- * Compiled as BPF C and as C++. Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d, in
- * network order, so that `bpftool map dump` shows the dotted quad as the last four numbers. Ports and
- * everything else are in host order. Enumerations keep their names in BTF, so bpftool prints the names.
+ * Compiled as BPF C and as C++. Addresses are 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, so `bpftool map dump`
+ * shows the dotted quad as the last four numbers. Ports and everything else are in host order. Enumerations keep their
+ * names in BTF, so bpftool prints the names.
  */
 #ifndef SMC_ABI_H
 #define SMC_ABI_H
 
 #include <linux/types.h>
 
-/* Bump when any layout below changes: whoever reads pinned maps finds it in smc_config. */
+/* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
 #define SMC_ABI_VERSION 13u
 
-#define SMC_MAX_RULES 4096     /* flattened: one CIDR and one port range each */
-#define SMC_MAX_RULE_GROUPS 64 /* of rules about the same applications: bits of smc_cgroup.rules */
+#define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
+#define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
 #define SMC_MAX_CGROUPS 16384
 #define SMC_MAX_NETNS 1024
 #define SMC_MAX_DEVICES 16384
 #define SMC_MAX_REQUESTS 32768
-#define SMC_MAX_HAIRPINS 131072 /* two a leg */
+#define SMC_MAX_HAIRPINS 131072 /* two for each leg */
 #define SMC_MAX_CHOSEN 65536
 #define SMC_MAX_INBOUND 16384
 #define SMC_MAX_PAIRS 8192
-#define SMC_MAX_SERVERS 8192 /* default size of the memory of servers */
+#define SMC_MAX_SERVERS 8192 /* default size; the configuration may set another */
 #define SMC_MAX_TUNED 65536
-#define SMC_MAX_TOLD 4096 /* what user space is told: the rest waits for the next sweep */
+#define SMC_MAX_TOLD 4096 /* entries that one sweep leaves for user space; further ones wait for the next sweep */
 #define SMC_EVENT_BYTES (1u << 21)
 #define SMC_PACKET_BYTES 136 /* Ethernet, IPv6 and the longest TCP header, rounded up */
 
@@ -35,46 +35,49 @@
 #define SMC_TCPOPT_LEN 6
 #define SMC_TCPOPT_EXID 0xe2d4c3d9u
 /*
- * Our own option behind it (kind 254, ExID "SMCA" in ASCII): who sends it, and a port. No SMC stack answers it. A peer
- * that returns the sender's own tag merely copies unknown options from the SYN (the canary).
+ * Our own option, which follows option 254 (kind 254, ExID "SMCA" in ASCII). It names the sending agent by its tag and
+ * carries a port. No SMC stack answers it. A peer that returns the sender's own tag copies unknown options from the
+ * SYN, so its option 254 means nothing (the canary).
  *
- *	in a request        tag of the agent, port 0, and what smc_pairs.h knows the socket by
- *	in the SYN of a W    tag of the agent, the port of the application that it connects for, and SMC_OWN_SPEAKS
- *	in a SYN-ACK         tag of the server's agent, the port that the request came from
+ *	in a request                the tag of the agent, port 0, and the socket's ID for smc_pairs.h
+ *	in the SYN of a CLC socket  the tag of the agent, the application's port, and SMC_OWN_SPEAKS
+ *	in a SYN-ACK                the tag of the server's agent, and the port that the SYN came from
  */
 #define SMC_OWN_EXID 0x534d4341u
 #define SMC_OWN_LEN 14
 /*
- * At the first contact of SMC-R the client's agent connects its application behind the link, and says with a first CDC
- * message that it has: before, the server's application is not to hear of it.
+ * At the first contact of SMC-R the client's agent connects its application only when the link is ready, and announces
+ * it with a first CDC message. Until this message arrives the server's application must not see the connection.
  */
 #define SMC_OWN_SPEAKS 1
 
-/* A segment from this port to this port, without a flag, is the agent's: does the hairpin work? */
+/* A TCP segment without flags from this port to this port is the agent's own probe of a hairpin. */
 #define SMC_PROBE_PORT 254u
 
-#define SMC_PROGRAM_EGRESS 0 /* in map smc_programs */
+#define SMC_PROGRAM_EGRESS 0 /* indices in map smc_programs */
 #define SMC_PROGRAM_INGRESS 1
 
 /*
- * In place of a network namespace's slot in the programs that are loaded once for each: the one immediate value of
- * theirs that user space replaces.
+ * Stands for the slot of a network namespace in the programs that are loaded once for each namespace. User space
+ * replaces this one immediate value before it loads them.
  */
 #define SMC_SLOT_PLACEHOLDER 0x510770ad
 
-/* How long an entry of a table means something. */
-#define SMC_INBOUND_NS 3000000000ull      /* a SYN, on its way to the listener */
-#define SMC_COOKIE_NS 130000000000ull     /* answered by a SYN cookie, which is good for two minutes */
-#define SMC_REQUEST_NS 130000000000ull    /* longer than TCP goes on with its SYNs */
-#define SMC_OWN_REQUEST_NS 30000000000ull /* likewise, of a socket of the agent's, which has a budget */
-#define SMC_HAIRPIN_NS 3000000000ull      /* of a leg that has ended: retransmissions of its other end */
-#define SMC_TAKEN_NS 3000000000ull        /* of a request that a leg has answered: late answers of the server */
+/* How long entries of the tables are valid. */
+#define SMC_INBOUND_NS 3000000000ull      /* smc_inbound: the SYN is on its way to the listener */
+#define SMC_COOKIE_NS 130000000000ull     /* smc_inbound: answered by a SYN cookie, which is valid for two minutes */
+#define SMC_REQUEST_NS 130000000000ull    /* smc_requests: longer than TCP retransmits a SYN */
+#define SMC_OWN_REQUEST_NS 30000000000ull /* smc_requests: of an agent's own socket, which has a budget */
+#define SMC_HAIRPIN_NS 3000000000ull      /* smc_hairpins: the leg has ended; its other end may still retransmit */
+#define SMC_TAKEN_NS 3000000000ull        /* smc_requests: a leg has answered; the server's late answers */
 
-/* so many SYNs behind one that asked say that no answer with the option comes through */
+/*
+ * After this many retransmissions of a SYN with the option, answers with the option are taken to be lost on the path.
+ */
 #define SMC_ANSWER_LOST_SYNS 2
-#define SMC_ANSWER_LOST_NS 70000000000ull /* of a SYN that has come again: longer than TCP waits for the next */
+#define SMC_ANSWER_LOST_NS 70000000000ull /* smc_inbound: SYN retransmitted; longer than TCP waits for the next */
 
-#define SMC_REASON_OPTION_LOST 0x0a010002u /* as in <smc/wire/reason.h> */
+#define SMC_REASON_OPTION_LOST 0x0a010002u /* Reason::kOptionLost of <smc/wire/reason.h> */
 
 struct smc_addr {
 	__u8 ip[16];
@@ -82,57 +85,57 @@ struct smc_addr {
 	__u16 pad;
 };
 
-/* What a socket is to us; kept in socket storage. */
+/* The role of a socket; kept in socket storage (map smc_socks). */
 enum smc_role {
 	SMC_ROLE_NONE,
-	SMC_ROLE_APP,          /* an application's socket with a leg of ours behind it */
+	SMC_ROLE_APP,          /* an application's socket that is connected to a leg */
 	SMC_ROLE_LEG_CLIENT,   /* agent: L, the leg to a client's socket */
 	SMC_ROLE_LEG_SERVER,   /* agent: L', the leg to a server's socket */
-	SMC_ROLE_AGENT_CLC,    /* agent: CLC socket, or the listener for them; offers option 254 */
-	SMC_ROLE_TUNED_CLIENT, /* an application's socket whose other end is on this node, and that was tuned */
+	SMC_ROLE_AGENT_CLC,    /* agent: a CLC socket, or the listener for CLC sockets; offers option 254 */
+	SMC_ROLE_TUNED_CLIENT, /* an application's socket that was tuned: its other end is on this node */
 	SMC_ROLE_TUNED_SERVER,
 };
 
-/* What the SYN-ACK on a CLC socket said. */
+/* What the SYN-ACK that a CLC socket received said about option 254. */
 enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
 	SMC_OPTION_ABSENT,
 	SMC_OPTION_PRESENT,
 	SMC_OPTION_AGENT,  /* present, and the server has an agent */
-	SMC_OPTION_ECHOED, /* the canary came back: the peer repeats whatever it is sent */
+	SMC_OPTION_ECHOED, /* our own tag came back: the peer copies unknown options */
 };
 
-/* A TCP connection as the device sees it from this end, per namespace slot. */
+/* A TCP connection, from the point of view of this end and with the addresses that its device sees. */
 struct smc_tuple {
 	__u8 remote_ip[16];
 	__u8 local_ip[16];
 	__u16 remote_port;
 	__u16 local_port;
-	__u32 slot;
+	__u32 slot; /* of the network namespace */
 };
 
 struct smc_sock {
 	enum smc_role role;
 	enum smc_option_seen option;
-	struct smc_tuple app; /* the application's connection: its own, or the one that a leg speaks to */
-	__u16 to_port;        /* local port of the other end of the hairpin; 0: none */
-	__u16 mac_len;        /* of the hairpin's device */
-	__u16 port;           /* a leg's own, as the device sees it; of a CLC socket: the application's, to be told */
-	__u8 hold;            /* of a server's leg: its application is not to hear of it yet */
-	__u8 paws;            /* enum smc_paws, of a leg */
-	char control[16];     /* the congestion control that a tuned socket had; empty: it has it still */
-	__u32 queue;          /* TCP_NOTSENT_LOWAT that it was given; 0: none */
-	__u32 chosen;         /* of a leg, and of the application behind it: index in smc_chosen; 0: none */
+	struct smc_tuple app; /* the application's connection: the socket's own, or the one behind the leg */
+	__u16 to_port;        /* local port of the other end of the hairpin; 0: there is no hairpin */
+	__u16 mac_len;        /* length of the link header on the hairpin's device */
+	__u16 port;           /* leg: its local port on the device; CLC socket: the application's, to be sent */
+	__u8 hold;            /* server's leg: the end of its handshake is held back from the application */
+	__u8 paws;            /* enum smc_paws; of a leg */
+	char control[16];     /* congestion control before tuning; empty: it was not changed */
+	__u32 queue;          /* TCP_NOTSENT_LOWAT that tuning set; 0: none */
+	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
 };
 
-/* What is done to a leg's SYN that its application's kernel would drop by its time stamp. */
+/* What to do with a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */
 enum smc_paws {
 	SMC_PAWS_REFUSE,
-	SMC_PAWS_REFUSED, /* it was: the leg may try another port */
-	SMC_PAWS_PASS,    /* nothing: no port will do */
+	SMC_PAWS_REFUSED, /* it was refused: the leg may try another port */
+	SMC_PAWS_PASS,    /* let it pass: no other port would do either */
 };
 
-/* Every decision has a counter of its name (map smc_counters). What is asked, and in which order: eligibility.h */
+/* Every decision has a counter of its name (map smc_counters). The checks and their order are in eligibility.h. */
 enum smc_decision {
 	SMC_OUT_ASKED,
 	SMC_OUT_HELD, /* the server is known to speak SMC: the SYN waits for the agent */
@@ -159,18 +162,18 @@ enum smc_decision {
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
 	SMC_OUT_NOTHING,
-	SMC_OUT_ASKS_MUCH, /* its cgroup has its share of smc_requests */
+	SMC_OUT_ASKS_MUCH, /* its cgroup has used up its share of smc_requests */
 	SMC_OUT_TABLE_FULL,
-	SMC_SYN_AGAIN,      /* retransmission of a request: goes without options */
-	SMC_SYN_KEPT,       /* retransmission while the agent works: kept back */
-	SMC_SYN_LET_GO,     /* retransmission of a SYN that the agent has let go, or too old a one */
+	SMC_SYN_AGAIN,      /* retransmission of a request: leaves without options */
+	SMC_SYN_KEPT,       /* retransmission while the request is held: not sent */
+	SMC_SYN_LET_GO,     /* retransmission after the agent let the request go, or after the budget */
 	SMC_ANSWER_PLAIN,   /* the server does not speak SMC */
-	SMC_ANSWER_LOST,    /* it answered the retransmission only */
-	SMC_ANSWER_ECHOED,  /* it repeats whatever it is sent */
-	SMC_ANSWER_SMC,     /* it does */
-	SMC_ANSWER_AGAIN,   /* its half-open connection has not gone yet */
-	SMC_ANSWER_UNASKED, /* to a SYN that this agent knows nothing of */
-	SMC_ANSWER_REFUSED, /* it does, but the agent is not there, or does not keep up */
+	SMC_ANSWER_LOST,    /* the server answered only the SYN without options */
+	SMC_ANSWER_ECHOED,  /* the server copies unknown options */
+	SMC_ANSWER_SMC,     /* the server speaks SMC: the agent takes over */
+	SMC_ANSWER_AGAIN,   /* the same SYN-ACK again: it is reset again */
+	SMC_ANSWER_UNASKED, /* it answers a request that this agent did not send */
+	SMC_ANSWER_REFUSED, /* the server speaks SMC, but the agent is gone or does not keep up */
 	SMC_IN_STEERED,
 	SMC_IN_AGENT_STALE,
 	SMC_IN_AGENT_FULL,
@@ -194,22 +197,22 @@ enum smc_decision {
 	SMC_IN_HEADERS,
 	SMC_IN_NOTHING,
 	SMC_IN_TABLE_FULL,
-	SMC_IN_MADE_WAY,  /* the client went on without us while our leg was half open */
+	SMC_IN_MADE_WAY,  /* the client sent a SYN of its own; the half-open connection of our leg was reset */
 	SMC_LEG_JOINED,   /* a leg's SYN was redirected for the first time */
-	SMC_LEG_LATE,     /* ... was not: the application has gone on */
-	SMC_LEG_CONFLICT, /* ... was not: the client's port is in use at the server */
-	SMC_LEG_PAWS,     /* ... was not: the application's kernel would drop it by its time stamp */
-	SMC_LEG_FULL,     /* ... was not: no room in smc_hairpins */
+	SMC_LEG_LATE,     /* refused: the application's request is not held any more */
+	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server */
+	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
+	SMC_LEG_FULL,     /* refused: no room in smc_hairpins */
 	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,
-	SMC_OPTION_SYNACK, /* ... into a SYN-ACK */
+	SMC_OPTION_SYNACK, /* option 254 written into a SYN-ACK */
 	SMC_OPTION_SYNACK_FAILED,
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,
-	SMC_LOCAL_PAIR, /* a SYN of this node's came to a server of this node's, and something is to be done to it */
-	SMC_TUNED,      /* one end of such a connection, or of one over lo, was */
-	SMC_BYPASS_WATCHED, /* such a connection may be bypassed, when its ends prove fit for it */
+	SMC_LOCAL_PAIR,     /* a server of this node answered a SYN of this node that smc_pairs.h follows */
+	SMC_TUNED,          /* one end of such a connection, or of one over lo, was tuned */
+	SMC_BYPASS_WATCHED, /* such a connection is watched: it may be bypassed */
 	SMC_DECISIONS,      /* keep last */
 };
 
@@ -222,8 +225,8 @@ enum smc_direction {
 /* What is done to connections within this node. */
 enum smc_local {
 	SMC_LOCAL_TUNE = 1,
-	SMC_LOCAL_BYPASS = 2, /* where the kernel's probe finds nothing in the way */
-	SMC_LOCAL_FORCE = 4,  /* the bypass, whatever the probe finds */
+	SMC_LOCAL_BYPASS = 2, /* if the agent's probe of the kernel finds no obstacle */
+	SMC_LOCAL_FORCE = 4,  /* bypass whatever the probe finds */
 };
 
 struct smc_config {
@@ -231,20 +234,20 @@ struct smc_config {
 	__u32 rule_count;
 	__u64 heartbeat_max_age_ns;
 	__u64 budget_ns;  /* how long a SYN may be kept back */
-	__u64 not_now_ns; /* how long a server is not asked that did not answer the option */
+	__u64 not_now_ns; /* pause for a server that did not answer the option */
 	__u32 default_allow;
-	__u32 tag;         /* of this agent, in our own TCP option */
-	__u32 local;       /* enum smc_local, or'ed: of connections within this node that match no rule */
-	__u32 local_mask;  /* what of it can be had at all */
-	__u32 queue;       /* bytes that a tuned socket over lo may have unsent; 0: as many as the system lets */
+	__u32 tag;         /* this agent's, in our own TCP option */
+	__u32 local;       /* enum smc_local, or'ed: for connections within this node that match no rule */
+	__u32 local_mask;  /* the part of enum smc_local that this node can do */
+	__u32 queue;       /* most unsent bytes of a tuned socket over lo; 0: the system's default */
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
 };
 
 struct smc_heartbeat {
-	__u64 ktime_ns; /* CLOCK_MONOTONIC; too old: the agent hangs */
-	__u32 steer;    /* 0: the agent lives but takes no more (full, or stopping) */
+	__u64 ktime_ns; /* CLOCK_MONOTONIC; too old: the agent hangs or is gone */
+	__u32 steer;    /* 0: the agent runs but takes no new connections (full, or stopping) */
 	__u32 roce;     /* there is a RoCE device for SMC-R */
 };
 
@@ -256,26 +259,26 @@ struct smc_rule {
 	__u16 port_last;
 	__u8 allow;
 	__u8 directions;  /* enum smc_direction */
-	__u8 group;       /* index of the configured rule: bit in smc_cgroup.rules */
+	__u8 group;       /* group of the configured rule: number of its bit in smc_cgroup.rules */
 	__u8 v4;          /* the prefix is IPv4's; ::/0 does not mean IPv4 */
 	__u8 local;       /* enum smc_local, or'ed */
 	__u8 smcd;        /* SMC-D with another agent of this kernel */
-	__u8 past_limits; /* also where a device shapes or filters packets, which SMC goes past */
+	__u8 past_limits; /* 1: also where a device shapes or filters packets, which SMC would evade */
 	__u8 pad;
 };
 
 struct smc_cgroup {
-	__u64 rules;    /* bit n: rule n's cgroup globs match this cgroup */
-	__u32 enrolled; /* 0: nothing here is ever eligible (no rule, or the agent itself) */
+	__u64 rules;    /* bit n: the globs or pod selectors of rule group n match this cgroup */
+	__u32 enrolled; /* 0: no connection is eligible (no rule matches, or it is the agent's own cgroup) */
 	__u16 full;     /* it has as many connections as one cgroup may have */
-	__u16 limited;  /* its pod's bandwidth is, which SMC would go past */
+	__u16 limited;  /* the bandwidth of its pod is limited, which SMC would evade */
 };
 
-/* Of a cgroup: entries of smc_requests. An entry that user space deletes is counted until the next sweep. */
+/* How many entries of smc_requests a cgroup has. An entry that user space deletes is counted until the next sweep. */
 struct smc_asking {
 	__s32 now;
-	__s32 before;  /* when the sweep that is under way began */
-	__s32 counted; /* by that sweep, of those that it found */
+	__s32 before;  /* the value of `now` when the current sweep began */
+	__s32 counted; /* entries that this sweep has found so far */
 };
 
 struct smc_netns {
@@ -283,7 +286,7 @@ struct smc_netns {
 	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
 	__u8 serves6;
 	__u8 full;    /* it has as many connections as one namespace may have */
-	__u8 limited; /* a device of it shapes or filters packets, and a leg's go past that */
+	__u8 limited; /* one of its devices shapes or filters packets, which a leg would evade */
 	__u64 inode;  /* as in /proc/PID/ns/net */
 };
 
@@ -292,61 +295,61 @@ struct smc_device_key {
 	__u32 ifindex;
 };
 
-/* A device that has the programs. */
+/* A device that has our programs. */
 struct smc_device {
-	__u32 mac_len; /* 14, or 0 where packets begin with the IP header */
-	__u32 probe;   /* what the agent's own packets carry */
-	__u64 looped4; /* how many of them came round */
+	__u32 mac_len; /* length of the link header: 14, or 0 where packets begin with the IP header */
+	__u32 probe;   /* sequence number of the agent's probe packets */
+	__u64 looped4; /* IPv4 probes that came back through the hairpin */
 	__u64 looped6;
 };
 
-/* A server. An entry whose port is 0 is a client's address: something on the way takes the option out of answers. */
+/* A server. Port 0: a client's address; something on the path removes the option from answers to that client. */
 struct smc_dest {
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
 	__u32 pad;
 };
 
-/* What was learnt of a server. */
+/* What was learnt about a server. */
 enum smc_knowledge {
-	SMC_SERVER_CAPABLE = 1, /* speaks SMC: connections to it wait for the agent at once */
-	SMC_SERVER_NOT_NOW,     /* is not asked for a while */
+	SMC_SERVER_CAPABLE = 1, /* it speaks SMC: SYNs to it are held for the agent at once */
+	SMC_SERVER_NOT_NOW,     /* it is not asked until the entry expires */
 };
 
 struct smc_server {
 	enum smc_knowledge knowledge;
-	__u32 reason; /* why not now: code as in <smc/wire/reason.h> */
+	__u32 reason; /* why it is not asked: a code of <smc/wire/reason.h> */
 	__u64 expires_ns;
-	__u32 ttl;     /* of its SYN-ACK; 0: not known */
-	__u32 pause_s; /* for how long it is not asked; twice as long the next time; 0: not for a pause */
+	__u32 ttl;     /* TTL of its SYN-ACK; 0: not known */
+	__u32 pause_s; /* length of this pause; the next is twice as long; 0: no pause */
 };
 
 enum smc_request_state {
 	SMC_REQUEST_ASKED,
-	SMC_REQUEST_ASKED_BARE, /* unanswered; the retransmission went without options */
-	SMC_REQUEST_HELD,       /* with the agent */
-	SMC_REQUEST_LET_GO,     /* the agent has sent, or wants to be sent, the SYN without options */
-	SMC_REQUEST_TAKEN,      /* a leg answers */
-	SMC_REQUEST_CLC,        /* no application's: the SYN of a CLC socket */
-	SMC_REQUEST_LEG,        /* no application's: a server's leg that its application has not heard of */
+	SMC_REQUEST_ASKED_BARE, /* unanswered; a retransmission was sent without options */
+	SMC_REQUEST_HELD,       /* the agent negotiates; retransmissions are kept back */
+	SMC_REQUEST_LET_GO,     /* the agent gave up: the SYN goes out without options */
+	SMC_REQUEST_TAKEN,      /* a leg has answered the application's SYN */
+	SMC_REQUEST_CLC,        /* no application's SYN, but that of a CLC socket */
+	SMC_REQUEST_LEG,        /* no application's SYN: a server's leg that its application has not seen yet */
 };
 
-/* Buffers that the application chose for its socket (SO_SNDBUF, SO_RCVBUF), as the kernel counts; 0: it did not. */
+/* Buffer sizes that the application set (SO_SNDBUF, SO_RCVBUF), in the kernel's own units; 0: not set. */
 struct smc_buffers {
 	__u32 send;
 	__u32 receive;
 };
 
-/* An application's SYN that asked, or that is held; key is its tuple. */
+/* An application's SYN that carries option 254 or is held. The key is its tuple. */
 struct smc_request {
 	enum smc_request_state state;
 	__u32 ifindex;
 	__u64 cookie;   /* the application's socket */
-	__u64 asked_ns; /* when it came; a sweep counts those before it */
-	__u64 since_ns; /* in this state, or in the one before where time does not matter */
+	__u64 asked_ns; /* when the SYN came; a sweep counts only entries that came before it began */
+	__u64 since_ns; /* when this state began; ASKED_BARE and LET_GO keep the time of the state before */
 	__u64 netns;    /* cookie */
 	__u64 cgroup;
-	struct smc_addr local; /* the application's own, before any translation */
+	struct smc_addr local; /* the application's own address, before any translation */
 	__u32 uid;
 	__u32 gid;
 	__u32 pid; /* 0: not known */
@@ -354,28 +357,28 @@ struct smc_request {
 	__u32 bound_device;
 	struct smc_buffers buffers;
 	__be32 isn;        /* sequence number of the SYN */
-	__be32 answer_isn; /* ... of the answer that was reset */
+	__be32 answer_isn; /* sequence number of the SYN-ACK that was reset */
 	__u16 mac_len;
 	__u8 ttl;
 	__u8 tos;
 	__u16 packet_len;
-	__u16 seen_port; /* the application's, as the server sees it; 0: it did not say */
+	__u16 seen_port; /* the application's port as the server sees it; 0: the server did not tell */
 	__u8 answer_ttl; /* of the SYN-ACK */
 	__u8 smcd;       /* SMC-D with another agent of this kernel may be offered */
 	__u8 pad[2];
-	__u8 packet[SMC_PACKET_BYTES]; /* as it would have left the device; TCP checksum incomplete */
+	__u8 packet[SMC_PACKET_BYTES]; /* the packet as it would have left the device; TCP checksum incomplete */
 };
 
 /*
- * A socket that an entry of a map is about. The entry does not keep it: memory at that address is the socket's as long
- * as it has that cookie (bpf/smc_socket.h).
+ * A reference to a socket from a map entry. The entry does not keep the socket alive: the memory at `sk` is still this
+ * socket only as long as it holds this cookie (bpf/smc_socket.h).
  */
 struct smc_socket {
 	__u64 cookie; /* 0: none */
 	__u64 sk;     /* address of its struct sock */
 };
 
-/* Keepalive and user timeout of an application's socket. Ticks: of the kernel; 0: its default. */
+/* Keepalive and user timeout of an application's socket, in ticks of the kernel; 0: the kernel's default. */
 struct smc_keepalive {
 	__u32 idle_ticks;
 	__u32 interval_ticks;
@@ -385,7 +388,7 @@ struct smc_keepalive {
 	__u16 pad;
 };
 
-/* One direction of a hairpin; key is the tuple of its sender. */
+/* One direction of a hairpin. The key is the tuple of the sender. */
 struct smc_hairpin {
 	__u16 to_port; /* local port of the receiver */
 	__u16 mac_len;
@@ -393,62 +396,62 @@ struct smc_hairpin {
 	__u8 pad;
 	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
-	__u32 told;                     /* how often user space was told that it is half-open */
-	struct smc_socket sender;       /* an application's: from its first packet or its handshake's end on */
-	__u64 closed_ns;                /* since when one of the two sockets is gone; 0: both live */
-	struct smc_keepalive keepalive; /* of an application, as user space was told last */
+	__u32 told;                     /* how often user space was told that this hairpin is half-open */
+	struct smc_socket sender;       /* the application's: known from its first packet, or its handshake's end, on */
+	__u64 closed_ns;                /* when one of the two sockets was found gone; 0: both live */
+	struct smc_keepalive keepalive; /* the application's settings that user space was told last */
 };
 
-/* A connection within this node, before it stands; see smc_pairs.h. */
+/* A connection within this node whose handshake is under way; see smc_pairs.h. */
 struct smc_pair {
 	struct smc_tuple server; /* as the server sees it */
-	__be32 answer;           /* sequence number of the server's SYN-ACK; 0: none was seen */
-	__u16 id;                /* of the client's socket */
-	__u8 proven;             /* that SYN-ACK is the client's answer */
+	__be32 answer;           /* sequence number of the server's SYN-ACK; 0: none was seen yet */
+	__u16 id;                /* ID of the client's socket (smc_pair_id()) */
+	__u8 proven;             /* the client has received this very SYN-ACK */
 	__u8 pad;
-	__u64 bypass; /* cookie of the client's socket, if the two may be bypassed; 0: they may not */
+	__u64 bypass; /* cookie of the client's socket if the connection may be bypassed, else 0 */
 };
 
 /* A SYN that was handed to the agent's listener for CLC sockets. */
 struct smc_inbound {
 	__u64 since_ns;
-	__u16 port;      /* the application's, that a W of an agent named; 0: none */
-	__u8 peer_agent; /* the client has an agent */
+	__u16 port;      /* the client application's port, as its agent's CLC socket sent it; 0: none */
+	__u8 peer_agent; /* the client's side has an agent */
 	__u8 ttl;
 	__u32 bound_device; /* the listener's */
-	__u64 cgroup;       /* likewise */
+	__u64 cgroup;       /* the listener's */
 	struct smc_buffers buffers;
-	__u8 peer_speaks; /* its agent says on a new link when its application is connected */
-	__u8 cookie;      /* the listener knows nothing of it: its answer was a SYN cookie */
+	__u8 peer_speaks; /* the client's agent announces on a new link that its application is connected */
+	__u8 cookie;      /* answered by a SYN cookie, so the listener keeps no state of it */
 	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
-	__u8 again;       /* how often its SYN came again: no answer has come through */
+	__u8 again;       /* retransmissions of the SYN: no answer has come through */
 	__be32 isn;       /* sequence number of the SYN */
-	__u8 bare;        /* it came again without options: it asks no more */
+	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
 	__u8 pad[7];
 };
 
-/* A socket whose other end of the hairpin is gone without a word that got through to it; key is its cookie. */
+/* A socket at a hairpin whose other end is gone, and got no FIN or reset from there. The key is the socket's cookie. */
 struct smc_half_open {
 	struct smc_tuple sender;
 	__u32 bound_device;
-	__u32 of_leg; /* it is the leg: the application's is gone */
+	__u32 of_leg; /* 1: this is the leg's socket, and the application's is gone */
 };
 
-/* A socket that was tuned; key is its cookie. Program smc_see_tuned fills in what changes. */
+/* A socket that was tuned. The key is its cookie. Program smc_see_tuned fills in what changes. */
 struct smc_tuned_socket {
 	__u64 sk; /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 cgroup;
-	__u64 sent; /* bytes, acknowledged */
+	__u64 sent; /* bytes that were acknowledged */
 	__u64 received;
 	struct smc_tuple app; /* its slot is 0 */
 	__u32 netns;          /* inode */
-	__u32 client;         /* 0: the server's */
-	__u32 state;          /* of TCP */
+	__u32 client;         /* 0: the server's socket */
+	__u32 state;          /* TCP's state */
 	__u32 pad;
 };
 
 enum smc_event_type {
-	SMC_EVENT_REQUEST = 1, /* the server said yes, or is known to: the agent's turn */
+	SMC_EVENT_REQUEST = 1, /* a server speaks SMC, or is known to: the agent takes over */
 	SMC_EVENT_NETNS_WANTED,
 	SMC_EVENT_CGROUP_WANTED,
 };
@@ -456,33 +459,33 @@ enum smc_event_type {
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pad;
-	__u64 cgroup;               /* that is wanted */
-	struct smc_tuple tuple;     /* of a request ... */
-	struct smc_request request; /* ... and itself */
+	__u64 cgroup;               /* SMC_EVENT_CGROUP_WANTED: ID of a cgroup that is not known yet */
+	struct smc_tuple tuple;     /* SMC_EVENT_REQUEST: its key ... */
+	struct smc_request request; /* ... and its entry */
 };
 
-/* What program smc_sweep answers. */
+/* Output of program smc_sweep. */
 struct smc_clock {
-	__u64 ktime_ns; /* now */
-	/* how many entries there were */
+	__u64 ktime_ns; /* time of the sweep */
+	/* number of entries in each table */
 	__u32 requests;
 	__u32 hairpins;
 	__u32 inbound;
 	__u32 tuned;
 };
 
-/* What program smc_explain is asked, and answers. */
+/* Input and output of program smc_explain. */
 struct smc_query {
 	__u64 cgroup;
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
 	__u16 port;      /* the server's */
-	__u8 any_cgroup; /* 1: one that every rule's globs match */
-	__u8 direction;  /* enum smc_direction, but not both */
+	__u8 any_cgroup; /* 1: a cgroup that every rule group matches */
+	__u8 direction;  /* SMC_OUTBOUND or SMC_INBOUND */
 	__s32 rule;      /* the index in smc_rules that decides; -1: the default */
 	__u32 pad;
-	__u64 in_the_way; /* bit n: decision n */
-	__u64 open;       /* bit n: only the socket could tell */
+	__u64 in_the_way; /* bit n: the check of decision n fails */
+	__u64 open;       /* bit n: the check of decision n needs the socket */
 };
 
 #ifdef __cplusplus

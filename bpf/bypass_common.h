@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What all programs of the bypass need: its other maps, and how a socket finds its entry. */
+/* Used by all programs of the bypass: its other maps, and the way from a socket to its entry. */
 #ifndef SMC_BYPASS_COMMON_H
 #define SMC_BYPASS_COMMON_H
 
@@ -10,7 +10,7 @@ struct {
 	__uint(max_entries, 1);
 } smc_bypass_config SEC(".maps");
 
-/* the least recently used goes: at worst a habit is learnt anew */
+/* the least recently used entry is evicted: at worst a habit must be learnt again */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, __u64);
@@ -18,7 +18,7 @@ struct {
 	__uint(max_entries, SMC_MAX_CGROUPS);
 } smc_bypass_cgroups SEC(".maps");
 
-/* namespaces, by cookie, in which somebody waits for smc_bypass_enrol; user space takes them out */
+/* cookies of namespaces in which sockets wait for smc_bypass_enrol; user space takes them out */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__type(key, __u64);
@@ -49,7 +49,7 @@ static __always_inline bool smc_is_revoked(const struct smc_member *member)
 
 static __always_inline struct smc_member *smc_member_at(__u64 cookie)
 {
-	/* 0: nobody has asked for its cookie, so it is in no map */
+	/* 0: the socket has no cookie yet, so it is in no map */
 	return cookie ? bpf_map_lookup_elem(&smc_bypass, &cookie) : 0;
 }
 
@@ -58,7 +58,7 @@ static __always_inline struct smc_member *smc_member_of(struct sock *sk)
 	return smc_member_at(sk->__sk_common.skc_cookie.counter);
 }
 
-/* What it may hold: all that its peer sent past TCP is consumed, and no more is on the way. */
+/* Whether a member has consumed all that its peer sent past TCP, and no more is on the way. */
 static __always_inline bool smc_is_drained(struct smc_member *member, struct smc_member *peer)
 {
 	if (!peer)
@@ -73,7 +73,7 @@ static __always_inline unsigned long smc_zerocopy_bit(void)
 	return 1UL << bpf_core_enum_value(enum sock_flags, SOCK_ZEROCOPY);
 }
 
-/* A receive would say more than the bytes. */
+/* Whether a receive also returns control messages. */
 static __always_inline bool smc_wants_control(struct tcp_sock *tcp)
 {
 	struct sock *sk = (struct sock *)tcp;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Who is proven goes into the map. User space runs this in each namespace that has one: it walks all TCP sockets there.
- */
+/* Puts proven sockets into smc_members. It walks all TCP sockets of a namespace, so it runs only where there is one. */
 #ifndef SMC_BYPASS_ENROL_H
 #define SMC_BYPASS_ENROL_H
 
-/* What a look at the socket says that no system call of it has said yet. */
+/* Habits that the socket's state shows, before a system call has shown them. */
 static __always_inline __u32 smc_habits_of_socket(const struct smc_member *member, struct tcp_sock *tcp)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
@@ -12,7 +11,7 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 	__u32 habits = smc_habits_of_file(member, sk);
 
 	if (!BPF_CORE_READ(sk, sk_socket, file))
-		habits |= SMC_HABIT_WAITS; /* the kernel's own: nobody says how it receives */
+		habits |= SMC_HABIT_WAITS; /* a socket of the kernel: how it receives is not known */
 	if (sk->sk_peek_off >= 0)
 		habits |= SMC_HABIT_PEEKS;
 	if (sk->sk_rcvlowat > 1)
@@ -34,7 +33,7 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 	return habits;
 }
 
-/* The socket is locked here, so nobody is between two queues. */
+/* The iterator has locked the socket, so no send or receive is between two queues. */
 SEC("iter/tcp")
 int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 {
@@ -50,7 +49,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	if (!member || member->state != SMC_MEMBER_PROVEN)
 		return 0;
 	if (common->skc_state != BPF_TCP_ESTABLISHED) {
-		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* half closed already, and so it stays */
+		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* half closed already, for good */
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
 	}
@@ -62,9 +61,9 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
 	}
-	member->sk = (__u64)(unsigned long)tcp; /* of user space's probe it is not known before */
+	member->sk = (__u64)(unsigned long)tcp; /* not known earlier for the sockets of user space's probe */
 	member->wire_ns = bpf_ktime_get_ns();   /* a little ahead of the coarse clock */
-	member->passing = 1;                    /* its peer may not have read yet what went by TCP */
+	member->passing = 1;                    /* its peer may not have read yet what it sent by TCP */
 	if (bpf_map_update_elem(&smc_members, &cookie, (void *)common, BPF_NOEXIST)) {
 		smc_add_habit(member, SMC_HABIT_FOREIGN);
 		member->state = SMC_MEMBER_LEAVING;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Whether the kernel will find memory for a message in its receiver's queue. Where it does not, send() fails with
- * ENOMEM, where TCP would have its receiver drop, and wait.
+ * Whether the kernel will find memory for a message in the receiver's queue. If not, a redirect makes send() fail with
+ * ENOMEM, where with TCP the receiver would drop the segment and the sender wait.
  */
 #ifndef SMC_BYPASS_MEMORY_H
 #define SMC_BYPASS_MEMORY_H
 
 #define SMC_PAGE_SHIFT 12
-#define SMC_SLACK_PAGES 128 /* what the kernel charges ahead, and others meanwhile */
-#define SMC_MOST_LEVELS 8   /* of control groups that are looked at */
+#define SMC_SLACK_PAGES 128 /* margin: the kernel charges ahead, and other sockets charge meanwhile */
+#define SMC_MOST_LEVELS 8   /* levels of control groups that are checked */
 
 static __always_inline bool smc_counter_has_room(const struct page_counter *counter, unsigned long pages)
 {
@@ -32,7 +32,7 @@ static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)
 	struct mem_cgroup *group = 0;
 
 	if (BPF_CORE_READ(sk, sk_forward_alloc) >= (int)size)
-		return true; /* it has it already */
+		return true; /* the socket has reserved it already */
 	pressure = BPF_CORE_READ(sk, __sk_common.skc_prot, memory_pressure);
 	if (pressure)
 		bpf_probe_read_kernel(&pressed, sizeof(pressed), pressure);
@@ -49,8 +49,8 @@ static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)
 }
 
 /*
- * Beyond an SO_RCVBUF that the application has chosen: what came by TCP behind it would be dropped until the reader has
- * come so far, and sent again much later. (Where nothing is chosen TCP lets the buffer grow.)
+ * Whether a message would exceed an SO_RCVBUF that the application has set: TCP segments behind it would be dropped
+ * until the reader has caught up, and sent again much later. (Without SO_RCVBUF TCP lets the buffer grow.)
  */
 static __always_inline bool smc_fills_buffer(struct sock *sk, __u32 size)
 {

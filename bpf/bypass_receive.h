@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What sockets receive, and with which flags: how much of the stream is consumed, and what an application's habits are.
- */
+/* Receives and their flags: they show how much of the stream is consumed, and the application's habits. */
 #ifndef SMC_BYPASS_RECEIVE_H
 #define SMC_BYPASS_RECEIVE_H
 
@@ -21,7 +20,7 @@ static __always_inline __u32 smc_habits_of_receive(int flags)
 	return habits;
 }
 
-/* Each receive of the node comes here. */
+/* Runs at each receive of the node. */
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(smc_bypass_received, struct sock *sk, int ret, int flags)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A socket that was disconnected, and connects or listens now: nothing of what it was is true any more, and the kernel
- * would have it read what was queued for the connection before. As long as there are members, with an agent or without.
+ * A socket that was disconnected, and connects or listens again, leaves the bypass: otherwise it would read what was
+ * queued for its earlier connection. This program runs as long as there are members, with an agent or without.
  */
 #ifndef SMC_BYPASS_REUSE_H
 #define SMC_BYPASS_REUSE_H

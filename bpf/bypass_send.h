@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What a member sends: into its peer's queue, or by TCP. The kernel reads a member's queue before TCP's, so
+ * Decides whether a member's message goes by TCP or into its peer's queue. The kernel reads a member's queue before
+ * TCP's queue:
  *
  *	redirect -> TCP    is in order at any time
- *	TCP -> redirect    is not, before the peer has consumed all that went by TCP
+ *	TCP -> redirect    is in order only after the peer has consumed all that went by TCP
  *
- * The backlog is what was sent, by either way, and not consumed: exact on this side, where the socket is locked, and at
- * most too large by what the peer is just taking. Bytes that the peer takes unseen make it too large for good: TCP.
+ * The backlog is what was sent, by either way, and is not consumed. The sent part is exact, because the sender's socket
+ * is locked here; the backlog is at most too large, by what the peer is just reading. If the peer reads bytes
+ * unnoticed, it stays too large for good, and everything goes by TCP.
  */
 #ifndef SMC_BYPASS_SEND_H
 #define SMC_BYPASS_SEND_H
 
 #define SMC_WIRE_NS 10000000000ULL
 
-/* What may have been chosen for the peer's socket since it became a member. */
+/* Whether the peer's socket still has no habit. Options may have been set since it became a member. */
 static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 cookie)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)peer->sk;
 	struct sock *sk = (struct sock *)tcp;
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
 
-	/* freed, and perhaps another connection's by now: this reads whatever is there, and faults nowhere */
+	/* the socket may be freed, or another connection's by now: reading it causes no fault */
 	if (BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) != (__s64)cookie)
 		return false;
 	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
@@ -37,13 +39,13 @@ static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 coo
 	return !peer->habits;
 }
 
-/* What may have been chosen for the sender's own. */
+/* The same for the sender's own socket. */
 static __always_inline bool smc_sends_plainly(struct smc_member *own, struct tcp_sock *tcp)
 {
 	struct sock *sk = (struct sock *)tcp;
 
 	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops)
-		smc_add_habit(own, SMC_HABIT_ULP); /* these are not the bytes that it would send */
+		smc_add_habit(own, SMC_HABIT_ULP); /* with kTLS these are not the bytes that it sends */
 	if (sk->__sk_common.skc_flags & smc_zerocopy_bit())
 		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
 	if (smc_wants_control(tcp))
@@ -61,7 +63,7 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 	__u64 now = bpf_ktime_get_coarse_ns();
 
 	if (!backlog) {
-		/* now and then the wire sees it: connection tracking, and filters that came later */
+		/* by TCP now and then, for connection tracking and for filters that were added later */
 		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_WIRE_NS;
 		own->in_a_row = 0;
 	}
@@ -90,7 +92,7 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
 		return;
 	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
-		return; /* TCP has its own mind of what to say of a send behind a FIN */
+		return; /* behind a FIN TCP decides what a send returns */
 	if (!smc_sends_plainly(own, tcp) || !smc_peer_is_plain(peer, cookie))
 		return;
 	if (!smc_has_memory_for((struct sock *)peer->sk, size) || smc_fills_buffer((struct sock *)peer->sk, size)) {
@@ -100,7 +102,7 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	if (!smc_may_redirect(config, tcp, own, peer, size))
 		return;
 	if (bpf_msg_redirect_hash(message, &smc_members, &cookie, BPF_F_INGRESS) != SK_PASS) {
-		own->passing = 1; /* it is closed */
+		own->passing = 1; /* the peer's socket is closed */
 		return;
 	}
 	own->redirected += size;
@@ -108,7 +110,7 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	own->in_a_row++;
 }
 
-/* SK_PASS behind a redirect is a redirect; where that fails, a plain send. SK_DROP would be an error of its own. */
+/* SK_PASS after a redirect redirects; after a failed one, it sends by TCP. SK_DROP would make send() fail. */
 SEC("sk_msg")
 int smc_bypass_send(struct sk_msg_md *message)
 {
@@ -117,7 +119,7 @@ int smc_bypass_send(struct sk_msg_md *message)
 
 	if (!own)
 		return SK_PASS;
-	/* who takes members out looks at it behind the state, which is looked at behind it here */
+	/* set before the state is read here; smc_bypass_turn changes the state before it reads this */
 	__sync_fetch_and_add(&own->deciding, 1);
 	smc_send(message, tcp, own);
 	__sync_fetch_and_add(&own->deciding, -1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The states of members (bypass_abi.h), run by user space four times a second: nothing that a program on somebody's way
- * decides takes longer than a look at a word.
+ * Moves members from state to state (bypass_abi.h). User space runs this four times a second, so that programs in the
+ * path of an application only have to look at one word.
  */
 #ifndef SMC_BYPASS_TURN_H
 #define SMC_BYPASS_TURN_H
 
-#define SMC_STREAM_BYTES (8ULL << 20) /* in a quarter of a second */
+#define SMC_STREAM_BYTES (8ULL << 20) /* in a quarter of a second, the time between two runs */
 
 struct bpf_map;
 
@@ -25,7 +25,7 @@ static __always_inline bool smc_is_placed(const struct smc_member *member)
 	return member->state > SMC_MEMBER_WATCHED && member->state < SMC_MEMBER_OUT;
 }
 
-/* Places that members have, and what they move: counted anew each time. */
+/* The places that members take, and the bytes that they move, are counted anew in each run. */
 static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
 {
 	cgroup->members = 0;
@@ -53,7 +53,7 @@ static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member
 	return 0;
 }
 
-/* Whether there is a place for it. */
+/* The entry of the member's cgroup; 0: it has no place for this member. */
 static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_context *context,
 							      const struct smc_member *member)
 {
@@ -67,7 +67,7 @@ static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_co
 	return cgroup && !cgroup->habits && cgroup->members < context->config->cgroup_room ? cgroup : 0;
 }
 
-/* Both or none: one alone would be in a sockmap for nothing. */
+/* Places both members or neither: one alone would be in a sockmap for nothing. */
 static __always_inline void smc_place_pair(struct smc_turn_context *context, struct smc_member *member,
 					   struct smc_member *peer)
 {
@@ -82,7 +82,9 @@ static __always_inline void smc_place_pair(struct smc_turn_context *context, str
 	peer->state = SMC_MEMBER_PROVEN;
 }
 
-/* What an application does with one of its sockets, it may do with the next: so no other of its cgroup's gets in. */
+/*
+ * What an application does with one of its sockets it may do with the next, so no other socket of its cgroup gets in.
+ */
 static __always_inline void smc_remember_habits(const struct smc_member *member)
 {
 	struct smc_bypass_cgroup *cgroup = bpf_map_lookup_elem(&smc_bypass_cgroups, &member->cgroup);
@@ -91,7 +93,7 @@ static __always_inline void smc_remember_habits(const struct smc_member *member)
 		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
 }
 
-/* A sender that is faster than its reader goes by TCP, and each of its messages passes by the program for nothing. */
+/* A sender that is faster than its reader sends mostly by TCP, and its messages pass smc_bypass_send for nothing. */
 static __always_inline void smc_look_for_stream(struct smc_member *member, const struct smc_member *peer)
 {
 	__u64 consumed = *(volatile __u64 *)&member->consumed, redirected = peer->redirected;
@@ -103,7 +105,7 @@ static __always_inline void smc_look_for_stream(struct smc_member *member, const
 		smc_add_habit(member, SMC_HABIT_STREAMS);
 }
 
-/* It may have been given to an epoll that tells edges since it was enrolled. */
+/* The socket may have been added to an epoll with EPOLLET since it was enrolled. */
 static __always_inline void smc_look_for_edges(struct smc_member *member, __u64 cookie)
 {
 	struct sock *sk = (struct sock *)member->sk;
@@ -114,7 +116,7 @@ static __always_inline void smc_look_for_edges(struct smc_member *member, __u64 
 		smc_add_habit(member, SMC_HABIT_EDGES);
 }
 
-/* Of what its peer sent, who may be gone; what came by TCP among it counts, too. */
+/* Bytes up to `last` of the peer's stream that are not read yet; those that came by TCP count, too. */
 static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 last)
 {
 	__s64 unread = (__s64)(last - *(volatile __u64 *)&member->consumed);
@@ -122,7 +124,7 @@ static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 l
 	return unread > 0 ? (__u64)unread : 0;
 }
 
-/* What is told is the difference: a sum of those that live would shrink when one of them is gone. */
+/* Adds the difference to the last run: a sum over living members would shrink when one of them is gone. */
 static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc_member *member)
 {
 	__u64 redirected = *(volatile __u64 *)&member->redirected;
@@ -133,12 +135,12 @@ static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc
 
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
 {
-	/* its state says it does not send past TCP any more; its peer's, likewise */
+	/* while one of the two is leaving, neither redirects */
 	if (smc_is_drained(member, peer) && !bpf_map_push_elem(&smc_bypass_gone, &cookie, BPF_ANY))
 		member->state = SMC_MEMBER_OUT;
 }
 
-__u32 smc_inexact; /* what smc_bypass_turn is told: receives have passed by the program; whose were they? */
+__u32 smc_inexact; /* input of smc_bypass_turn; 1: receives went unnoticed, and it is not known of which sockets */
 
 static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *member,
 			    struct smc_turn_context *context)
@@ -196,7 +198,7 @@ static long smc_turn_member(struct bpf_map *map, __u64 *key, struct smc_member *
 	return 0;
 }
 
-struct smc_bypass_turn smc_turned; /* what it says, last */
+struct smc_bypass_turn smc_turned; /* output of the last smc_bypass_turn */
 
 SEC("tc")
 int smc_bypass_turn(void *unused)
@@ -212,8 +214,8 @@ int smc_bypass_turn(void *unused)
 	return 0;
 }
 
-/* A habit that user space knows of: only a program may write to an entry that others count in. */
-struct smc_bypass_bar smc_barred; /* what it is told */
+/* Notes a habit that user space has found. Only a program may write to an entry in which other programs count. */
+struct smc_bypass_bar smc_barred; /* input of smc_bypass_bar */
 
 SEC("tc")
 int smc_bypass_bar(void *unused)

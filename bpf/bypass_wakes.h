@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * How an application is woken. One that is woken by edges (EPOLLET, SIGIO) may take a read that does not fill its
- * buffer for the end of what there is (epoll(7)). A member's read never crosses from what came past TCP into TCP's
- * queue, and for what lies there no edge comes any more. So a socket is a member only if its application reads until
- * there is nothing, or if all that waits for it is known to look again: epoll without EPOLLET, poll() and select().
- * Whatever else is in its wait queue (io_uring, another part of the kernel) is not known, and means TCP.
+ * How an application is woken. An application that is woken by edges (EPOLLET, SIGIO) may take a read that does not
+ * fill its buffer for the end of the data (epoll(7)). But a member's read never continues from the bytes that came past
+ * TCP into TCP's queue, and for the bytes there no further edge comes. So a socket is a member only if its application
+ * reads until nothing is left, or if every waiter in its wait queue is known to look again: epoll without EPOLLET,
+ * poll() and select(). Any other waiter (io_uring, another part of the kernel) is not known, and means TCP.
  */
 #ifndef SMC_BYPASS_WAKES_H
 #define SMC_BYPASS_WAKES_H
@@ -15,7 +15,7 @@
 extern const void ep_poll_callback __ksym __weak;
 extern const void pollwake __ksym __weak; /* of poll() and select() */
 
-/* A kernel that does not say where these functions are knows no waiter that is harmless. */
+/* If the kernel does not tell the addresses of these functions, no waiter counts as harmless. */
 static __always_inline bool smc_looks_again(struct wait_queue_entry *waiter)
 {
 	const void *function = BPF_CORE_READ(waiter, func);
@@ -43,10 +43,10 @@ static __always_inline bool smc_waits_for_edges(struct sock *sk)
 			return true;
 		entry = BPF_CORE_READ(entry, next);
 	}
-	return true; /* more than anybody has: who knows */
+	return true; /* more waiters than are checked */
 }
 
-/* Whether a third of its receives found nothing: it reads on until that comes, or tries before it waits. */
+/* Whether a third of its receives found nothing: then it reads until nothing is left, or tries before it waits. */
 static __always_inline bool smc_reads_all(const struct smc_member *member)
 {
 	return member->found_nothing * 3 >= SMC_PROOF;
@@ -58,8 +58,8 @@ static __always_inline bool smc_may_miss_an_edge(const struct smc_member *member
 }
 
 /*
- * What it has become since it was enrolled: a receive may wait, or a signal tells of what comes. Both are flags of the
- * open file, so each send can look.
+ * Habits that show in the flags of the open file, and may have come since enrolment: receives that wait, and SIGIO.
+ * They are cheap enough to be read at each send.
  */
 static __always_inline __u32 smc_habits_of_file(const struct smc_member *member, struct sock *sk)
 {
@@ -67,7 +67,7 @@ static __always_inline __u32 smc_habits_of_file(const struct smc_member *member,
 	__u32 flags, habits = 0;
 
 	if (!file)
-		return 0; /* it is closed */
+		return 0; /* the socket is closed */
 	flags = BPF_CORE_READ(file, f_flags);
 	if (!(flags & SMC_O_NONBLOCK))
 		habits |= SMC_HABIT_WAITS;

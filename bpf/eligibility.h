@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The checks that decide whether a connection is accelerated, in the order in which they are asked. The programs
- * stop at the first that is answered yes, and count it under its name (map smc_counters); program smc_explain asks them
- * all, for `smcctl explain`. There is no other list: who adds a check adds a row here and its function in
- * smc_checks.h.
+ * The checks that decide whether a connection is accelerated, in the order in which they are made. The programs stop at
+ * the first one that is in the way, and count it under its name (map smc_counters); program smc_explain makes them all,
+ * for `smcctl explain`. There is no other list: to add a check, add a row here and its function in smc_checks.h.
  *
- *	X(decision, whom it is asked of, function, what is in the way)
+ *	X(decision, NODE or SOCKET, function, what is in the way)
  *
- * NODE: what the agent, its tables and the addresses say. SOCKET: only the socket or the SYN itself can tell.
+ * NODE: the agent, its tables and the addresses decide. SOCKET: only the socket or the SYN itself can tell.
  */
 #ifndef SMC_ELIGIBILITY_H
 #define SMC_ELIGIBILITY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What the programs read of the kernel's own structures. Only names and types count: libbpf finds out at load time
- * where the running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything else
- * comes from the kernel's user space headers.
+ * The fields of the kernel's own structures that the programs read. Only names and types count: libbpf finds out at
+ * load time where the running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything
+ * else comes from the kernel's user space headers.
  */
 #ifndef SMC_KERNEL_TYPES_H
 #define SMC_KERNEL_TYPES_H
@@ -220,7 +220,7 @@ struct tcp_sock {
 
 #pragma clang attribute pop
 
-/* Arguments of an iterator: their places are fixed. */
+/* Arguments of an iterator, whose layout is fixed: no CO-RE. */
 struct seq_file;
 struct bpf_iter_meta {
 	struct seq_file *seq;

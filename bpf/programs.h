@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Every BPF program of the project: what it is for, and what is lost where a kernel refuses it. The agent loads what it
- * may have and says what it has left out.
+ * Every BPF program of the project: its purpose, and what is lost if the kernel refuses it. The agent loads the
+ * programs that the kernel accepts and logs those that it left out.
  *
- *	NEEDED	its object is nothing without it
- *	PART	by itself; it alone is left out
- *	RUN_*	user space runs it (BPF_PROG_TEST_RUN): of type syscall, which can be preempted; where a kernel has none
- *		for it, of type sched_cls, with softirqs off as long as it runs
+ *	NEEDED	without this program the others of its object are useless
+ *	PART	this program alone can be left out
+ *	RUN_*	user space runs it (BPF_PROG_TEST_RUN): as type syscall, which can be preempted; if the kernel
+ *		refuses that, as type sched_cls, which runs with softirqs off
  */
 #ifndef SMC_PROGRAMS_H
 #define SMC_PROGRAMS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Server side: tc ingress recognises SYNs that carry option 254 and have a real listener behind them, sk_lookup hands
+ * Server side: tc ingress recognises SYNs that carry option 254 and have a real listener behind them; sk_lookup hands
  * exactly those to the agent's listener for CLC sockets.
  */
 #ifndef SMC_ACCEPT_H
@@ -16,7 +16,7 @@ static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, cons
 {
 	struct bpf_sock_tuple tuple = {};
 
-	/* no remote address: only the listener is wanted, not what TIME_WAIT keeps of a port used before */
+	/* without a remote address this finds only the listener, not a TIME_WAIT socket of an earlier connection */
 	if (packet->v6) {
 		__builtin_memcpy(tuple.ipv6.daddr, packet->tuple.local_ip, 16);
 		tuple.ipv6.dport = bpf_htons(packet->tuple.local_port);
@@ -28,8 +28,9 @@ static __always_inline struct bpf_sock *smc_listener(struct __sk_buff *skb, cons
 }
 
 /*
- * A listener on all addresses is found for any address. What a router forwards has its request answered where it
- * arrives. (Where a device does not forward, the packet is for here, or for nobody.)
+ * Whether this namespace forwards the SYN: then its request is answered at its destination. The route decides, because
+ * a listener on all addresses is found for any address. (If the device does not forward, the packet is for this
+ * namespace or is dropped.)
  */
 static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -55,7 +56,7 @@ static __always_inline bool smc_passes(struct __sk_buff *skb, const struct smc_p
 	       found == BPF_FIB_LKUP_RET_UNSUPP_LWT || found == BPF_FIB_LKUP_RET_FRAG_NEEDED;
 }
 
-/* A SYN that nobody would answer must get its RST from the kernel, so the listener is looked up before steering. */
+/* A SYN without a listener must get its RST from the kernel, so the listener is looked up before steering. */
 static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, const struct smc_packet *packet,
 							const struct smc_tcp_options *options,
 							struct smc_inbound *inbound)
@@ -86,7 +87,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		subject.listener = true;
 		inbound->bound_device = sk->bound_dev_if;
 		subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
-		/* the helper for this is not open to tc programs */
+		/* tc programs may not call the helper that returns a socket's cgroup */
 		cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
 		inbound->cgroup = cgroup_id;
@@ -100,8 +101,8 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 }
 
 /*
- * The client goes on without us, by its application's own SYN, while our leg's connection is half open in its place.
- * Then that one ends first: this packet becomes the RST for it, and a copy of the SYN follows.
+ * The client's application sends its own SYN while the half-open connection of our leg still has its tuple. That
+ * connection must end first: this packet becomes the RST for it, and a copy of the SYN follows.
  */
 static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -113,7 +114,7 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 	__be32 seq;
 
 	if (!held || held->state != SMC_REQUEST_LEG || held->isn == packet->seq)
-		return false; /* or the leg's own SYN, on its way round */
+		return false; /* no leg, or this is the leg's own SYN, coming through the hairpin */
 	seq = bpf_htonl(bpf_ntohl(held->isn) + 1);
 	bpf_map_delete_elem(&smc_requests, &packet->tuple);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
@@ -135,7 +136,7 @@ static __always_inline bool smc_make_way(struct __sk_buff *skb, const struct smc
 	return true;
 }
 
-/* A SYN from the network. */
+/* A SYN from the network: notes it in smc_inbound if sk_lookup shall hand it to the agent. */
 static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct smc_tcp_options options = {};
@@ -145,14 +146,14 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	if (smc_make_way(skb, packet))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
-	/* the port may have been used before; sk_lookup must not see the old verdict, not even from here */
+	/* an entry of an earlier connection must go before smc_listener() runs sk_lookup */
 	known = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 	if (known && known->isn == packet->seq && bpf_ktime_get_ns() - known->since_ns <= smc_inbound_life(known))
 		before = *known;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_hairpin(packet);
 	if (!options.smc && !options.own) {
-		/* its listener still answers; perhaps the last answer was only lost */
+		/* the CLC listener still answers it; perhaps only its last answer was lost */
 		if (before.since_ns && !before.cookie) {
 			before.again += before.again < SMC_ANSWER_LOST_SYNS;
 			before.bare = 1;
@@ -163,9 +164,9 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	}
 	decision = smc_decide_syn(skb, packet, &options, &inbound);
 	if (!options.smc && decision != SMC_IN_SAME_AGENT)
-		return TC_ACT_UNSPEC; /* it asks nobody else */
+		return TC_ACT_UNSPEC; /* without option 254 it is no request to another agent */
 	if (before.since_ns && decision != SMC_IN_STEERED) {
-		/* sent again: the agent has answered it, and what comes behind that answer is CLC */
+		/* a retransmission: the agent has answered the SYN already, and CLC follows */
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 	} else if (decision == SMC_IN_STEERED) {
 		inbound.cookie = before.cookie;
@@ -185,7 +186,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	return TC_ACT_UNSPEC;
 }
 
-/* sk_lookup cannot ask in which namespace it runs: loaded once for each, with its slot in this place. */
+/* sk_lookup cannot ask in which namespace it runs, so this is loaded once for each, with the namespace's slot in it. */
 SEC("sk_lookup")
 int smc_lookup(struct bpf_sk_lookup *ctx)
 {
@@ -217,12 +218,12 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	tuple.local_port = ctx->local_port;
 	tuple.slot = slot;
 	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
-	/* with SYN cookies the last packet of the handshake comes here too; nothing else may, however late */
+	/* with SYN cookies the ACK that ends the handshake comes here, too; nothing else may, however late */
 	if (!inbound || inbound->bare || bpf_ktime_get_ns() - inbound->since_ns > smc_inbound_life(inbound))
 		return SK_PASS;
 	key = slot * 2 + v6;
 	sk = bpf_map_lookup_elem(&smc_clc, &key);
-	/* agent gone: the application's own listener answers, but to the agent's cookie, behind which CLC comes */
+	/* agent gone: the application's listener answers, but not the ACK of the agent's SYN cookie: CLC follows */
 	if (!sk)
 		return inbound->cookie ? SK_DROP : SK_PASS;
 	bpf_sk_assign(ctx, sk, 0);

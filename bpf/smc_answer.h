@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Client side: what the network answers to a request of smc_ask.h. */
+/* Client side: answers from the network to the requests of smc_ask.h. */
 #ifndef SMC_ANSWER_H
 #define SMC_ANSWER_H
 
 /*
- * A server that does not speak SMC would have its application accept what nobody uses. So the CLC socket is refused
- * instead, which tells the agent why, and the server's half-open connection ends with its next SYN-ACK.
+ * The application of a server that does not speak SMC would accept the CLC socket's connection, which is never used. So
+ * this SYN-ACK becomes a RST: connect() of the CLC socket fails, `option` tells the agent why, and the server's
+ * half-open connection is reset at its next SYN-ACK.
  */
 static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct smc_packet *packet,
 					   enum smc_option_seen seen)
@@ -26,7 +27,7 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* Only a SYN without options was answered: perhaps something on the way drops what it does not know. */
+/* Only the SYN without options was answered: perhaps something on the path drops SYNs with unknown options. */
 static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_request *request,
 					    const struct smc_tuple *tuple)
 {
@@ -39,13 +40,13 @@ static __always_inline void smc_option_lost(const struct smc_config *config, con
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
-/* A RST from the network: nobody listens, and the request is answered. */
+/* A RST from the network: nothing listens there, so the request is answered. */
 static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);
 
-	/* the client's end of a request: nothing comes behind it */
+	/* the client resets a request that was answered by a SYN cookie: no other packet follows */
 	if (inbound && inbound->cookie && bpf_ntohl(packet->seq) == bpf_ntohl(inbound->isn) + 1)
 		bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	if (request && request->state < SMC_REQUEST_HELD && bpf_ntohl(packet->ack) == bpf_ntohl(request->isn) + 1)
@@ -53,8 +54,8 @@ static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
 }
 
 /*
- * True: an application here would be connected with the server's agent by an answer to what it never asked. The agent
- * that asked for it was killed, and this one does not know of it. A socket of net/smc has asked by itself.
+ * True: this answer would connect an application of this node to the server's agent, but this agent has no entry for
+ * its request: the agent that sent it was killed. (A socket of net/smc sends its own requests.)
  */
 static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -84,7 +85,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	struct smc_tcp_options options = {};
 	bool echoed;
 
-	/* what does not answer this very SYN is TCP's own business */
+	/* an answer to another SYN is left to TCP */
 	if (!config || (request && bpf_ntohl(packet->ack) != bpf_ntohl(request->isn) + 1))
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
@@ -116,8 +117,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 			smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}
-	/* Whatever becomes of the connection, the application must not see an answer to a request that it never put.
-	 */
+	/* From here on the application must not see this answer: it did not send the request. */
 	if (request->state == SMC_REQUEST_ASKED || request->state == SMC_REQUEST_ASKED_BARE) {
 		request->state = SMC_REQUEST_HELD;
 		request->since_ns = bpf_ktime_get_ns();
@@ -134,7 +134,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_TAKEN) {
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
-		/* not the half-open connection of the request: it answers the SYN without options so, too */
+		/* a new half-open connection: this server answers option 254 to SYNs without options, too */
 		smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Applications' sockets: which namespace they are in, and the hairpin of those that a leg has connected to. */
+/* Applications' sockets: reports unknown namespaces, and marks sockets that are connected to a leg. */
 #ifndef SMC_APP_H
 #define SMC_APP_H
 
@@ -10,15 +10,15 @@ static __always_inline void smc_netns_wanted(struct bpf_sock_ops *ctx)
 	struct smc_event *event;
 
 	if (bpf_map_lookup_elem(&smc_netns, &cookie) || (sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0)))
-		return; /* known, or a listener of the agent itself */
+		return; /* known, or a listener of the agent */
 	event = smc_event_new(SMC_EVENT_NETNS_WANTED);
 	if (event)
 		bpf_ringbuf_submit(event, 0);
 }
 
 /*
- * A leg ends on this host, so nothing is to be learnt of a network: a congestion control that paces (bbr) would only
- * hold it up. Reno is built into every kernel. What an application chose itself stays.
+ * A leg ends on this host, so congestion control has no network to learn about, and pacing (bbr) would only delay it.
+ * Reno is built into every kernel. A congestion control that the application chose itself stays.
  */
 static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
@@ -29,7 +29,7 @@ static __always_inline void smc_never_pace(struct bpf_sock_ops *ctx, struct bpf_
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 }
 
-/* A connection that ends at a leg of the agent, at either application: its packets take the hairpin. */
+/* Marks the socket of a client or server that is connected to a leg: its packets take the hairpin. False: no leg. */
 static __always_inline bool smc_begin_behind_leg(struct bpf_sock_ops *ctx)
 {
 	struct smc_hairpin *hairpin;
@@ -61,7 +61,7 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB || ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		smc_netns_wanted(ctx);
 		smc_untune(ctx);
-	} else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also the client's, whose SYNs crossed */
+	} else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also a client's: the SYNs crossed */
 		if (!smc_begin_behind_leg(ctx))
 			smc_look_for_pair(ctx, false);
 	} else if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) {

@@ -2,18 +2,18 @@
 /*
  * Client side: an application's own SYN asks whether its server speaks SMC.
  *
- *	no entry    --SYN-->                    ASKED, or HELD where the server is known to
- *	ASKED       --SYN again-->              ASKED_BARE: something on the way may drop what it does not know
- *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary connection that nobody has touched
+ *	no entry    --SYN-->                    ASKED, or HELD if the server is known to speak SMC
+ *	ASKED       --SYN again-->              ASKED_BARE: something on the path may drop unknown options
+ *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary TCP connection, left untouched
  *	ASKED*      --SYN-ACK, option 254-->    HELD: the answer is kept from the application, and reset
  *	HELD        --the agent's leg-->        TAKEN
- *	HELD        --the agent, or time-->     LET_GO: the SYN without options decides, as if we were not there
+ *	HELD        --the agent, or timeout-->  LET_GO: the SYN goes out without options, as without an agent
  *
- * Where there is nothing to ask for, the SYN has our own option alone, and only if this agent has something else to do
- * for connections within the node (smc_pairs.h).
+ * If no kind of SMC could be negotiated, the SYN has our own option alone, and only if connections within this node are
+ * tuned or bypassed (smc_pairs.h).
  *
- * The options are written here and not by sockops, because whoever asks must also catch the answer: what leaves by
- * another device does not ask.
+ * The options are written here and not by sockops, because the answer must be caught, too: a SYN that leaves by a
+ * device without our programs must not ask.
  */
 #ifndef SMC_ASK_H
 #define SMC_ASK_H
@@ -24,7 +24,7 @@ static __always_inline enum smc_decision smc_decide_outbound(struct smc_subject 
 	return SMC_OUT_ASKED;
 }
 
-/* What the agent has not heard of yet it should look at; the next connection may be asked about. */
+/* Reports a cgroup that the agent does not know yet, so that the next connection from it may ask. */
 static __always_inline void smc_tell_unknown(const struct smc_subject *subject, enum smc_decision decision,
 					     __u64 cgroup_id)
 {
@@ -52,7 +52,7 @@ static __always_inline bool smc_tell_request(const struct smc_tuple *tuple, cons
 	return true;
 }
 
-/* True: the SYN stays here. */
+/* A SYN that has an entry already is sent again. True: it must not leave. */
 static __always_inline bool smc_ask_again(struct smc_request *request, const struct smc_config *config, __u32 slot,
 					  bool v6)
 {
@@ -95,7 +95,7 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 		request->uid = owner->fsuid.val;
 		request->gid = owner->fsgid.val;
 	}
-	/* only where the SYN leaves in connect() itself is the current process its application */
+	/* the current process is the application only if the SYN leaves within connect() itself */
 	if (smc_pid_is_open && full->sk_lock.owned)
 		request->pid = bpf_get_current_pid_tgid() >> 32;
 	request->mark = sk->mark;
@@ -108,8 +108,8 @@ static __always_inline void smc_describe(struct __sk_buff *skb, const struct smc
 }
 
 /*
- * The very packet that asked, on another device below the first: a bridge's port, a bond's, what is under a VLAN. TCP
- * counts before it sends again.
+ * The same packet on a lower device: the port of a bridge or bond, or the device below a VLAN. It is no retransmission,
+ * because TCP increments total_retrans before it sends again.
  */
 static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, const struct smc_packet *packet,
 						const struct smc_request *request, const struct tcp_sock *tcp)
@@ -117,7 +117,7 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 	return request->isn == packet->seq && request->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
 }
 
-/* The SYN of an application: it asks, waits, or is left alone. */
+/* The SYN of an application: it asks, is held, or is left alone. */
 static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packet *packet,
 				   const struct smc_device *device, struct bpf_sock *sk)
 {
@@ -165,7 +165,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;
-	/* the last of the checks: none of the others is in the way */
+	/* SMC_OUT_NOTHING is the last check, so no other one is in the way */
 	if (!asks && (decision != SMC_OUT_NOTHING || !pair)) {
 		smc_tell_unknown(&subject, decision, cgroup_id);
 		smc_count(decision);
@@ -213,7 +213,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	return TC_ACT_UNSPEC;
 }
 
-/* The SYN of a CLC socket, whose options sockops has written: here only its answer is waited for. */
+/* The SYN of a CLC socket. sockops has written its options; here only the entry is made that recognizes the answer. */
 static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 zero = 0;

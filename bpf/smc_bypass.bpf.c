@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * The bypass: pairs of sockets of this node whose bytes are put into each other's queue, past TCP. Apart from the
- * gateway's programs, because these outlive the agent, and some kernels lack what they need (6.3 is the first).
+ * The bypass: pairs of sockets of this node whose bytes are put into each other's queue, past TCP. An object of its
+ * own, because these programs outlive the agent, and kernels before 6.3 lack what they need.
  */
 #include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>

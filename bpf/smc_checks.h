@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* The checks of bpf/eligibility.h, a function each: true means that it is in the way. */
+/* The checks of bpf/eligibility.h, one function each. True: the connection is not eligible. */
 #ifndef SMC_CHECKS_H
 #define SMC_CHECKS_H
 
 #include "bpf/eligibility.h"
 
 /*
- * The connection that is asked about. What costs a lookup is looked up by the check that needs it, because most
- * connections of a node are none of ours and leave at the first one.
+ * The connection that is checked. Lookups are left to the check that needs them, because most connections of a node are
+ * not enrolled and fail the first check.
  */
 struct smc_subject {
 	const struct smc_config *config;
 	const struct smc_cgroup *cgroup; /* of the application; 0: not known */
-	const struct smc_netns *netns;   /* 0: not known, or not asked for yet */
+	const struct smc_netns *netns;   /* 0: not known, or not looked up yet */
 	__u64 netns_cookie;
-	enum smc_agent_state agent; /* from its check on */
+	enum smc_agent_state agent; /* set by smc_check_agent_stale() */
 	struct smc_addr remote;
 	__u16 port; /* the server's */
 	enum smc_direction direction;
-	__s32 rule;           /* that denied() found; -1: none */
-	bool smcd;            /* that nothing() found: SMC-D with another agent of this kernel is wanted */
-	struct tcp_sock *tcp; /* the application's socket, its listener for a SYN; 0 in an explanation */
-	/* what the SYN says; nothing in an explanation */
+	__s32 rule;           /* set by smc_check_denied(): the rule that decides; -1: none */
+	bool smcd;            /* set by smc_check_nothing(): SMC-D with another agent of this kernel is wanted */
+	struct tcp_sock *tcp; /* the application's socket, or its listener for a SYN that arrives; 0 in smc_explain */
+	/* properties of the SYN; all false in smc_explain */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
-	bool own_tag;  /* a SYN that this agent has put a request into */
-	bool passes;   /* its address is not one of this namespace */
-	bool listener; /* somebody listens there */
+	bool own_tag;  /* the SYN carries this agent's own tag */
+	bool passes;   /* this namespace only forwards the SYN */
+	bool listener; /* a socket listens on its port */
 };
 
 static __always_inline bool smc_check_not_enrolled(struct smc_subject *s)
@@ -72,7 +72,7 @@ static __always_inline bool smc_check_not_served(struct smc_subject *s)
 	return !s->netns || !(smc_is_v4(s->remote.ip) ? s->netns->serves4 : s->netns->serves6);
 }
 
-/* The rule is known by then. */
+/* smc_check_denied() has set the rule before. */
 static __always_inline bool smc_check_limited(struct smc_subject *s)
 {
 	return smc_is_limited(s->cgroup, s->netns) && !smc_goes_past_limits(s->config, s->rule);
@@ -98,10 +98,13 @@ static __always_inline bool smc_check_headers(struct smc_subject *s)
 	return s->headers;
 }
 
-/* TCP counts before it sends. Maps may be younger than the SYN: an agent that was killed took its own with it. */
+/*
+ * TCP increments total_retrans before it sends. A retransmission without an entry may have asked before: an agent that
+ * was killed took its maps with it.
+ */
 static __always_inline bool smc_check_later_syn(struct smc_subject *s)
 {
-	struct tcp_sock *tcp = s->tcp; /* alone, or its place among ours were looked for in the kernel, too */
+	struct tcp_sock *tcp = s->tcp; /* a separate variable, or CO-RE would relocate s->tcp as well */
 
 	return !tcp || tcp->total_retrans;
 }
@@ -111,7 +114,7 @@ static __always_inline bool smc_check_mptcp(struct smc_subject *s)
 	return s->mptcp;
 }
 
-/* It asks, or answers, by itself. */
+/* A socket of net/smc asks or answers by itself. */
 static __always_inline bool smc_check_net_smc(struct smc_subject *s)
 {
 	return s->tcp && bpf_core_field_exists(s->tcp->syn_smc) && BPF_CORE_READ_BITFIELD(s->tcp, syn_smc);
@@ -122,7 +125,7 @@ static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
 }
 
-/* No driver sees the packets of a leg: they turn round in front of it. */
+/* No driver sees the packets of a leg, so none could stamp them: the hairpin turns them round before. */
 static __always_inline bool smc_check_stamped(struct smc_subject *s)
 {
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;
@@ -143,7 +146,7 @@ static __always_inline bool smc_check_ipsec(struct smc_subject *s)
 	return !s->tcp || smc_has_ipsec(s->tcp);
 }
 
-/* Its answers would leave past the programs, which take them for another protocol's. */
+/* Answers with extension headers would leave unnoticed: smc_parse() takes them for another protocol's. */
 static __always_inline bool smc_check_listener_headers(struct smc_subject *s)
 {
 	const struct ipv6_pinfo *six;
@@ -171,7 +174,7 @@ static __always_inline bool smc_check_client_not_now(struct smc_subject *s)
 	return known && known->knowledge == SMC_SERVER_NOT_NOW;
 }
 
-/* What could be negotiated at all. */
+/* Whether no kind of SMC could be negotiated. */
 static __always_inline bool smc_check_nothing(struct smc_subject *s)
 {
 	const struct smc_heartbeat *beat;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What all program families need: counters, addresses, heartbeat, policy. */
+/* Used by all programs: counters, addresses, heartbeat, policy. */
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
 
-/* sockops and tc programs may ask for it from kernel 6.10 on; user space finds out */
+/* 1: sockops and tc programs may ask for the current process (from kernel 6.10 on); user space probes for it */
 const volatile __u32 smc_pid_is_open;
 
-/* Not a constant for the compiler: user space finds it among the instructions. */
+/* Inline assembly, so that the compiler cannot fold the constant: user space looks for this instruction. */
 #define SMC_OWN_SLOT(slot) asm volatile("%0 = %1" : "=r"(slot) : "i"(SMC_SLOT_PLACEHOLDER))
 
 static __always_inline void smc_count(enum smc_decision decision)
@@ -35,8 +35,8 @@ static __always_inline bool smc_is_v4(const __u8 *ip)
 }
 
 /*
- * Never eligible: fe80::/10 needs a scope id, which no table here carries; the unspecified address means
- * another one, which only the kernel's routing knows.
+ * Never eligible: fe80::/10 needs a scope id, which no table here carries; the unspecified address stands for another
+ * address, which only the kernel's routing knows.
  */
 static __always_inline bool smc_is_special(const __u8 *ip)
 {
@@ -60,7 +60,7 @@ static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote
 
 	if (ctx->family == AF_INET) {
 		v4 = remote ? ctx->remote_ip4 : ctx->local_ip4;
-		asm volatile("" : "+r"(v4)); /* or both families' loads become one, from an address that is computed */
+		asm volatile("" : "+r"(v4)); /* or clang merges both families' loads into one */
 		smc_map_v4(ip, v4);
 	} else if (remote) {
 		word[0] = ctx->remote_ip6[0];
@@ -75,7 +75,7 @@ static __always_inline void smc_address_of(struct bpf_sock_ops *ctx, bool remote
 	}
 }
 
-/* False: its namespace is not served. */
+/* False: its namespace is not in smc_netns. */
 static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tuple *tuple)
 {
 	__u64 cookie = bpf_get_netns_cookie(ctx);
@@ -91,7 +91,7 @@ static __always_inline bool smc_tuple_of(struct bpf_sock_ops *ctx, struct smc_tu
 	return true;
 }
 
-/* How long an entry of smc_inbound is for the packets that follow the SYN. */
+/* How long an entry of smc_inbound stays valid for the packets that follow the SYN. */
 static __always_inline __u64 smc_inbound_life(const struct smc_inbound *inbound)
 {
 	return inbound->cookie ? SMC_COOKIE_NS : inbound->again ? SMC_ANSWER_LOST_NS : SMC_INBOUND_NS;
@@ -124,14 +124,14 @@ static __always_inline enum smc_agent_state smc_agent(const struct smc_config *c
 
 	if (!beat)
 		return SMC_AGENT_STALE;
-	/* once, and before the clock: a beat in between must not make it look old */
+	/* read once, and before the clock: a heartbeat in between would make the difference negative */
 	last = *(const volatile __u64 *)&beat->ktime_ns;
 	if (bpf_ktime_get_ns() - last >= config->heartbeat_max_age_ns)
 		return SMC_AGENT_STALE;
 	return beat->steer ? SMC_AGENT_SERVES : SMC_AGENT_FULL;
 }
 
-/* An agent that was killed left its heartbeat behind; its listeners are gone at once. */
+/* The heartbeat of an agent that was killed stays valid for a while, but its listeners are gone at once. */
 static __always_inline bool smc_agent_listens(__u32 slot, bool v6)
 {
 	__u32 key = slot * 2 + v6;
@@ -143,7 +143,7 @@ static __always_inline bool smc_agent_listens(__u32 slot, bool v6)
 	return true;
 }
 
-/* Who has this connection, or listens for it, in the namespace of the packet; to be released. */
+/* The socket that has this connection, or listens for it, in the packet's namespace. The caller must release it. */
 static __always_inline struct bpf_sock *smc_socket_of(struct __sk_buff *skb, const struct smc_tuple *of, bool v6)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -181,7 +181,7 @@ static __always_inline void smc_begin_asking(__u64 cgroup)
 		__sync_fetch_and_add(&asking->now, 1);
 }
 
-/* A CLC socket's and a leg's are nobody's. */
+/* Entries of CLC sockets and of legs belong to no cgroup and are not counted. */
 static __always_inline void smc_end_request(const struct smc_tuple *tuple, const struct smc_request *request)
 {
 	__u64 cgroup = request->cgroup;
@@ -195,16 +195,16 @@ static __always_inline void smc_end_request(const struct smc_tuple *tuple, const
 }
 
 struct smc_match {
-	__u64 rules; /* bit n: rule n's cgroup globs match the socket's cgroup */
+	__u64 rules; /* bit n: rule group n matches the socket's cgroup */
 	__u32 ip[4];
 	__u16 port;
 	__u8 direction; /* enum smc_direction */
 	__u8 v4;
-	__s32 rule; /* the first that matches; -1: none */
+	__s32 rule; /* index of the first rule that matches; -1: none */
 	bool allow;
 };
 
-/* Not zero: the last one. */
+/* Callback of bpf_loop(). Returns 1 to stop: this rule matches, or there are no more. */
 static long smc_match_rule(__u32 index, struct smc_match *match)
 {
 	const struct smc_rule *rule = bpf_map_lookup_elem(&smc_rules, &index);
@@ -245,13 +245,13 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 	return match.allow;
 }
 
-/* Something shapes or filters its packets that a leg's do not meet. */
+/* Whether something shapes or filters the connection's packets, which a leg's packets would not meet. */
 static __always_inline bool smc_is_limited(const struct smc_cgroup *cgroup, const struct smc_netns *netns)
 {
 	return (cgroup && cgroup->limited) || (netns && netns->limited);
 }
 
-/* What decides; 0: no rule matches, and smc_config does. */
+/* The rule that decides; 0: no rule matches, so smc_config decides. */
 static __always_inline const struct smc_rule *smc_rule_at(__s32 rule_index)
 {
 	__u32 key = rule_index;
@@ -259,7 +259,7 @@ static __always_inline const struct smc_rule *smc_rule_at(__s32 rule_index)
 	return rule_index < 0 ? 0 : bpf_map_lookup_elem(&smc_rules, &key);
 }
 
-/* Where something limits the connection: whether it has SMC all the same. */
+/* Whether a connection for which smc_is_limited() is true has SMC all the same. */
 static __always_inline bool smc_goes_past_limits(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule = smc_rule_at(rule_index);
@@ -275,7 +275,7 @@ static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 r
 	return rule ? rule->smcd : config->smcd;
 }
 
-/* Either exists only in kernels built with it. */
+/* Either field exists only in kernels that are built with the feature. */
 static __always_inline bool smc_is_signed(struct tcp_sock *tcp)
 {
 	if (bpf_core_field_exists(tcp->md5sig_info) && tcp->md5sig_info)
@@ -284,8 +284,8 @@ static __always_inline bool smc_is_signed(struct tcp_sock *tcp)
 }
 
 /*
- * A policy on the socket or anywhere in its namespace: selectors are not evaluated here, because a
- * wrong "no policy" would send protected payload outside IPsec.
+ * Whether there is any IPsec policy on the socket or in its namespace. Selectors are not evaluated, because a wrong "no
+ * policy" would send protected payload outside IPsec.
  */
 static __always_inline bool smc_has_ipsec(struct tcp_sock *tcp)
 {
@@ -307,8 +307,8 @@ static __always_inline void smc_read_buffers(struct sock *sk, struct smc_buffers
 }
 
 /*
- * An application may choose its send buffer at any time. Each of its packets tells the agent, before the agent hears of
- * the packet itself.
+ * An application may set SO_SNDBUF at any time. Each of its packets brings the value in smc_chosen up to date before
+ * the agent receives the packet.
  */
 static __always_inline void smc_tell_chosen(const struct smc_sock *app, struct bpf_sock *sk)
 {
@@ -325,7 +325,7 @@ static __always_inline void smc_tell_chosen(const struct smc_sock *app, struct b
 		*told = now.send;
 }
 
-/* What was learnt of a server, unless that is too old. */
+/* What was learnt about a server; 0: nothing, or it has expired. */
 static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, const struct smc_addr *remote)
 {
 	struct smc_dest dest = {.netns = netns_cookie, .remote = *remote};

@@ -3,7 +3,7 @@
 #ifndef SMC_DEVICE_H
 #define SMC_DEVICE_H
 
-/* What a packet of the agent's own looks like that tries whether a hairpin works. Such a segment is never sent. */
+/* Whether this is a packet by which the agent probes a hairpin. TCP never sends a segment without flags. */
 static __always_inline bool smc_is_probe(const struct smc_packet *packet, const struct smc_device *device)
 {
 	return !packet->flags && packet->tuple.local_port == SMC_PROBE_PORT &&
@@ -45,7 +45,7 @@ int smc_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	if (!smc_parse(skb, key.slot, device->mac_len, true, &packet)) {
 		if (leg && leg->to_port)
-			return TC_ACT_SHOT; /* to be held: it has IPv6 headers since lately, and is sent again */
+			return TC_ACT_SHOT; /* it must be held, but smc_parse() refuses its headers; TCP repeats it */
 		if (sk && sk->state == BPF_TCP_SYN_SENT && skb->protocol == bpf_htons(ETH_P_IPV6) &&
 		    smc_tcp_behind(skb, device->mac_len))
 			smc_count(SMC_OUT_HEADERS);
@@ -117,7 +117,7 @@ int smc_ingress(struct __sk_buff *skb)
 	return packet.flags & SMC_TCP_ACK ? smc_hear_answer(skb, &packet) : smc_hear_request(skb, &packet);
 }
 
-/* The way of nearly all packets on their way out: of a connection that stands and is none of ours, or no TCP. */
+/* True for nearly all outgoing packets, which leave as they are: UDP, or an established connection without a leg. */
 static __always_inline bool smc_leaves(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
@@ -134,12 +134,12 @@ static __always_inline bool smc_leaves(struct __sk_buff *skb)
 	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
 	if (state && !smc_is_tuned(state))
 		return false;
-	/* behind a FIN: was it a member of the bypass? */
+	/* behind a FIN only members of the bypass go on to smc_egress (smc_unread.h) */
 	return (sk->state != BPF_TCP_FIN_WAIT1 && sk->state != BPF_TCP_LAST_ACK) ||
 	       !bpf_sk_storage_get(&smc_paired, sk, 0, 0);
 }
 
-/* The way of nearly all that arrive: they neither begin a connection nor refuse one, nor have they no flag at all. */
+/* True for nearly all incoming packets: no SYN, no RST, and no segment without flags (a probe). */
 static __always_inline bool smc_arrives(struct __sk_buff *skb)
 {
 	__u32 tcp_at;

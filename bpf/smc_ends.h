@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Ends of sockets as events, for kernels that let no program read their memory (smc_socket.h): there nobody can look
- * whether the socket of an entry still lives. It is loaded nowhere else, because every socket of the node comes by.
+ * Notes that sockets end, for kernels that let no program read their memory (smc_socket.h): there no sweep can check
+ * whether the socket of an entry still lives. Loaded on no other kernel, because every socket of the node passes here.
  */
 #ifndef SMC_ENDS_H
 #define SMC_ENDS_H
@@ -27,7 +27,7 @@ int BPF_PROG(smc_socket_ends, struct sock *sk)
 	if (state->role == SMC_ROLE_APP) {
 		smc_end_sender(&key, cookie);
 	} else if (smc_is_leg(state)) {
-		key.local_port = state->port; /* both ends of a hairpin have the other parts in common */
+		key.local_port = state->port; /* the tuples of both ends differ only in this port */
 		smc_end_sender(&key, cookie);
 	} else if (smc_is_tuned(state)) {
 		bpf_map_delete_elem(&smc_tuned, &cookie);

@@ -9,7 +9,7 @@
 #define SMC_OF_SOCKET(decision, function) answer.open |= 1ULL << decision;
 #define SMC_EXPLAIN(decision, whom, function, text) SMC_OF_##whom(decision, function)
 
-struct smc_query smc_asked; /* what it is asked, and answers */
+struct smc_query smc_asked; /* input and output of smc_explain */
 
 SEC("tc")
 int smc_explain(void *unused)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-/* Every program of the project. Table of hooks, maps and counters: bpf/README.md */
+/* Every program except those of the bypass and its guards. Table of hooks, maps and counters: bpf/README.md */
 #include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>

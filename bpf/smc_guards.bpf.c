@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * Guards of the bypass: they see what an application asks of a TCP socket before the kernel does it, where the
- * tracepoints see it afterwards or not at all. By themselves, because not every kernel takes them.
+ * Guards of the bypass: they see what an application does with a TCP socket before the kernel carries it out. The
+ * tracepoints of smc_bypass.bpf.c see it afterwards or not at all. An object of its own, because not every kernel takes
+ * these programs.
  */
 #include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>
@@ -15,7 +16,7 @@
 
 #define SMC_FIONREAD 0x541b
 
-/* The number of the system call that a task is at. */
+/* The number of the task's current system call. */
 #if defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	__s32 syscallno;
@@ -29,8 +30,8 @@ struct pt_regs {
 #endif
 
 /*
- * Of a socket that is not watched, too: what an application does with one of its sockets it may do with the next. So no
- * socket of its cgroup becomes a member any more.
+ * Notes a habit, also of a socket that is not watched: what an application does with one of its sockets it may do with
+ * the next. So no other socket of its cgroup becomes a member.
  */
 static __always_inline void smc_note_habit(struct sock *sk, __u32 habit)
 {
@@ -66,7 +67,7 @@ int BPF_PROG(smc_guard_ioctl, struct sock *sk, int command)
 	return 0;
 }
 
-/* A member's, in kernels that have one of its own for them. */
+/* Some kernels have a separate ioctl function for members. */
 SEC("?fentry/tcp_bpf_ioctl")
 int BPF_PROG(smc_guard_member_ioctl, struct sock *sk, int command)
 {
@@ -91,10 +92,9 @@ int BPF_PROG(smc_guard_send, struct sock *sk, struct msghdr *message)
 }
 
 /*
- * splice() looks at TCP's queue only: what was redirected it would never find, while poll() says that there is
- * something. So it is refused while there is: with EINVAL, which programs know from files that cannot be spliced; they
- * receive instead, and from then on the socket is a plain one. Only this hook can refuse it, which every read() comes
- * by.
+ * splice() reads TCP's queue only: it would never find redirected bytes, while poll() reports them. So it is refused as
+ * long as there are any, with EINVAL, which programs know from files that cannot be spliced. They call recv() instead,
+ * and the socket leaves the bypass. Only this hook can refuse splice(), and every read() passes it.
  */
 static __always_inline bool smc_is_splicing(void)
 {
@@ -123,7 +123,7 @@ int BPF_PROG(smc_guard_permission, struct file *file, int mask, int before)
 	member = smc_member_at(cookie);
 	if (!member || member->state < SMC_MEMBER_ENROLLED || member->state > SMC_MEMBER_LEAVING)
 		return 0;
-	__sync_fetch_and_or(&member->habits, SMC_HABIT_SPLICES); /* before the look: nothing more comes */
+	__sync_fetch_and_or(&member->habits, SMC_HABIT_SPLICES); /* first: so nothing more is redirected to it */
 	peer = smc_peer_of(member, cookie);
 	return smc_is_drained(member, peer) ? 0 : -SMC_EINVAL;
 }

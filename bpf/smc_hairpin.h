@@ -5,9 +5,9 @@
  *	client   A  (own:pa -> server:ps)           L  (own:pl -> server:ps)
  *	server   A' (own:ps -> client:pa)           L' (own:pl -> client:pa)
  *
- * Both ends have the same addresses and the same remote port. A packet of one is redirected to the ingress of its
- *device: addresses swapped, from the remote port, to the local port of the other end (to_port). It arrives on that
- *device as if the remote had sent it.
+ * Both ends have the same addresses and the same remote port. A packet of either end is redirected to the ingress of
+ * its own device: addresses swapped, from the remote port, to the local port of the other end (to_port). It arrives on
+ * that device as if the remote had sent it.
  */
 #ifndef SMC_HAIRPIN_H
 #define SMC_HAIRPIN_H
@@ -18,12 +18,12 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 
 	if (!mac_len)
 		return;
-	/* to anybody else it would be a stranger's packet, and vanish */
+	/* the kernel drops packets for another MAC address */
 	bpf_skb_load_bytes(skb, 6, own, sizeof(own));
 	bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
 }
 
-/* False: it cannot be. */
+/* Turns a packet round: swaps addresses, sets ports and the MAC address. False: it has no TCP header. */
 static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __u16 to_port)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);
@@ -57,7 +57,7 @@ static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __
 	return smc_rewrite(skb, mac_len, to_port) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
-/* Whether this FIN is the very next that the leg waits for, and acknowledges the leg's own. */
+/* Whether this FIN is the next segment that the leg expects, and acknowledges the leg's own FIN. */
 static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct smc_packet *packet, __u16 to_port)
 {
 	struct smc_tuple leg = packet->tuple;
@@ -79,8 +79,8 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 }
 
 /*
- * An application that ends behind its peer. The leg's TIME_WAIT would keep a port of its for a minute, where TCP has
- * one at the peer; the connection has not left this host, so a RST right behind the FIN ends it.
+ * The FIN of an application that closes after its peer. The leg would keep one of its ports in TIME_WAIT for a minute;
+ * plain TCP has TIME_WAIT only at the peer. The connection has not left this host, so a RST behind the FIN ends it.
  */
 static __always_inline int smc_redirect_last(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app)
 {
@@ -109,8 +109,8 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, __u32 slot, 
 }
 
 /*
- * Keeps an outgoing packet here, and lets TCP believe that it has left: a drop at this place would be taken for
- * congestion. It goes round as one of the agent's own probes, which nobody is given.
+ * Keeps an outgoing packet on this node. TCP must believe that it has left, because it takes a drop here for
+ * congestion. So the packet is redirected as one of the agent's own probes, which smc_ingress drops.
  */
 static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device)
@@ -126,12 +126,13 @@ static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_pack
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
-/* True: the packet is in `to`. */
+/* Copies the packet. False: it is too long. */
 static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_request *to)
 {
 	/*
-	 * The offset of the last byte, not the length: the verifier of 6.1 does not learn from len == 0 that len is 1
-	 * or more. It wants the test on this very register, which clang would fold into the one above.
+	 * The offset of the last byte, not the length: the verifier of Linux 6.1 does not learn from a test of len == 0
+	 * that len is 1 or more. The test must be on this very register; barrier_var() keeps clang from folding it into
+	 * an earlier one.
 	 */
 	__u64 last = skb->len - 1;
 
@@ -142,7 +143,10 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_request *
 	return true;
 }
 
-/* From its SYN on: smc_make_way() must know the half-open connection that the leg makes at the listener. */
+/*
+ * The entry of a server's leg in smc_requests, from its SYN on: smc_make_way() must know the half-open connection that
+ * the leg makes at the listener.
+ */
 static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 zero = 0;
@@ -159,7 +163,7 @@ static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, 
 	return leg;
 }
 
-/* The answer to a leg's SYN that finds nobody: its own RST. */
+/* Answers a leg's SYN that must not reach the application: turns it into a RST to the leg itself. */
 static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
@@ -186,15 +190,15 @@ static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct sm
 }
 
 /*
- * A server's leg whose application must not hear of it yet: a listener's answer is known with its SYN-ACK, and it
- * accepts with the ACK of that. So this one waits, until the agent sends it.
+ * Holds back a server's leg whose application must not see it yet. A listener answers the SYN, but the application can
+ * accept only after the ACK of that SYN-ACK. So the ACK is saved here until the agent sends it.
  */
 static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device, const struct smc_sock *leg)
 {
 	struct smc_request *held;
 
-	/* It has made way: what has its tuple now is the client's own connection, and none of its business. */
+	/* smc_make_way() has deleted the hairpin: the tuple belongs to the client's own connection now. */
 	if (!bpf_map_lookup_elem(&smc_hairpins, &leg->app)) {
 		if (packet->flags & SMC_TCP_RST)
 			return TC_ACT_SHOT;
@@ -212,8 +216,8 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 }
 
 /*
- * A new connection may use ports whose hairpin is not swept yet. Nothing is taken on trust here: the agent that would
- * sweep may be gone as well.
+ * A new connection may use the ports of a hairpin that is not swept yet. Its sockets are checked here, because the
+ * agent that would sweep may be gone as well.
  */
 static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 {
@@ -221,7 +225,7 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	struct smc_tuple other = packet->tuple;
 
 	if (!hairpin || hairpin->isn == packet->seq)
-		return; /* or the leg's own SYN, on its way round */
+		return; /* no hairpin, or this is the leg's own SYN, coming through it */
 	other.local_port = hairpin->to_port;
 	back = bpf_map_lookup_elem(&smc_hairpins, &other);
 	if (back && (back->to_port != packet->tuple.local_port || back->of_leg == hairpin->of_leg))
@@ -238,7 +242,7 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
-/* The time stamp of a leg's SYN, where Linux puts it: behind MSS, and SACK or padding. */
+/* The time stamp of a leg's SYN. Linux puts it behind MSS and SACK-permitted or padding. */
 static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct smc_packet *packet, __u32 *time)
 {
 	__be32 words[3];
@@ -252,9 +256,9 @@ static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct 
 }
 
 /*
- * The application's kernel would drop this leg's SYN by its time stamp (PAWS, RFC 7323 section 5): the same ports had
- * another connection, and Linux makes the time stamps of each from its ports. They are compared at least as strictly as
- * by the kernel, with those of a socket that connects again, or of a TIME_WAIT.
+ * Whether the application's kernel would drop this leg's SYN because of its time stamp (PAWS, RFC 7323 section 5): the
+ * same ports had another connection before, and Linux derives the time stamps of a connection from its ports. The
+ * comparison is at least as strict as the kernel's, for a socket that connects again and for one in TIME_WAIT.
  */
 static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk)
 {
@@ -266,7 +270,8 @@ static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct s
 }
 
 /*
- * Whether a leg can reach its application. A server's takes over nobody's connection, or one that is as good as gone.
+ * Whether a leg can reach its application. A server's leg takes over another connection's tuple only if that is in
+ * TIME_WAIT or half open.
  */
 static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *skb, const struct smc_packet *packet,
 							     const struct smc_sock *leg)

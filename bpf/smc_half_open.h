@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Half-open hairpins (RFC 9293 section 3.5.1): one of the two sockets is gone, and the other one was not told. The
- * packets of both pass the device of the application, so a reset or a FIN is lost where that device has been deleted,
- * or where the neighbour table has given the peer up. Nothing would ever tell the socket that is left: its data has
- * been acknowledged, and it retransmits nothing. User space ends it.
+ * Half-open hairpins (RFC 9293 section 3.5.1): one of the two sockets is gone, and its FIN or reset did not reach the
+ * other one. The packets of both pass the application's device, so they are lost if that device was deleted, or if the
+ * neighbour table has given the peer up. The socket that is left would never notice: its data has been acknowledged,
+ * and it retransmits nothing. User space ends it.
  */
 #ifndef SMC_HALF_OPEN_H
 #define SMC_HALF_OPEN_H
 
-/* Behind a FIN of the other end a socket is in another state, and may stay there for as long as it likes. */
+/* Whether a socket still waits for its other end. After a FIN from there it is in another state, and may stay in it. */
 static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *which)
 {
 	const struct sock *sk = (const struct sock *)which->sk;
@@ -18,9 +18,9 @@ static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *wh
 	       smc_lives(which);
 }
 
-#define SMC_OFTEN_TOLD 5 /* it is not found then: its addresses are translated, perhaps */
+#define SMC_OFTEN_TOLD 5 /* enough: user space cannot find the socket, perhaps because addresses are translated */
 
-/* An application's socket that was disconnected, and connects or listens now: its hairpin is none of its any more. */
+/* An application's socket that was disconnected, and connects or listens again: it has left its hairpin. */
 static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u64 cookie)
 {
 	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &state->app);
@@ -29,7 +29,9 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 		hairpin->sender.cookie = 0;
 }
 
-/* The other end of this sender is gone. True: it waits for that, and user space is told, if there is room. */
+/*
+ * The other end of this sender is gone. True: the sender still waits for it, and user space is told if there is room.
+ */
 static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
@@ -39,7 +41,7 @@ static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, c
 
 	if (!smc_awaits_the_other_end(&hairpin->sender))
 		return false;
-	/* what the application wrote before it went is its peer's, however late */
+	/* the leg still has to read what the application wrote before it ended */
 	if (hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq))
 		return false;
 	if (smc_reads_kernel)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Applications' keepalive and user timeout: user space sets them on the CLC socket, which stands for the connection on
- * the wire. The application's own socket only ever speaks to a leg. It may change its mind at any time.
+ * Applications' keepalive and user timeout. User space sets them on the CLC socket, which stands for the connection on
+ * the network, because the application's own socket only speaks to a leg. The application may change them at any time.
  */
 #ifndef SMC_KEEPALIVE_H
 #define SMC_KEEPALIVE_H
@@ -22,7 +22,7 @@ static __always_inline void smc_read_keepalive(const struct smc_socket *which, s
 	terms->probes = BPF_CORE_READ(tcp, keepalive_probes);
 }
 
-/* Tells user space, if they are not what it was told last. Where there is no room, the next sweep tells it. */
+/* Tells user space if the settings have changed. If smc_keepalives has no room, the next sweep tells it. */
 static __always_inline void smc_tell_keepalive(const struct smc_tuple *app, struct smc_hairpin *hairpin)
 {
 	struct smc_keepalive *told = &hairpin->keepalive;
@@ -32,7 +32,7 @@ static __always_inline void smc_tell_keepalive(const struct smc_tuple *app, stru
 		return;
 	smc_read_keepalive(&hairpin->sender, &now);
 	if (!smc_lives(&hairpin->sender))
-		return; /* it went meanwhile, and this was somebody else's memory */
+		return; /* the socket is gone, and other memory was read in its place */
 	if (now.on == told->on && now.idle_ticks == told->idle_ticks && now.interval_ticks == told->interval_ticks &&
 	    now.probes == told->probes && now.user_timeout_ms == told->user_timeout_ms)
 		return;

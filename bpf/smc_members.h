@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Pairs that may be bypassed (bypass_abi.h): both ends stand, through every filter on their way, and both ends'
- * policies allow it. From its first byte on what goes over them is counted. The programs of the bypass do the rest.
+ * Pairs that may be bypassed (bypass_abi.h): both ends are established, through every filter on the path, and the
+ * policies of both allow it. Their bytes are counted from the first one on. The programs of the bypass do the rest.
  */
 #ifndef SMC_MEMBERS_H
 #define SMC_MEMBERS_H
 
-/* Ours alone as long as nobody else knows its cookie. False: no room. */
+/* Adds a socket to smc_bypass. It belongs to no pair until another entry has its cookie as peer. False: no room. */
 static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, __u64 peer, bool client)
 {
 	struct sock *sk = (struct sock *)tcp;
@@ -36,7 +36,10 @@ static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock 
 	return !bpf_map_update_elem(&smc_bypass, &cookie, &member, BPF_ANY);
 }
 
-/* The client stands first; the server then, perhaps, and knows who its client is. The entry of the handshake goes. */
+/*
+ * The client is established first. The server, if it is established too, finds the client's cookie in `pair`, which is
+ * then deleted.
+ */
 static __always_inline void smc_pair_up(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, struct smc_pair *pair,
 					bool client, bool may)
 {

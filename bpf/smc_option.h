@@ -17,21 +17,23 @@ static __always_inline struct smc_inbound *smc_inbound_of(struct bpf_sock_ops *c
 	return smc_tuple_of(ctx, &tuple) ? bpf_map_lookup_elem(&smc_inbound, &tuple) : 0;
 }
 
-/* Only a SYN of a CLC socket and a SYN-ACK of a CLC socket's listener get here: nobody else sets the flag. */
+/* Called only for the SYN of a CLC socket and for a SYN-ACK of its listener: no other socket has the callback flag. */
 static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 {
 	const struct smc_inbound *inbound;
 
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
 		return false;
-	/* perhaps something on the way drops what it does not know: two went unanswered, or the client says so */
+	/* something on the path may drop unknown options: stop after two unanswered SYNs, ours or the client's */
 	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
 		return ctx->total_retrans < 2;
 	inbound = smc_inbound_of(ctx);
 	return !inbound || inbound->again < SMC_ANSWER_LOST_SYNS;
 }
 
-/* The listener forgets what it answers so. The client may end that handshake late, and speaks CLC then. */
+/*
+ * The answer is a SYN cookie, so the listener keeps no state. The client may end the handshake late, and CLC follows.
+ */
 static __always_inline void smc_note_cookie(struct bpf_sock_ops *ctx)
 {
 	struct smc_inbound *inbound = smc_inbound_of(ctx);
@@ -46,7 +48,7 @@ static __always_inline void smc_reserve_options(struct bpf_sock_ops *ctx)
 		return;
 	if ((ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)
 		smc_note_cookie(ctx);
-	/* separately: where ours does not fit, the option itself may */
+	/* separately: if our own option does not fit, option 254 may */
 	bpf_reserve_hdr_opt(ctx, SMC_TCPOPT_LEN, 0);
 	bpf_reserve_hdr_opt(ctx, SMC_OWN_LEN, 0);
 }
@@ -104,7 +106,7 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 	struct bpf_sock *sk;
 	struct smc_sock *state;
 
-	/* for a SYN-ACK the socket is a request without storage: the callback flag alone decides */
+	/* for a SYN-ACK the socket is a request socket, which has no storage: the callback flag alone decides */
 	if (ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB) {
 		smc_reserve_options(ctx);
 		return 1;
@@ -119,7 +121,7 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 	sk = ctx->sk;
 	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	if (!state) {
-		/* accepted on the listener for CLC sockets: it has written its options */
+		/* accepted on the listener for CLC sockets: the SYN-ACK had its options */
 		if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 			smc_set_flags(ctx, false);
 		return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* A TCP packet at tc: what it says, and how it is changed. Offsets are from its first byte, link header included. */
+/* A TCP packet at tc: how it is parsed and changed. Offsets count from its first byte, link header included. */
 #ifndef SMC_PACKET_H
 #define SMC_PACKET_H
 
@@ -17,7 +17,7 @@ struct smc_packet {
 	struct smc_tuple tuple; /* as this end of the connection sees it */
 	__u32 mac_len;
 	__u32 tcp_at;
-	__u32 tcp_len; /* header */
+	__u32 tcp_len; /* length of the TCP header */
 	__u32 payload;
 	__be32 seq, ack;
 	__u8 flags;
@@ -29,10 +29,10 @@ struct smc_packet {
 /* TCP options that matter here. */
 struct smc_tcp_options {
 	bool smc, mptcp, signed_segments, fast_open;
-	bool own; /* ours is there, and says this: */
+	bool own; /* our own option is present, with these values: */
 	__u32 own_tag;
 	__u16 own_port;
-	__u16 own_detail; /* what smc_pairs.h knows the socket by, or SMC_OWN_SPEAKS */
+	__u16 own_detail; /* the socket's ID for smc_pairs.h, or SMC_OWN_SPEAKS */
 };
 
 struct smc_own_option {
@@ -65,8 +65,8 @@ static __always_inline void smc_map_v6(__u8 *ip, const struct in6_addr *address)
 #define SMC_MOST_HEADERS 4
 
 /*
- * Where the TCP header of an IPv6 packet is, behind what an application asked for later than its connection, or BIG TCP
- * puts there: hop-by-hop options, a routing header, destination options. 0: nowhere.
+ * The offset of the TCP header of an IPv6 packet with extension headers: hop-by-hop options, a routing header,
+ * destination options. An application may add these after it has connected, and BIG TCP adds them. 0: no TCP header.
  */
 static __always_inline __u32 smc_tcp_behind(struct __sk_buff *skb, __u32 mac_len)
 {
@@ -147,7 +147,7 @@ struct smc_option_walk {
 	struct smc_tcp_options found;
 };
 
-/* Not zero: the last one. */
+/* Callback of bpf_loop(). Returns 1 to stop: there are no more options. */
 static long smc_parse_option(__u32 index, struct smc_option_walk *walk)
 {
 	struct __sk_buff *skb = walk->skb;
@@ -188,7 +188,9 @@ static long smc_parse_option(__u32 index, struct smc_option_walk *walk)
 	return 0;
 }
 
-/* What most SYNs have, those of Linux: size of segments, SACK, time stamps, window scale, and nothing more. */
+/*
+ * Whether a SYN has exactly the options of most SYNs, those of Linux: MSS, SACK permitted, time stamps, window scale.
+ */
 static __always_inline bool smc_has_usual_options(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__be32 words[5];
@@ -234,7 +236,7 @@ static __always_inline void smc_swap_addresses(struct __sk_buff *skb, __u32 mac_
 	}
 }
 
-/* Grows an outgoing SYN without data by option 254, unless it is not to ask for SMC, and ours. */
+/* Appends option 254 (or NOPs, if it does not ask) and our own option to an outgoing SYN without data. */
 static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct smc_packet *packet, bool asks,
 					    __u32 tag, __u16 pair)
 {
@@ -282,7 +284,7 @@ static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct 
 	return true;
 }
 
-/* Cuts the options off. */
+/* Removes all TCP options. False: the packet carries data, or cannot be changed. */
 static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
@@ -317,8 +319,8 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
 }
 
 /*
- * Sends an incoming SYN-ACK back where it came from, as the RST that ends the half-open connection. Its time stamps
- * would be the server's own, which Linux does not take for an answer, so it goes without options.
+ * Sends an incoming SYN-ACK back where it came from, as the RST that ends the half-open connection. It has no options,
+ * because its time stamps would be the server's own, which Linux does not accept in an answer.
  */
 static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -338,7 +340,7 @@ static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_
 		bpf_skb_store_bytes(skb, 0, swapped, sizeof(swapped), 0);
 	}
 	if (!packet->v6) {
-		/* a packet of this host's own: with a time to live of its own */
+		/* the packet starts at this host now, so its time to live starts anew */
 		before = bpf_htons(packet->ttl << 8 | IPPROTO_TCP);
 		after = bpf_htons(64 << 8 | IPPROTO_TCP);
 		bpf_l3_csum_replace(skb, packet->mac_len + SMC_IP4_CHECKSUM, before, after, 2);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Pairs: connections between two namespaces of this node, both of whose ends are this agent's, so that they stay TCP.
- * The request in the SYN tells of them:
+ * Pairs: connections between two namespaces of this node whose two ends this agent serves, so that they stay TCP.
+ * Our own option in the SYN makes them known:
  *
- *	the SYN arrives at a device of this node, with this agent's tag	-> smc_pairs, under its sequence number
- *	a namespace that it arrived in makes the SYN-ACK for it		-> its sequence number is noted there
- *	the client is established, by that very SYN-ACK			-> it has a pair: proven
- *	the server is established, and its SYN-ACK was that one		-> it is the other end
+ *	the SYN arrives at a device of this node, with this agent's tag	-> noted in smc_pairs under its sequence number
+ *	the namespace where it arrived sends the SYN-ACK for it		-> the SYN-ACK's sequence number is noted, too
+ *	the client is established, by that very SYN-ACK			-> the client belongs to the pair: proven
+ *	the server is established, and that was its SYN-ACK		-> the server is the other end
  *
- * Address translation on the way changes none of these numbers. A SYN that only passes through this node, or that
- * somebody repeats to it, proves nothing: the answer that the client has got is another one.
+ * Address translation on the path changes none of these numbers. A SYN that this node only forwards, or that is
+ * replayed to it, proves nothing, because the client has received another SYN-ACK.
  */
 #ifndef SMC_PAIRS_H
 #define SMC_PAIRS_H
 
 #define SMC_PAIR_NS 10000000000ULL
 
-/* Until then a SYN of smc_pairs may become a connection. Most nodes have none, and need not look for any. */
+/* Until this time a SYN in smc_pairs may become a connection. Most nodes have no such SYN, and save the lookup. */
 static volatile __u64 smc_pairs_until;
 
 static __always_inline bool smc_are_pairs(void)
@@ -24,24 +24,24 @@ static __always_inline bool smc_are_pairs(void)
 	return smc_pairs_until > bpf_ktime_get_coarse_ns();
 }
 
-/* What a request says of its socket: never 0. 0: nothing is to be done to a connection within this node. */
+/* The ID of a socket in our own option; never 0. There 0 means: connections within this node are left alone. */
 static __always_inline __u16 smc_pair_id(__u64 cookie)
 {
 	return (__u16)cookie | 1;
 }
 
-/* A SYN of this agent's own asking, at its server. */
+/* A SYN with this agent's own tag has arrived at a device of this node. */
 static __always_inline void smc_hear_own(const struct smc_packet *packet, const struct smc_tcp_options *options)
 {
 	struct smc_pair pair = {.server = packet->tuple, .id = options->own_detail};
 
 	if (!options->own_detail || options->own_port)
-		return; /* or the SYN of a W */
+		return; /* no ID, or the SYN of a CLC socket */
 	if (!bpf_map_update_elem(&smc_pairs, &packet->seq, &pair, BPF_ANY))
 		smc_pairs_until = bpf_ktime_get_coarse_ns() + SMC_PAIR_NS;
 }
 
-/* A SYN-ACK that is made here, perhaps for such a SYN. */
+/* A SYN-ACK of a socket of this node, perhaps in answer to such a SYN. */
 static __always_inline void smc_note_answer(const struct smc_packet *packet)
 {
 	__be32 isn = bpf_htonl(bpf_ntohl(packet->ack) - 1);
@@ -54,13 +54,13 @@ static __always_inline void smc_note_answer(const struct smc_packet *packet)
 	seen = (const __u64 *)&pair->server;
 	now = (const __u64 *)&packet->tuple;
 	if (seen[0] != now[0] || seen[1] != now[1] || seen[2] != now[2] || seen[3] != now[3] || seen[4] != now[4])
-		return; /* it came to another namespace of this node */
+		return; /* the SYN went on to another namespace of this node */
 	if (!pair->answer)
 		smc_count(SMC_LOCAL_PAIR);
 	pair->answer = packet->seq;
 }
 
-/* Its entry, if this end is proven to be of one. */
+/* The entry of an established connection, if this end is proven to belong to it. */
 static __always_inline struct smc_pair *smc_pair_of(struct bpf_sock_ops *ctx, bool client)
 {
 	__be32 isn = bpf_htonl((client ? ctx->snd_una : ctx->rcv_nxt) - 1);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Sockets that an entry of a map is about, looked at while nobody holds them: by the sweeps of user space, and where a
- * new SYN meets an old entry. So what has to be known of our sockets costs nothing where there are none, and sockets
- * themselves are never walked.
+ * Reads the sockets that map entries refer to, without a reference: in the sweeps of user space, and when a new SYN
+ * meets an old entry. So this costs nothing where there are no entries, and sockets themselves are never walked.
  *
- * Memory of a socket that is gone may be another one's by now, or anything. A read of it faults nowhere. No other
- * connection's socket has the same cookie; one that was freed, and is nobody's yet, has it still, but no reference.
+ * The memory of a socket that is gone may belong to another socket by now, or to anything else; reading it causes no
+ * fault. No other connection's socket has the same cookie. A socket that was freed, and whose memory is not in use
+ * again yet, still has its cookie, but no reference.
  */
 #ifndef SMC_SOCKET_H
 #define SMC_SOCKET_H
 
 /*
- * 0 where the kernel lets no program read its memory (lockdown=confidentiality). There smc_ends.h clears the cookie of
- * an entry whose socket ends, and what only a read would tell is not known.
+ * 0 if the kernel lets no program read its memory (lockdown=confidentiality). Then smc_ends.h clears the cookie of an
+ * entry whose socket ends, and values that can only be read are not known.
  */
 const volatile __u32 smc_reads_kernel = 1;
 
@@ -31,7 +31,7 @@ static __always_inline bool smc_lives(const struct smc_socket *which)
 	return smc_is_still(which->sk, which->cookie);
 }
 
-/* One that was reset speaks no more, though the agent may have it still. */
+/* Whether the sender is a leg that can still send. A leg that was reset cannot, though the agent may still have it. */
 static __always_inline bool smc_leg_lives(const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;

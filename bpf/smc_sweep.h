@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Tables age: user space runs this now and then (BPF_PROG_TEST_RUN; see programs.h for the type). */
+/* Deletes entries that are too old. User space runs this once a second (BPF_PROG_TEST_RUN; type: see programs.h). */
 #ifndef SMC_SWEEP_H
 #define SMC_SWEEP_H
 
 struct bpf_map;
 
-/* An entry may be younger than the sweep. */
+/* Signed, because an entry may be younger than the sweep. */
 static __always_inline bool smc_older(__u64 now, __u64 since, __u64 life)
 {
 	return (__s64)(now - since) > (__s64)life;
@@ -37,7 +37,9 @@ static long smc_sweep_request(struct bpf_map *map, struct smc_tuple *key, struct
 	return 0;
 }
 
-/* Others ask and end meanwhile: the count is put right by what it was wrong, and keeps what they did to it. */
+/*
+ * Requests begin and end during the sweep, so the count is not set: it is corrected by the error that the sweep found.
+ */
 static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_asking *asking, void *unused)
 {
 	__sync_fetch_and_add(&asking->now, asking->counted - asking->before);
@@ -46,7 +48,10 @@ static long smc_end_counting(struct bpf_map *map, __u64 *cgroup, struct smc_aski
 	return 0;
 }
 
-/* A callback at a leg's end would be cheaper, and any sockops program further up may switch it off. */
+/*
+ * Whether the leg of this hairpin is gone. A callback at a leg's end would be cheaper, but any other sockops program of
+ * a parent cgroup may switch it off.
+ */
 static __always_inline bool smc_leg_is_gone(const struct smc_tuple *key, const struct smc_hairpin *hairpin)
 {
 	const struct smc_hairpin *leg = hairpin;
@@ -56,11 +61,11 @@ static __always_inline bool smc_leg_is_gone(const struct smc_tuple *key, const s
 		sender.local_port = hairpin->to_port;
 		leg = bpf_map_lookup_elem(&smc_hairpins, &sender);
 	}
-	/* else it has made way */
+	/* an entry that is missing, or leads elsewhere: the leg has made way */
 	return !leg || (leg != hairpin && leg->to_port != key->local_port) || !smc_leg_lives(leg);
 }
 
-/* The kernel has given up the socket of a leg's application, whose FIN or reset did not get through. */
+/* Whether the kernel has given up the socket of a leg's application, whose FIN or reset did not get through. */
 static __always_inline bool smc_application_is_gone(const struct smc_tuple *key, const struct smc_hairpin *leg)
 {
 	const struct smc_hairpin *hairpin;
@@ -72,7 +77,7 @@ static __always_inline bool smc_application_is_gone(const struct smc_tuple *key,
 	       !smc_lives(&hairpin->sender);
 }
 
-/* The hairpin of a leg that has ended stays for what its other end may still send. */
+/* The hairpin of a leg that has ended stays for a while, because its other end may still send. */
 static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct smc_hairpin *hairpin, void *now)
 {
 	struct smc_tuple tuple = *key;
@@ -88,9 +93,9 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD &&
 		    smc_tell_half_open(&tuple, hairpin)) {
 			hairpin->told++;
-			hairpin->closed_ns = *(__u64 *)now; /* and again, if that does not help */
+			hairpin->closed_ns = *(__u64 *)now; /* so it is told again if that does not help */
 		} else if (leg_is_gone && bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
-			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory is another entry's by now */
+			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory belongs to another entry */
 		}
 	}
 	return 0;
@@ -112,7 +117,7 @@ static long smc_sweep_inbound(struct bpf_map *map, struct smc_tuple *key, struct
 	return 0;
 }
 
-struct smc_clock smc_swept; /* what it says, last */
+struct smc_clock smc_swept; /* output of the last smc_sweep */
 
 SEC("tc")
 int smc_sweep(void *unused)
@@ -127,7 +132,7 @@ int smc_sweep(void *unused)
 	clock->hairpins = bpf_for_each_map_elem(&smc_hairpins, smc_sweep_hairpin, &now, 0);
 	clock->tuned = bpf_for_each_map_elem(&smc_tuned, smc_sweep_tuned, 0, 0);
 	clock->inbound = bpf_for_each_map_elem(&smc_inbound, smc_sweep_inbound, &now, 0);
-	clock->ktime_ns = now; /* the agent's own clock may be another's, in a time namespace */
+	clock->ktime_ns = now; /* the agent's own clock may differ, in a time namespace */
 	return 0;
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Tuning: connections whose two ends are both of this node, and TCP. They go through no network, so they need not be
- * paced (bbr would), and over lo a long queue may only fall out of the processor's caches. Whatever an application
- * chose for its socket stays.
+ * Tuning of TCP connections whose two ends are on this node. They cross no network, so they need not be paced (bbr
+ * would), and over lo a long send queue only falls out of the processor's caches. Settings that an application chose
+ * for its socket stay.
  *
- * Over lo a socket's own route says that the other end is here, and the device by which the first packet came: that
- * route alone may be translated to elsewhere. Between two namespaces smc_pairs.h knows.
+ * Over lo the socket's route and the device of the first packet show that the other end is here; the route alone does
+ * not, because its address may be translated to another host's. Between two namespaces smc_pairs.h shows it.
  */
 #ifndef SMC_TUNE_H
 #define SMC_TUNE_H
 
 #define SMC_LO_IFINDEX 1 /* in every namespace */
 
-/* What is done to those that a rule decides about; -1: none does. */
+/* What is done to connections within this node that this rule decides about; -1: no rule. */
 static __always_inline __u32 smc_local_of(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule = smc_rule_at(rule_index);
@@ -46,7 +46,7 @@ static __always_inline void smc_read_control(struct inet_connection_sock *connec
 static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
-	char reno[] = "reno"; /* in every kernel */
+	char reno[] = "reno"; /* built into every kernel */
 	char before[16] = {};
 	bool tuned = false;
 	__u64 cookie = bpf_get_socket_cookie(ctx);
@@ -59,7 +59,7 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
 	}
 	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
-		queue = 0; /* MPTCP has one queue for several of these */
+		queue = 0; /* MPTCP has one queue for several of its subflows */
 	if (!queue || tcp->notsent_lowat ||
 	    bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue)))
 		queue = 0;
@@ -85,7 +85,7 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 	bpf_map_update_elem(&smc_tuned, &cookie, &listed, BPF_ANY);
 }
 
-/* A socket that was disconnected, and connects or listens now: as it was before, but for what was chosen since. */
+/* Undoes the tuning of a socket that was disconnected, and connects or listens again. What was chosen since stays. */
 static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -111,7 +111,10 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 	bpf_sk_storage_delete(&smc_socks, sk);
 }
 
-/* Whom nobody has asked for yet, so it is done here: what the policy denies is left alone. */
+/*
+ * What the policy allows at this end of a connection within this node (enum smc_local). It is evaluated here because
+ * nothing has done so for this end yet; a connection that it denies is left alone.
+ */
 static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const struct smc_config *config,
 					     struct tcp_sock *tcp, bool client)
 {
@@ -131,12 +134,12 @@ static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const str
 			      client ? SMC_OUTBOUND : SMC_INBOUND, &rule);
 	cookie = bpf_get_netns_cookie(ctx);
 	netns = bpf_map_lookup_elem(&smc_netns, &cookie);
-	/* what is tuned meets all that shapes and filters */
+	/* tuned connections still pass everything that shapes and filters */
 	if (allowed && smc_is_limited(cgroup, netns) && !smc_goes_past_limits(config, rule))
 		return smc_local_of(config, rule) & SMC_LOCAL_TUNE;
 	if (allowed)
 		return smc_local_of(config, rule);
-	/* what no rule speaks of may be tuned, which changes nothing that a filter would see */
+	/* a connection without a rule may be tuned, which changes nothing that a filter would see */
 	return rule < 0 ? smc_local_of(config, rule) & SMC_LOCAL_TUNE : 0;
 }
 
@@ -145,11 +148,11 @@ static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
 	struct sock *sk = (struct sock *)tcp;
 	int arrived_by = sk->sk_rx_dst_ifindex;
 
-	/* 0: while connect() was still at it, so the packet has not left this host */
+	/* 0: established within connect(), so the packet has not left this host */
 	return (!arrived_by || arrived_by == SMC_LO_IFINDEX) && sk->sk_dst_cache->dev->ifindex == SMC_LO_IFINDEX;
 }
 
-/* A connection that is none of ours stands now. */
+/* A connection without a leg is established now: tunes it, and watches it if it may be bypassed. */
 static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool client)
 {
 	const struct smc_config *config = smc_get_config();
@@ -160,7 +163,7 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 	bool lo;
 
 	if (!config || !config->local_mask || !tcp || bpf_sk_storage_get(&smc_socks, sk, 0, 0))
-		return; /* or one that the agent has to do with */
+		return; /* nothing to do, or a socket that has a role already */
 	lo = smc_is_over_lo(tcp);
 	if (!lo)
 		pair = smc_pair_of(ctx, client);
@@ -186,11 +189,11 @@ static long smc_see_tuned_one(struct bpf_map *map, __u64 *cookie, struct smc_tun
 	tuned->sent = BPF_CORE_READ(tcp, bytes_acked);
 	tuned->received = BPF_CORE_READ(tcp, bytes_received);
 	if (!smc_is_still(tuned->sk, *cookie))
-		tuned->state = BPF_TCP_CLOSE; /* it is gone, and that was somebody else's memory */
+		tuned->state = BPF_TCP_CLOSE; /* the socket is gone, and other memory was read in its place */
 	return 0;
 }
 
-/* For `smcctl ss`: user space reads the entries then. */
+/* For `smcctl ss`: brings the entries up to date before user space reads them. */
 SEC("tc")
 int smc_see_tuned(void *unused)
 {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A member of the bypass that is closed before its application has read all: TCP says so by a RST. This kernel sees
- * only what came by TCP, and sends a FIN. Here that becomes what it should be.
+ * A member of the bypass that is closed before its application has read everything. TCP would send a RST, but this
+ * kernel sees only the bytes that came by TCP, and sends a FIN. Here the FIN becomes a RST.
  */
 #ifndef SMC_UNREAD_H
 #define SMC_UNREAD_H
 
-/* close() takes a socket out of smc_members, shutdown() does not. Nor does the agent, as long as there is something. */
+/*
+ * Whether this FIN is sent by close(), with bytes past TCP unread. close() takes a socket out of smc_members;
+ * shutdown() does not, nor does the agent while there are unread bytes.
+ */
 static __always_inline bool smc_closes_unread(struct bpf_sock *sk)
 {
 	const __u64 *paired = bpf_sk_storage_get(&smc_paired, sk, 0, 0);

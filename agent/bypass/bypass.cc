@@ -29,10 +29,10 @@ namespace {
 using bpf::Map;
 using ConfigMap = Map<std::uint32_t, smc_bypass_config>;
 
-constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // that a member may have on the way
-constexpr std::uint32_t kPerMessage = 1 << 10;                // what the kernel charges to nobody
+constexpr std::uint32_t kLeast = 8 << 10, kMost = 256 << 10;  // limits for the bytes that a member may have under way
+constexpr std::uint32_t kPerMessage = 1 << 10;                // the kernel's overhead, which it charges to no socket
 
-// Which may be that of an agent that was here before.
+// The attached program of this name; it may be an earlier agent's.
 UniqueFd attached_program(const std::string& directory, const std::string& name) {
     const UniqueFd link = pinned(directory, name);
     bpf_link_info info{};
@@ -143,7 +143,7 @@ Result<void> Bypass::attach_and_pin() const {
     }
     set_guards();
     smc_bypass_config config{};
-    config.identity.build = build();  // from here on it is whole
+    config.identity.build = build();  // from here on all programs are in place
     config.policy = terms_.policy;
     return ConfigMap(map_fd("smc_bypass_config")).put(0, config);
 }
@@ -159,7 +159,7 @@ Result<void> Bypass::pin(const bpf_program* program, bpf_link* link) const {
     return kept ? Result<void>() : Error{error, "pinning " + name};
 }
 
-// Without them there is less that can be excluded.
+// Without a guard, fewer differences from TCP can be kept from applications.
 void Bypass::set_guards() const {
     const bool has_own_ioctl = has_function("tcp_bpf_ioctl");
     const auto prepare = [&](smc_guards& skeleton) -> Result<void> {
@@ -195,7 +195,7 @@ void Bypass::set_guards() const {
     states_.insert(states_.end(), states.begin(), states.end());
 }
 
-// As an agent before has set them, or could not.
+// Notes which guards an earlier agent has attached.
 void Bypass::see_guards() const {
     for (const bpf::ProgramRow& row : bpf::guard_programs()) {
         const bool there = has_guard(row.name);
@@ -230,7 +230,7 @@ Bypass::~Bypass() {
     }
     if (!ready_) {
         if (taken_over_) {
-            retire(path_);  // B1: somebody may be a member
+            retire(path_);  // B1: there may be members
         } else {
             bpf::remove_pins(path_);
         }
@@ -259,7 +259,7 @@ bool Bypass::has_members() const {
     return members >= 0 && !is_empty(members);
 }
 
-// The memory is shared out evenly among those that are members, and nobody gets in when that would be too little.
+// The memory is shared out evenly among the members. No socket becomes a member if a share would get too small.
 void Bypass::set_limits() {
     const ConfigMap configs(map_fd("smc_bypass_config"));
     auto config = configs.get(0).value_or(smc_bypass_config{});
@@ -302,14 +302,14 @@ std::vector<std::uint64_t> Bypass::turn() {
     return namespaces;
 }
 
-// A kernel may let a tracepoint pass by a program that was interrupted in it: what was read then is in nobody's count.
+// The kernel skips a program that would interrupt a run of itself on the same CPU: that receive is not counted.
 std::uint64_t Bypass::missed() const {
     bpf_prog_info info{};
     __u32 size = sizeof info;
     return received_ && bpf_obj_get_info_by_fd(received_.get(), &info, &size) == 0 ? info.recursion_misses : 0;
 }
 
-// B2: the program has found them drained.
+// B2: smc_bypass_turn has found these sockets drained.
 void Bypass::take_out() const {
     const int gone = map_fd("smc_bypass_gone"), members = map_fd("smc_members");
     std::uint64_t cookie = 0;

@@ -1,11 +1,10 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The bypass: pairs of sockets of this node that exchange their bytes past TCP (bpf/bypass_abi.h). The programs decide
-// about each message; this decides who may, and takes out who may not any more.
+// about each message; this class decides which sockets may be members, and takes out those that may not any more.
 //
 // Invariants:
-//   B1  Maps, and the places of the programs, are pinned beside the gateway's. They outlive the agent, because a socket
-//       whose map is gone loses what is queued in it. The next agent of the same build takes them over with the pairs
-//       in them; one of another build switches them off, and removes the pins when the last of these sockets is closed.
+//   B1  Maps and links of programs are pinned beside the gateway's. They outlive the agent, because a socket whose map
+//       is gone loses what is queued in it. The next agent of the same build takes them over with the pairs in them; an
+//       agent of another build switches them off, and removes the pins when the last of these sockets is closed.
 //   B2  A socket is taken out of its map only when what was redirected to it is consumed.
 #pragma once
 
@@ -30,53 +29,54 @@ struct bpf_program;
 
 namespace smc::bypass {
 
-// Who may have how much. What is queued for a pair's ends is bounded: by bytes, and by messages of 1 KiB each.
+// Limits of the bypass. What is queued for the ends of a pair is limited in bytes and in messages of 1 KiB each.
 struct Terms {
-    std::uint64_t memory = 0;    // bytes, of all
-    unsigned cgroup_share = 75;  // percent of the places that one cgroup may have
-    std::uint64_t policy = 0;    // a hash: pairs of another one are revoked
-    int cgroup_fd = -1;          // below which its sockets are
+    std::uint64_t memory = 0;    // bytes, of all members together
+    unsigned cgroup_share = 75;  // percent of the places that one cgroup may take
+    std::uint64_t policy = 0;    // hash of the settings; pairs made under others are revoked
+    int cgroup_fd = -1;          // the cgroup below which the applications are
 };
 
 class Bypass {
  public:
-    // Loads the programs, or takes over those of an agent that was here before. An Error: this kernel cannot.
-    // `states` is told of each program that is loaded or refused; it outlives this.
+    // Loads the programs, or takes over those of an earlier agent. An Error: this kernel cannot run them. Adds each
+    // program that is loaded or refused to `states`, which must outlive this object.
     static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms,
                                                 std::vector<bpf::ProgramState>& states);
-    // Something is pinned there.
+    // An earlier agent has left pins there.
     static bool left_behind(const std::string& pin_path);
-    // What other builds have pinned goes when the last of their members has.
+    // Removes the pins of other builds whose last member is gone.
     static void remove_retired(const std::string& pin_path);
-    // What is pinned stays if anybody is a member.
+    // The pins stay if there are members.
     ~Bypass();
     Bypass(const Bypass&) = delete;
     Bypass& operator=(const Bypass&) = delete;
 
-    // Those that the gateway's programs use, too.
+    // The maps that the gateway's programs use, too.
     [[nodiscard]] std::vector<std::pair<std::string, int>> shared_maps() const;
 
-    // To be called four times a second. Who has to be enrolled afterwards: the cookies of their network namespaces.
+    // To be called four times a second. Returns the cookies of network namespaces in which enrol() has to run.
     std::vector<std::uint64_t> turn();
-    // What it said, last.
+    // Output of the last turn().
     [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
     // Since the start of this agent.
     struct Totals {
-        std::uint64_t members = 0;  // sockets that became one
+        std::uint64_t members = 0;  // sockets that became members
         std::uint64_t bytes = 0;    // past TCP, each of them sent and received on this node
     };
     [[nodiscard]] const Totals& totals() const { return totals_; }
     [[nodiscard]] smc_bypass_config limits() const;
-    // Sockets are in the map.
+    // There are sockets in map smc_members.
     [[nodiscard]] bool has_members() const;
-    // Walks the sockets of the calling thread's network namespace. May take milliseconds.
+    // Makes proven sockets members. Walks all sockets of the calling thread's network namespace, which may take
+    // milliseconds.
     void enrol() const;
 
-    // This one leaves, for a reason of enum smc_habit.
+    // Makes a socket leave, for a reason of enum smc_habit.
     void bar(std::uint64_t cookie, smc_habit habit) const;
-    // All that are pairs now leave, within two turns after their ends have read what they have.
+    // Makes all present pairs leave, within two turns after their ends have read what is queued.
     void revoke();
-    // Off: no socket becomes a member any more, and those that are leave.
+    // Off: no socket becomes a member any more, and present members leave.
     void set_off(bool off);
 
     struct Listed {
@@ -86,12 +86,12 @@ class Bypass {
     };
     // Cgroups that have members, by their IDs.
     [[nodiscard]] std::vector<std::pair<std::uint64_t, smc_bypass_cgroup>> cgroups() const;
-    // No more than so many that are members.
+    // Up to `most` members.
     [[nodiscard]] std::vector<Listed> members(std::size_t most) const;
-    // One of the guards (bpf/smc_guards.bpf.c), by its program's name: this kernel has taken it.
+    // Whether a guard (bpf/smc_guards.bpf.c) is attached, by its program's name.
     [[nodiscard]] bool has_guard(const std::string& name) const;
 
-    // For the probe: what is known of a socket that the programs have not met.
+    // For the probe: entries of sockets that the gateway's programs have not seen.
     [[nodiscard]] smc_member entry(std::uint64_t cookie) const;
     void set_entry(std::uint64_t cookie, const smc_member& entry) const;
     void forget(std::uint64_t cookie) const;
@@ -118,7 +118,7 @@ class Bypass {
     std::string path_;
     Terms terms_;
     bool taken_over_ = false;
-    bool ready_ = false;  // it is whole
+    bool ready_ = false;  // all programs are in place
     UniqueFd received_;   // the program that counts receives
     std::uint64_t missed_ = 0;
     smc_bypass_turn state_{};

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What goes past TCP goes past connection tracking, too: nobody there sees that the connection is in use, and what an
-// administrator does to its entry means nothing. So a pair whose entry goes, goes back to TCP, where filters decide.
+// Bytes that go past TCP go past connection tracking, too: there the connection looks idle, and deleting its entry
+// would have no effect. So a pair whose entry is gone returns to TCP, where filters decide.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +15,17 @@ namespace smc::bypass {
 class ConntrackWatch {
  public:
     struct Netns {
-        std::uint64_t cookie;  // 0: the agent's own
+        std::uint64_t cookie;  // 0: the agent's own namespace
         UniqueFd handle;
     };
-    // The members' namespaces.
+    // Cookies of the members' namespaces.
     [[nodiscard]] static std::vector<std::uint64_t> spaces_of(const std::vector<Bypass::Listed>& members);
-    // Which members have lost an entry that they had when this was called before, by cookie.
+    // Cookies of members that have lost an entry since the last call.
     [[nodiscard]] std::vector<std::uint64_t> look(const std::vector<Bypass::Listed>& members,
                                                   const std::vector<Netns>& namespaces);
 
  private:
-    using Entries = std::map<std::uint64_t, std::set<std::uint64_t>>;  // member -> namespaces that have one for it
+    using Entries = std::map<std::uint64_t, std::set<std::uint64_t>>;  // member -> namespaces that have an entry for it
     void look_in(const Netns& netns, const std::vector<Bypass::Listed>& members, Entries& now,
                  std::vector<std::uint64_t>& lost) const;
 

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether there is a bypass, as the configuration, what an agent before has left, and the kernel decide.
+// Decides whether there is a bypass: from the configuration, the pins of an earlier agent, and the kernel.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +13,17 @@
 namespace smc::bypass {
 
 struct Opened {
-    std::unique_ptr<Bypass> bypass;  // nullptr: there is none, and the agent serves without it
-    std::optional<Verdict> verdict;  // of the kernel, if it was tried
-    bool forced = false;             // somebody has it whatever the verdict is
-    std::uint32_t mask = 0;          // enum smc_local: what connections may have of it
+    std::unique_ptr<Bypass> bypass;  // nullptr: the agent runs without a bypass
+    std::optional<Verdict> verdict;  // of the probe, if it was run
+    bool forced = false;             // a rule wants the bypass whatever the verdict is
+    std::uint32_t mask = 0;          // enum smc_local: the kinds of bypass that connections may have
 };
 
-// `policy`: a hash; `cgroup_fd`: of the tree. `states` is told of each program, and outlives the bypass.
+// `policy`: hash of the settings that decide which connections may be bypassed; `cgroup_fd`: root of the applications'
+// cgroups. Adds each program to `states`, which must outlive the bypass.
 [[nodiscard]] Opened open_as_configured(const Config& config, std::uint64_t policy, int cgroup_fd,
                                         std::vector<bpf::ProgramState>& states);
-// Nobody could have it, and each receive of the node would pass by its programs.
+// Unloads a bypass that no connection may have: its programs would run at each receive of the node.
 void unload(std::unique_ptr<Bypass>& bypass, std::vector<bpf::ProgramState>& states);
 
 }  // namespace smc::bypass

@@ -20,7 +20,7 @@ namespace smc::bypass {
 
 namespace {
 
-// The one entry of its map smc_bypass_config, however long that is in another build.
+// The entry of map smc_bypass_config in a pin directory. Its size may be another one if another build has pinned it.
 class ForeignConfig {
  public:
     explicit ForeignConfig(const std::string& directory) : map_(pinned(directory, "smc_bypass_config")) {
@@ -34,7 +34,7 @@ class ForeignConfig {
             std::memcpy(&identity_, value_.data(), sizeof identity_);
         }
     }
-    // 0: they are not all there, so nobody ever was a member.
+    // 0: the programs were never all in place, so there never was a member.
     [[nodiscard]] std::uint64_t build() const { return identity_.build; }
     void switch_off() {
         if (value_.empty()) {
@@ -103,7 +103,7 @@ Result<void> make_way(const std::string& directory) {
         return made;
     }
     if (auto good = bpf::has_only_ours(directory); !good) {
-        ForeignConfig(directory).switch_off();  // somebody may be a member, and nobody would end that any more
+        ForeignConfig(directory).switch_off();  // there may be members, which no agent would take out any more
         return good;
     }
     if (std::filesystem::exists(directory) && ForeignConfig(directory).build() != build()) {
@@ -122,7 +122,7 @@ void retire(const std::string& directory) {
     config.switch_off();
     std::string aside = fmt::format("{}-{:016x}", directory, config.build());
     while (std::filesystem::exists(aside)) {
-        aside += "-";  // of that build, too, and perhaps not empty yet
+        aside += "-";  // another directory of that build, which may still have members
     }
     (void)::rename(directory.c_str(), aside.c_str());
 }

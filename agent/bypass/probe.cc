@@ -31,7 +31,7 @@ string as_wanted(bool good, const char* otherwise) {
     return good ? "" : otherwise;
 }
 
-// --- what has to be so, or there is no bypass
+// --- requirements: otherwise there is no bypass
 
 string arrives_in_order(Trial& trial) {
     string sent, got;
@@ -60,7 +60,7 @@ string is_counted(Trial& trial) {
 }
 
 string tcp_goes_first(Trial& trial) {
-    const string before = trial.receive();  // by TCP, before it was enrolled: see tries()
+    const string before = trial.receive();  // sent by TCP before the sockets were enrolled: see tried()
     return as_wanted(before == "by TCP" + string("and then"), "it does not");
 }
 
@@ -136,11 +136,11 @@ string zero_copy_numbers(Trial& trial) {
     return as_wanted(error.ee_info == 0 && error.ee_data == 0, "one send() has several");
 }
 
-// --- where kernels differ from TCP, and something keeps applications from seeing it
+// --- differences from TCP that something keeps applications from seeing
 
 string inq_of_tcp(Trial& trial) {
     int there = 0;
-    ::ioctl(trial.receiver(), FIONREAD, &there);  // by TCP, before it was enrolled: see tries()
+    ::ioctl(trial.receiver(), FIONREAD, &there);  // sent by TCP before the sockets were enrolled: see tried()
     return as_wanted(there == 6, "it counts nothing");
 }
 
@@ -196,7 +196,7 @@ string truncating(Trial& trial) {
 
 void nothing_happens(int) {}
 
-// Wakes the thread without a byte, by a signal behind which the kernel goes on with what it was at.
+// Wakes the thread without data, by a signal after which the kernel restarts the system call.
 void wake_for_nothing(std::thread& thread) {
     struct sigaction now {};
     struct sigaction before {};
@@ -222,8 +222,8 @@ string waiting(Trial& trial) {
     return as_wanted(sent && !interrupted, "EAGAIN, when it wakes up for nothing");
 }
 
-// Of what is there, it takes all; a member's receive stops between the two queues. One that waits is not told apart: a
-// sender looks first whether the receiver may wait.
+// MSG_WAITALL takes all that is there, but a member's receive stops between the two queues. A receive that waits need
+// not be tried: a sender checks first whether the receiver may wait.
 string waiting_for_all(Trial& trial) {
     char bytes[100];
     bool sent = trial.send(string(30, 'x'));
@@ -235,7 +235,7 @@ string waiting_for_all(Trial& trial) {
     return as_wanted(sent && past_tcp && got == 100, past_tcp ? "it returns with less" : "nothing was redirected");
 }
 
-// --- what only a program sees that is wrong itself
+// --- differences that only a faulty program sees
 
 string bad_pointer(Trial& trial) {
     const auto* nowhere = reinterpret_cast<const void*>(8);
@@ -256,12 +256,12 @@ constexpr const char* kReset = "the programs on devices send the reset";
 struct Case {
     const char* what;
     string (*difference)(Trial&);
-    const char* excluded;  // by ...
-    const char* guard;     // ... if this one is there; null: always
-    bool bytes_before;     // some are in TCP's queue when it is enrolled
+    const char* excluded;  // what keeps applications from seeing the difference
+    const char* guard;     // the guard that this needs; null: none
+    bool bytes_before;     // bytes are in TCP's queue when the sockets are enrolled
 };
 
-// kernel-facts that were found by trying: each is tried again, on every kernel.
+// Facts about kernels that were found by experiment. The probe tries each of them on the running kernel.
 constexpr Case kCases[] = {
     {"what is redirected arrives, in order", arrives_in_order, kNothing, nullptr, false},
     {"what is received is counted", is_counted, kNothing, nullptr, false},

@@ -16,7 +16,7 @@ constexpr unsigned kTrials = 5;
 
 }  // namespace
 
-// One after the other, on another thread. False: what was begun is not done yet.
+// Runs `work` on the other thread, one at a time, and then `then` on this one. False: the last `work` is not done yet.
 template <class Work, class Then>
 bool Rounds::walk(Work work, Then then) {
     if (std::exchange(walking_, true)) {
@@ -73,8 +73,8 @@ void Rounds::turn() {
             }
             return true;
         };
-        // not done: they are found wanting again in the next round
-        walk(std::move(enrol), [this](bool) { bypass_.turn(); });  // who is enrolled is a member now
+        // if the thread is busy, the next round finds these namespaces again
+        walk(std::move(enrol), [this](bool) { bypass_.turn(); });  // makes enrolled sockets members
     }
     if (rounds_++ % kRoundsPerLook == 0 && bypass_.state().members != 0) {
         watch_conntrack();
@@ -87,7 +87,7 @@ void Rounds::watch_conntrack() {
 }
 
 void Rounds::look(std::vector<Bypass::Listed> members) {
-    std::vector<ConntrackWatch::Netns> namespaces(1);  // the agent's own
+    std::vector<ConntrackWatch::Netns> namespaces(1);  // the agent's own namespace
     for (const std::uint64_t cookie : ConntrackWatch::spaces_of(members)) {
         if (const auto netns = namespaces_.by_cookie(cookie)) {
             namespaces.push_back({cookie, netns->handle()});

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The bypass, round after round: its turn, a walk through the namespaces in which somebody is to be enrolled, and a
-// look at connection tracking.
+// The rounds of the bypass: its turn, a walk through the namespaces whose sockets must be enrolled, and a look at
+// connection tracking.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -28,11 +27,11 @@ class Rounds {
           next_trial_(io, [this] { try_now(); }),
           thread_(io) {}
 
-    // Four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h counts on it).
+    // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h relies on that).
     void start() { come_round(); }
 
-    // The probe has found something in the way that may not last: it is tried again now and then. No members are moved
-    // meanwhile. `on_verdict`: of each trial; `last`: there will be no other.
+    // Repeats the probe from time to time, after it has found an obstacle that may not last. While it runs, there are
+    // no turns. `on_verdict` is called for each probe; `last`: there will be no other.
     using OnVerdict = std::function<void(const Verdict& verdict, bool last)>;
     void try_again(const Times& times, OnVerdict on_verdict);
 
@@ -57,7 +56,7 @@ class Rounds {
     bool walking_ = false, trying_ = false;
     std::optional<Trials> trials_;
     loop::Deadline next_, next_trial_;
-    loop::Background thread_;  // goes first: it uses the others
+    loop::Background thread_;  // destroyed first: its work uses the others
 };
 
 }  // namespace smc::bypass

@@ -22,7 +22,7 @@ std::uint64_t cookie_of(int fd) {
     return cookie;
 }
 
-// Nothing was sent yet. Repair mode is how TCP tells; leaving it by -1 sends no window probe.
+// For a socket that has sent nothing yet. TCP tells the number in repair mode; leaving it by -1 sends no window probe.
 std::uint32_t next_sequence_number(int fd) {
     const int on = 1, off = -1, send_queue = 2;
     std::uint32_t number = 0;
@@ -118,7 +118,7 @@ std::string Trial::what_send_says() const {
 }
 
 void Trial::wait_blocking(bool blocking) const {
-    const timeval longest{.tv_sec = 1, .tv_usec = 0};  // nobody waits for ever for what a kernel has lost
+    const timeval longest{.tv_sec = 1, .tv_usec = 0};  // a kernel may have lost the bytes: do not wait forever
     ::setsockopt(receiver(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
     set_blocking(receiver(), blocking);
 }

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Two TCP sockets that are connected over lo of the calling thread's network namespace, for the probe: members of the
-// bypass, unless somebody says otherwise. Nobody is there to read errors: what cannot be done shows in what follows.
+// Two TCP sockets for the probe, connected over lo of the calling thread's network namespace. enrol() makes them
+// members of the bypass. Errors are not reported: they show in the results that follow.
 #pragma once
 
 #include <chrono>
@@ -14,13 +13,13 @@ namespace smc::bypass {
 
 class Trial {
  public:
-    // `moment`: for what TCP has on its way over lo, which a softirq brings.
+    // `moment`: how long to wait for bytes that TCP has under way over lo, which a softirq delivers.
     Trial(Bypass& bypass, std::chrono::milliseconds moment);
     ~Trial();
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
 
-    // By the real iterator. False: they are not members.
+    // Makes both sockets members, by the real iterator. False: they are not members.
     bool enrol();
     [[nodiscard]] int sender() const { return sender_.fd.get(); }
     [[nodiscard]] int receiver() const { return receiver_.fd.get(); }
@@ -29,16 +28,16 @@ class Trial {
     [[nodiscard]] smc_member sender_entry() const { return bypass_.entry(sender_.cookie); }
     [[nodiscard]] smc_member receiver_entry() const { return bypass_.entry(receiver_.cookie); }
 
-    // False: not all of it, at once.
+    // False: not all bytes were sent at once.
     [[nodiscard]] bool send(const std::string& bytes, int flags = 0) const;
-    // What is there, without waiting, but for a moment for what TCP has on its way.
+    // Returns what is there. Waits only `moment`, for bytes that TCP has under way.
     [[nodiscard]] std::string receive(int flags = 0, std::size_t most = 65536) const;
-    // Until something can be read; not for ever.
+    // Waits until something can be read, but not longer than `moment`.
     void wait_for_bytes() const;
-    // With an errno in place of what cannot be said: "EPIPE". "end": of the stream.
+    // What one receive or send returns: "a byte", "sent", "end" (of the stream), or the name of an errno ("EPIPE").
     [[nodiscard]] std::string what_receive_says() const;
     [[nodiscard]] std::string what_send_says() const;
-    // Of the receiver.
+    // Sets whether the receiver's receives wait.
     void wait_blocking(bool blocking) const;
 
  private:

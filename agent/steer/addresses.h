@@ -24,7 +24,7 @@ inline Endpoint from_abi(const smc_addr& address) {
     return endpoint;
 }
 
-// The connection between two addresses of this end and the other, in the namespace with this slot.
+// The connection between a local and a remote address, in the namespace with this slot.
 inline smc_tuple tuple_of(const Endpoint& local, const Endpoint& remote, std::uint32_t slot) {
     smc_tuple tuple{};
     std::copy(local.ip.begin(), local.ip.end(), tuple.local_ip);

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The send buffers that applications behind a leg have at this moment (map smc_chosen). The programs write there with
-// each packet of the application; the data path reads it without a system call.
+// The current SO_SNDBUF of applications behind a leg (map smc_chosen). The programs write it with each packet of the
+// application; the data path reads it without a system call.
 #pragma once
 
 #include <atomic>
@@ -15,10 +14,10 @@ namespace smc::bpf {
 
 class ChosenBuffers : public std::enable_shared_from_this<ChosenBuffers> {
  public:
-    // `map_fd`: of `entries` words. The mapping keeps the map.
+    // `map_fd`: a map of `entries` words. The mapping keeps the map alive.
     static Result<std::shared_ptr<ChosenBuffers>> open(int map_fd, std::uint32_t entries);
 
-    // One leg's word, until this is destroyed, on any thread.
+    // The word of one leg. The destructor gives it back, on any thread.
     class Word {
      public:
         Word(std::shared_ptr<ChosenBuffers> of, std::uint16_t number) : of_(std::move(of)), number_(number) {}
@@ -26,7 +25,7 @@ class ChosenBuffers : public std::enable_shared_from_this<ChosenBuffers> {
         Word(const Word&) = delete;
         Word& operator=(const Word&) = delete;
 
-        // What the leg's struct smc_sock names it by; never 0.
+        // The index for `chosen` of the leg's struct smc_sock; never 0.
         [[nodiscard]] std::uint16_t number() const { return number_; }
         // SO_SNDBUF as the kernel counts; 0: the application did not choose it.
         [[nodiscard]] const std::atomic<std::uint64_t>& send() const { return of_->words_[number_]; }
@@ -45,7 +44,7 @@ class ChosenBuffers : public std::enable_shared_from_this<ChosenBuffers> {
     Mapping mapping_;
     std::atomic<std::uint64_t>* words_;
     std::mutex mutex_;
-    // The one that was given back first is taken first: a packet of the connection before may still write there.
+    // First in, first out: a late packet of the connection before may still write to a word that was given back.
     std::deque<std::uint16_t> free_;
 };
 

@@ -11,7 +11,7 @@ namespace smc::bpf {
 
 namespace {
 
-// They hold back, and drop, only what the device cannot take.
+// Whether a queueing discipline holds back or drops only what the device cannot take.
 bool only_queues(const std::string& qdisc) {
     static constexpr std::array<std::string_view, 12> kQueues{
         "noqueue", "noop", "pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "codel", "sfq", "mq", "ingress", "clsact"};
@@ -23,7 +23,7 @@ std::string shaping(const std::vector<std::string>& qdiscs) {
     return found == qdiscs.end() ? "" : *found;
 }
 
-// By device.
+// Kinds of queueing disciplines, by the device's index.
 using Kinds = std::map<unsigned, std::vector<std::string>>;
 
 Result<Kinds> kinds_in(const Rtnetlink& there) {
@@ -38,9 +38,9 @@ Result<Kinds> kinds_in(const Rtnetlink& there) {
     return kinds;
 }
 
-// The namespace of the thread's process: the node's own, where the agent has that.
+// The network namespace of the agent's process: usually the node's own.
 struct OwnSide {
-    std::optional<int> id;  // as the namespace that is looked at knows it
+    std::optional<int> id;  // its ID in the namespace that is examined; none: unknown there
     Kinds kinds;
 };
 
@@ -90,7 +90,7 @@ Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, con
             rules.opposite = opposite != side.kinds.end() ? opposite->second : std::vector<std::string>();
         }
         if (std::ranges::find(rules.qdiscs, "clsact") != rules.qdiscs.end()) {
-            if (auto filters = there.egress_filters(device.index)) {  // or it has gone meanwhile
+            if (auto filters = there.egress_filters(device.index)) {  // an Error: the device is gone
                 rules.filters = std::move(*filters);
             }
         }

@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The checks of the programs (bpf/eligibility.h) for people.
+// The checks of the BPF programs (bpf/eligibility.h), with their texts for users.
 #pragma once
 
 #include <array>
@@ -9,7 +8,7 @@
 
 namespace smc::bpf {
 
-// smc_explain answers with a bit for each.
+// Program smc_explain answers with a bit for each check.
 static_assert(SMC_IN_NOTHING < 64);
 
 struct Check {

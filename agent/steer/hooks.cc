@@ -26,20 +26,20 @@ namespace smc::bpf {
 
 namespace {
 
-// Fixed places, one for each agent that may be there, so that a restart replaces what a killed one left.
+// Fixed handles, one for each instance, so that a restarted agent replaces the filters that a killed one left.
 constexpr unsigned kClsactHandle = 0x534d;
 constexpr unsigned kClsactPriority = 0x534d;
 
-// Devices that one namespace may have; more, and nothing of it is served.
+// A namespace with more devices is not served.
 constexpr std::size_t kMostDevices = 256;
 constexpr unsigned kFreshAtOnce = 4;
-// A packet may be late where nobody was scheduled, so one that has not come round says nothing yet.
+// A probe may be late because its processor was busy, so a single lost one says nothing yet.
 constexpr unsigned kMisses = 3;
-constexpr auto kApart = std::chrono::milliseconds(500);  // else one moment would count for all of them
+constexpr auto kApart = std::chrono::milliseconds(500);  // between losses, or one stall would count for all
 
 // tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
 constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
-constexpr __u32 kFirst = 1U << 3;                   // BPF_F_BEFORE, relative to nobody
+constexpr __u32 kFirst = 1U << 3;                   // BPF_F_BEFORE without a relative program
 
 int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 flags) {
     struct {
@@ -56,7 +56,7 @@ int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 fl
     return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
 }
 
-// Whether other programs come behind this one. False also where there is no tcx.
+// Whether other programs come behind this one. False also if the kernel has no tcx.
 bool is_followed_by_tcx(int program_fd, unsigned device) {
     bpf_prog_info info{};
     __u32 size = sizeof info;
@@ -99,7 +99,7 @@ bpf_tc_opts clsact_options(unsigned number) {
     return options;
 }
 
-// False: the device has no such qdisc.
+// False: the device has no clsact qdisc.
 bool detach_clsact(unsigned device, unsigned number) {
     bool has_qdisc = true;
     for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
@@ -135,14 +135,15 @@ Result<void> Hooks::load() {
         if (!lookup_) {
             return refusal("to attach BPF program smc_lookup (sk_lookup)", errno);
         }
-        // It outlives an agent that is killed: what ends a handshake that this one began is not for the application.
+        // Pinned, so that it outlives an agent that is killed: the ACK that ends a handshake of the agent's listener
+        // must not reach the application's listener.
         lookup_pin_ = pin(lookup_, "smc_lookup_" + std::to_string(slot_));
     }
     packets_.reset(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     return packets_ ? Result<void>() : Result<void>(last_error("opening a packet socket"));
 }
 
-// Its name again; empty: it could not be pinned.
+// Returns the name; empty: the link could not be pinned.
 std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
     unpin(name);
     const std::string path = programs_.pins() + "/" + name;
@@ -208,7 +209,7 @@ void Hooks::attach(unsigned index, Device& device) const {
     device.problem = problem;
 }
 
-// Behind everybody else on the way out, in front of everybody else on the way in.
+// At egress behind all other programs, at ingress in front of all others.
 Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
     for (const bool out : {true, false}) {
         UniqueFd link(
@@ -284,7 +285,7 @@ Result<Hooks::State> Hooks::sync_devices() {
         auto& device = devices_[index];
         device.name = found->name;
         device.up = found->up;
-        // A device that is down moves no packet, and many namespaces have some that nobody ever sets up.
+        // A device that is down moves no packet, and many namespaces have devices that are never set up.
         if (!device.up || present.size() > kMostDevices || device.clsact || !device.pins.empty() ||
             !device.links.empty() || device.mac_len == kHeaderUnknown || (goes_on_ && !device.problem.empty()) ||
             fresh++ >= kFreshAtOnce) {
@@ -310,7 +311,7 @@ Result<Hooks::State> Hooks::sync_devices() {
     return conclude(goes_on_);
 }
 
-// An error leaves the limits as they were: a kernel without queueing disciplines has none.
+// An error leaves the limits as they were: a kernel without queueing disciplines has no limits.
 void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
     probes_ = 0;
     auto rules = device_rules(there, devices, own);
@@ -330,7 +331,7 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
     }
 }
 
-// A packet through the hairpin arrives before send() returns, unless this processor's queue is handled elsewhere.
+// A packet through the hairpin arrives before sendto() returns, unless this processor's queue is processed elsewhere.
 bool Hooks::comes_round(unsigned index, const Device& device, Family family) const {
     const auto turned = [&] {
         const auto value = programs_.devices.get({slot_, index});
@@ -360,7 +361,7 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
 
 void Hooks::probe(unsigned index, Device& device, Family family) const {
     bool comes = comes_round(index, device, family);
-    // Somebody may have deleted the qdisc that the programs were attached to.
+    // The qdisc that the programs were attached to may have been deleted.
     if (!comes && device.clsact && attach_clsact(index, device)) {
         comes = comes_round(index, device, family);
     }
@@ -379,7 +380,7 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
     }
 }
 
-// One that does not work decides for its family, and takes its time: the others then need not be tried.
+// One hairpin that does not work decides for its address family, and its probe takes long, so the rest is skipped.
 void Hooks::probe_all() {
     for (const Family family : {kIpv4, kIpv6}) {
         bool all_work = devices_.size() <= kMostDevices;
@@ -395,7 +396,7 @@ void Hooks::probe_all() {
 }
 
 Result<Hooks::State> Hooks::probe() {
-    // Not all of what limits a device is told by an event: a link of XDP is not.
+    // Some limits of a device change without an event, such as a link of XDP: look at them now and then.
     if (!packets_ || ++probes_ >= kProbesPerLook) {
         return sync_devices();
     }
@@ -407,7 +408,7 @@ Result<Hooks::State> Hooks::probe() {
     return conclude(false);
 }
 
-// Whoever asks by one device may be answered by another, so all of them must work.
+// A SYN that leaves by one device may be answered by another, so the hairpins of all devices must work.
 Hooks::State Hooks::conclude(bool unfinished) const {
     State state;
     state.unfinished = unfinished;

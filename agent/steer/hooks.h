@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The programs of one network namespace: sk_lookup, and tc on both sides of each of its devices. To attach one the
-// kernel waits for a grace period of RCU, tens of milliseconds: not for a thread on which others wait.
+// The programs of one network namespace: sk_lookup, and tc on both sides of each of its devices. Attaching a program
+// takes a grace period of RCU, tens of milliseconds, so it must not be done on a thread on which others wait.
 #pragma once
 
 #include <array>
@@ -19,19 +18,19 @@ namespace smc::bpf {
 class Hooks {
  public:
     enum class Tc : std::uint8_t { kAuto, kTcx, kClsact };
-    // Of bpf.tc in the configuration.
+    // Translates bpf.tc of the configuration.
     static Tc tc_of(const std::string& name) {
         return name == "tcx" ? Tc::kTcx : name == "clsact" ? Tc::kClsact : Tc::kAuto;
     }
     enum Family : std::uint8_t { kIpv4, kIpv6, kFamilies };
 
     struct State {
-        // Empty: every device that is up has a working hairpin. Else what is in the way.
+        // Empty: every device that is up has a working hairpin. Otherwise: why the namespace is not served.
         std::array<std::string, kFamilies> obstacles{"its devices are being prepared",
                                                      "its devices are being prepared"};
         std::vector<std::string> devices;  // that have programs
-        std::string limits;                // what SMC would go past; empty: nothing (device_limits.h)
-        bool unfinished = true;            // there are more: call sync_devices() again
+        std::string limits;                // a limit that SMC would evade; empty: none (device_limits.h)
+        bool unfinished = true;            // not all devices are done: call sync_devices() again
         bool doubtful = false;             // a hairpin has failed lately: call probe() soon
     };
 
@@ -42,17 +41,17 @@ class Hooks {
     Hooks(const Hooks&) = delete;
     Hooks& operator=(const Hooks&) = delete;
 
-    // Loads what is not loaded, attaches to devices that are new (not lo; a few for each call, so that another
-    // namespace has its turn), forgets those that are gone, and tries every hairpin.
+    // Loads the programs if needed, attaches them to new devices (not lo; a few for each call, so that other namespaces
+    // get their turn), forgets devices that are gone, and probes every hairpin.
     Result<State> sync_devices();
-    // Sends a packet of our own through the hairpin of every device that is up. It tells whether programs are where
-    // they should be and whether somebody else's are in front of them.
+    // Sends a packet of our own through the hairpin of every device that is up. This shows whether the programs are
+    // still attached and no other program in front of them takes their packets.
     Result<State> probe();
 
-    // Nothing new is handed to the agent here.
+    // From here on no new connection of this namespace is handed to the agent.
     void withdraw();
 
-    // For packets that leave as they are: a packet socket of the namespace. -1 before anything is loaded.
+    // A packet socket of the namespace, for packets that are sent as they are. -1 before anything is loaded.
     [[nodiscard]] int packet_socket() const { return packets_.get(); }
 
  private:
@@ -60,14 +59,14 @@ class Hooks {
         std::string name;
         bool up = false;
         std::uint32_t mac_len = 0;
-        std::string problem;                        // why it has no programs; empty: it has
-        std::string limits;                         // that its packets have, and a leg's have not
-        bool clsact = false;                        // they are filters of its qdisc
-        std::vector<std::string> pins;              // else links, pinned under these names
-        std::vector<UniqueFd> links;                // ... or held, where they could not be pinned
-        std::array<bool, kFamilies> works{};        // its hairpins
-        std::array<unsigned, kFamilies> misses{};   // packets in a row that have not come round
-        std::array<TimePoint, kFamilies> missed{};  // the last of them
+        std::string problem;                        // why it has no programs; empty: it has them
+        std::string limits;                         // a limit that its packets meet and a leg's do not
+        bool clsact = false;                        // the programs are filters of its clsact qdisc
+        std::vector<std::string> pins;              // names of pinned tcx links
+        std::vector<UniqueFd> links;                // tcx links that could not be pinned
+        std::array<bool, kFamilies> works{};        // whether its hairpin works
+        std::array<unsigned, kFamilies> misses{};   // probes in a row that have not come back
+        std::array<TimePoint, kFamilies> missed{};  // when the last of them was lost
     };
     Result<void> load();
     void attach(unsigned index, Device& device) const;
@@ -89,11 +88,11 @@ class Hooks {
     UniqueFd out_, in_;  // the namespace's own programs
     UniqueFd lookup_;
     bool withdrawn_ = false;
-    std::string lookup_pin_;  // a link's, likewise
+    std::string lookup_pin_;  // name of the pinned sk_lookup link
     UniqueFd packets_;
-    bool goes_on_ = false;  // the next look at the devices; what failed in this one waits for the one behind it
+    bool goes_on_ = false;  // the next sync_devices() continues this one, and skips devices that failed in it
     std::map<unsigned, Device> devices_;
-    unsigned probes_ = 0;  // since the last look at the devices
+    unsigned probes_ = 0;  // since the limits of devices were looked at
 };
 
 }  // namespace smc::bpf

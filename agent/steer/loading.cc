@@ -45,7 +45,7 @@ std::string first_line(const char* path) {
     return line;
 }
 
-// "none [integrity] confidentiality" -> "integrity"; empty where the kernel does not say.
+// "none [integrity] confidentiality" -> "integrity"; empty if the kernel does not tell.
 std::string lockdown() {
     const std::string modes = first_line("/sys/kernel/security/lockdown");
     const auto open = modes.find('['), close = modes.find(']');
@@ -112,7 +112,7 @@ std::span<const ProgramRow> guard_programs() {
     return kGuards;
 }
 
-// libbpf's own probe reads the verifier's message, whose words change.
+// libbpf's own probe is not used, because it searches the verifier's message, whose words change.
 bool may_read_kernel() {
     const bpf_insn code[] = {
         {BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_1, BPF_REG_10, 0, 0},

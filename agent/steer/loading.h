@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Loads a BPF object without what the kernel refuses of it. What each program is for: bpf/programs.h.
+// Loads a BPF object without the programs that the kernel refuses. The purpose of each program: bpf/programs.h.
 #pragma once
 
 #include <cstdint>
@@ -30,38 +29,39 @@ std::span<const ProgramRow> gateway_programs();
 std::span<const ProgramRow> bypass_programs();
 std::span<const ProgramRow> guard_programs();
 
-// What has become of it.
+// What has become of a program.
 struct ProgramState {
     std::string name;
     std::string hook;     // its section: "sockops", "tp_btf/tcp_destroy_sock"
-    std::string purpose;  // "" for what is no program, but a helper that programs have called
+    std::string purpose;  // "": not a program but a helper that programs call
     std::string lost;
     bool loaded = false;
     int error = 0;  // an errno value: the kernel has refused it; 0 and not loaded: it has no use here
 };
 
-// It was loaded, and cannot be attached or run. The log is told once.
+// Marks a program that was loaded but cannot be attached or run, and logs that once.
 void leave_out(std::vector<ProgramState>& states, const std::string& name, int error);
 
 // Whether a program may read the kernel's memory: lockdown=confidentiality forbids it.
 [[nodiscard]] bool may_read_kernel();
 
-// "smc_lookup (sk_lookup) is refused; what may forbid it: ...", with what of this can be seen here and now.
+// The Error "the kernel refuses `what` (what may forbid it: ...)", with the causes that can be seen on this system.
 [[nodiscard]] Error refusal(const std::string& what, int error);
 
-// An object that nobody has loaded yet, with all set that its user wants: maps, constants, programs that have a use.
+// Opens an object and sets what its user wants (maps, constants, programs that have a use), but does not load it.
 using OpenObject = std::function<Result<std::shared_ptr<bpf_object>>()>;
 
-// What the first attempt to load it made of it. `states` is told of each program that is loaded or refused.
+// Finds out which programs of an object the kernel takes. Adds each program that is loaded or refused to `states`.
 class Fitting {
  public:
     Fitting(std::span<const ProgramRow> rows, std::vector<ProgramState>& states) : rows_(rows), states_(states) {}
 
-    // Before it is loaded: programs that user space runs have their type, those that are refused are left out.
+    // To be called before the object is loaded: sets the type of programs that user space runs, and leaves out those
+    // that were refused.
     void prepare(bpf_object* object) const;
-    // It could not be loaded. Tries each program by itself. An Error: there is no use in another attempt.
+    // To be called if loading the object failed: tries each program by itself. An Error: another attempt is useless.
     Result<void> find_refused(const OpenObject& open);
-    // It is loaded.
+    // To be called when the object is loaded.
     void conclude(bpf_object* object);
 
  private:
@@ -75,7 +75,7 @@ class Fitting {
     std::set<std::string> refused_, not_as_syscall_;
 };
 
-// `prepare`: as OpenObject says. The skeleton that comes back is loaded; it goes with its last owner.
+// `prepare` sets what the user of the object wants. The skeleton that comes back is loaded; its last owner destroys it.
 template <class Skeleton>
 Result<std::shared_ptr<Skeleton>> load_what_is_allowed(Skeleton* (*open)(), int (*load)(Skeleton*),
                                                        void (*destroy)(Skeleton*),

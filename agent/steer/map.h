@@ -26,7 +26,7 @@ class Map {
         return bpf_map_update_elem(fd_, &key, &value, BPF_ANY) == 0 ? Result<void>()
                                                                     : Result<void>(last_error("updating a BPF map"));
     }
-    // Absent is not an error.
+    // An absent key is no error.
     void erase(const Key& key) const { bpf_map_delete_elem(fd_, &key); }
     [[nodiscard]] std::optional<Value> get(const Key& key) const {
         Value value{};
@@ -42,7 +42,7 @@ class Map {
         }
         return all;
     }
-    // Of a hash: entries that leave it, no more than so many.
+    // Takes up to `most` entries out of a hash.
     [[nodiscard]] std::vector<std::pair<Key, Value>> take(std::size_t most) const {
         std::vector<std::pair<Key, Value>> taken;
         std::pair<Key, Value> one{};
@@ -52,7 +52,7 @@ class Map {
         }
         return taken;
     }
-    // Of a hash: what is in it, no more than so many.
+    // Copies up to `most` entries of a hash.
     [[nodiscard]] std::vector<std::pair<Key, Value>> entries(std::size_t most) const {
         constexpr __u32 kAtOnce = 4096;
         std::vector<std::pair<Key, Value>> all;

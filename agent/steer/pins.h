@@ -10,15 +10,15 @@
 
 namespace smc::bpf {
 
-// Mounts a bpf file system where there should be one, and makes what is above this directory in it.
+// Creates the parent directory. If `path` is below /sys/fs/bpf, mounts a bpf file system there if there is none.
 Result<void> make_pin_directory(const std::string& path);
-// While it is held, no other agent pins anything there. EBUSY: one does.
+// While the lock is held, no other agent pins anything there. EBUSY: another agent holds it.
 Result<LockFile> lock_pins(const std::string& path);
-// An Error names what somebody else has pinned there: that is neither moved nor removed.
+// An Error names a pin there that is not an agent's. Such a pin is neither moved nor removed.
 Result<void> has_only_ours(const std::string& path);
 // Removes what an agent pinned, and nothing else that may be in the directory.
 void remove_pins(const std::string& path);
-// .rodata and the like are nobody's business.
+// Whether a map is pinned: .rodata and the like are not.
 [[nodiscard]] bool is_to_be_pinned(const std::string& map_name);
 
 }  // namespace smc::bpf

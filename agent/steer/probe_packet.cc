@@ -12,7 +12,7 @@ namespace smc::bpf {
 
 using wire::store_be;
 
-// The addresses are those of documentation, which nobody has.
+// The addresses are reserved for documentation, so no host has them.
 std::vector<std::uint8_t> probe_packet(std::uint32_t mac_len, bool v6, std::uint32_t mark) {
     const std::size_t ip = mac_len, tcp = ip + (v6 ? 40 : 20);
     std::vector<std::uint8_t> packet(tcp + 20);

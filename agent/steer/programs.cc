@@ -45,9 +45,9 @@ int log_libbpf(libbpf_print_level level, const char* format, va_list arguments) 
     return n;
 }
 
-constexpr const char* kBefore = "-old";  // of an agent that was killed, while the next one starts
+constexpr const char* kBefore = "-old";  // suffix of a killed agent's pins, while the next one starts
 
-// Of one that is leaving.
+// Path of the pins of an agent that is leaving.
 std::string leaving(const std::string& path, unsigned number) {
     return path + "-leaving-" + std::to_string(number);
 }
@@ -178,7 +178,7 @@ Result<void> Programs::fill_tables(const Config& config, const Policy& policy, c
     return Map<std::uint32_t, smc_config>(map_fd("smc_config")).put(0, shared);
 }
 
-// P1: pins in a private directory first; the rename makes all of them appear at once. (bpffs takes no dots.)
+// P1: pins in a private directory first; the rename makes all of them appear at once. (bpffs allows no dots in names.)
 Result<void> Programs::pin(const std::string& path) {
     if (auto made = make_pin_directory(path); !made) {
         return made;
@@ -193,7 +193,7 @@ Result<void> Programs::pin(const std::string& path) {
     for (const unsigned number : instance_.deserted) {
         remove_pins(leaving(path, number));
     }
-    // Of an agent that was killed; the lock says it is gone. Its programs stay on the devices until ours are there.
+    // Pins of an agent that is gone, because we have the lock. Its programs stay on the devices until ours are there.
     before_ = before;
     if (std::filesystem::exists(path)) {
         remove_pins(before_);
@@ -232,7 +232,7 @@ void Programs::unpin() {
         remove_pins(pinned_);
     }
     if (!before_.empty()) {
-        // This one did not come far enough to replace it.
+        // This agent has not replaced the killed one, whose pins get their name back.
         (void)::rename(before_.c_str(), before_.substr(0, before_.size() - std::strlen(kBefore)).c_str());
     }
 }
@@ -242,8 +242,9 @@ void Programs::replace_predecessor() {
 }
 
 Result<void> Programs::withdraw() {
-    instance_.deserted.clear();  // numbers that others may have from here on
-    // Of sockets it is only to know those behind a leg, which a server accepts as late as it likes, and their ends.
+    instance_.deserted.clear();  // from here on other instances may use these numbers
+    // From here on smc_app_sockops only marks sockets behind a leg, which a server may accept late, and smc_socket_ends
+    // notes their end.
     const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
     if (auto config = configs.get(0)) {
         config->local = config->local_mask = 0;
@@ -266,7 +267,8 @@ Result<void> Programs::withdraw() {
     return {};
 }
 
-// Before a new one is attached: its SYNs are not noted there any more, and may be refused by what was.
+// To be called before new sk_lookup programs are attached: those of the killed agent do not find new SYNs in their old
+// maps, and may drop packets that match an old entry.
 void Programs::retire_old_lookups() const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(before_, ignored)) {
@@ -293,7 +295,7 @@ Result<void> Programs::attach(int root_cgroup_fd, int own_cgroup_fd) {
     return attach_ends();
 }
 
-// Where it is loaded. Pinned (P1): programs that stay on devices must still learn which legs have gone.
+// Attaches smc_socket_ends if it is loaded. Pinned (P1): programs that stay on devices must learn which legs are gone.
 Result<void> Programs::attach_ends() {
     const bpf_program* program = skeleton_->progs.smc_socket_ends;
     if (bpf_program__fd(program) < 0) {
@@ -336,7 +338,7 @@ void Programs::poll() {
 
 namespace {
 
-// The instruction that stands in a namespace's slot's place (SMC_OWN_SLOT).
+// Replaces the placeholder of a namespace's slot (SMC_OWN_SLOT). False: it is not there exactly once.
 bool replace_slot(std::vector<bpf_insn>& code, std::uint32_t slot) {
     int found = 0;
     for (bpf_insn& instruction : code) {

@@ -1,13 +1,12 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The BPF programs and maps, which exist once per agent. With hooks.h the only user of libbpf.
 //
 // Invariant:
-//   P1  Maps are pinned, for the reader (bpftool map dump pinned ...). So are the programs' places on devices: when the
-//       agent dies in whatever way, a request that is under way is still recognized when it is answered, and the reset
-//       of a leg still finds the application. Without a heartbeat they ask nothing, and every new connection is plain
-//       TCP. The next agent puts its own in their place.
-//   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one asks and
-//       is asked: the others have no heartbeat, and hand no SYN to themselves.
+//   P1  Maps are pinned for readers (bpftool map dump pinned ...), and so are the links of the programs on devices:
+//       when the agent dies in whatever way, the answer to a request that is under way is still recognized, and the
+//       reset of a leg still reaches its application. Without a heartbeat the programs send no requests, and every new
+//       connection is plain TCP. The next agent replaces these programs by its own.
+//   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one agent
+//       sends and answers requests: the others have no heartbeat, and no sk_lookup program hands them a SYN.
 #pragma once
 
 #include <chrono>
@@ -35,28 +34,29 @@ struct bpf_program;
 
 namespace smc::bpf {
 
-// What there is of the bypass (agent/bypass/): maps of it that the gateway's programs use, too.
+// The parts of the bypass (agent/bypass/) that the gateway's programs use.
 struct LocalParts {
-    std::vector<std::pair<std::string, int>> maps;  // by name, those of bpf/bypass_maps.h; empty: there is none
-    std::uint32_t mask = 0;                         // of enum smc_local: what of it can be had
+    std::vector<std::pair<std::string, int>> maps;  // those of bpf/bypass_maps.h, by name; empty: there is no bypass
+    std::uint32_t mask = 0;                         // enum smc_local: the kinds of bypass that are available
 };
 
-// Which of the agents of this node it is (agent/upgrade/instance.h).
+// Which instance of the agents on this node this is (agent/upgrade/instance.h).
 struct OwnInstance {
     static constexpr unsigned kMost = 8;
     unsigned number = 0;
-    std::vector<unsigned> deserted{0};  // numbers under which only agents have left something that are gone
+    std::vector<unsigned> deserted{0};  // instances that are gone, and may have left pins and filters
 };
 
-// Its messages go to the log, at level debug: it warns of probes that fail by design, and its errors come back.
+// Sends libbpf's messages to the log, at level debug: it warns of probes that fail by design, and its real failures
+// also come back as errors.
 void log_what_libbpf_says();
 
-// What the programs found when they went through the hairpins.
+// What program smc_sweep found at the hairpins.
 struct Swept {
-    // Applications that changed what they want of keepalive.
+    // Applications that changed their keepalive settings.
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives;
-    // Applications and legs that wait for their other end, which is gone; by their cookie. Some of them: the others are
-    // told the next time.
+    // Sockets of applications and legs whose other end is gone, by their cookie. The number is limited: the others come
+    // with the next sweep.
     std::vector<std::pair<std::uint64_t, smc_half_open>> half_open;
 };
 
@@ -72,25 +72,24 @@ class Programs {
 
     static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy,
                                                   const LocalParts& local = {}, OwnInstance instance = {});
-    // Whether this kernel takes them. Leaves nothing behind.
+    // Whether this kernel takes the programs. Leaves nothing behind.
     static Result<void> try_to_load(const Config& config);
-    // What has become of each program.
+    // Which programs are loaded, and what is lost without the others.
     [[nodiscard]] const std::vector<ProgramState>& states() const { return states_; }
     ~Programs();
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
 
-    // Applications below `root` are watched from here on; `own` holds the agent's own sockets.
+    // From here on applications below the root cgroup are watched. The own cgroup holds the agent's own sockets.
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
     // The programs of one network namespace; the caller attaches them.
     enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
     [[nodiscard]] Result<UniqueFd> stamped(Stamped which, std::uint32_t slot) const;
 
-    // The programs of an agent that was killed are still on the devices; now ours are, too, and those can go (P1).
+    // Removes the programs of an agent that was killed. To be called when our own are on the devices (P1).
     void replace_predecessor();
 
-    // P2: from here on for the legs that there are. What is pinned has another path, so those who use pins() on other
-    // threads must have come to rest.
+    // P2: from here on the programs only serve the existing legs. Changes pins(), so no other thread may be using it.
     Result<void> withdraw();
     [[nodiscard]] const OwnInstance& instance() const { return instance_; }
 
@@ -99,7 +98,7 @@ class Programs {
     Result<void> subscribe(OnEvent on_event);
     void poll();
 
-    // The heartbeat. `steer`: new connections may be asked about. `roce`: there is a RoCE device.
+    // The heartbeat. `steer`: new connections may ask for SMC. `roce`: there is a RoCE device.
     void beat(bool steer, bool roce) const;
 
     // Marks a socket of the agent's before connect() or listen().
@@ -107,45 +106,45 @@ class Programs {
     // What the SYN-ACK on a CLC socket said about option 254.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
 
-    // The SYN of this request decides from here on, without options. False: it does already, or is answered.
+    // From here on the SYN of this request goes out without options. False: it does already, or is answered.
     [[nodiscard]] bool let_go(const smc_tuple& request, std::uint64_t cookie) const;
-    // A server's leg need not hold back any more: what it held, to be sent now. Nothing: it held nothing.
+    // Ends the holding back of a server's leg. Returns the packet that must be sent now; nothing: none was held.
     [[nodiscard]] std::optional<smc_request> release_leg(int fd) const;
-    // For a leg, before mark_socket(): where its application's send buffer is to be read. `send`: what it has chosen by
-    // now. nullptr: it cannot be had.
+    // For a leg, before mark_socket(): the word that follows its application's SO_SNDBUF. `send`: its present value.
+    // nullptr: it cannot be followed.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
-    // The SYN of this leg was refused by its time stamp (SMC_LEG_PAWS): from another port it may be taken.
+    // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;
-    // What was held of a leg that is gone.
+    // Deletes the entry of a server's leg that is gone.
     void forget_leg(const smc_tuple& app) const;
-    // Its application still waits, and no leg has come.
+    // The request is still held: its application waits, and no leg has answered.
     [[nodiscard]] bool holds(const smc_tuple& request, std::uint64_t cookie) const;
-    // Connections whose SYN has asked, or waits.
+    // Number of requests that are not answered yet, or held.
     [[nodiscard]] std::size_t requests() const;
-    // What tc learnt of a SYN that was handed to the listener for CLC sockets; it is forgotten.
+    // Takes out what tc noted about a SYN that was handed to the listener for CLC sockets.
     [[nodiscard]] smc_inbound take_inbound(const smc_tuple& tuple) const;
-    // Once a second: entries of tables that nobody needs any more go.
+    // Deletes table entries that are not needed any more. To be called once a second.
     Swept sweep();
-    // How full the tables were that the last sweep() went through.
+    // How full the tables were at the last sweep().
     struct Fill {
         const char* map;
         std::size_t entries, room;
     };
     [[nodiscard]] const std::vector<Fill>& fill() const { return fill_; }
 
-    // `ttl`: of its SYN-ACK; 0: not known.
+    // Notes what was learnt about a server. `ttl`: of its SYN-ACK; 0: not known.
     void remember(std::uint64_t netns, const Endpoint& server, smc_knowledge knowledge, Reason reason,
                   std::chrono::seconds how_long, std::uint8_t ttl = 0) const;
-    // It is not to be asked for a while: `first`, and each time that this comes again twice as long, up to `most`.
+    // Pauses a server for `first`; soon after another pause, for twice as long as that one. Never longer than `most`.
     void pause(std::uint64_t netns, const Endpoint& server, Reason reason, std::chrono::seconds first,
                std::chrono::seconds most) const;
     void forget(std::uint64_t netns, const Endpoint& server) const;
     [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
-    // Fills in the answers to everything that needs no socket. Changes nothing.
+    // Makes all checks that need no socket. Changes nothing.
     [[nodiscard]] Result<smc_query> explain(const smc_query& query) const;
     // Sum over the CPUs.
     [[nodiscard]] std::uint64_t counter(smc_decision decision) const;
-    // "SMC_OUT_ASKED", from BTF.
+    // The name of a decision ("SMC_OUT_ASKED"), from BTF.
     [[nodiscard]] static std::string decision_name(smc_decision decision);
 
     // Names of the attached programs.
@@ -153,7 +152,7 @@ class Programs {
     // A program by its name, for tests; -1: there is none.
     [[nodiscard]] int program_fd(const std::string& name) const;
     [[nodiscard]] int map_fd(const std::string& name) const;
-    // Where maps and the places of programs are pinned.
+    // The directory where maps and links of programs are pinned.
     [[nodiscard]] const std::string& pins() const { return pinned_; }
 
     Map<std::uint64_t, smc_cgroup> cgroups;
@@ -162,14 +161,14 @@ class Programs {
     Map<std::uint32_t, std::uint64_t> clc_listeners;
     Map<smc_tuple, smc_hairpin> hairpins;
 
-    // How long the application's socket behind a leg waits for a peer, as sweep() saw last.
+    // Keepalive settings of the application's socket behind a leg, as the last sweep() found them.
     [[nodiscard]] KeepaliveTerms keepalive_of(const smc_tuple& app) const;
-    // No more than so many.
+    // Up to `most` tuned sockets.
     [[nodiscard]] Tuned tuned(std::size_t most) const;
 
-    // What could not be had at first, of enum smc_local.
+    // Adds parts of enum smc_local that have become available.
     void allow_local(std::uint32_t what) const;
-    // A cgroup has as many connections as it may have, or no longer.
+    // Notes whether a cgroup has as many connections as it may have.
     void set_full(std::uint64_t cgroup, bool full) const;
 
  private:
@@ -186,7 +185,7 @@ class Programs {
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     std::shared_ptr<smc_gateway> skeleton_;
-    std::shared_ptr<ChosenBuffers> chosen_;  // nullptr: the map cannot be mapped
+    std::shared_ptr<ChosenBuffers> chosen_;  // nullptr: map smc_chosen cannot be mapped
     std::vector<ProgramState> states_;
     ring_buffer* ring_ = nullptr;
     OnEvent on_event_;
@@ -194,8 +193,8 @@ class Programs {
     std::vector<Fill> fill_;
     OwnInstance instance_;
     std::string pinned_;
-    std::string before_;                // what an agent that was killed had pinned
-    std::uint64_t clock_ahead_ns_ = 0;  // of the programs' clock, modulo 2^64: not 0 in a time namespace
+    std::string before_;                // directory with the pins of an agent that was killed
+    std::uint64_t clock_ahead_ns_ = 0;  // lead of the programs' clock, modulo 2^64; not 0 in a time namespace
 };
 
 }  // namespace smc::bpf

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Runs a program that is there for user space (BPF_PROG_TEST_RUN; RUN_* in bpf/programs.h). What it is told and what it
-// says are global variables of its object.
+// Runs a program that exists for user space (BPF_PROG_TEST_RUN; RUN_* in bpf/programs.h). Its input and output are
+// global variables of its object.
 #pragma once
 
 #include <bpf/bpf.h>
@@ -15,7 +14,7 @@ namespace smc::bpf {
 
 inline Result<void> run_program(const bpf_program* program) {
     const std::string name = bpf_program__name(program);
-    std::array<char, 64> packet{};  // sched_cls wants one
+    std::array<char, 64> packet{};  // sched_cls needs a packet
     bpf_test_run_opts options{};
     options.sz = sizeof options;
     if (bpf_program__type(program) == BPF_PROG_TYPE_SCHED_CLS) {

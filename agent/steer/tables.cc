@@ -1,5 +1,4 @@
-// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the agent says to the programs, and asks of them, while they run.
+// How the agent exchanges data with the programs while they run.
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -124,7 +123,7 @@ Swept Programs::sweep() {
              {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
              {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
              {"smc_tuned", clock.tuned, SMC_MAX_TUNED}};
-    constexpr std::uint64_t kNotWorthIt = 50'000'000;  // the run itself takes a while
+    constexpr std::uint64_t kNotWorthIt = 50'000'000;  // a smaller difference is the duration of the run
     const std::uint64_t ahead = clock.ktime_ns - os::monotonic_ns();
     clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
@@ -135,7 +134,7 @@ Swept Programs::sweep() {
     return found;
 }
 
-// Those that user space runs are left out where it may not.
+// Programs that user space runs are left out if it may not run them.
 void Programs::try_to_run() {
     for (const bpf_program* program :
          {skeleton_->progs.smc_sweep, skeleton_->progs.smc_explain, skeleton_->progs.smc_see_tuned}) {
@@ -143,10 +142,10 @@ void Programs::try_to_run() {
             leave_out(states_, bpf_program__name(program), done.error().code);
         }
     }
-    sweep();  // for its clock
+    sweep();  // sets clock_ahead_ns_
 }
 
-// EOPNOTSUPP: it is left out.
+// EOPNOTSUPP: the program is left out.
 Result<void> Programs::run(const bpf_program* program) const {
     const auto state = std::ranges::find(states_, bpf_program__name(program), &ProgramState::name);
     if (state == states_.end() || !state->loaded) {
@@ -213,7 +212,7 @@ void Programs::pause(std::uint64_t cookie, const Endpoint& server, Reason reason
     const auto before = servers.get({cookie, to_abi(server), 0});
     const bool not_now = before && before->knowledge == SMC_SERVER_NOT_NOW;
     if (not_now && before->expires_ns > ktime_ns()) {
-        return;  // several failed at once
+        return;  // several connections failed at once
     }
     const auto lately = static_cast<std::uint64_t>(std::chrono::nanoseconds(most).count());
     const bool again = not_now && before->expires_ns + lately > ktime_ns();
