@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: what may have news and no descriptor that tells of them in time.
+// Port: a source of events that engines poll, because no descriptor reports its events in time.
 #pragma once
 
 namespace smc {
@@ -7,8 +7,8 @@ namespace smc {
 class BusyPoll {
  public:
     virtual ~BusyPoll() = default;
-    // From any engine's thread, each time round: next to nothing where there is no news, and never waits. News become
-    // readable descriptors.
+    // Called on any engine's thread in each turn of its loop. Never waits, and costs next to nothing when nothing has
+    // happened. Makes the descriptors of those tasks readable for which it finds an event.
     virtual void look() = 0;
 };
 

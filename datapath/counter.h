@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Counters that one thread writes and any reads: no locked instruction.
+// Counters that one thread writes and any thread may read, without a locked instruction.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One deadline for each of many tasks, in a heap. A deadline that was moved leaves its old entry behind, which is
-// skipped when it comes up, and the heap is made anew when most of it is such entries.
+// One deadline for each of many tasks, in a heap. A deadline that is moved leaves a stale entry in the heap, which is
+// skipped when it comes up. The heap is rebuilt when most of its entries are stale.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace smc {
 
 class Deadlines {
  public:
-    // kNever takes it away.
+    // kNever removes the deadline.
     void set(std::uint64_t id, TimePoint when) {
         const auto it = current_.find(id);
         if (it != current_.end() && it->second == when) {
@@ -33,10 +33,10 @@ class Deadlines {
         tidy();
     }
 
-    // kNever if there is none.
+    // The earliest deadline; kNever if there is none.
     [[nodiscard]] TimePoint next() const { return heap_.empty() ? kNever : heap_.front().first; }
 
-    // Calls expired(id) for each whose time has come, and forgets it.
+    // Calls expired(id) for each task whose deadline has passed, and removes that deadline.
     template <class Expired>
     void take_expired(TimePoint now, Expired&& expired) {
         while (next() <= now) {
@@ -63,7 +63,7 @@ class Deadlines {
         std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
         heap_.pop_back();
     }
-    // The first entry is always a real one, and at most half of them are stale.
+    // Restores two properties: the first entry is never stale, and at most about half of the entries are.
     void tidy() {
         while (!heap_.empty() && is_stale(heap_.front())) {
             pop();

@@ -14,9 +14,9 @@
 namespace smc {
 
 namespace {
-constexpr auto kShared = std::chrono::microseconds(100);
-constexpr auto kSharedFor = std::chrono::milliseconds(20);
-constexpr auto kBusyFor = std::chrono::milliseconds(2);
+constexpr auto kShared = std::chrono::microseconds(100);    // a longer sched_yield() shows that the processor is shared
+constexpr auto kSharedFor = std::chrono::milliseconds(20);  // no busy-polling for so long after that
+constexpr auto kBusyFor = std::chrono::milliseconds(2);     // nor for so long after a task that had more to do
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -125,7 +125,7 @@ void Engine::take_new() {
         fresh.swap(new_);
         kicked.swap(kicked_);
     }
-    // Those that run already first: a link may have to end a connection before the next one takes its RMBE (G5).
+    // Running tasks before new ones: a link may have to end a connection before a new one takes its RMBE (G5).
     for (const auto& task : kicked) {
         if (tasks_.contains(task->order())) {
             wait_for_turn(*task);
@@ -159,7 +159,7 @@ void Engine::touch(Task& task, TimePoint now) {
     }
 }
 
-// From now on, and not from the beginning of this turn: streams may have made it long.
+// Counted from now and not from the beginning of this turn, which streams may have made long.
 void Engine::had_little(Task& task) {
     task.has_much_ = false;
     short_until_ = os::now() + kShortFor;
@@ -178,7 +178,8 @@ void Engine::look_again(TimePoint now) {
     }
 }
 
-// Whoever is to bring the news may need this processor. Where others keep it for long, whoever sleeps is back sooner.
+// The process whose data a task waits for may need this processor. If other threads keep the processor for long, a
+// thread that sleeps gets it back sooner than one that yields, so busy-polling stops for a while.
 void Engine::yield(TimePoint now) {
     ::sched_yield();
     const auto back = os::now();
@@ -200,8 +201,8 @@ void Engine::run_next(TimePoint now) {
     }
 }
 
-// In the order in which news came: an application may count on it that what was sent first can be read first, also of
-// two connections. A task once.
+// Runs each task once, in the order of their first events: an application may rely on being able to read first what was
+// sent first, even on two different connections.
 void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
     round_++;
     for (Task* task : tasks) {
@@ -212,8 +213,8 @@ void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
     }
 }
 
-// What a link brought is delivered at once, in front of what others have heard since. What that calls waits for the
-// next turn.
+// Data that a link received is delivered at once, before tasks with later events run. A task that is called ready
+// meanwhile waits for its turn.
 void Engine::run_called(TimePoint now) {
     called_now_.swap(called_);
     for (Task* task : called_now_) {
@@ -246,7 +247,8 @@ void Engine::run_task(Task& task, TimePoint now) {
     deadlines_.set(task.order(), task.deadline());
 }
 
-// Tasks go only between turns: an event of this turn may still name them, and so may one task that calls another ready.
+// Tasks are destroyed only between turns: an event of this turn, or a task that calls ready(), may refer to them
+// before.
 void Engine::forget_ended() {
     std::ranges::sort(ended_, {}, &Task::order);
     ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
@@ -254,7 +256,7 @@ void Engine::forget_ended() {
         std::erase(ready_, task);
         std::erase(spinning_, task);
         deadlines_.set(task->order(), kNever);
-        // Gone before it is told: what it used may be used again then.
+        // The task is destroyed before on_end_() is called, which may give its resources to another connection.
         Entry gone = std::move(tasks_.extract(task->order()).mapped());
         const bool tells = gone.connection != nullptr;
         const ConnectionEnd end = tells ? gone.connection->end() : ConnectionEnd{};
@@ -317,7 +319,7 @@ void Engine::loop() {
     end_all();
 }
 
-// Connections first: their last messages go over what the other tasks drive.
+// Connections first: their last messages leave by the links that the other tasks drive.
 void Engine::end_all() {
     for (const bool connections : {true, false}) {
         for (auto& [order, entry] : tasks_) {

@@ -2,14 +2,15 @@
 // A thread of the data path: one epoll loop that drives tasks. There may be several (engines.h).
 // add(), add_task() and kick() may be called from any thread.
 //
-// Written by hand, not with Asio: a turn is a pass over an array (what had events, and behind each what it called),
-// tasks run in the order of their news whatever woke them, one epoll_wait() serves all, and nothing is allocated for an
-// event. Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
+// Written by hand, not with Asio. A turn of the loop is a pass over an array of the tasks that had events; the tasks
+// that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them; one
+// epoll_wait() serves all; nothing is allocated for an event. Asio's reactor posts a handler for each readiness, and
+// has no place for "run again, after the others".
 //
-// A task that always has more to do waits for its turn behind others like it, and only one of them runs between two
-// looks at the descriptors: who has little to do waits for one bounded run(), however many streams there are. While
-// there is somebody who asks and answers, a stream that a descriptor or a look tells of news waits for its turn, too;
-// what a link brings is delivered at once.
+// A task with more to do (a stream) waits in a queue, from which one task runs between two calls of epoll_wait(): a
+// task with little to do waits for at most one bounded run(), however many streams there are. While a request-response
+// connection is active, a stream that an event or look() woke queues up, too. Data that a link has received is
+// delivered at once.
 #pragma once
 
 #include <atomic>
@@ -36,8 +37,8 @@ class Engine final : private Poller {
     // Called on the engine's thread for every connection that ends.
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
-    // `longest_spin`: for how long tasks may be looked at before they sleep; 0: not at all.
-    // `busy_polls`: asked for news as long as the engine is awake.
+    // `longest_spin`: how long a task may be busy-polled before it sleeps; 0: not at all.
+    // `busy_polls`: polled in each turn of the loop.
     using BusyPolls = std::vector<std::shared_ptr<BusyPoll>>;
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {},
                                                  BusyPolls busy_polls = {});
@@ -46,30 +47,30 @@ class Engine final : private Poller {
     Engine& operator=(const Engine&) = delete;
 
     void add(std::shared_ptr<ConnectionTask> connection);
-    // What is no connection: driven in the same way, ends when it says so.
+    // Adds a task that is no connection. It is driven in the same way, until its ended() is true.
     void add_task(std::shared_ptr<Task> task);
-    // Runs a task of this engine soon: another thread has something for it. One that has ended is left alone.
+    // Runs a task of this engine soon, because another thread has something for it. Ignores a task that has ended.
     void kick(std::shared_ptr<Task> task);
 
-    // Whether the thread has come round since the last call. To be asked now and then; once in a second is enough to
-    // know of one that stands still.
+    // Whether the thread has completed a turn since the last call. Called periodically; once a second is enough to
+    // notice a thread that hangs.
     [[nodiscard]] bool comes_round();
 
-    // That are in it, or on their way.
+    // The number of tasks, including those that were added and not started yet.
     [[nodiscard]] std::size_t tasks() const { return count_.load(std::memory_order_relaxed); }
 
-    // Of its thread, since the start.
+    // CPU time of the engine's thread since its start.
     [[nodiscard]] std::chrono::nanoseconds processor_time();
 
-    // Aborts what is left (Reason::kStopped) and joins the thread. Nothing runs from here on. False: it did not end
-    // in time, and whoever destroys the engine waits for it.
+    // Aborts the tasks that are left (Reason::kStopped) and joins the thread; no task runs after that. False: the
+    // thread did not end in time; the destructor will wait for it.
     bool stop(std::chrono::milliseconds timeout = std::chrono::milliseconds::max());
 
  private:
     static constexpr auto kShortFor = std::chrono::milliseconds(1);
     struct Entry {
         std::shared_ptr<Task> task;
-        const ConnectionTask* connection = nullptr;  // the same, if it is one
+        const ConnectionTask* connection = nullptr;  // the same task, if it is a connection
     };
 
     Engine(OnEnd on_end, std::chrono::microseconds longest_spin, BusyPolls busy_polls)
@@ -114,18 +115,18 @@ class Engine final : private Poller {
     std::vector<std::shared_ptr<Task>> kicked_;
     bool stop_ = false, stopped_ = false;
     std::condition_variable stopping_;
-    std::atomic<std::uint64_t> asked_{0}, answered_{0};  // comes_round()
-    std::atomic<std::size_t> count_{0};                  // tasks()
+    std::atomic<std::uint64_t> asked_{0}, answered_{0};  // for comes_round()
+    std::atomic<std::size_t> count_{0};                  // for tasks()
 
-    // engine's thread only
-    std::unordered_map<std::uint64_t, Entry> tasks_;  // by order
+    // Engine's thread only.
+    std::unordered_map<std::uint64_t, Entry> tasks_;  // key: Task::order()
     std::uint64_t last_order_ = 0, round_ = 0;
-    std::deque<Task*> ready_;        // have more to do: one of them has its turn each time round
-    std::vector<Task*> touched_;     // had events in this turn
-    std::vector<Task*> called_;      // another task has something for them
-    std::vector<Task*> called_now_;  // those of them that run now
-    std::vector<Task*> ended_;       // in this turn
-    std::vector<Task*> spinning_;
+    std::deque<Task*> ready_;        // tasks that wait for their turn; one runs in each turn of the loop
+    std::vector<Task*> touched_;     // tasks that had events in this turn
+    std::vector<Task*> called_;      // tasks that another task called ready()
+    std::vector<Task*> called_now_;  // tasks of called_ that run now
+    std::vector<Task*> ended_;       // tasks that ended in this turn
+    std::vector<Task*> spinning_;    // tasks that are busy-polled
     TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;
     std::thread thread_;

@@ -25,7 +25,7 @@ Engine& Engines::least_busy() const {
     return **std::ranges::min_element(engines_, {}, [](const auto& engine) { return engine->tasks(); });
 }
 
-// Each is asked, also behind one that stands still.
+// Not all_of(), which stops at the first engine that hangs: every engine has to be asked each time.
 bool Engines::come_round() const {
     return std::ranges::count_if(engines_, [](const auto& engine) { return !engine->comes_round(); }) == 0;
 }

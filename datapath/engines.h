@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The data path: one engine or several, so that it may use more than one processor. A connection lives and dies in one
-// of them, and so does a link with all its connections.
+// The data path: one engine or several, so that it may use more than one processor. A connection stays in one engine
+// for its lifetime; a link and all its connections are in the same one.
 #pragma once
 
 #include <chrono>
@@ -18,12 +18,12 @@ class Engines {
                                                   std::chrono::microseconds longest_spin,
                                                   const Engine::BusyPolls& busy_polls = {});
 
-    // The one with the fewest tasks.
+    // The engine with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;
     [[nodiscard]] std::size_t count() const { return engines_.size(); }
     [[nodiscard]] std::chrono::microseconds longest_spin() const { return longest_spin_; }
 
-    // Of all of them; see Engine.
+    // Of all engines together; see Engine.
     [[nodiscard]] bool come_round() const;
     [[nodiscard]] std::chrono::nanoseconds processor_time() const;
     [[nodiscard]] bool stop(std::chrono::milliseconds timeout) const;

@@ -9,7 +9,8 @@
 
 namespace smc {
 
-// How an application wants its peer to be looked for, on its way from whoever reads that of its socket to the engine.
+// The keepalive options that an application has set on its socket, passed from the control thread, which learns of
+// them, to the connection's engine.
 class KeepaliveWish {
  public:
     // From any thread; then kick() the task.
@@ -18,7 +19,7 @@ class KeepaliveWish {
         terms_ = terms;
         is_new_ = true;
     }
-    // What was set since it was taken last. Engine's thread.
+    // The terms that were set since the last call; nothing: none were. Engine's thread.
     std::optional<KeepaliveTerms> take() {
         if (!is_new_.load(std::memory_order_relaxed)) {
             return std::nullopt;

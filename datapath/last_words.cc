@@ -9,7 +9,7 @@ namespace smc {
 
 namespace {
 
-// That a kernel has acknowledged everything is no event.
+// Longest pause between two checks whether the application's kernel has acknowledged everything: no event reports it.
 constexpr auto kLongestPause = std::chrono::milliseconds(50);
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// F8: what an application is still given when its connection has ended with an error: the bytes that the peer had
-// published. A copy of them, so that nobody waits for the rings. When its kernel has them all, or after a while, the
-// leg is to be reset: a reset would otherwise take away what is on its way.
+// F8: when a connection has ended with an error, its application is still given the bytes that the peer had published.
+// They are copied, so that the ring can be freed at once. The leg is reset only when the application's kernel has all
+// of them, or after a timeout: an earlier reset would discard what is on its way.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ namespace smc {
 
 class LastWords {
  public:
-    // `ring`: the own one, of which `left` says what is still to be delivered. `timeout`: with an application that
-    // does not read.
+    // `ring`: the own ring; `left` says which of its bytes are still to be delivered. `timeout`: how long an
+    // application that does not read is waited for.
     LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds timeout);
 
-    // Gives the leg what it takes. True: there is nothing more to do, or no time.
+    // Writes as much to the leg as it takes. True: everything is delivered, the leg has failed, or time is up.
     bool run(Leg& leg, ConnectionStats& stats, TimePoint now);
-    // When to run although nothing happens.
+    // When to call run() without an event.
     [[nodiscard]] TimePoint deadline() const { return next_look_; }
 
  private:

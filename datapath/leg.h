@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Ports: the two streams of a connection that are not SMC. The leg is the application's; the CLC socket is the TCP
-// connection that CLC was spoken on and that stays idle from then on (RFC 7609 section 4.8). Both tell their events as
-// EPOLL bits to the task's source. In the agent both are TCP sockets (socket_leg.h); in tests they may be something
-// else.
+// Ports: the two byte streams beside an SMC connection's rings. The leg is the agent's connection to the application;
+// the CLC socket is the TCP connection that carried the CLC handshake and is idle afterwards (RFC 7609 section 4.8).
+// Both report their events as EPOLL bits to the task's source. In the agent both are TCP sockets (socket_leg.h); tests
+// may use something else.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,15 @@ class Leg {
         kNothing,      // nothing to read, or no room to write
         kEnd,          // reading: the application's stream has ended
         kError,        // the socket failed
-        kInterrupted,  // by a signal: once more
+        kInterrupted,  // by a signal: try again
     };
     struct Read {
         Outcome outcome = Outcome::kNothing;
         std::uint32_t bytes = 0;
-        bool urgent = false;   // exactly the urgent byte
-        bool drained = false;  // nothing more is known to be there now
+        bool urgent = false;   // `bytes` is 1: the urgent byte
+        bool drained = false;  // as far as is known, there is nothing more to read now
     };
-    // Its events came, before anything else is done about them: there is data (and not only an end), and an urgent
-    // byte lies ahead.
+    // Called at each event, before it is acted on. `data`: the leg is readable; `urgent`: an urgent byte lies ahead.
     virtual void heard(bool data, bool urgent) = 0;
     // Reads at most what `to` takes, never across an urgent mark.
     virtual Read read(Pieces to) = 0;
@@ -40,17 +39,18 @@ class Leg {
         Outcome outcome = Outcome::kNothing;
         std::uint32_t bytes = 0;
     };
-    // `urgent`: the one byte is to be urgent at the application.
+    // `urgent`: `from` is one byte, which the application is to receive as urgent.
     virtual Written write(Pieces from, bool urgent) = 0;
-    // The application's kernel has everything that was written.
+    // The application's kernel has acknowledged everything that was written.
     [[nodiscard]] virtual bool delivered() const = 0;
-    // The application's stream has ended. Whether it only ends its half or has gone altogether does not show: from now
-    // on ask its kernel from time to time, and fail when nobody is there.
+    // Called when the application's stream has ended. As a FIN does not show whether the application has closed its
+    // socket or one direction only, from now on the leg probes the application's kernel, and fails if it has closed.
     virtual void look_for_its_end() = 0;
-    // The stream ends behind what was written.
+    // Ends the stream behind what was written.
     virtual void end_writing() = 0;
-    // In order, or with an error at the application.
+    // Ends the connection in order.
     virtual void close() = 0;
+    // Ends the connection with an error at the application.
     virtual void reset() = 0;
 };
 
@@ -61,8 +61,8 @@ class ClcSocket {
 
     enum class State : std::uint8_t { kQuiet, kData, kEnded, kReset };
     [[nodiscard]] virtual State look() const = 0;
-    // It stands for the application's connection on the wire: it waits no longer for the peer than that would. `waits`:
-    // something that was sent has not been consumed.
+    // Applies the keepalive options of the application, whose connection this socket stands for on the wire: it must
+    // not wait longer for the peer than that connection would. `waits`: the peer has not consumed all that was sent.
     virtual void use_keepalive(const KeepaliveTerms& terms, bool waits) = 0;
     virtual void close() = 0;
     virtual void reset() = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Where bytes are in a ring.
+// The place of bytes in a ring.
 #pragma once
 
 #include <sys/uio.h>

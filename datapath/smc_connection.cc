@@ -9,19 +9,21 @@ namespace smc {
 
 namespace {
 
-// Looks at the peer of one connection before the others get their turn, and bytes that are then moved. Fewer bytes mean
-// a wake-up of the peer for each of them: a quarter as many cost a quarter of the throughput on one processor.
+// How often a run() looks at the peer, and about how many bytes it moves, before other connections get their turn. With
+// fewer bytes the peer is woken more often: a quarter as many cost a quarter of the throughput on one processor.
 constexpr int kTurnsPerRun = 8;
 constexpr std::uint32_t kBytesPerRun = 256 * 1024;
-// Where others ask and answer in between: they wait for one run() of a stream at each end, both ways.
+// The same while a request-response connection is active: each of its messages waits for one run() of a stream at each
+// end.
 constexpr std::uint32_t kBytesPerShortRun = 16 * 1024;
+// A run() that moved no more than this moved a request or a response: had_little().
 constexpr std::uint32_t kLittle = 4 * 1024;
-// Who has just moved more is a stream, whose next bytes are many and can wait for a wake-up.
+// A connection that has just moved more than this is a stream: its next bytes are many, and can wait for a wake-up.
 constexpr std::uint32_t kSmall = 16 * 1024;
 
 constexpr std::chrono::milliseconds kLongestAskPause = std::chrono::minutes(1);
 
-// An application that has chosen its send buffer relies on it to hold it up: no more than that waits for the peer.
+// An application that has set SO_SNDBUF relies on being blocked by it, so no more bytes than that wait for the peer.
 std::uint32_t window_of(const SmcConnection::Parts& parts) {
     const std::uint32_t window = parts.transport->window();
     const std::uint64_t chosen = parts.send_buffer ? parts.send_buffer->load(std::memory_order_relaxed) : 0;
@@ -60,7 +62,7 @@ SmcConnection::SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> 
 
 bool SmcConnection::start(Poller& poller) {
     poller_ = &poller;
-    // The transport first: whatever fails after it, the peer is told.
+    // The transport first: if something fails after that, the peer can be told.
     return parts_.transport->start(poller, sources_[kTransport]) &&
            (ended() || (parts_.leg->start(poller, sources_[kLeg]) && parts_.clc->start(poller, sources_[kClc])));
 }
@@ -69,7 +71,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     woken_ = true;
     if (which == kClc) {
         flow_.clc_changed();
-        heard_ = true;  // what explains its end may not have been heard of yet
+        heard_ = true;  // the peer may have published its last flags without an event so far
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow_.leg_changed(leg_events(events));
@@ -84,7 +86,7 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_ && !parts_.transport->stands()) {
         abort(Reason::kPeerReset);
     } else if (!ended() && !last_words_ && peer_is_gone.load(std::memory_order_relaxed)) {
-        flow_.peer(parts_.transport->peer());  // F8: it may have died before it rang
+        flow_.peer(parts_.transport->peer());  // F8: the peer may have died before it rang the doorbell
         abort(Reason::kPeerReset);
     }
     if (!ended() && !last_words_) {
@@ -168,13 +170,13 @@ void SmcConnection::sleep(TimePoint now) {
 void SmcConnection::wake_up(TimePoint now) {
     const bool woken = std::exchange(woken_, false);
     if (std::exchange(spins_, false) && !woken) {
-        spin_[pause_].over();  // it sleeps on, but not with its eyes open
+        spin_[pause_].over();  // still asleep, but no longer busy-polled
     } else if (std::exchange(sleeps_, false)) {
         spin_[pause_].woken(now);
     }
 }
 
-// True: there is something to be said.
+// True: there is something to publish, so another run() is needed.
 bool SmcConnection::look_for_idleness(TimePoint now) {
     if (idle_check_ == kNever) {
         idle_check_ = moved_ != 0 ? now + parts_.idle : kNever;
@@ -194,10 +196,10 @@ bool SmcConnection::look_for_idleness(TimePoint now) {
     return false;
 }
 
-// A peer that has consumed nothing for a while may have an application that does not read. But Linux's stood still,
-// when links changed, with an answer that it had written already and did not send before something else came: what asks
-// for its cursor makes it send that. One that has consumed everything and has not said so tells when it consumes the
-// byte that goes with the request. Later and later, because of those who do not read.
+// If a peer has consumed nothing for a while, its application may just not read. But after changes of links, Linux
+// peers have stalled with an answer that they had written and did not send until another message came: a message that
+// asks for the peer's cursor makes them send it. A peer that has consumed everything without saying so says it when it
+// consumes the byte that goes with the request. The pauses between requests grow, for applications that do not read.
 bool SmcConnection::ask_who_stands_still(TimePoint now) {
     const std::uint64_t consumed = cdc::pack(flow_.sending().consumed());
     if (std::exchange(consumed_at_check_, consumed) != consumed) {
@@ -232,9 +234,9 @@ void SmcConnection::load() {
     flow_.peer(seen_);
 }
 
-// What was sent first, of two connections, is to be read first. So what the peer has published is taken when this task
-// hears of it, in its place among the others, though it is to be seen before: a bell has been rung for it, or will be.
-// But a stream, which has just moved much, takes what there is: it would be woken for each piece.
+// What was sent first must be readable first, even on two different connections. So new data in the ring, which is
+// visible at once, is taken only after the event for it, in the order of all tasks' events; its doorbell has been rung,
+// or will be. But a stream, which has just moved many bytes, takes what there is: it would be woken for each piece.
 flow::PeerState SmcConnection::news() {
     if (std::exchange(heard_, false)) {
         parts_.transport->arm();
@@ -312,14 +314,14 @@ void SmcConnection::abort(Reason reason) {
         return reset(end_reason_);
     }
     if (reason == Reason::kLinkDown || reason == Reason::kRmbeTakenAgain) {
-        flow_.peer(parts_.transport->peer());  // F8: the last news may not have been looked at
+        flow_.peer(parts_.transport->peer());  // F8: what the peer published last may not have been read yet
     }
     if (reason != Reason::kRmbeTakenAgain) {
         flow_.abort(reason);
     } else if (!flow_.ring_taken()) {
         return;
     }
-    turn({});  // publishes the abort and ends; the time does not matter any more
+    turn({});  // publishes the abort and ends; deadlines do not matter any more
     show();
 }
 
@@ -331,12 +333,12 @@ void SmcConnection::finish(const flow::End& end) {
     }
     parts_.transport->stop();
     if (end.how == How::kDeliver) {
-        parts_.clc->reset();  // spoken with the next run()
+        parts_.clc->reset();  // the next run() continues with last_words_
     } else if (end.how == How::kReset) {
         reset(end.reason);
     } else if (set_ended(end.reason)) {
         parts_.leg->close();
-        // A reset behind its FIN spares the peer, and its application's address, a TIME_WAIT.
+        // A reset behind the peer's FIN spares the peer a TIME_WAIT with its application's address and port.
         if (parts_.peer_has_agent && flow_.clc_ended()) {
             parts_.clc->reset();
         } else {

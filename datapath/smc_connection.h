@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An SMC connection as a task: does what flow::Flow says, on a leg, a CLC socket and a transport. The decisions and
-// their invariants are the flow's (smc/flow/flow.h).
+// An SMC connection as a task. It carries out the steps that flow::Flow decides, on a leg, a CLC socket and a
+// transport. The invariants are stated with the flow (smc/flow/flow.h).
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class SmcConnection final : public ConnectionTask {
         std::unique_ptr<Transport> transport;
         std::chrono::milliseconds close_timeout{10000};
         std::chrono::milliseconds reset_grace = Times{}.reset_grace, idle = Times{}.idle;
-        // SO_SNDBUF of the application, as the kernel counts; 0: it has not chosen it. It may change at any time.
-        // nullptr: it has not, and will not.
+        // The application's SO_SNDBUF, as the kernel counts it; may change at any time. 0: the application has not set
+        // it. nullptr: it has not, and will not.
         std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer{};
-        bool peer_has_agent = false;  // its CLC socket may be reset when it has said that it is done
-        bool speaks = false;          // the peer waits for a first message before its application hears of us
+        bool peer_has_agent = false;  // the CLC socket may be reset, instead of closed, behind the peer's FIN
+        bool speaks = false;          // send a first CDC message at once: the peer's agent waits for it
     };
 
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
@@ -65,29 +65,29 @@ class SmcConnection final : public ConnectionTask {
     Parts parts_;
     flow::Flow flow_;
     flow::PeerState seen_;
-    std::uint32_t window_ = 0;  // of the flow
-    KeepaliveTerms passed_on_;
-    bool waits_ = false;       // for the peer to consume, at the last check
-    bool waited_ = false;      // ... when it was passed on
-    std::uint32_t moved_ = 0;  // bytes, in this run
+    std::uint32_t window_ = 0;  // the flow's window
+    KeepaliveTerms passed_on_;  // the terms that the CLC socket has
+    bool waits_ = false;        // at the last idle check the peer had not consumed everything
+    bool waited_ = false;       // the value of waits_ that the CLC socket has
+    std::uint32_t moved_ = 0;   // bytes moved in this run
     std::uint32_t bytes_per_run_ = 0;
-    TimePoint idle_check_ = kNever;                 // while it is busy, and once more
-    std::uint64_t sent_at_check_ = 0;               // bytes, at the last one
-    std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's cursor then
-    TimePoint ask_at_{};                            // for that cursor, and how long after that again
-    std::chrono::milliseconds ask_pause_{};
-    std::optional<LastWords> last_words_;  // its transport has stopped
-    Reason end_reason_ = Reason::kNone;    // with them
+    TimePoint idle_check_ = kNever;                 // the next idle check; kNever: none until bytes are moved
+    std::uint64_t sent_at_check_ = 0;               // bytes sent until the last check
+    std::uint64_t consumed_at_check_ = UINT64_MAX;  // the peer's consumer cursor at the last check
+    TimePoint ask_at_{};                            // when to ask for that cursor next
+    std::chrono::milliseconds ask_pause_{};         // and how long until the time after that
+    std::optional<LastWords> last_words_;           // once set, the transport has stopped
+    Reason end_reason_ = Reason::kNone;             // how the connection ends after last_words_
     Poller::Source sources_[3];
     Poller* poller_ = nullptr;
-    // What it waits for: the peer, or its application.
+    // Which side the task waits for while it sleeps: the peer, or its own application.
     enum Pause { kOfPeer, kOfApplication, kPauses };
     Spin spin_[kPauses];
     Pause pause_ = kOfPeer;
-    Pause next_pause_ = kOfPeer;           // after what was moved last
-    bool sleeps_ = false, spins_ = false;  // spins_: it is being looked at
-    bool woken_ = false;                   // by an event
-    bool heard_ = true;                    // of news from the peer, or had no chance to
+    Pause next_pause_ = kOfPeer;           // the kind of the next pause: it depends on the direction that moved last
+    bool sleeps_ = false, spins_ = false;  // spins_: it is busy-polled
+    bool woken_ = false;                   // an event has come since the last run()
+    bool heard_ = true;                    // the peer may have published something: see news()
 };
 
 }  // namespace smc

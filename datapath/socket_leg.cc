@@ -18,7 +18,7 @@ Leg::Outcome outcome_of(int error) {
                             : Leg::Outcome::kError;
 }
 
-// The first `bytes` of them.
+// The first `bytes` bytes of `pieces`.
 Pieces shortened(Pieces pieces, std::size_t bytes) {
     pieces.part[0].iov_len = std::min(pieces.part[0].iov_len, bytes);
     pieces.part[1].iov_len = std::min(pieces.part[1].iov_len, bytes - pieces.part[0].iov_len);
@@ -42,9 +42,10 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
     return socket_.watch(poller, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI, source);
 }
 
-// The kernel ends a read before a mark, but not behind one that it begins at. Where there is data, and no mark in front
-// of it, a mark that comes lies behind that data. poll() alone is no proof: it looks for the two one after the other.
-// What follows a full read is not known.
+// The kernel ends a read at the urgent mark, but a read that begins at the mark runs across it. A plain read is safe if
+// there is data and no mark in front of it: a mark that arrives later lies behind that data. The event alone does not
+// prove this, because poll() checks for data and for the mark one after the other. After a read that fills `to` it is
+// unknown whether more follows.
 Leg::Read SocketLeg::read(Pieces to) {
     if (!std::exchange(next_is_plain_, false) || socket_.at_mark()) {
         return read_carefully(to);
@@ -61,7 +62,8 @@ Leg::Read SocketLeg::read(Pieces to) {
 Leg::Read SocketLeg::read_carefully(Pieces to) {
     std::uint32_t queued = socket_.readable();
     if (queued == 0) {
-        // Or it says so for a socket that somebody has in a sockmap: then only looking tells how much there is.
+        // Either there is nothing, or the socket is in a sockmap, where SIOCINQ may report 0: then only MSG_PEEK tells
+        // how much there is.
         Pieces all = to;
         msghdr message = message_of(all);
         const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT | MSG_PEEK);
@@ -71,8 +73,8 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
         const auto there = static_cast<std::uint32_t>(n);
         queued = std::max(socket_.readable(), there < room(to) ? there : there + 1);
     }
-    // Asked before where the mark is: urgent data that arrives in between lies beyond, and a read that begins at the
-    // mark would run across it.
+    // Asked only after `queued` is known: urgent data that arrives in between lies behind `queued`. In the other order
+    // the read might begin at its mark, and run across it.
     const bool urgent = socket_.at_mark();
     to = shortened(to, urgent ? 1 : queued);
     msghdr message = message_of(to);

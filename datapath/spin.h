@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether to look again for a moment before sleeping. To be woken costs the one who wakes a system call, and the one
-// who sleeps some tens of microseconds; to look in vain costs processor time that others could use. So it is done only
-// where it pays: after a pause that was short, and as long as it was not in vain too often. One of these for each kind
-// of pause, because they differ: an application that answers at once, and a peer that is far away.
+// Decides whether a task busy-polls for a moment before it sleeps. A wake-up costs the waking side a system call and
+// the sleeping side some tens of microseconds; busy-polling in vain costs processor time that other threads could use.
+// So a task busy-polls only if its last pause was short, and stops for a while after too many vain attempts. Each kind
+// of pause has its own Spin, because they differ: an application that answers at once, and a peer that is far away.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class Spin {
  public:
     using Time = std::chrono::microseconds;
 
-    // It sleeps from `now` on. For how long to look first; 0: not at all. `most`: no longer than that.
+    // The task is about to sleep. Returns for how long to busy-poll first: `most`, or 0 for not at all.
     [[nodiscard]] Time before_sleep(TimePoint now, Time most) {
         slept_at_ = now;
         spins_ = most.count() > 0 && last_pause_ <= kWorthIt && rest_ == 0;
@@ -25,7 +25,7 @@ class Spin {
         }
         return spins_ ? most : Time{0};
     }
-    // It has looked for so long, in vain, and sleeps on.
+    // That time is over, nothing has come, and the task sleeps.
     void over() {
         spins_ = false;
         if (++vain_ >= kVainInARow) {
@@ -34,7 +34,7 @@ class Spin {
             next_rest_ = std::min(2 * next_rest_, kLongestRest);
         }
     }
-    // Something has come.
+    // The task has been woken by an event, or has found one while busy-polling.
     void woken(TimePoint now) {
         last_pause_ = std::chrono::duration_cast<Time>(now - slept_at_);
         if (spins_) {
@@ -44,8 +44,9 @@ class Spin {
     }
 
  private:
-    static constexpr Time kWorthIt{200};        // a pause that may become shorter than what is looked for
-    static constexpr unsigned kVainInARow = 4;  // then not for a while, which is counted in pauses
+    static constexpr Time kWorthIt{200};        // without wake-ups a pause this short may become shorter than `most`
+    static constexpr unsigned kVainInARow = 4;  // after so many vain attempts the task rests
+    // A rest is counted in pauses without busy-polling; it doubles until an attempt succeeds.
     static constexpr unsigned kFirstRest = 16, kLongestRest = 1024;
 
     TimePoint slept_at_{};

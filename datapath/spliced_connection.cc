@@ -15,9 +15,9 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-constexpr auto kTimeout = std::chrono::seconds(10);  // with an application that does not read
-constexpr auto kPause = std::chrono::milliseconds(10);
-// The default capacity; more would need a privilege per user (pipe-max-size).
+constexpr auto kTimeout = std::chrono::seconds(10);     // after a failure: how long the other side may take to read
+constexpr auto kPause = std::chrono::milliseconds(10);  // between two looks whether it has read everything
+// A pipe's default capacity. Larger pipes count against a user's limits (pipe-user-pages-soft, pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
@@ -57,7 +57,7 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     if (c.from == &server_ && minds_clc_) {
         return fill_first(c);
     }
-    // splice() stops before urgent data and would stay there; that byte goes by hand, as urgent.
+    // splice() does not get past urgent data, so recv() and send() pass that byte on, as urgent.
     const bool urgent = c.from->at_mark();
     ssize_t n = 0;
     if (urgent) {
@@ -72,15 +72,15 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     }
     if (n == 0) {
         if (!urgent && c.from->at_mark()) {
-            return Step::kMoved;  // an urgent byte and the end came at once, behind the first look
+            return Step::kMoved;  // an urgent byte and the end arrived together, after the first at_mark()
         }
         const int side = c.from == &leg_ ? 0 : 1;
         if (failed_[side]) {
-            fail(side);  // the error was told already, to a write
+            fail(side);  // a write has reported the error already, so this read returns an end instead
         }
         c.ended = true;
         if (c.from == &leg_) {
-            leg_.keep_alive();  // whether it only ends its half or has gone altogether does not show
+            leg_.keep_alive();  // a FIN does not show whether the application has closed its socket
         }
         return Step::kMoved;
     }
@@ -96,7 +96,8 @@ SplicedConnection::Step SplicedConnection::fill(Direction& c) {
     return Step::kMoved;
 }
 
-// Whatever is not the beginning of an eye catcher goes on, and what follows is spliced.
+// Ends the connection if the peer's first four bytes are an eye catcher of CLC. Other bytes go on to the application,
+// and what follows is spliced.
 SplicedConnection::Step SplicedConnection::fill_first(Direction& c) {
     static constexpr std::string_view kSmcR = "\xe2\xd4\xc3\xd9", kSmcD = "\xe2\xd4\xc3\xc4";
     char piece[kSmcR.size()];
@@ -154,7 +155,7 @@ SplicedConnection::Step SplicedConnection::drain(Direction& c, std::atomic<std::
         const int side = c.to == &leg_ ? 0 : 1;
         c.useless = true;
         c.held = 0;
-        failed_[side] = true;  // what it sent before is still read
+        failed_[side] = true;  // what that side sent before is still read
         if (broken_ || directions_[side].ended) {
             fail(side);
         }

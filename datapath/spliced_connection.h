@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The fallback path: two TCP sockets joined by splice(2) through a pipe each way. Payload stays in the
+// The fallback path: two TCP sockets joined by splice(2) through one pipe for each direction. Payload stays in the
 // kernel, and a full pipe is real backpressure (docs/notebook.md says why this is not a sockmap).
 #pragma once
 
@@ -14,8 +14,8 @@ namespace smc {
 
 class SplicedConnection final : public ConnectionTask {
  public:
-    // `minds_clc`: the peer has said nothing yet. If what it says first is CLC, it is not for the application, and both
-    // are reset.
+    // `server`: the TCP connection to the peer, on either node. `minds_clc`: the peer has sent nothing yet. If its
+    // first bytes are a CLC message, they are not for the application, and both sockets are reset.
     SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server,
                       bool minds_clc = false);
 
@@ -34,20 +34,21 @@ class SplicedConnection final : public ConnectionTask {
         TcpSocket* to = nullptr;
         UniqueFd pipe_out, pipe_in;
         std::size_t held = 0;
-        bool urgent = false;  // what is held is not in the pipe: it is the one byte below
+        bool urgent = false;  // what is held is urgent_byte, and not in the pipe
         char urgent_byte = 0;
         bool readable = true;
         bool writable = true;
         bool ended = false;      // end of file read
-        bool delivered = false;  // and passed on
+        bool delivered = false;  // the end was passed on
         bool useless = false;    // `to` takes nothing any more
     };
 
-    // What can be moved now, both ways.
+    // Moves what can be moved now, both ways.
     bool move();
-    // Where reading would not tell of a failure: behind a FIN, or while nothing can be read.
+    // Handles a failure that no read reports: the socket has sent its FIN, or what it sent before is still held.
     void look_for_failure();
-    // A side has failed, and nothing more can be read from it. The other one gets what it sent before, then a reset.
+    // Side 0 (leg) or 1 (server) has failed, and nothing more can be read from it. The other side gets what was read
+    // before, then a reset.
     void fail(int side);
     void end_behind_what_was_sent(TimePoint now);
     Step fill(Direction& direction);
@@ -61,7 +62,7 @@ class SplicedConnection final : public ConnectionTask {
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
     std::optional<int> broken_;        // the side that has failed
     bool minds_clc_;
-    std::string first_;  // what has come of the first four bytes, if they are minded
+    std::string first_;  // those of the peer's first four bytes that have come, if minds_clc_
     TimePoint until_ = kNever, next_look_ = kNever;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What one accelerated connection moves, copied for who wants to look: no packet of it is on any device. The engine
-// fills it, the control thread empties it; what nobody fetches in time is counted and gone.
+// A copy of the bytes that an accelerated connection moves, for smcctl, because a packet capture does not see them. The
+// engine fills the tap, the control thread empties it; bytes that do not fit any more are counted and dropped.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class Tap {
  public:
     struct Piece {
         std::chrono::system_clock::time_point when;
-        bool sent = false;         // by the application here; else it was given to it
-        std::uint64_t offset = 0;  // of its first byte, in that direction, since the tap began
+        bool sent = false;         // true: by the application here; false: delivered to it
+        std::uint64_t offset = 0;  // of the first byte, in its direction, since the tap began
         std::string bytes;
     };
 
@@ -46,10 +46,10 @@ class Tap {
     }
     struct Taken {
         std::vector<Piece> pieces;
-        std::uint64_t lost = 0;  // bytes, so far
-        bool more = false;       // to be taken at once
+        std::uint64_t lost = 0;  // bytes dropped since the tap began
+        bool more = false;       // there is more to take now
     };
-    // As much as one answer should have: who takes it shares his thread with others.
+    // Takes about kAtOnce bytes at most, because the control thread, which calls this, has other work, too.
     [[nodiscard]] Taken take() {
         const std::lock_guard lock(mutex_);
         Taken taken;
@@ -66,14 +66,14 @@ class Tap {
 
  private:
     static constexpr std::size_t kMost = 8U << 20, kAtOnce = 512U << 10;
-    static constexpr std::size_t kEach = 512;  // what a piece takes beside its bytes, here and as JSON
+    static constexpr std::size_t kEach = 512;  // overhead of a piece, in memory and as JSON
     std::mutex mutex_;
     std::deque<Piece> pieces_;
     std::size_t held_ = 0;
     std::uint64_t seen_[2] = {}, lost_ = 0;
 };
 
-// Where a connection has its tap, if it has one. Costs a look at one flag while it has none.
+// Holds a connection's tap, if it has one. Without a tap, add() costs one load of a flag.
 class TapPoint {
  public:
     void set(std::shared_ptr<Tap> tap) {

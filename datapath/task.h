@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What an engine drives: tasks, most of them connections.
+// The tasks that an engine drives, most of them connections.
 #pragma once
 
 #include <atomic>
@@ -16,29 +16,31 @@ namespace smc {
 
 class Task;
 
-// The engine as its tasks see it. Engine's thread only.
+// The engine's interface to its tasks. Engine's thread only.
 class Poller {
  public:
-    // Edge-triggered readiness; `which` is the task's own name for the descriptor.
+    // Where events of a descriptor go; `which` is the task's own name for the descriptor.
     struct Source {
         Task* task = nullptr;
         int which = 0;
     };
     virtual ~Poller() = default;
-    // EPOLLET is added. The source must live as long as the task. False: out of memory or watches.
+    // Reports edge-triggered readiness (EPOLLET is added). The source must live as long as the task. False: out of
+    // memory or watches.
     virtual bool watch(int fd, std::uint32_t events, Source& source) = 0;
-    // Needed where closing does not do it: the open file is shared with the peer, or kept by somebody else.
+    // Needed where closing the descriptor does not end the watch, because another process has the open file, too.
     virtual void unwatch(int fd) = 0;
-    // Something happened to this task that no descriptor tells: run() it soon.
+    // Asks for run() of a task soon, for a reason that no descriptor reports.
     virtual void ready(Task& task) = 0;
-    // What a task had to do. Little, as one who asks and answers: those with much should keep it short for a moment,
-    // and wait for their turn.
+    // The task moved few bytes in this run(), like a request or a response: for a moment keep_it_short() is true.
     virtual void had_little(Task&) {}
+    // The task moved many bytes in this run(): while keep_it_short() is true, it waits for its turn.
     virtual void had_much(Task&) {}
+    // Whether each run() should move fewer bytes than usual.
     [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
-    // For how long it may be looked at before it sleeps; 0: not at all.
+    // How long a task may be busy-polled before it sleeps; 0: not at all.
     [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
-    // look() at it again and again until then, from its next event or news on no more. It is run() when that is over.
+    // Calls look() of the task repeatedly, until it returns true, an event comes, or the time is reached; then run().
     virtual void spin(Task&, TimePoint) {}
 };
 
@@ -49,34 +51,34 @@ class Task {
     Task& operator=(const Task&) = delete;
     virtual ~Task() = default;
 
-    // Registers its descriptors. False: give up; abort(kLimit) follows.
+    // Registers the task's descriptors. False: it failed; abort(kLimit) follows.
     virtual bool start(Poller& poller) = 0;
-    // Notes what happened (EPOLLIN and the like); moving bytes is left to run().
+    // Notes EPOLL events of the descriptor `which`; moving bytes is left to run().
     virtual void on_event(int which, std::uint32_t events) = 0;
-    // Moves a bounded amount. True: more could be done right now, call again after the others.
+    // Does a bounded amount of work. True: there is more to do now; call again after other tasks had their turn.
     virtual bool run(TimePoint now) = 0;
-    // Ends at once, whatever the state; a connection with an error at the application.
+    // Ends the task at once, whatever its state; the application of a connection sees an error.
     virtual void abort(Reason reason) = 0;
     [[nodiscard]] virtual bool ended() const = 0;
-    // When to call run() although nothing happens.
+    // When to call run() without an event.
     [[nodiscard]] virtual TimePoint deadline() const { return kNever; }
-    // While it spins: there is news, so run() it. Without a system call.
+    // Called while the task is busy-polled. True: there is something to do, so run() it. Makes no system call.
     [[nodiscard]] virtual bool look() { return false; }
 
-    // Its number among those of its engine, in the order in which they came there. 0 before.
+    // The task's number in its engine, in the order of arrival; 0 before it is in one.
     [[nodiscard]] std::uint64_t order() const { return order_; }
 
  private:
     friend class Engine;
     std::uint64_t order_ = 0;
-    std::uint64_t round_ = 0;         // of the engine, in which it ran last
-    bool waits_ = false;              // for its turn, with more to do
-    bool has_much_ = false;           // had, when it ran last
-    bool called_ = false;             // by another task
-    TimePoint spins_until_ = kNever;  // kNever: it does not
+    std::uint64_t round_ = 0;         // the engine's round in which the task ran last
+    bool waits_ = false;              // it waits for its turn
+    bool has_much_ = false;           // had_much() was called last, and not had_little()
+    bool called_ = false;             // another task called ready() for it
+    TimePoint spins_until_ = kNever;  // kNever: it is not busy-polled
 };
 
-// Written by the engine's thread, read by anybody. Relaxed counters.
+// Relaxed counters that the engine's thread writes and any thread may read.
 struct ConnectionStats {
     std::atomic<std::uint64_t> bytes_sent{0};      // application -> peer
     std::atomic<std::uint64_t> bytes_received{0};  // peer -> application
@@ -84,11 +86,11 @@ struct ConnectionStats {
     std::atomic<std::uint64_t> blocked{0};         // times the peer's buffer was full
     std::atomic<const char*> state{"ACTIVE"};      // names of RFC 7609 section 4.8, as smcss has them
 
-    // Cursors, flags and connection state as cdc::pack() has them: what the peer wrote here and what was delivered of
-    // it, what was sent and what the peer took of it.
+    // Cursors, flags and connection state as packed by cdc::pack(). rx: what the peer wrote here, and how much of it
+    // was delivered; tx: what was sent, and how much of it the peer has consumed.
     std::atomic<std::uint64_t> rx_producer{0}, rx_consumer{0}, tx_producer{0}, tx_consumer{0};
 
-    TapPoint tap;  // of what SMC moves
+    TapPoint tap;  // copies the bytes of an SMC connection
 };
 
 // How a connection ended in the data path. kNone: in order, everything delivered both ways.
@@ -102,17 +104,17 @@ class ConnectionTask : public Task {
  public:
     ConnectionTask(std::uint64_t id, std::shared_ptr<ConnectionStats> counters) : stats(std::move(counters)), id_(id) {}
 
-    // Once it ended.
+    // Valid once the connection has ended.
     [[nodiscard]] ConnectionEnd end() const { return {id_, reason_}; }
     [[nodiscard]] bool ended() const final { return ended_; }
 
     const std::shared_ptr<ConnectionStats> stats;
-    KeepaliveWish keepalive;  // of the application
-    // Whether its peer is known to be gone. From any thread; then kick() the task.
+    KeepaliveWish keepalive;  // the application's keepalive options
+    // Whether the peer is known to be gone. Set by any thread, which then calls kick() for the task.
     std::atomic<bool> peer_is_gone{false};
 
  protected:
-    // False: it had already ended.
+    // False: the connection had already ended.
     bool set_ended(Reason reason) {
         if (ended_) {
             return false;

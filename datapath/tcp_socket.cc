@@ -39,7 +39,7 @@ std::uint32_t TcpSocket::unsent() const {
     if (::ioctl(fd_.get(), SIOCOUTQ, &bytes) != 0 || bytes <= 0) {
         return 0;
     }
-    // A connection that was reset still counts what was never acknowledged.
+    // After a reset SIOCOUTQ still counts bytes that were never acknowledged.
     tcp_info info{};
     socklen_t length = sizeof info;
     const bool over =

@@ -2,8 +2,8 @@
 // A TCP socket that the data path owns.
 //
 // Invariant:
-//   L1  Until the end of the stream was passed on, the socket has SO_LINGER 0: whatever ends the agent, even a kill, is
-//       a reset at the application, never a clean end.
+//   L1  Until the end of the stream was passed on, the socket has SO_LINGER 0: if the agent ends for any reason, even
+//       by a kill, the application sees a reset and never a clean end of the stream.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@ class TcpSocket {
     [[nodiscard]] int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
 
-    // Until it is closed. Closing alone does not end that for sure: a process that is being started has a copy of every
-    // descriptor until its exec().
+    // Watches the socket until it is closed, and then calls Poller::unwatch(): closing alone may not end the watch,
+    // because a child process has a copy of every descriptor between fork() and exec().
     bool watch(Poller& poller, std::uint32_t events, Poller::Source& source);
-    // The next byte to read is the urgent one.
+    // Whether the next byte to read is the urgent byte.
     [[nodiscard]] bool at_mark() const;
     // Bytes that can be read now.
     [[nodiscard]] std::uint32_t readable() const;
-    // Bytes that were written and that the other end's kernel does not have yet.
+    // Bytes that were written and that the other end's kernel has not acknowledged yet.
     [[nodiscard]] std::uint32_t unsent() const;
-    // Probes an idle connection after as long as TCP keeps a closed socket whose peer has not closed (FIN-WAIT-2,
-    // tcp_fin_timeout): then it has forgotten it, and answers with a reset.
+    // Probes an idle connection after tcp_fin_timeout. That is how long the other end's kernel keeps a socket that was
+    // closed there and not here (FIN-WAIT-2); afterwards it answers a probe with a reset.
     void keep_alive() const;
-    // Probes an idle connection no less often than `terms` says. What it does not say stays as it was when this or the
-    // next was called first.
+    // Probes an idle connection no less often than `terms` says. For keepalive options that `terms` does not set, uses
+    // the values that the socket had before the first call of this or of the next function.
     void use_keepalive(const KeepaliveTerms& terms);
-    // Of one that stays idle, and stands for another that does not. `waits`: that other one waits for its peer, so this
-    // one's answers are what its user timeout counts from.
+    // The same for a socket that stays idle and stands on the wire for another connection, whose options `terms` are.
+    // `waits`: that connection waits for its peer; its user timeout then runs from the peer's last answer to a probe.
     void use_keepalive_of_another(const KeepaliveTerms& terms, bool waits);
-    // FIN behind what was written; from now on a close delivers what is still queued.
+    // Sends FIN behind what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.
     void close();
@@ -50,15 +50,15 @@ class TcpSocket {
     void reset();
 
  private:
-    // Those of the socket.
+    // The socket's options as they are now.
     [[nodiscard]] KeepaliveTerms keepalive_terms() const;
     void set_keepalive(const KeepaliveTerms& terms) const;
     [[nodiscard]] KeepaliveTerms no_less_than(const KeepaliveTerms& terms);
     void set_linger(bool reset_on_close) const;
     void let_go();
     UniqueFd fd_;
-    Poller* poller_ = nullptr;                     // that watches it
-    std::optional<KeepaliveTerms> own_keepalive_;  // before the application's
+    Poller* poller_ = nullptr;                     // the poller that watches the socket
+    std::optional<KeepaliveTerms> own_keepalive_;  // the socket's options before any `terms` were applied
 };
 
 }  // namespace smc

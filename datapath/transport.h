@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: the two rings of an SMC connection as the data path sees them, the peer's, into which it sends, and the own
-// one, from which it delivers. What is between the peers (shared memory, queue pairs) is behind it. Queries change
-// nothing; what sends says so.
+// Port: the two rings of an SMC connection as the data path sees them: the peer's ring, into which it sends, and its
+// own, from which it delivers. Shared memory and queue pairs are hidden behind it. Const functions send nothing.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +17,41 @@ class Transport {
  public:
     virtual ~Transport() = default;
 
-    // From now on the task hears under this source, or by Poller::ready(), that the peer published something or that
-    // there is room. False: out of memory or watches.
+    // From now on the task is told, by events of this source or by Poller::ready(), when the peer has published
+    // something or there is room. False: out of memory or watches.
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
-    // An event of that source came. Before anything else.
+    // An event of that source has come. Called before anything else is done about it.
     virtual void woken() {}
-    // Nothing more is heard. What was published is still on its way; of more there will be none.
+    // Ends these events. What was published before is still sent; nothing more will be published.
     virtual void stop() = 0;
 
-    // Bytes of the peer's ring, and how many of them may be in use at once.
+    // Size of the peer's ring in bytes, and how many of these bytes may be in use at once.
     [[nodiscard]] virtual std::uint32_t send_size() const = 0;
     [[nodiscard]] virtual std::uint32_t window() const = 0;
     [[nodiscard]] virtual std::span<std::uint8_t> receive_ring() const = 0;
 
-    // What the peer published last.
+    // The state that the peer published last.
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
-    // Whether peer() has news before the task has heard of them: it is memory that the peer writes.
+    // Whether peer() may be newer than the last event: it reads memory that the peer writes.
     [[nodiscard]] virtual bool is_ahead() const { return false; }
-    // From here on the task hears of what the peer publishes: to be called before peer(), or something is missed.
+    // Asks for an event when the peer publishes something. Called before peer(), so that nothing is missed in between.
     virtual void arm() {}
 
-    // False: not now, the way to the peer is busy. want_room() then asks for a run when it is not.
+    // False: the way to the peer is busy at the moment. want_room() then asks for a run() when there is room.
     [[nodiscard]] virtual bool can_send() const = 0;
     virtual void want_room() = 0;
-    // Where to put up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
+    // Memory for up to `bytes` that go to `at` in the peer's ring. The next publish() sends them.
     [[nodiscard]] virtual Pieces space(cdc::Cursor at, std::uint32_t bytes) const = 0;
     // The producer cursor moved on by `written` bytes (can_send() was true if there are any), or flags or state
     // changed.
     virtual void publish(const cdc::Producer& producer, std::uint32_t written) = 0;
-    // The consumer cursor moved. When the peer hears of it is the transport's to decide (RFC 7609 section 4.5.1).
+    // The consumer cursor moved. The transport decides when to tell the peer (RFC 7609 section 4.5.1).
     virtual void consumed(cdc::Cursor cursor) = 0;
-    // False: its memory has become somebody else's. Nothing is to be read from it or written any more.
+    // False: the memory of a ring has been given to another owner, and must not be read or written any more.
     [[nodiscard]] virtual bool stands() const { return true; }
-    // Nothing has been sent for a while, and the peer has consumed everything.
+    // Called when nothing has been sent for a while and the peer has consumed everything.
     virtual void idle() {}
-    // Sends what is due and had no room before, or what the peer asked for since.
+    // Sends messages that are due and had no room before, or for which the peer has asked since.
     virtual void flush() = 0;
 };
 

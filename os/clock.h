@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The one place that asks the clocks (check.clock looks). What decides by time is told the time by whoever calls it, so
-// a test gives it any.
+// The only place that reads the clocks (the test check.clock looks for others). Code that decides by time gets the time
+// from its caller, so a test can give it any time.
 #pragma once
 
 #include <time.h>
@@ -14,12 +14,12 @@ inline std::chrono::steady_clock::time_point now() {
     return std::chrono::steady_clock::now();
 }
 
-// Of the calendar, to be shown.
+// Calendar time, for display.
 inline std::chrono::system_clock::time_point wall_now() {
     return std::chrono::system_clock::now();
 }
 
-// CLOCK_MONOTONIC in nanoseconds, as BPF programs count.
+// CLOCK_MONOTONIC in nanoseconds, the clock of the BPF programs.
 inline std::uint64_t monotonic_ns() {
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);

@@ -41,7 +41,7 @@ void Conntrack::Close::operator()(mnl_socket* socket) const {
 }
 
 Result<Conntrack> Conntrack::open() {
-    // Else the question itself would load it.
+    // Without this check, asking would make the kernel load its connection tracking.
     if (::access("/proc/sys/net/netfilter/nf_conntrack_max", F_OK) != 0) {
         return Error{EOPNOTSUPP, "no connections are tracked"};
     }

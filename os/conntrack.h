@@ -14,9 +14,9 @@ namespace smc {
 
 class Conntrack {
  public:
-    // Of the calling thread's network namespace. An Error where the kernel tracks no connections.
+    // Opens a socket in the calling thread's network namespace. Fails if the kernel tracks no connections.
     static Result<Conntrack> open();
-    // There is an entry one direction of which is this. Nothing: it could not be asked.
+    // Whether an entry has these addresses in its original or its reply direction. Nothing: the kernel did not answer.
     [[nodiscard]] std::optional<bool> has(const Endpoint& source, const Endpoint& destination);
 
  private:

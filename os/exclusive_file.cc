@@ -29,7 +29,7 @@ std::optional<int> number_in(const fs::path& path) {
     return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
-// Of processes, or of descriptors. What goes meanwhile is left out.
+// The numbers of processes, or of a process's descriptors. Those that end meanwhile are left out.
 std::vector<int> numbers_in(const fs::path& directory) {
     std::vector<int> numbers;
     std::error_code failure;
@@ -69,7 +69,7 @@ Result<UniqueFd> open_exclusive(const std::string& path) {
             }
         }
     }
-    file.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // who had it may be gone
+    file.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // its owner may have gone
     return file ? Result<UniqueFd>(std::move(file)) : last_error("opening " + path);
 }
 

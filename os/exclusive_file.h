@@ -9,8 +9,8 @@
 
 namespace smc {
 
-// For reading and writing. If another process with this one's name has it open, that one's descriptor, shared. EBUSY:
-// something else has it.
+// Opens the file for reading and writing. If another process with the name of this one has it open, returns a duplicate
+// of that process's descriptor. EBUSY: another program has it open.
 Result<UniqueFd> open_exclusive(const std::string& path);
 
 }  // namespace smc

@@ -3,22 +3,22 @@
 
 namespace smc {
 
-// The calling thread is inside another network namespace while this lives. setns() moves only the thread. A thread that
-// cannot come back ends the process: every socket that it made from there on would be in the wrong namespace.
+// The calling thread is inside another network namespace while this object lives; other threads are not moved. If the
+// thread cannot return, the process aborts: every socket that it made afterwards would be in the wrong namespace.
 class InNamespace {
  public:
     explicit InNamespace(int netns_fd);
     InNamespace(const InNamespace&) = delete;
     InNamespace& operator=(const InNamespace&) = delete;
     ~InNamespace();
-    // False: it is where it was.
+    // False: the thread is still in its former namespace.
     [[nodiscard]] bool entered() const { return entered_; }
 
  private:
     bool entered_ = false;
 };
 
-// The process's own network namespace, wherever its threads are at the moment.
+// A descriptor of the process's own network namespace, wherever its threads are at the moment.
 int home_netns();
 
 }  // namespace smc

@@ -4,7 +4,7 @@
 namespace smc {
 
 // How long an application waits for a peer that does not answer: SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT
-// and TCP_USER_TIMEOUT of its socket. 0: the kernel's choice, or ours.
+// and TCP_USER_TIMEOUT of its socket. 0: not set; the kernel's or the agent's default applies.
 struct KeepaliveTerms {
     bool keepalive = false;
     unsigned idle_s = 0;

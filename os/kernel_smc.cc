@@ -43,7 +43,7 @@ int hear_message(const nlmsghdr* header, void* data) {
     return mnl_attr_parse(header, sizeof(genlmsghdr), hear_attribute, data);
 }
 
-// False: it was refused.
+// Sends a request and calls `on_attribute` for each attribute of the answer. False: there was no answer, or an error.
 bool ask(mnl_socket& socket, const nlmsghdr& question, const OnAttribute& on_attribute) {
     if (mnl_socket_sendto(&socket, &question, question.nlmsg_len) < 0) {
         return false;
@@ -62,7 +62,7 @@ bool ask(mnl_socket& socket, const nlmsghdr& question, const OnAttribute& on_att
     }
 }
 
-// 0: there is none.
+// The number of the generic netlink family; 0: there is none.
 std::uint16_t family_of_smc(mnl_socket& socket) {
     alignas(nlmsghdr) Buffer buffer{};
     nlmsghdr* question = put_header(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 0);
@@ -135,7 +135,7 @@ KernelSmc stats_of(const nlattr& nest) {
 }  // namespace
 
 std::optional<KernelSmc> kernel_smc() {
-    // Else the question itself would load it.
+    // Without this check, asking would make the kernel load the module smc.
     if (::access("/proc/sys/net/smc", F_OK) != 0 && ::access("/sys/module/smc", F_OK) != 0) {
         return std::nullopt;
     }

@@ -13,7 +13,7 @@ namespace smc {
 
 namespace {
 
-// Whoever had it may have removed it between our open() and our lock.
+// Whether `path` still leads to the open file: its owner may have removed it between our open() and our flock().
 bool is_at(const std::string& path, int fd) {
     struct stat there {
     }, ours{};
@@ -31,7 +31,7 @@ Result<LockFile> LockFile::take(const std::string& path, bool directory) {
         const int how = directory ? O_RDONLY | O_DIRECTORY | O_NOFOLLOW : O_RDWR | O_CREAT;
         UniqueFd fd(::open(path.c_str(), how | O_CLOEXEC, 0600));
         if (!fd && directory && errno == ENOENT) {
-            continue;  // whoever had it has removed it meanwhile
+            continue;  // its owner has removed it meanwhile
         }
         if (!fd) {
             return last_error("creating " + path);

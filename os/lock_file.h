@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A file or a directory that one process has at a time, as long as it lives.
+// A file or a directory that only one process at a time can hold, at most until that process ends.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class LockFile {
  public:
     // EBUSY: another process has it.
     static Result<LockFile> take(const std::string& path) { return take(path, false); }
-    // On file systems that have no files of that kind, as bpffs.
+    // The same with a directory, for file systems without regular files, such as bpffs.
     static Result<LockFile> take_directory(const std::string& path) { return take(path, true); }
 
     LockFile(LockFile&&) noexcept = default;
@@ -25,7 +25,7 @@ class LockFile {
     }
     LockFile(const LockFile&) = delete;
     LockFile& operator=(const LockFile&) = delete;
-    // Removes it.
+    // Removes the file or the directory.
     ~LockFile();
 
  private:

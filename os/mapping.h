@@ -16,7 +16,7 @@ namespace smc {
 
 class Mapping {
  public:
-    // So many bytes of a file, shared with everybody who has it.
+    // Maps `bytes` of a file, shared with all other processes that map it.
     static Result<Mapping> shared(int fd, std::size_t bytes, off_t from = 0) {
         return map(bytes, MAP_SHARED, fd, from);
     }

@@ -12,12 +12,12 @@ namespace smc {
 
 namespace {
 
-// Where a hierarchy is mounted, which part of it that is, and where the process is in it.
+// A cgroup hierarchy: where it is mounted, which part of it is mounted there, and the cgroup of the process.
 struct Mounted {
     std::string mount, root, path;
 };
 
-// Of /proc/self/cgroup: "0::/path" for v2, "4:memory,other:/path" for v1.
+// The process's cgroup, from /proc/self/cgroup: "0::/path" for v2, "4:memory,other:/path" for v1.
 std::optional<std::string> own_path(bool v2) {
     std::ifstream lines("/proc/self/cgroup");
     for (std::string line; std::getline(lines, line);) {
@@ -73,7 +73,7 @@ MemoryLimit::MemoryLimit() {
 }
 
 std::optional<std::uint64_t> MemoryLimit::read() const {
-    constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 has a number for it
+    constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // v1 reports a huge number
     std::uint64_t lowest = kNoLimit;
     for (const auto& file : files_) {
         std::uint64_t bytes = 0;

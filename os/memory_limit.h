@@ -8,11 +8,11 @@
 
 namespace smc {
 
-// Bytes that the process may use, by the control groups that it was in when this was made: the lowest limit of its own
-// and those above, cgroup v2 (memory.max, and memory.high, from which on it is slowed down) or v1.
+// How many bytes of memory the process may use: the lowest limit of the cgroup that it was in when this object was made
+// and of those above. cgroup v2 (memory.max, and memory.high, above which the process is throttled) or v1.
 class MemoryLimit {
  public:
-    // Finds the files, once: what a process that changes its cgroup namespace would find is not asked again.
+    // Finds the files, once, because a process that changes its cgroup namespace afterwards would find others.
     MemoryLimit();
     // Nothing: there is no limit, or none that can be read.
     [[nodiscard]] std::optional<std::uint64_t> read() const;

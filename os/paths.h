@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Where the agent and smcctl meet when nobody says otherwise.
+// The default path of the socket by which smcctl talks to the agent.
 #pragma once
 
 namespace smc {

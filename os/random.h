@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Numbers that nobody can guess, from the kernel's generator.
+// Unpredictable numbers from the kernel's random number generator.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Result<T>: a value, or what the environment refused (a system call, libbpf, a device). What a peer refuses is not an
+// Result<T>: a value, or an Error of the environment (a system call, libbpf, a device). A refusal by a peer is not an
 // Error but a value of the protocol library.
 #pragma once
 
@@ -24,8 +24,7 @@ struct Error {
     return Error{errno, std::move(doing)};
 }
 
-// A class of our own only for two things that an alias cannot have: `return error;`, and a warning where a Result is
-// dropped.
+// A class and not an alias, for two things only: `return error;`, and a compiler warning where a Result is dropped.
 template <class T>
 class [[nodiscard]] Result : public tl::expected<T, Error> {
  public:

@@ -23,8 +23,8 @@ namespace smc {
 
 namespace {
 
-constexpr std::size_t kBuffer = 32768;  // the kernel's own page limit for a dump
-constexpr unsigned kSequence = 1;       // one question at a time
+constexpr std::size_t kBuffer = 32768;  // the most that the kernel puts into one datagram of a dump
+constexpr unsigned kSequence = 1;       // one request at a time
 
 using OnMessage = std::function<void(const nlmsghdr*)>;
 
@@ -33,7 +33,7 @@ int on_message(const nlmsghdr* header, void* data) {
     return MNL_CB_OK;
 }
 
-// Sends the question in `request` and calls `on` for each part of the answer.
+// Sends `request` and calls `on` for each message of the answer.
 Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
     request->nlmsg_seq = kSequence;
     if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0) {
@@ -76,8 +76,8 @@ void for_each_attribute(const nlmsghdr* header, Visit visit) {
     mnl_attr_parse(header, sizeof(Body), visit_one, &visit);
 }
 
-// Asks for all there is of a kind; `read` has the body of each part of the answer, and makes what it is of it.
-// `ask_for` fills the question's body in.
+// Requests a list of all objects of a type. `read` gets the body of each message of the answer and makes a T of it, or
+// nothing. `ask_for` fills in the body of the request.
 template <class Body, class T, class Read>
 Result<std::vector<T>> dump(mnl_socket* socket, std::uint16_t type, Read read,
                             void (*ask_for)(Body&, unsigned) = nullptr, unsigned which = 0) {
@@ -113,7 +113,7 @@ std::optional<std::uint32_t> header_of(unsigned type) {
     }
 }
 
-// Nested in IFLA_XDP.
+// `xdp`: an attribute IFLA_XDP, in which others are nested.
 bool is_native_xdp(const nlattr* xdp) {
     bool native = false;
     const auto visit = [](const nlattr* attribute, void* data) {
@@ -238,7 +238,7 @@ Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
             entry.device = info.ifa_index;
             bool local = false;
             for_each_attribute<ifaddrmsg>(part, [&](unsigned type, const nlattr* attribute) {
-                // Where both are there, IFA_ADDRESS is the other end's.
+                // If both are there, IFA_ADDRESS is the address of the other end.
                 if (type == IFA_LOCAL || (type == IFA_ADDRESS && !local)) {
                     entry.address = address_of(attribute, info.ifa_family);
                     local |= type == IFA_LOCAL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the kernel knows about the network of one namespace: its devices, addresses and routes, asked over rtnetlink.
-// The socket belongs to the namespace in which it was opened, wherever the asking thread is.
+// Asks the kernel about the devices, addresses and routes of one network namespace, over rtnetlink. The socket belongs
+// to the namespace in which it was opened, wherever the calling thread is.
 #pragma once
 
 #include <array>
@@ -25,9 +25,10 @@ struct NetDevice {
     bool loopback = false;
     // Bytes before the IP header of its packets: 14 for Ethernet, 0 for a device without; nothing if that is not known.
     std::optional<std::uint32_t> header;
-    std::array<std::uint8_t, 6> mac{};  // zeros where it has none of that length
-    bool native_xdp = false;            // a program that its driver or the hardware runs
-    // Of a pair (veth) whose other end is in another namespace: its index there, and how this namespace knows that one.
+    std::array<std::uint8_t, 6> mac{};  // zeros: it has no address of this length
+    bool native_xdp = false;            // it has an XDP program that its driver or the hardware runs
+    // For one end of a veth pair whose other end is in another namespace: the other end's index there, and the ID that
+    // this namespace has for the other one.
     unsigned opposite = 0;
     std::optional<int> opposite_netns;
 };
@@ -45,11 +46,11 @@ struct NetAddress {
 
 class Rtnetlink {
  public:
-    // kChanges: of devices, their qdiscs and filters, and addresses.
+    // kChanges: changes of devices, their qdiscs and filters, and addresses.
     enum class Events : bool { kNone, kChanges };
 
-    // In the calling thread's network namespace. With events, fd() tells of changes; questions should then be asked
-    // over another one.
+    // Opens a socket in the calling thread's network namespace. With events, fd() reports changes; queries then need
+    // another Rtnetlink.
     static Result<Rtnetlink> open(Events events = Events::kNone);
     ~Rtnetlink() = default;
     Rtnetlink(Rtnetlink&&) noexcept = default;
@@ -59,19 +60,19 @@ class Rtnetlink {
 
     [[nodiscard]] Result<std::vector<NetDevice>> devices() const;
     [[nodiscard]] Result<std::vector<NetAddress>> addresses() const;
-    // Of all devices; without those that nobody has chosen and that only pass packets on ("noqueue").
+    // The qdiscs of all devices, except those that the kernel does not list unless asked to (TCA_DUMP_INVISIBLE).
     [[nodiscard]] Result<std::vector<Qdisc>> qdiscs() const;
     // Priorities of the filters at the egress of a device's clsact qdisc.
     [[nodiscard]] Result<std::vector<unsigned>> egress_filters(unsigned device) const;
-    // How this namespace knows another one; nothing: it does not.
+    // The ID that this namespace has for another one; nothing: it has none.
     [[nodiscard]] std::optional<int> netns_id(int netns_fd) const;
-    // Whether the way from one address to the other has no router, as the routing table sees it. False also when there
-    // is no way. Both of one family; ports do not matter.
+    // Whether the route from one address to the other has no gateway. False also if there is no route, or if the
+    // addresses are of different families. Ports do not matter.
     [[nodiscard]] bool is_direct(const Endpoint& from, const Endpoint& to) const;
     // The cookie of the network namespace; 0 if the kernel has none.
     [[nodiscard]] std::uint64_t netns_cookie() const;
 
-    // With events: readable when something changed; drain() forgets it.
+    // With events: readable from a change until drain().
     [[nodiscard]] int fd() const;
     void drain() const;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Ends TCP sockets of others, as `ss --kill` does (sock_diag(7)). The kernel needs CONFIG_INET_DIAG_DESTROY.
+// Ends TCP sockets of other processes, as `ss --kill` does (sock_diag(7)). The kernel needs CONFIG_INET_DIAG_DESTROY.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ class SockDiag {
  public:
     struct Socket {
         Endpoint local, remote;
-        std::uint64_t cookie = 0;        // of that very socket: SO_COOKIE
+        std::uint64_t cookie = 0;        // SO_COOKIE of the socket
         std::uint32_t bound_device = 0;  // index; 0: none
     };
 
-    // In the calling thread's network namespace, and for that one.
+    // For the sockets of the calling thread's network namespace.
     static Result<SockDiag> open();
-    // Its application hears of ECONNABORTED, behind what it has not read yet. ENOENT: there is no such socket.
-    // EOPNOTSUPP: this kernel does not do it.
+    // Ends a socket. Its application gets ECONNABORTED, behind the data that it has not read yet. ENOENT: there is no
+    // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
 
  private:

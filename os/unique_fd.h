@@ -36,7 +36,7 @@ class UniqueFd {
     int fd_ = -1;
 };
 
-// Another one of the same open file. Not dup(): what is started would get that.
+// Another descriptor of the same open file, with close-on-exec, which dup() would not set.
 [[nodiscard]] inline UniqueFd duplicate(int fd) {
     return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }

@@ -13,7 +13,7 @@ namespace smc {
 
 // `type`: SOCK_STREAM or SOCK_SEQPACKET, with SOCK_NONBLOCK where that is wanted. SOCK_CLOEXEC is added.
 Result<UniqueFd> connect_unix(const std::string& path, int type);
-// Fails if the path is there already. Nobody can connect before it has `mode`.
+// Fails if the path exists already. No process can connect before the socket has `mode`.
 Result<UniqueFd> listen_unix(const std::string& path, int type, mode_t mode, int backlog);
 
 }  // namespace smc

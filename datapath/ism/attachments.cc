@@ -20,9 +20,9 @@ struct Attachments::Peer {
     Gid gid;
     asio::posix::stream_descriptor socket;
     std::map<std::uint64_t, Pending> pending;
-    std::set<std::uint64_t> unanswered;  // also those that nobody waits for any more
-    std::deque<Request> waiting;         // the socket was full; a burst of connections is not the peer's failure
-    bool flushing = false;               // a wait for room is under way
+    std::set<std::uint64_t> unanswered;  // requests without a reply so far, also those that have timed out
+    std::deque<Request> waiting;         // not sent yet: the socket may be full when many connections come at once
+    bool flushing = false;               // a wait for room in the socket is under way
     std::uint64_t next_number = 1;
 
     Peer(asio::io_context& io, const Gid& peer, UniqueFd fd) : gid(peer), socket(io, fd.release()) {}
@@ -46,11 +46,11 @@ struct Attachments::Peer {
         }
         if (unanswered.erase(reply.number) == 0) {
             errno = EPROTO;
-            return false;  // it was not asked
+            return false;  // there was no such request
         }
         const auto it = pending.find(reply.number);
         if (it == pending.end()) {
-            return true;  // it timed out
+            return true;  // the request has timed out
         }
         if (reply.status != 0) {
             settle(reply.number, Error{reply.status, "attaching a DMB, says its owner"});
@@ -61,7 +61,7 @@ struct Attachments::Peer {
     }
 };
 
-// Handlers that are queued hold their peer weakly.
+// Queued handlers have only weak pointers to their peers.
 Attachments::~Attachments() = default;
 
 Result<void> Attachments::reach(const Gid& gid) {
@@ -131,12 +131,12 @@ void Attachments::send_when_writable(const std::shared_ptr<Peer>& peer) {
 void Attachments::send_waiting(const std::shared_ptr<Peer>& peer) {
     while (!peer->waiting.empty()) {
         const Request& next = peer->waiting.front();
-        // without those that timed out meanwhile
+        // Requests that have timed out meanwhile are not sent.
         if (peer->pending.contains(next.number) && !send_request(peer->socket.native_handle(), next)) {
             if (errno == EAGAIN) {
                 send_when_writable(peer);
             }
-            return;  // otherwise the end of the connection shows when reading
+            return;  // after another error, listen() notices the end of the connection
         }
         if (!peer->pending.contains(next.number)) {
             peer->unanswered.erase(next.number);
@@ -155,7 +155,7 @@ void Attachments::listen(const std::shared_ptr<Peer>& peer) {
             if (strong->take_reply()) {
                 listen(strong);
             } else if (const auto it = peers_.find(strong->gid); it != peers_.end() && it->second == strong) {
-                const Gid gid = strong->gid;  // unless a newer connection took its place
+                const Gid gid = strong->gid;  // here no newer connection has taken its place
                 drop(gid);
                 lost_(gid);
             }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The `local` fabric's asking side: a socket to each peer whose DMBs are wanted, and the requests that wait for an
-// answer.
+// The client side of the `local` fabric: a socket to each peer whose DMBs are attached here, and pending requests.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -17,7 +16,7 @@ namespace smc::ism {
 class Attachments {
  public:
     using OnAttached = smcd::Fabric::OnAttached;
-    // `lost` hears of a peer whose socket has ended.
+    // `lost` is called for a peer whose socket has ended.
     Attachments(asio::io_context& io, std::string directory, const Gid& own, Chid chid,
                 std::function<void(const Gid&)> lost)
         : io_(io), directory_(std::move(directory)), own_(own), chid_(chid), lost_(std::move(lost)) {}
@@ -25,11 +24,11 @@ class Attachments {
     Attachments(const Attachments&) = delete;
     Attachments& operator=(const Attachments&) = delete;
 
-    // Connects to the peer if that is not so already.
+    // Connects to the peer, unless it is connected already.
     Result<void> reach(const Gid& peer);
     void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 OnAttached on_attached);
-    // The peer is gone: what was asked of it fails.
+    // The peer is gone: requests that wait for its reply fail.
     void drop(const Gid& peer);
 
  private:

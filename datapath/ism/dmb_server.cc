@@ -20,7 +20,7 @@ constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 struct DmbServer::Visitor {
     stream_descriptor socket;
     std::optional<Gid> peer{};            // learnt with its first request
-    std::optional<Request> unanswered{};  // the socket was full; nothing is read before it is answered
+    std::optional<Request> unanswered{};  // the socket was full; nothing more is read before this is answered
 };
 
 void DmbServer::start(UniqueFd listener) {
@@ -58,7 +58,7 @@ void DmbServer::accept_next() {
     });
 }
 
-// Out of descriptors: the listener stays readable, so do not come back at once.
+// Called when there are no descriptors left. As the listener stays readable, accept4() has to wait for a while.
 void DmbServer::accept_later() {
     retry_.expires_after(kOutOfDescriptors);
     retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {
@@ -82,7 +82,7 @@ void DmbServer::serve(const std::shared_ptr<Visitor>& visitor) {
     });
 }
 
-// errno value; 0: the DMB is the peer's to have.
+// The errno value to refuse with; 0: the peer may have the DMB.
 int DmbServer::refusal(const Request& request, const Gid& peer) const {
     if (request.chid != static_cast<std::uint16_t>(chid_)) {
         return EPROTO;
@@ -94,7 +94,7 @@ int DmbServer::refusal(const Request& request, const Gid& peer) const {
     return it->second.peer == peer && it->second.memory ? 0 : EACCES;
 }
 
-// False: the visitor has gone, or does not keep to the protocol.
+// False: the peer has gone, or has violated the protocol.
 bool DmbServer::answer(Visitor& visitor) {
     const int fd = visitor.socket.native_handle();
     Request request;

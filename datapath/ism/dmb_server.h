@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The `local` fabric's answering side: the DMBs that are registered here, and the sockets on which peers ask for them.
-// A DMB is handed out once, and only to the GID that it was registered for (one DMB, one user).
+// The server side of the `local` fabric: the DMBs that are registered here, and the sockets on which peers ask for
+// them. A DMB is handed out once, and only to the GID that it was registered for (one DMB, one user).
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -18,7 +18,7 @@ namespace smc::ism {
 
 class DmbServer {
  public:
-    // `lost` hears of a peer whose socket has ended.
+    // `lost` is called for a peer whose socket has ended.
     DmbServer(asio::io_context& io, Chid chid, std::function<void(const Gid&)> lost)
         : io_(io), chid_(chid), lost_(std::move(lost)), listener_(io), retry_(io) {}
     ~DmbServer() = default;
@@ -31,11 +31,11 @@ class DmbServer {
     [[nodiscard]] std::size_t registered() const { return dmbs_.size(); }
 
  private:
-    struct Visitor;  // a peer's connection to us
+    struct Visitor;  // a peer's connection to this server
     struct Owned {
         Gid peer;
         std::shared_ptr<smcd::Dmb> dmb;
-        UniqueFd memory, bell;  // until they were handed out
+        UniqueFd memory, bell;  // empty once they were handed out
     };
     void accept_next();
     void accept_later();

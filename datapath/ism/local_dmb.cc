@@ -31,7 +31,7 @@ class LocalDoorbell final : public smcd::Doorbell {
     }
     void ring() override {
         if (word().exchange(0) != 0) {
-            // EAGAIN: hundreds of rings that nobody heard, of which one is enough
+            // EAGAIN: the socket is full of rings that the owner has not read; one of them is enough.
             [[maybe_unused]] const ssize_t sent = ::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }
@@ -57,12 +57,12 @@ int option(int fd, int which) {
     return ::getsockopt(fd, SOL_SOCKET, which, &value, &length) == 0 ? value : -1;
 }
 
-// What is no socket might block the one who rings it.
+// A doorbell must be a UNIX stream socket: to ring anything else might block.
 bool is_bell(int fd) {
     return option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_STREAM;
 }
 
-// Of huge pages there may be none when one is touched.
+// Memory of huge pages would fault (SIGBUS) when it is touched and there is no free huge page.
 bool has_ordinary_pages(int fd) {
     struct statfs where {};
     return ::fstatfs(fd, &where) == 0 && where.f_type == TMPFS_MAGIC;
@@ -93,7 +93,7 @@ Result<CreatedDmb> create_dmb(std::uint32_t bytes) {
 }
 
 Result<smcd::Dmb> attach_dmb(const UniqueFd& memory, UniqueFd bell, std::uint32_t bytes) {
-    // D2: first that it cannot become shorter, then how long it is.
+    // D2: checks the seals before the size, which then cannot shrink any more.
     const int seals = ::fcntl(memory.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
         return Error{EPROTO, "attaching a DMB that is not sealed"};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // DMBs of the `local` ISM provider: a sealed memfd, and a pair of sockets as the doorbell.
 //
-//   page 0            the provider's, not part of SMC: the doorbell word, and at 64 that of the lease
+//   page 0            for the provider, not part of SMC: the word of the doorbell at 0, that of the lease at 64
 //   page 1 ...        the DMB
 //
-// The memfd is sealed against every change of size before it leaves its owner, and the one who attaches checks the
-// seals (D2). The doorbell is no eventfd: that is one open file for both, and the flag that keeps a write from blocking
-// is the open file's. Each end of a socket pair is a file of its own, and a send says for itself that it does not
-// block.
+// The memfd is sealed against every change of its size before it is handed out, and the peer that attaches it checks
+// the seals (D2). The doorbell is not an eventfd: both sides would share one open file with its O_NONBLOCK, which
+// either could clear, so that the other one's write blocks. Each end of a socket pair is an open file of its own, and
+// MSG_DONTWAIT keeps a send from blocking.
 #pragma once
 
 #include "datapath/smcd/dmb.h"
@@ -18,7 +18,7 @@ namespace smc::ism {
 
 struct CreatedDmb {
     std::shared_ptr<smcd::Dmb> dmb;
-    UniqueFd memory, bell;  // for the peer; needed no more once it has its copies
+    UniqueFd memory, bell;  // for the peer; may be closed once the peer has its copies
 };
 
 // A new DMB of `bytes`.

@@ -30,7 +30,7 @@ Result<void> LocalFabric::start() {
     return {};
 }
 
-// Who does not ask any more does not answer either.
+// A peer that has left our server does not answer our requests either, so drop the connection to it, too.
 void LocalFabric::lose(const Gid& peer) {
     attachments_.drop(peer);
     on_peer_lost_(peer);

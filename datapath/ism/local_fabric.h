@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The `local` Emulated-ISM provider: agents of one host meet in a directory.
 //
-// Every agent listens on DIRECTORY/<GID>.ism (SOCK_SEQPACKET; a path crosses network namespaces). To attach a DMB one
-// asks its owner, who hands out the memfd and the doorbell with SCM_RIGHTS. The connection stays open for the next
-// request; its end tells that the peer is gone.
+// Every agent listens on DIRECTORY/<GID>.ism (SOCK_SEQPACKET; a path crosses network namespaces). To attach a DMB, an
+// agent sends a request to the DMB's owner, which hands out the memfd and the doorbell with SCM_RIGHTS. The connection
+// stays open for the next request; its end tells that the peer is gone.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -25,7 +25,7 @@ class LocalFabric final : public smcd::Fabric {
     LocalFabric(const LocalFabric&) = delete;
     LocalFabric& operator=(const LocalFabric&) = delete;
 
-    // Creates the directory if need be, removes sockets nobody listens on any more, listens.
+    // Creates the directory if need be, removes stale sockets, and listens.
     Result<void> start();
 
     [[nodiscard]] const char* provider() const override { return "local"; }

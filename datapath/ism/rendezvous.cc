@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kSuffix = ".ism";
 constexpr int kBacklog = 128;
 
-// An agent that was killed left its socket behind: nobody answers there.
+// Removes the sockets that killed agents have left behind: a connect() to them is refused.
 void remove_stale_sockets(const std::string& directory) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
@@ -73,7 +73,7 @@ bool send_request(int fd, const Request& request) {
 }
 
 bool receive_request(int fd, Request& request) {
-    const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);  // the length that it has
+    const ssize_t n = ::recv(fd, &request, sizeof request, MSG_DONTWAIT | MSG_TRUNC);  // returns the true length
     if (n < 0) {
         return false;
     }
@@ -112,8 +112,8 @@ bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell) {
     if (n < 0) {
         return false;
     }
-    // Whatever came is ours to close, an empty message may bring some, too; of more than two the kernel has closed the
-    // rest.
+    // Takes all descriptors that came, even with an empty message, so that they are closed. The kernel has closed any
+    // beyond two.
     if (const cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
         int fds[2] = {-1, -1};
         std::memcpy(fds, CMSG_DATA(rights), std::min(sizeof fds, rights->cmsg_len - CMSG_LEN(0)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How agents of one host ask each other for DMBs: messages on SOCK_SEQPACKET sockets with names in a directory.
+// The protocol by which agents of one host ask each other for DMBs: messages on SOCK_SEQPACKET sockets, which have
+// names in a directory.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct Request {
     std::uint16_t pad = 0;
     std::uint64_t number = 0;
     std::uint64_t token = 0;
-    std::uint8_t gid[16] = {};  // of the one who asks
+    std::uint8_t gid[16] = {};  // of the agent that asks
 };
 
 // Carries two descriptors (memory, the peer's end of the doorbell) if status is 0.
@@ -31,16 +32,16 @@ struct Reply {
 
 // DIRECTORY/<GID>.ism
 std::string socket_path(const std::string& directory, const Gid& gid);
-// Creates the directory if need be, removes sockets nobody listens on any more, listens.
+// Creates the directory if need be, removes stale sockets, and listens.
 Result<UniqueFd> listen_in(const std::string& directory, const Gid& gid);
 Result<UniqueFd> connect_to(const std::string& path);
-// The process at the other end runs as the same user.
+// Whether the process at the other end runs as the same user.
 bool same_user(int fd);
 
-// All of these never block. False: errno is EAGAIN, or says how the connection ended.
+// None of these functions blocks. False: errno is EAGAIN, or says how the connection ended.
 bool send_request(int fd, const Request& request);
 bool receive_request(int fd, Request& request);
-// Descriptors of -1: a refusal.
+// `memory` and `doorbell` are -1 in a refusal.
 bool send_reply(int fd, const Reply& reply, int memory, int doorbell);
 bool receive_reply(int fd, Reply& reply, UniqueFd& memory, UniqueFd& doorbell);
 

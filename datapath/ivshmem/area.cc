@@ -16,8 +16,8 @@ namespace smc::ivshmem {
 
 namespace {
 
-constexpr auto kTimeout = std::chrono::seconds(2);   // with who lays the area out
-constexpr auto kLongest = std::chrono::seconds(10);  // for all of it
+constexpr auto kTimeout = std::chrono::seconds(2);   // for another machine that lays the area out
+constexpr auto kLongest = std::chrono::seconds(10);  // for lay_out() altogether
 constexpr std::uint32_t kFewestBlocks = 4;
 
 std::uint64_t new_number() {
@@ -57,13 +57,14 @@ Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid, std::u
     if (auto done = area->lay_out(); !done) {
         return done.error();
     }
-    (void)area->take_slot();  // who spoils all of them is emptied of them, by whoever looks
+    (void)area->take_slot();  // if none is free, look() empties silent slots in time, and take_slot() is called again
     return area;
 }
 
-// One of those that come at once does it; who dies at it is followed by another. What is not empty and not ours is left
-// as it is. The tables are not: they are empty in new memory, and otherwise nobody's beat and nobody's blocks, which
-// come back in time. Who stood still at it must not wipe what others have in them by then.
+// If several machines come at once, one of them lays the area out; if it dies meanwhile, another one does. An area that
+// is neither empty nor ours is left as it is. The tables of slots and words are not cleared, because a machine that
+// stood still while laying out must not wipe what others have in them by then. New memory is zero; anything else in the
+// tables looks like slots without a beat and blocks without an owner, which are freed in time.
 Result<void> Area::lay_out() {
     auto& super = *reinterpret_cast<Superblock*>(mapping_->bytes().data());
     const auto state = shared(super.state);
@@ -75,7 +76,7 @@ Result<void> Area::lay_out() {
         const std::uint64_t magic = shared(super.magic).load();
         const std::uint32_t version = shared(super.version).load();
         const auto now = os::now();
-        // Who lays it out says so before he writes: as long as nobody has, nothing of ours can be there.
+        // `state` is set before anything else is written, so a magic number beside a state of 0 is not ours.
         const bool others = magic != 0 && seen == 0 && state.load() == 0;
         if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || others) {
             return Error{EPROTO, "the shared area holds something else"};
@@ -124,7 +125,7 @@ Result<void> Area::take_slot() {
             write_gid(slot, gid_);
             shared(peer(slot).sleeps).store(0);
             shared(peer(slot).position).store(vfio_ ? 1U + vfio_->position() : 0);
-            owner_ = number;  // from here on it says that it lives, from another thread
+            owner_ = number;  // from here on say_alive() on its thread uses the slot
             return {};
         }
     }
@@ -137,7 +138,7 @@ Area::~Area() {
     }
 }
 
-// The GID first: who has the slot next is not to be taken for this one.
+// Clears the GID first, so that the next owner of the slot is not taken for this one.
 void Area::leave(std::uint32_t slot, std::uint64_t owner) {
     if (shared(peer(slot).owner).load() == owner) {
         write_gid(slot, {});
@@ -280,7 +281,8 @@ bool Area::has_slot() const {
     return slot_ < kPeers && shared(peer(slot_).owner).load() == owner_;
 }
 
-// Its GID again: who emptied the slot of the one before it may have been late with that one's.
+// Writes the GID once more if needed: a machine that emptied the slot of its previous owner may have been late, and
+// have cleared the GID of this one.
 void Area::say_alive() {
     if (has_slot()) {
         shared(peer(slot_).beat).store(++beats_);
@@ -290,7 +292,7 @@ void Area::say_alive() {
     }
 }
 
-// Who is dead keeps his slot for as long again: others are to notice, too.
+// A dead peer keeps its slot for another kDead, so that the other machines notice its death, too.
 std::chrono::steady_clock::duration Area::look(TimePoint now) {
     const auto passed = std::min<std::chrono::steady_clock::duration>(now - looked_.value_or(now), 2 * kBeat);
     looked_ = now;
@@ -341,7 +343,7 @@ void Area::say_sleeping(bool sleeps) const {
     }
 }
 
-// An agent of the same machine has its position, while one of them is leaving, and one only is told of an interrupt.
+// During an upgrade two agents of one machine have the same position, and only one of them gets the interrupts.
 bool Area::is_interrupted_by_all() const {
     if (!vfio_ || !has_slot()) {
         return false;

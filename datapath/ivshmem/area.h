@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The shared area as one machine sees it: its slot among the peers, and blocks.
+// The shared area as one machine sees it: the slot that it has among the peers, and the blocks. A run is a sequence of
+// consecutive blocks.
 //
 // Invariants:
-//   A1  A block's word is the only truth about it, and changes by compare-and-swap: whoever dies between two stores
-//       leaves blocks that carry his name, and no other trace.
-//   A2  Blocks are given back by their owner, or, later, by anybody once that owner's slot is free or another's: who
-//       still writes them has heard of the death long before.
-//   A3  What decides is copied, and checked against the geometry that was computed here.
+//   A1  A block's word alone says who owns the block, and changes only by compare-and-swap: a machine that dies between
+//       two stores leaves blocks with its owner word, and no other trace.
+//   A2  Blocks are given back by their owner or, kReclaimAfter behind the end of the owner's slot, by any machine: a
+//       peer that still wrote to them has noticed the owner's death long before.
+//   A3  A value from the area is copied before it is used, and checked against the geometry that was computed here.
 //   A4  No store goes outside the mapping, whatever the area holds.
-//   A5  Who stood still may have lost its blocks, and those that it has attached, to others: everybody looks before he
-//       reads or writes one. A run is given back from its first block on, so that one's word tells.
+//   A5  A machine that stood still may have lost its blocks, and the blocks that it has attached, to others: so every
+//       machine checks its claim before it reads or writes a block. A run is given back from its first block on, so
+//       the word of that block is enough to check.
 #pragma once
 
 #include <atomic>
@@ -36,68 +38,71 @@ namespace smc::ivshmem {
 
 class Area {
  public:
-    // A BAR, or a file. What nobody has used yet is laid out; what another version has laid out is refused. Takes a
-    // slot, if there is one. `vfio`: what the memory is of, if it has interrupts.
+    // `path`: a BAR or a file. Lays the area out if it is unused; fails if another version has laid it out. Takes a
+    // slot, if one is free. `vfio`: the device that the memory belongs to, if it has interrupts.
     static Result<std::unique_ptr<Area>> open(const std::string& path, const Gid& gid);
     static Result<std::unique_ptr<Area>> open(Mapping mapping, const Gid& gid,
                                               std::unique_ptr<VfioDevice> vfio = nullptr);
-    // Leaves its slot. What it still has is given back by the others, when nobody can write it any more.
+    // Leaves the slot. The other machines give the remaining blocks back when no peer can write to them any more.
     ~Area();
     Area(const Area&) = delete;
     Area& operator=(const Area&) = delete;
 
-    // `count` blocks in a row; the number of the first. Nothing: there is no such run.
+    // Allocates a run of `count` blocks, and returns the number of its first block. Nothing: there is no free run.
     std::optional<std::uint32_t> allocate(std::uint32_t count);
-    // Those of these blocks that are its own, in the life that `owner` is the word of.
+    // Gives back those blocks of the run whose word is `owner`.
     void release(std::uint32_t first, std::uint32_t count, std::uint64_t owner);
     void release(std::uint32_t first, std::uint32_t count) { release(first, count, own_word()); }
     [[nodiscard]] std::uint64_t own_word() const { return owner_word(slot_, owner_); }
     [[nodiscard]] std::uint64_t word_of(std::uint32_t block) const { return word(block).load(); }
-    // On a run from this block on, as long as its word is this, and for this life of this machine (A5).
+    // A claim on the run that begins with `block`. It stands while the block has this word and this machine keeps its
+    // present slot (A5).
     [[nodiscard]] smcd::Claim claim(std::uint32_t block, std::uint64_t word) const;
     [[nodiscard]] std::uint32_t blocks() const { return geometry_.blocks; }
     [[nodiscard]] std::uint32_t used() const;
 
-    // The memory of a run. Empty: it is none.
+    // The memory of a run. Empty: the run is not inside the area.
     [[nodiscard]] std::span<std::uint8_t> run(std::uint32_t first, std::uint32_t count) const;
     [[nodiscard]] DmbHeader* header(std::uint32_t block) const;
     // Keeps the memory mapped.
     [[nodiscard]] std::shared_ptr<const void> memory() const { return mapping_; }
 
-    // The slot of this peer, if it lives. Of several that say so the first.
+    // The slot of the peer with this GID, if the peer lives; if several slots have the GID, the first.
     [[nodiscard]] std::optional<std::uint32_t> find(const Gid& gid) const;
-    // This peer has a slot, and may not know yet that it is taken for dead.
+    // Whether the peer with this GID has a slot. If it is taken for dead here, it may not have noticed that yet.
     [[nodiscard]] bool may_write(const Gid& gid) const;
-    // Who has a block, as a slot that lives; nothing: nobody.
+    // The slot of a block's owner; nothing: the block is free, or its owner has no slot any more.
     [[nodiscard]] std::optional<std::uint32_t> owner_of(std::uint32_t block) const;
     [[nodiscard]] Gid gid_of(std::uint32_t slot) const;
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
 
-    // Says that it lives: every kBeat, from one thread.
+    // Tells the peers that this machine lives: called at least every kBeat, on one thread.
     void say_alive();
-    // Finds out who does not, by time that was spent looking: who stood still himself takes nobody for dead. The time
-    // that it counts as spent since the last look; nothing of it is long.
+    // Notes which peers are silent, and gives back what the dead have left. Returns the time that it counts as passed
+    // since the last call: at most 2 * kBeat, so that a machine that stood still itself takes no peer for dead.
     std::chrono::steady_clock::duration look(TimePoint now);
-    // False: it never had a slot, or that was taken from it because it was silent for too long: nothing is its own.
+    // False: this machine has never had a slot, or a peer has taken it because of its silence. It then owns no block.
     [[nodiscard]] bool has_slot() const;
-    // Another slot, for another life. What the one before had is nobody's. EBUSY: there is none.
+    // Takes a slot, with a new owner number. Blocks of its former slot have no owner any more. EBUSY: no slot is free.
     Result<void> take_slot();
     static constexpr std::chrono::milliseconds kBeat{250};
-    static constexpr std::chrono::milliseconds kDead{5000};  // without a beat
-    // Behind the end of a slot: as long as somebody who stands still keeps his own.
+    static constexpr std::chrono::milliseconds kDead{5000};  // a peer without a beat for so long is taken for dead
+    // From the end of a slot until its blocks are given back: longer than a machine that stands still keeps its own
+    // slot (2 * kDead).
     static constexpr std::chrono::milliseconds kReclaimAfter = 3 * kDead;
-    // These are written from here, whoever dies: not to be given back.
+    // Blocks between hold() and drop() may be written from here, even if their owner dies, so they are not given back.
     using Held = std::multimap<std::uint32_t, std::uint32_t>;  // first -> count
     [[nodiscard]] Held::iterator hold(std::uint32_t first, std::uint32_t count);
     void drop(Held::iterator held);
 
-    // Wakes who has that slot, and how often this one was woken.
+    // Wakes the machine that has `slot`.
     void ring(std::uint32_t slot) const;
+    // How often this machine was rung.
     [[nodiscard]] std::uint32_t rung() const;
-    // nullptr: it has none.
+    // nullptr: there is no device with interrupts.
     [[nodiscard]] VfioDevice* vfio() const { return vfio_.get(); }
-    // Everybody who may ring can interrupt this one, and interrupts nobody else by that: it need not look, if it says
-    // that it sleeps.
+    // Whether every machine that has a slot can interrupt this process, and no other one by the same interrupt. This
+    // process then need not poll for rings between say_sleeping(true) and say_sleeping(false).
     [[nodiscard]] bool is_interrupted_by_all() const;
     void say_sleeping(bool sleeps) const;
 
@@ -107,7 +112,7 @@ class Area {
         std::chrono::steady_clock::duration silent{};
         [[nodiscard]] bool dead() const { return owner != 0 && silent >= kDead; }
     };
-    // A block that carries nobody's name who lives.
+    // A block whose word names no present owner of a slot, and how long it has been so.
     struct Unowned {
         std::uint64_t word = 0;
         std::chrono::steady_clock::duration since{};
@@ -132,11 +137,11 @@ class Area {
     std::shared_ptr<Mapping> mapping_;
     Geometry geometry_;
     Gid gid_;
-    std::atomic<std::uint32_t> slot_{kPeers};  // kPeers: it has none
+    std::atomic<std::uint32_t> slot_{kPeers};  // kPeers: this machine has no slot
     std::atomic<std::uint64_t> owner_{0};
-    std::uint64_t beats_ = 0;  // of who says that it lives
-    std::uint32_t next_ = 0;   // where to look for blocks
-    std::vector<Seen> seen_;
+    std::uint64_t beats_ = 0;       // used by say_alive()
+    std::uint32_t next_ = 0;        // the block at which allocate() begins to search
+    std::vector<Seen> seen_;        // by slot
     std::vector<Unowned> unowned_;  // by block
     std::optional<TimePoint> looked_;
     std::mutex mutex_;

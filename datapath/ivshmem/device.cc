@@ -23,7 +23,7 @@ std::string word_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-// BAR 2 is the memory.
+// BAR 2 is the shared memory.
 Result<std::string> find_device(const std::string& devices) {
     std::vector<std::filesystem::path> found;
     std::error_code failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// QEMU's ivshmem devices, as PCI shows them.
+// QEMU's ivshmem devices, as sysfs shows them.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace smc::ivshmem {
 
-// The file of the shared memory of the first one. ENODEV: there is none.
+// The file of the first device's BAR 2, its shared memory. ENODEV: there is no such device.
 [[nodiscard]] Result<std::string> find_device(const std::string& devices = "/sys/bus/pci/devices");
-// If it is a BAR of a device that is not enabled, it is from here on.
+// Enables the PCI device of this BAR, if it is not enabled. Does nothing for any other file.
 [[nodiscard]] Result<void> enable(const std::string& bar);
 
-// What the BAR belongs to: a PCI address; of another file its own path.
+// The PCI address of the BAR's device; the path itself for any other file.
 [[nodiscard]] std::string device_of(const std::string& bar);
 
 }  // namespace smc::ivshmem

@@ -16,17 +16,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Behind the last ring it looks again and again for so long, and then after pauses of a part of the silence: what a
-// wake-up costs at most, and what an idle fabric costs.
+// After a ring the listening thread busy-polls for kLooksAgain. Then it polls after pauses of 1/kPartOfSilence of the
+// time since the last ring. These pauses bound the latency of a wake-up, and the processor time of an idle fabric.
 constexpr auto kLooksAgain = 50us;
-constexpr auto kMostWithoutRest = 5ms;  // somebody may ring without end
-// Where others keep the processor for long when it is offered to them, whoever sleeps is back sooner.
+constexpr auto kMostWithoutRest = 5ms;  // without a pause: a peer may ring without end
+// If other threads keep the processor for kKept after a sched_yield(), there is no busy-polling for kKeptFor: a thread
+// that sleeps gets the processor back sooner.
 constexpr auto kKept = 2ms;
 constexpr auto kKeptFor = 5ms;
 constexpr auto kBeat = Area::kBeat / 2;
 constexpr std::chrono::nanoseconds kShortestPause = 20us, kLongestPause = 1ms;
 constexpr int kPartOfSilence = 4, kPartOfTime = 4;
-// What an interrupt takes, about: it sleeps when it would not look for longer.
+// About the latency of an interrupt: the thread waits for one instead of a pause that is at least as long.
 constexpr auto kInterrupt = 50us;
 
 void tell_eventfd(int fd) {
@@ -95,7 +96,8 @@ void Doorbells::listen() {
     }
 }
 
-// Each time anew: an agent that was about to take the slot may have had the interrupts, and be gone.
+// Asks for the interrupts again after each time without them: another agent of this machine, which was to take over and
+// has gone, may have had them.
 bool Doorbells::may_sleep() {
     return area_->is_interrupted_by_all() && (sleeps_ || area_->vfio()->ask_for_interrupts());
 }
@@ -116,8 +118,8 @@ void Doorbells::pause(std::chrono::nanoseconds time, bool until_interrupted) {
     }
 }
 
-// Whoever rings sees that it sleeps, or this sees that it was rung. Not for ever, and never not at all: others can
-// write these words, too.
+// Either the ringing machine sees that this thread sleeps, or this thread sees the ring. As any machine can write these
+// words, the thread never sleeps for ever, and never skips its pause.
 void Doorbells::sleep(std::chrono::nanoseconds time) {
     area_->say_sleeping(true);
     const bool rung = area_->rung() != heard_.load();
@@ -125,8 +127,8 @@ void Doorbells::sleep(std::chrono::nanoseconds time) {
     area_->say_sleeping(false);
 }
 
-// Whoever has the lock hears it, or there is a next time. Somebody may ring without end: engines hear for a part of
-// their time only.
+// If another thread has the lock, that thread or the next look() handles the ring. A peer may ring without end, so
+// engines spend at most a fifth of their time here (kPartOfTime).
 void Doorbells::look() {
     if (area_->rung() == heard_.load(std::memory_order_relaxed)) {
         return;
@@ -154,7 +156,7 @@ bool Doorbells::hear() {
     return any;
 }
 
-// Everybody who has the area can write the words of a bell: without its own wake-up a connection would stand still.
+// Any machine that shares the area can clear `armed` of a bell: without this wake-up the connection would stall.
 void Doorbells::tell_who_was_disarmed() {
     for (OwnBell* bell : doorbells_) {
         bell->tell_if_disarmed();
@@ -178,7 +180,7 @@ void OwnBell::arm() {
 }
 
 bool OwnBell::tell() {
-    // One look first: to write all of them at each ring would take the lines from whoever rings.
+    // Only a load at first: exchange() on each bell at each ring would take the cache lines from the ringing machines.
     if (std::atomic_ref(header_->rang).load() == 0 || !claim_.stands() ||
         std::atomic_ref(header_->rang).exchange(0) == 0) {
         return false;

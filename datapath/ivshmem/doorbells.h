@@ -24,11 +24,11 @@ class Doorbells final : public BusyPoll {
     Doorbells(const Doorbells&) = delete;
     Doorbells& operator=(const Doorbells&) = delete;
 
-    // Until it is removed: told when `rang` of its header is set.
+    // From add() to remove(), OwnBell::tell() is called after rings.
     void add(OwnBell* bell);
     void remove(OwnBell* bell);
     void look() override;
-    // Until it is interrupted; else it looks now and then.
+    // Whether the listening thread sleeps until an interrupt; false: it polls at intervals.
     [[nodiscard]] bool sleeps() const { return sleeps_; }
 
  private:
@@ -41,16 +41,16 @@ class Doorbells final : public BusyPoll {
 
     std::shared_ptr<Area> area_;
     std::mutex mutex_;
-    UniqueFd changed_;  // an eventfd: whoever listens is to look what there is
+    UniqueFd changed_;  // an eventfd that wakes the listening thread after add() and for the end
     std::set<OwnBell*> doorbells_;
-    std::atomic<std::uint32_t> heard_{0};
-    std::atomic<std::chrono::steady_clock::duration> deaf_until_{};  // the engines
+    std::atomic<std::uint32_t> heard_{0};                            // Area::rung() of the last hear()
+    std::atomic<std::chrono::steady_clock::duration> deaf_until_{};  // until then look() does nothing
     std::atomic<bool> sleeps_{false};
     bool stops_ = false;
-    std::thread thread_;  // behind everything that it uses
+    std::thread thread_;  // the last member, because it uses the others
 };
 
-// The owner's: readable when it was rung.
+// The doorbell of an own DMB: its descriptor is readable when the peer has rung.
 class OwnBell final : public smcd::Doorbell {
  public:
     OwnBell(std::shared_ptr<Doorbells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim);
@@ -63,9 +63,9 @@ class OwnBell final : public smcd::Doorbell {
     void heard() override;
     void ring() override {}
 
-    // Becomes readable if it was rung. False: it was not.
+    // Makes the descriptor readable if the peer has rung. False: it has not.
     bool tell();
-    // The same if nobody will ring it, because somebody else has taken the arming away.
+    // Makes it readable, too, if `armed` was cleared without a ring, because then the peer will not ring.
     void tell_if_disarmed();
 
  private:
@@ -73,10 +73,10 @@ class OwnBell final : public smcd::Doorbell {
     DmbHeader* header_;
     UniqueFd eventfd_;
     smcd::Claim claim_;
-    std::atomic<bool> waits_{false};  // it was armed, and has not been heard since
+    std::atomic<bool> waits_{false};  // armed, and not heard() since
 };
 
-// The peer's.
+// The doorbell of a peer's DMB, which is rung from here.
 class PeersBell final : public smcd::Doorbell {
  public:
     PeersBell(std::shared_ptr<Area> area, DmbHeader* header, std::uint32_t slot)

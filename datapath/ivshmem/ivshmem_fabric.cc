@@ -14,7 +14,8 @@ namespace smc::ivshmem {
 
 namespace {
 
-// The number of its first block in the low 16 bits, so that a peer finds it; the rest nobody can guess.
+// The low 16 bits are the number of the first block, by which the peer finds the DMB. The rest is random, so that no
+// other machine can guess the token.
 DmbToken new_token(std::uint32_t block) {
     std::uint64_t token = 0;
     while (token >> 16 == 0) {
@@ -97,7 +98,7 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     const DmbToken token = new_token(*first);
     const smcd::Claim claim = area_->claim(*first, area_->own_word());
     auto bell = std::make_unique<OwnBell>(doorbells_, header, std::move(eventfd), claim);
-    // One of its own, so that it shows when the data path is done with it.
+    // A shared_ptr of its own, whose weak_ptr (Own::held) expires when the data path is done with this DMB.
     const std::shared_ptr<const void> memory = std::make_shared<std::shared_ptr<const void>>(area_->memory());
     auto dmb =
         std::make_shared<smcd::Dmb>(memory, start + kPage, bytes, std::move(bell), smcd::Lease(&header->lease, claim));
@@ -106,7 +107,8 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     return Registered{token, std::move(dmb)};
 }
 
-// Its blocks go when nobody here uses them and the peer has said that it writes no more, or is dead (beat()).
+// The blocks are given back later (free_limbo()): when the data path here is done with them, and the peer has let go of
+// them or is dead.
 void IvshmemFabric::deregister(DmbToken token) {
     const auto it = own_.find(token);
     if (it == own_.end()) {
@@ -115,7 +117,7 @@ void IvshmemFabric::deregister(DmbToken token) {
     if (area_->claim(it->second.first, it->second.owner).stands()) {
         DmbHeader* header = area_->header(it->second.first);
         std::atomic_ref(header->token).store(0);
-        std::uint32_t nobody = kNobody;  // who is about to attach comes too late
+        std::uint32_t nobody = kNobody;  // a peer that has not attached it yet cannot do so any more
         std::atomic_ref(header->attached).compare_exchange_strong(nobody, kLetGo);
     }
     limbo_.push_back(it->second);
@@ -135,7 +137,7 @@ void IvshmemFabric::attach(const Gid& peer, DmbToken token, std::uint32_t bytes,
     on_attached(attached(peer, token, bytes));
 }
 
-// Everything is copied once, and fits what was computed here (A3).
+// What is read from the area is copied, and must fit the geometry that was computed here (A3).
 Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::uint32_t bytes) {
     const auto refuse = [&](const char* why) {
         return Error{EPROTO, "attaching a DMB of " + peer.text() + ": " + why};
@@ -144,7 +146,7 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
     const auto first = static_cast<std::uint32_t>(value & 0xffff);
     const std::uint32_t count = blocks_for(bytes);
     const auto run = area_->run(first, count);
-    if (lost_ || run.empty() || value == 0) {  // 0 is what a header has that is no DMB's
+    if (lost_ || run.empty() || value == 0) {  // 0 is the token of a header that is no DMB's
         return refuse("it is not in the area");
     }
     const auto slot = area_->owner_of(first);
@@ -176,11 +178,11 @@ Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::
     const auto held = area_->hold(first, count);
     const smcd::Claim claim = area_->claim(first, word);
     peers_.insert(peer);
-    // Says to its owner that nothing is written any more; if it is still that DMB.
+    // Its deleter tells the owner that this node writes no more, if the memory is still that DMB.
     const std::shared_ptr<const void> memory(static_cast<const void*>(header), [area = area_, first, claim, held,
                                                                                 value](const void*) {
         std::uint32_t mine = kAttached;
-        const std::uint64_t now = std::atomic_ref(area->header(first)->token).load();  // 0: its owner has done with it
+        const std::uint64_t now = std::atomic_ref(area->header(first)->token).load();  // 0: its owner deregistered it
         if (claim.stands() && (now == value || now == 0)) {
             std::atomic_ref(area->header(first)->attached).compare_exchange_strong(mine, kLetGo);
         }
@@ -206,14 +208,15 @@ void IvshmemFabric::look_for_the_dead() {
             lose(gid);
         }
     }
-    // Another life, when nothing of the last one is left.
+    // Takes another slot when no DMB of the lost one is left.
     if (lost_ && own_.empty() && limbo_.empty() && area_->take_slot()) {
         lost_ = false;
     }
 }
 
-// Who writes into them has let go, never was there, or has lost its slot long enough ago to have noticed, even if it
-// stood still (A2); and nobody here reads them.
+// Gives back the blocks of a DMB when the data path here is done with it and the peer cannot write it any more: the
+// peer has let go, has never attached it, or has been without a slot for so long that it must have noticed, even if it
+// stood still (A2).
 void IvshmemFabric::free_limbo(std::chrono::steady_clock::duration passed) {
     limbo_.remove_if([&](Own& own) {
         const bool written = std::atomic_ref(area_->header(own.first)->attached).load() == kAttached;
@@ -221,7 +224,7 @@ void IvshmemFabric::free_limbo(std::chrono::steady_clock::duration passed) {
         if (!own.held.expired() || (written && !lost_ && own.absent < Area::kDead)) {
             return false;
         }
-        if (!lost_) {  // else they carry nobody's name, and come back as such blocks do
+        if (!lost_) {  // else their word names no owner of a slot, and Area::look() gives them back
             area_->release(own.first, own.count, own.owner);
         }
         return true;

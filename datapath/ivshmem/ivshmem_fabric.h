@@ -2,9 +2,10 @@
 // The `ivshmem` ISM provider: DMBs in memory that virtual machines of one host share, a BAR of QEMU's ivshmem-plain or
 // ivshmem-doorbell.
 //
-// Who publishes rings a word of the owner's slot. The engines look at that word as long as they are awake; for when
-// they sleep, a thread of the owner's does, often while there is news and ever more rarely when there is none, or not
-// at all until it is interrupted, where all who have the area can do that. Either way an eventfd tells.
+// A peer that publishes something increments the word `rung` in the slot of the DMB's owner. The owner's engines poll
+// that word while they are awake. For the time when they sleep, a thread of the owner polls it too: often after a ring,
+// and the more rarely the longer there is none. If every machine that shares the area can interrupt the owner, the
+// thread sleeps until an interrupt instead. Engine or thread then makes the DMB's eventfd readable.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -47,7 +48,7 @@ class IvshmemFabric final : public smcd::Fabric {
     Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) override;
     void deregister(DmbToken token) override;
     [[nodiscard]] std::size_t registered() const override { return own_.size(); }
-    // Nobody reaches it, until one of the area's slots is free.
+    // False: no peer can reach this node until a slot of the area is free.
     [[nodiscard]] bool has_slot() const { return !lost_; }
     [[nodiscard]] Result<void> reach(const Gid& peer) override;
     void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
@@ -56,10 +57,10 @@ class IvshmemFabric final : public smcd::Fabric {
  private:
     struct Own {
         std::uint32_t first = 0, count = 0;
-        std::uint64_t owner = 0;  // the word of the life that it was registered in
+        std::uint64_t owner = 0;  // Area::own_word() when it was registered
         Gid peer;
-        std::weak_ptr<const void> held;                // by the data path
-        std::chrono::steady_clock::duration absent{};  // the peer has had no slot for so long
+        std::weak_ptr<const void> held;                // not expired: the data path uses it
+        std::chrono::steady_clock::duration absent{};  // how long the peer has had no slot
     };
 
     IvshmemFabric(asio::io_context& io, std::unique_ptr<Area> area, std::string device, const Gid& gid, Chid chid,
@@ -76,9 +77,9 @@ class IvshmemFabric final : public smcd::Fabric {
     OnPeerLost on_peer_lost_;
     asio::steady_timer timer_;
     std::map<DmbToken, Own> own_;
-    std::list<Own> limbo_;  // that somebody may still write
-    std::set<Gid> peers_;   // that were met
-    bool lost_;             // its own slot
+    std::list<Own> limbo_;  // deregistered DMBs that a peer may still write, or the data path still reads
+    std::set<Gid> peers_;   // peers that were reached, or whose DMBs were attached
+    bool lost_;             // this node has no slot
     std::shared_ptr<Doorbells> doorbells_;
 };
 

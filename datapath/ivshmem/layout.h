@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is where in the memory that several machines share (docs/ivshmem.md). Every word is little-endian, aligned to
-// its size and written whole; nothing in it is believed: whoever has the memory mapped may have written it.
+// The layout of the memory that several machines share (docs/ivshmem.md). Every word is little-endian, aligned to its
+// size and written whole. No value in it is trusted: any machine that has the memory mapped may have written it.
 //
 //   0               Superblock, a page
 //   4096            PeerSlot[kPeers]
 //   4096 + 128 * kPeers, rounded up to a page
-//                   one word for each block: 0, or who has it (owner_word())
+//                   one word for each block: 0 if it is free, or its owner (owner_word())
 //   data_offset     blocks
 //
-// A DMB is a run of blocks: its first page is a DmbHeader, what SMC calls the DMB is behind it.
+// A DMB is a run of blocks. Its first page is a DmbHeader; the DMB as SMC knows it begins behind that page.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint32_t kPage = 4096;
 inline constexpr std::uint32_t kBlock = 64 * 1024;
 inline constexpr std::uint32_t kPeers = 64;
-inline constexpr std::uint32_t kMostBlocks = 1U << 16;  // a token names one in 16 bits
+inline constexpr std::uint32_t kMostBlocks = 1U << 16;  // a token has 16 bits for a block's number
 
 struct Superblock {
     std::uint64_t magic;
@@ -30,24 +30,24 @@ struct Superblock {
     std::uint32_t peers;
     std::uint32_t blocks;
     std::uint64_t data_offset;
-    std::uint64_t state;  // kReady, or the number of who writes the rest of this page; 0: nobody has begun
+    std::uint64_t state;  // 0: not begun; kReady; else a number drawn by the machine that lays the area out
 };
 inline constexpr std::uint64_t kReady = 1;
 
-// A slot that one machine has. `owner` names it and its life: another life is another number.
+// The slot of one machine. `owner` is a number that the machine draws each time it takes a slot.
 struct PeerSlot {
-    std::uint64_t owner;  // 0: nobody
+    std::uint64_t owner;  // 0: the slot is free
     std::uint8_t gid[16];
-    std::uint64_t beat;  // goes on while the owner lives
-    std::uint32_t rung;  // goes on when one of its doorbells is rung
-    // 1 + its position, by which it is interrupted; 0: it cannot be, nor can it interrupt others.
+    std::uint64_t beat;  // changes while the owner lives
+    std::uint32_t rung;  // incremented when one of its doorbells is rung
+    // 1 + the position at which it can be interrupted; 0: it can neither be interrupted nor interrupt others.
     std::uint32_t position;
-    std::uint32_t sleeps;  // whoever rings interrupts it, once
+    std::uint32_t sleeps;  // not 0: the next machine that rings interrupts it
     std::uint8_t pad[84];
 };
 static_assert(sizeof(PeerSlot) == 128);
 
-// Who has a block: the slot, and the low 48 bits of its owner's number.
+// The owner of a block: its slot, and the low 48 bits of the slot's `owner`.
 constexpr std::uint64_t owner_word(std::uint32_t slot, std::uint64_t owner) {
     return std::uint64_t{slot + 1} << 48 | (owner & 0xffffffffffff);
 }
@@ -57,9 +57,9 @@ struct DmbHeader {
     std::uint8_t peer_gid[16];
     std::uint32_t bytes;
     std::uint32_t attached;  // enum Attached
-    std::uint32_t armed;     // its owner sleeps
-    std::uint32_t rang;
-    std::uint32_t lease;  // datapath/smcd/lease.h
+    std::uint32_t armed;     // its owner wants to be rung
+    std::uint32_t rang;      // it was rung
+    std::uint32_t lease;     // datapath/smcd/lease.h
 };
 
 enum Attached : std::uint32_t { kNobody, kAttached, kLetGo };
@@ -68,7 +68,7 @@ constexpr std::uint32_t round_up(std::uint64_t bytes, std::uint32_t to) {
     return static_cast<std::uint32_t>((bytes + to - 1) / to);
 }
 
-// Where things are in so many bytes.
+// The offsets in an area of a given size.
 struct Geometry {
     std::uint32_t blocks = 0;
     std::uint64_t words_offset = 0, data_offset = 0;

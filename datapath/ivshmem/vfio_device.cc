@@ -15,7 +15,7 @@ namespace smc::ivshmem {
 
 namespace {
 
-// BAR 0
+// Registers in BAR 0.
 constexpr std::uint64_t kPosition = 8, kDoorbell = 12;
 constexpr std::uint32_t kVector = 0;
 
@@ -49,7 +49,8 @@ Result<std::unique_ptr<VfioDevice>> VfioDevice::open(const std::string& bar) {
     return done ? Result<std::unique_ptr<VfioDevice>>(std::move(opened)) : done.error();
 }
 
-// One process has a group, and with it the device: an agent that is leaving shares it with the next one.
+// Only one process can open a group, and with it the device: an agent that is leaving shares its descriptor with the
+// next agent (open_exclusive()).
 Result<void> VfioDevice::open_group(const std::string& pci_address, const std::string& group) {
     std::error_code failure;
     const std::string usual = "/dev/vfio/" + group, without_iommu = "/dev/vfio/noiommu-" + group;
@@ -113,7 +114,7 @@ Result<void> VfioDevice::ask_for_interrupts() {
     if (!interrupt_ || ::ioctl(device_.get(), VFIO_DEVICE_SET_IRQS, &set) != 0) {
         return last_error("asking for the device's interrupts");
     }
-    // An interrupt is something that the device writes.
+    // The device sends an interrupt (MSI-X) by a write to memory, so it must be a bus master.
     const auto settings = region(device_.get(), VFIO_PCI_CONFIG_REGION_INDEX);
     if (!settings) {
         return settings.error();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// QEMU's ivshmem-doorbell by VFIO, which hands its interrupts to user space: the driver vfio-pci has the device, and
-// there is an IOMMU, or the kernel has VFIO_NOIOMMU. Linux's Documentation/driver-api/vfio.rst, QEMU's
-// docs/specs/ivshmem-spec.rst.
+// QEMU's ivshmem-doorbell through VFIO, which passes the device's interrupts to user space. The device must be bound to
+// the driver vfio-pci, and there must be an IOMMU, or a kernel with VFIO_NOIOMMU. See Linux's
+// Documentation/driver-api/vfio.rst and QEMU's docs/specs/ivshmem-spec.rst.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ namespace smc::ivshmem {
 
 class VfioDevice {
  public:
-    // That this BAR belongs to. nullptr: vfio-pci does not have it.
+    // Opens the device that this BAR belongs to. nullptr: it is not bound to vfio-pci.
     static Result<std::unique_ptr<VfioDevice>> open(const std::string& bar);
 
-    // The shared memory: the kernel lets nobody map it in another way. It keeps the device open.
+    // The shared memory. With vfio-pci the kernel allows no other way to map it. The mapping keeps the device open.
     [[nodiscard]] Result<Mapping> memory() const;
-    // By which the others interrupt this machine.
+    // The number by which other machines interrupt this one.
     [[nodiscard]] std::uint16_t position() const { return position_; }
     // Interrupts the machine at that position; if there is none, nothing happens.
     void ring(std::uint16_t position) const;
-    // From here on this process is told of interrupts, and another one that has the device open is not.
+    // From here on interrupts are reported to this process, and to no other process that has the device open.
     Result<void> ask_for_interrupts();
-    // Readable when this machine was interrupted, until it is told that this was heard.
+    // A descriptor that is readable from an interrupt until heard().
     [[nodiscard]] int interrupt() const { return interrupt_.get(); }
     void heard() const;
 

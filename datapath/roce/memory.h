@@ -18,7 +18,7 @@ class Memory {
     // Page-aligned and zeroed; not registered yet.
     static Result<std::shared_ptr<Memory>> allocate(std::size_t bytes);
 
-    // Its registration with this domain, made now if there is none yet. Lives as long as the memory.
+    // The memory's registration with this domain, which is made now if there is none yet. Lives as long as the memory.
     Result<const MemoryRegion*> register_with(const std::shared_ptr<ProtectionDomain>& pd, Access access);
 
     [[nodiscard]] std::span<std::uint8_t> bytes() const { return mapping_.bytes(); }
@@ -27,12 +27,12 @@ class Memory {
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
-    // Bytes of all that there is of it in this process. Any thread.
+    // Bytes of all Memory objects of this process. Any thread.
     [[nodiscard]] static std::size_t in_use();
 
  private:
     explicit Memory(Mapping mapping);
-    Mapping mapping_;  // before the registrations, so that it goes after them
+    Mapping mapping_;  // before the registrations, so that it is destroyed after them
     std::vector<std::unique_ptr<MemoryRegion>> regions_;
 };
 
@@ -47,7 +47,7 @@ struct RegisteredMemory {
     [[nodiscard]] VirtualAddress address() const { return region->address(); }
 
     std::shared_ptr<Memory> memory;
-    const MemoryRegion* region = nullptr;  // the memory's
+    const MemoryRegion* region = nullptr;  // owned by `memory`
 };
 
 }  // namespace smc::roce

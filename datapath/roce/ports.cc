@@ -67,7 +67,7 @@ std::vector<Port> ports_of(const Context& context) {
         port.mtu = static_cast<clc::Mtu>(attributes.active_mtu);
         out.push_back(std::move(port));
     }
-    // The kernel gives all entries of all ports, or none.
+    // The kernel returns the entries of all ports, or, if the buffer is too small for them, none.
     std::vector<ibv_gid_entry> table(gids);
     const ssize_t entries = ::ibv_query_gid_table(context.get(), table.data(), table.size(), 0);
     table.resize(entries > 0 ? static_cast<std::size_t>(entries) : 0);

@@ -13,15 +13,15 @@
 
 namespace smc::roce {
 
-// What packets look like: RoCEv1 stays within an Ethernet segment, RoCEv2 is UDP.
+// The packet format: RoCEv1 stays within an Ethernet segment, RoCEv2 is UDP.
 enum class RoceVersion : std::uint8_t { kV1, kV2 };
 
 struct PortGid {
     RoceGid gid;  // IPv4 in its mapped form; a RoCEv1 and a RoCEv2 GID may be the same
     RoceVersion version = RoceVersion::kV2;
     std::uint8_t index = 0;  // in the port's table
-    std::string net_device;  // that has this address: "eth0", or a VLAN of it; empty when the device does not say
-    Mac mac;                 // of that
+    std::string net_device;  // the network device with this address: "eth0", or a VLAN of it; empty: not known
+    Mac mac;                 // of net_device
     bool operator==(const PortGid&) const = default;
 };
 
@@ -29,7 +29,7 @@ struct Port {
     std::string device;  // "mlx5_0"
     std::uint8_t number = 1;
     bool active = false;
-    clc::Mtu mtu = clc::Mtu::k1024;  // active
+    clc::Mtu mtu = clc::Mtu::k1024;  // the active MTU
     std::vector<PortGid> gids;       // RoCEv2
     std::vector<PortGid> gids_v1;    // RoCEv1, which not all devices have
     bool operator==(const Port&) const = default;
@@ -39,14 +39,14 @@ struct Port {
 Result<std::vector<std::string>> device_names();
 // Ethernet ports of a device, also those that are down.
 std::vector<Port> ports_of(const Context& context);
-// All of them. Devices that cannot be opened are left out.
+// The ports of all devices, without those devices that cannot be opened.
 Result<std::vector<Port>> ports();
 
 struct PortChoice {
     const Port* port = nullptr;
     PortGid gid;
 };
-// fe80::/10: good on its own link only, so nobody's choice where another is there.
+// fe80::/10: usable on its own network segment only, so port_for() takes such a GID only if it is `local` itself.
 bool is_link_local(const RoceGid& gid);
 // The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
 // first of its family that is not link-local; nullopt if there is none on an active port.

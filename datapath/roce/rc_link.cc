@@ -11,7 +11,7 @@ namespace smc::roce {
 
 namespace {
 
-// A receive buffer takes the longest message; that of a send as well, one for each send that can be under way.
+// Each message buffer has room for the longest message; there is one for each receive and for each send under way.
 constexpr std::size_t kSlotBytes = llc::kMaxMessage;
 constexpr std::size_t kCompletionsPerPoll = 64;
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
@@ -87,7 +87,7 @@ Result<void> RcLink::allocate(const std::shared_ptr<ProtectionDomain>& pd) {
     return receive_queue_->arm();
 }
 
-// INIT, with all receive buffers: a message may come as soon as the peer is ready.
+// Brings the queue pair to INIT and posts all receive buffers: a message may come as soon as the peer is ready.
 Result<void> RcLink::initialise(std::uint8_t port) {
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_INIT;
@@ -151,7 +151,7 @@ Result<void> RcLink::post_receive(std::uint64_t slot) {
     return {};
 }
 
-// The request, behind the writes that waited for it.
+// Posts the request, behind the writes that have waited for it.
 RcLink::Posted RcLink::post(ibv_send_wr& request) {
     request.wr_id = posted_++;
     ibv_send_wr* first = &request;
@@ -233,7 +233,7 @@ void RcLink::shut(std::string why) {
     }
 }
 
-// True when the link is broken; Q3.
+// Reports a failure once (Q3). True: the link is broken.
 bool RcLink::report(smcr::LinkHandler& handler) {
     if (!failure_.empty() && !broken_) {
         broken_ = true;
@@ -242,17 +242,17 @@ bool RcLink::report(smcr::LinkHandler& handler) {
     return broken_;
 }
 
-// Q3: what was received before the failure is handed over behind it, too.
+// Q3: messages that were received before a failure are handed over even after it was noticed.
 void RcLink::complete(const ibv_wc& completion, smcr::LinkHandler& handler) {
     if (completion.status != IBV_WC_SUCCESS) {
-        shut(::ibv_wc_status_str(completion.status));  // or was flushed, because it is shut
+        shut(::ibv_wc_status_str(completion.status));  // does nothing if the request was flushed by an earlier shut()
         return;
     }
     if ((completion.wr_id & kIsReceive) == 0) {
         retired_ = completion.wr_id + 1;
         return;
     }
-    // A write with immediate data takes a receive, too, but its length is that of the write.
+    // An RDMA write with immediate data uses up a receive, too, but byte_len is then the length of the write.
     if (completion.opcode != IBV_WC_RECV || completion.byte_len > kSlotBytes) {
         shut("the peer sent something that is no message");
         return;
@@ -284,7 +284,7 @@ bool RcLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
     if (readable) {
         channel_->acknowledge();
     }
-    // Sends first: if the link broke, they know why, and receives only that they were flushed.
+    // Sends first: if the link broke, a send's completion has the cause, while receives were only flushed.
     bool more = take(*send_queue_, handler) == kCompletionsPerPoll;
     more |= take(*receive_queue_, handler) == kCompletionsPerPoll;
     const auto arm = [&](CompletionQueue& queue) {
@@ -294,7 +294,7 @@ bool RcLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
         if (const auto armed = queue.arm(); !armed) {
             shut(armed.error().text());
         }
-        more |= take(queue, handler) != 0;  // what came before the arming shows only here
+        more |= take(queue, handler) != 0;  // completions from before arm() cause no event
     };
     if (!more && asks) {
         arm(*receive_queue_);
@@ -303,7 +303,7 @@ bool RcLink::poll(smcr::LinkHandler& handler, bool readable, bool asks) {
         }
     }
     if (more && !failure_.empty()) {
-        return true;  // Q3: not yet
+        return true;  // Q3: the failure is reported only after what is still to be handed over
     }
     return !report(handler) && more;
 }

@@ -21,8 +21,8 @@ struct LinkLimits {
     std::uint32_t receives = 128;  // messages that may arrive before poll() is called again
     std::uint8_t retries = 7;      // transport time-outs before the link breaks
     std::uint8_t timeout = 15;     // of the transport, at least 4.096 us << n: 134 ms
-    // 7 is for ever. How long a retry takes is the receiver's to say, and a busy one is not a broken one: TEST LINK
-    // tells.
+    // 7: without end. The receiver decides how long a retry waits, and a busy receiver is no broken link. TEST LINK
+    // finds out which it is.
     std::uint8_t rnr_retries = 7;
     std::uint8_t rnr_timer = 5;  // 0.06 ms
 };
@@ -32,7 +32,7 @@ std::size_t message_bytes(const LinkLimits& limits);
 
 class RcLink final : public smcr::Link {
  public:
-    // The queue pair exists and can be told to the peer; it cannot send yet.
+    // Creates the queue pair. Its end() can be told to the peer; it cannot send before connect().
     static Result<std::unique_ptr<RcLink>> create(const std::shared_ptr<ProtectionDomain>& pd, const Port& port,
                                                   const PortGid& gid, const LinkLimits& limits);
 
@@ -74,7 +74,7 @@ class RcLink final : public smcr::Link {
     std::shared_ptr<CompletionChannel> channel_;
     std::shared_ptr<CompletionQueue> send_queue_, receive_queue_;
     std::unique_ptr<QueuePair> qp_;
-    // Writes that wait for their message: one doorbell for all.
+    // Writes that wait for the next message: all are posted with one doorbell.
     struct Write {
         ibv_send_wr request{};
         ibv_sge piece{};

@@ -120,7 +120,7 @@ Result<std::unique_ptr<MemoryRegion>> MemoryRegion::create(std::shared_ptr<Prote
                                                            std::span<std::uint8_t> memory, unsigned flags) {
     ibv_mr* mr = ::ibv_reg_mr(pd->get(), memory.data(), memory.size(), flags);
     if (mr == nullptr) {
-        // ENOMEM here is RLIMIT_MEMLOCK far more often than memory
+        // ENOMEM means RLIMIT_MEMLOCK here far more often than a lack of memory.
         return last_error("registering " + std::to_string(memory.size()) + " bytes with " + pd->context()->name() +
                           " (is the limit of locked memory, ulimit -l, too small?)");
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// libibverbs objects that clean up after themselves. A child keeps what it needs alive, so no order of destruction
-// is wrong. Used from one thread each.
+// Owners of libibverbs objects. Each keeps alive the objects that it depends on, so they may be destroyed in any order.
+// Each is used by one thread.
 //
 // Invariant:
 //   V1  A memory region ends only when no queue pair may still read from it or write to it: a link owns the regions of
-//       its messages; an RMB goes after its link, or after the peer agreed that it goes (DELETE RKEY).
+//       its messages; an RMB ends after its link, or after the peer has agreed to that (DELETE RKEY).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -29,11 +29,11 @@ class Context {
 
     [[nodiscard]] ibv_context* get() const { return context_; }
     [[nodiscard]] const std::string& name() const { return name_; }
-    // False: the device is gone, whatever now has its name.
+    // False: the device is gone, even if another one has its name now.
     [[nodiscard]] bool alive() const;
     // Readable when take_events() has something: a port or the device changed, or an object of it failed.
     [[nodiscard]] int async_fd() const { return context_->async_fd; }
-    // Takes all asynchronous events and tells their names: "port error".
+    // Takes all asynchronous events and returns their names, such as "port error".
     [[nodiscard]] std::vector<std::string> take_events() const;
 
  private:
@@ -58,7 +58,7 @@ class ProtectionDomain {
     ibv_pd* pd_;
 };
 
-// The descriptor by which completion queues tell that there is something in them.
+// The descriptor that becomes readable when an armed completion queue gets a completion.
 class CompletionChannel {
  public:
     static Result<std::shared_ptr<CompletionChannel>> create(std::shared_ptr<Context> context);
@@ -69,7 +69,7 @@ class CompletionChannel {
     [[nodiscard]] ibv_comp_channel* get() const { return channel_; }
     [[nodiscard]] int fd() const { return channel_->fd; }
     [[nodiscard]] const std::shared_ptr<Context>& context() const { return context_; }
-    // Takes what made fd() readable: the queues that told are not armed any more.
+    // Takes the events that made fd() readable. Their completion queues are not armed any more.
     void acknowledge();
 
  private:
@@ -88,10 +88,10 @@ class CompletionQueue {
     CompletionQueue& operator=(const CompletionQueue&) = delete;
 
     [[nodiscard]] ibv_cq* get() const { return cq_; }
-    // How many of `out` were filled. Never blocks. An error is the device's.
+    // Returns how many of `out` were filled. Never blocks. An error means that the device has failed.
     Result<std::size_t> poll(std::span<ibv_wc> out);
-    // The next completion makes the channel readable. Poll once more afterwards: what came in between does not show
-    // there.
+    // From now on the next completion makes the channel readable. Poll once more afterwards: completions that came
+    // before cause no event.
     Result<void> arm();
     [[nodiscard]] bool armed() const { return armed_; }
 
@@ -103,7 +103,7 @@ class CompletionQueue {
     bool armed_ = false;
 };
 
-// Memory as one protection domain knows it. Whoever owns the memory keeps it for as long (memory.h).
+// A registration of memory with one protection domain. The owner of the memory keeps it for as long (memory.h).
 class MemoryRegion {
  public:
     // `flags`: IBV_ACCESS_...
@@ -143,7 +143,7 @@ class QueuePair {
 
     [[nodiscard]] ibv_qp* get() const { return qp_; }
     [[nodiscard]] Qpn number() const { return Qpn{qp_->qp_num}; }
-    // What the device grants, which may be more than was asked for.
+    // The limit that the device has granted, which may be more than was asked for.
     [[nodiscard]] std::uint32_t inline_bytes() const { return inline_bytes_; }
 
  private:

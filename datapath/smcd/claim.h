@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether a DMB is still what it was mapped for. Where machines share memory, the others give away what a machine has
-// that stands still for long enough; so whoever wakes up again looks before he reads or writes.
+// Tells whether the memory of a DMB still belongs to that DMB. Where machines share memory, a machine that stands still
+// for long enough loses its memory to the others, so each side checks the claim before it reads or writes.
 #pragma once
 
 #include <atomic>
@@ -10,9 +10,10 @@ namespace smc::smcd {
 
 class Claim {
  public:
-    // Nobody else can have it.
+    // A claim that always stands: the memory never changes its owner.
     Claim() = default;
-    // As long as both words have these values: whose the memory is, and who has the peer slot of this machine.
+    // A claim that stands while `owner`, which says whose the memory is, has the value `is`, and `peer`, which says who
+    // has the slot of this machine, has the value `life`.
     Claim(std::uint64_t* owner, std::uint64_t is, std::uint64_t* peer, std::uint64_t life)
         : owner_(owner), is_(is), peer_(peer), life_(life) {}
 

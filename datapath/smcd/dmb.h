@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Either end's view of a Direct Memory Buffer: 32 bytes of CDC that the peer writes, then the data ring
-// (smc/wire/cdc.h). Whose memory it is, and how its owner is woken, is the ISM provider's (fabric.h).
+// (smc/wire/cdc.h). The ISM provider (fabric.h) decides which memory it is and how its owner is woken.
 //
 // Invariants:
 //   D1  Only the peer writes into the DMB; its owner reads, while there is a connection.
-//   D2  The memory cannot be made shorter while it is mapped: nobody can make the other side fault. The provider sees
-//       to it.
+//   D2  The provider ensures that the memory cannot be truncated while it is mapped, so neither side can make the other
+//       one fault.
 //   D3  Everything read from it is validated before use: it is memory that another process writes.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace smc::smcd {
 class Doorbell {
  public:
     virtual ~Doorbell() = default;
-    // Owner's side: readable when it was rung, until it is told that this was heard. Owned by the doorbell.
+    // Owner's side: a descriptor that is readable from a ring until heard(). The doorbell owns it.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void arm() = 0;
     virtual void heard() = 0;
@@ -48,16 +48,16 @@ class Dmb {
     [[nodiscard]] Doorbell& doorbell() const { return *doorbell_; }
     [[nodiscard]] const Lease& lease() const { return lease_; }
 
-    // Owner's side, when it has taken the lease: as a new one, for another connection. What is in the ring stays, and
-    // is nobody's before it is written again.
+    // Owner's side, after it has taken the lease: makes the DMB ready for another connection. Old bytes stay in the
+    // ring; they are not read before they are overwritten.
     void begin_again() const;
 
-    // Peer's side, when its owner has consumed everything: gives the pages of the ring back to the system. They come
-    // again, zeroed, when they are written. Only the one who writes can do this, because nobody else knows that nothing
-    // is being written.
+    // Peer's side, when its owner has consumed everything: gives the pages of the ring back to the system. They are
+    // allocated again, zeroed, when they are written. Only the writing side can do this, because only it knows that
+    // nothing is being written.
     void give_pages_back() const;
 
-    // Cursors as cdc::pack() has them, always read and written whole.
+    // Cursors as packed by cdc::pack(), always read and written whole.
     [[nodiscard]] std::uint64_t load_producer() const { return word(cdc::kProducerOffset).load(); }
     [[nodiscard]] std::uint64_t load_consumer() const { return word(cdc::kConsumerOffset).load(); }
     void store_producer(std::uint64_t value) const { word(cdc::kProducerOffset).store(value); }

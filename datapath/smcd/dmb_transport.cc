@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
-// D1: of `own_` only what loads is called, of `peer_` only what stores.
+// D1: only loads are called on `own_`, and only stores on `peer_`.
 namespace smc::smcd {
 
 void Dmb::give_pages_back() const {
@@ -12,7 +12,7 @@ void Dmb::give_pages_back() const {
     const auto bytes = ring();
     const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
     if (before < bytes.size()) {
-        // memory of another kind keeps its pages
+        // Fails for other memory than tmpfs, which then keeps its pages.
         ::madvise(bytes.data() + before, (bytes.size() - before) / kPage * kPage, MADV_REMOVE);
     }
 }
@@ -55,8 +55,8 @@ void DmbTransport::consumed(cdc::Cursor cursor) {
         return;  // D5
     }
     peer_->store_consumer(cdc::pack(cursor));
-    // The store is free and always done; it wakes the peer only if the peer waits for it (RFC 7609 section 4.5.1). The
-    // flags are read after the store: a writer that blocks sets B first, then looks at our cursor.
+    // The store costs nothing and is always done; the peer is woken only if it waits for the cursor (RFC 7609 section
+    // 4.5.1). The flags are read after the store: a writer that blocks sets B first, then looks at our cursor.
     const auto flags = cdc::unpack_producer(own_->load_producer()).flags;
     if ((flags & (cdc::kWriterBlocked | cdc::kUrgentPresent | cdc::kCursorRequested)) != 0) {
         peer_->doorbell().ring();

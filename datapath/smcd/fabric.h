@@ -25,12 +25,12 @@ class Fabric {
     [[nodiscard]] virtual Chid chid() const = 0;
     // A PCI address, or a file; empty: it has no device.
     [[nodiscard]] virtual std::string device() const { return {}; }
-    // How who sleeps hears of news: "descriptors", "interrupts", or by "looking" at memory now and then.
+    // How a sleeping engine is woken: by "descriptors", "interrupts", or "looking" at memory at intervals.
     [[nodiscard]] virtual const char* wake_up() const { return "descriptors"; }
-    // Its peers may die and no TCP connection tells: they are on other machines, which stop without a word.
+    // Whether a peer may die without an end of its TCP connections, because it is on another machine.
     [[nodiscard]] virtual bool peers_die_silently() const { return false; }
 
-    // For the data path; nullptr: its doorbells are descriptors that need nobody to look.
+    // What engines have to poll; nullptr: nothing, because the doorbells are descriptors.
     [[nodiscard]] virtual std::shared_ptr<BusyPoll> busy_poll() const { return nullptr; }
 
     struct Registered {
@@ -39,20 +39,20 @@ class Fabric {
     };
     // A new DMB of `bytes` (a size that compress_size() can express, CDC included) that only `peer` can attach, once.
     virtual Result<Registered> register_dmb(const Gid& peer, std::uint32_t bytes) = 0;
-    // The owner forgets it; its memory goes when both sides have dropped theirs.
+    // The owner gives the DMB up; its memory is freed when both sides have dropped their Dmb.
     virtual void deregister(DmbToken token) = 0;
     [[nodiscard]] virtual std::size_t registered() const = 0;
 
-    // Whether the peer can be reached now. Later it may still fail, but not for a reason that could have been known.
+    // Whether the peer can be reached now. attach() may still fail later, for a reason that cannot be known now.
     [[nodiscard]] virtual Result<void> reach(const Gid& peer) = 0;
-    // The peer's DMB, of which CLC said that it has `bytes`. Calls back exactly once, within `timeout`, perhaps at
-    // once.
+    // Attaches the peer's DMB, whose size is `bytes` according to CLC. Calls back exactly once, within `timeout`,
+    // possibly before attach() returns.
     using OnAttached = std::function<void(Result<Dmb>)>;
     virtual void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                         OnAttached on_attached) = 0;
 };
 
-// Another node on a fabric. A GID says who it is on that fabric only.
+// Another node on a fabric. A GID is unique on its fabric only.
 struct Peer {
     Fabric* fabric = nullptr;
     Gid gid;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether a DMB whose connection is over may serve another one of the same two peers. Owner and peer agree on it by a
-// word that both have mapped, without a message:
+// Decides whether a DMB whose connection is over may serve another connection of the same two peers. Owner and peer
+// agree on it by a word that both have mapped, without a message:
 //
 //   kUsed    a connection uses it; the peer may write         -> kParked, by the peer
 //   kParked  the peer keeps it mapped and writes nothing      -> kUsed, by the owner, which names its token again
 //                                                             -> kGone, by the peer
-//   kGone    nobody uses it again. The owner may say so at any time.
+//   kGone    the DMB is never used again. The owner may set this at any time.
 //
-// D4  Only the owner leaves kParked for kUsed, and it does so before it names the token: so what the peer has still
-//     mapped under a token that it hears of is that connection's alone, and a late write of the one before cannot be.
+// D4  Only the owner changes kParked to kUsed, and it does so before it names the token again. So a DMB that the peer
+//     still has mapped under a token that it receives belongs to the new connection alone, and no write of the previous
+//     connection can be late.
 //
-// D5  A DMB that is no longer what it was (claim.h) is gone, and its word is somebody else's.
+// D5  A DMB whose claim (claim.h) does not stand any more counts as gone; its word belongs to another owner.
 //
-// A peer that does not keep to it harms its own connections only: a DMB is never another peer's.
+// A peer that breaks these rules harms its own connections only, because a DMB is never given to another peer.
 #pragma once
 
 #include <atomic>
@@ -30,11 +31,11 @@ class Lease {
 
     [[nodiscard]] bool stands() const { return claim_.stands(); }
 
-    // Peer's side. False: it cannot be used again.
+    // Peer's side. False: the DMB cannot be used again.
     [[nodiscard]] bool park() const { return change(kUsed, kParked); }
-    // Owner's side. False: it is not parked.
+    // Owner's side. False: the DMB is not parked.
     [[nodiscard]] bool take() const { return change(kParked, kUsed); }
-    // Peer's side. False: it is not parked, because its owner has taken it.
+    // Peer's side. False: the DMB is not parked any more, because its owner has taken it.
     [[nodiscard]] bool let_go() const { return change(kParked, kGone); }
     // Owner's side.
     void retire() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A piece of registered memory that one connection uses: an RMBE (RFC 7609 section 4.2), or as much to send from.
+// A piece of registered memory that one connection uses: an RMBE (RFC 7609 section 4.2), or a send element.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace smc::smcr {
 
-// Whose memory it is. Called from whichever thread lets the element go.
+// The owner of the memory. Called on the thread that destroys the element.
 class ElementOwner {
  public:
     virtual ~ElementOwner() = default;
     virtual void returned(std::size_t at) = 0;
-    // For the device of this link of the group.
+    // The memory's lkey with the device of this link of the group.
     [[nodiscard]] virtual std::uint32_t lkey(std::uint8_t link) const = 0;
 };
 
-// Goes back to its owner at the end, and keeps the memory until then.
+// Goes back to its owner when it is destroyed, and keeps the memory until then.
 class Element {
  public:
-    // `at`: the owner's name for it.
+    // `at`: the owner's number for this element.
     Element(std::shared_ptr<ElementOwner> owner, std::size_t at, std::span<std::uint8_t> bytes)
         : owner_(std::move(owner)), at_(at), bytes_(bytes) {}
     Element(Element&& other) noexcept = default;

@@ -10,12 +10,12 @@ namespace smc::smcr {
 
 namespace {
 
-// The first word of a connection is its last. What aborts later may have said something before.
+// Whether the first message of a connection aborts it. Before a later abort the peer may have sent something.
 bool is_stillborn(const cdc::Message& message) {
     return message.sequence == 1 && (message.state & cdc::kAbnormalClose) != 0;
 }
 
-// They name the same RMB.
+// Whether both name the same RMB.
 bool meet(const llc::RTokenSet& one, const llc::RTokenSet& other) {
     return std::ranges::any_of(one, [&](const auto& entry) {
         const auto there = other.find(entry.first);
@@ -184,7 +184,7 @@ GroupDriver::Heard GroupDriver::on_cdc(const cdc::Message& message, LinkDriver& 
         const std::lock_guard lock(mutex_);
         const auto it = receivers_.find(message.token);
         if (it == receivers_.end()) {
-            return Heard::kUnknown;  // of a connection that is gone, or never was
+            return Heard::kUnknown;  // the connection is gone, or there never was one
         }
         Receiver& receiver = *it->second;
         task = receiver.task;
@@ -226,7 +226,8 @@ void GroupDriver::say_later(std::vector<std::uint8_t> message) {
     stray_has_gone_ |= !has_strays(newest_stray());
 }
 
-// C5: what was held back may not be any more. In the order of their tokens, as they move.
+// C5: runs the connections and sends the messages that may have been held back. Connections run in the order of their
+// tokens, as in move_from().
 void GroupDriver::go_on(Poller& poller) {
     std::map<AlertToken, Task*> tasks;
     std::vector<std::vector<std::uint8_t>> messages;
@@ -289,7 +290,7 @@ void GroupDriver::settle(Poller& poller) {
     }
 }
 
-// C3. In the order of their tokens, so that a simulated run can be repeated.
+// C3. Connections move in the order of their tokens, so that a simulated run can be repeated.
 void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     struct Here {
         Mover* mover;

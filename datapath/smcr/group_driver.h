@@ -6,12 +6,12 @@
 // Invariants:
 //   C1  A message for a token is kept from open() on, whether or not the connection runs already: data may arrive
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
-//   C2  An RMBE is given back only when its peer said that it is done with it, or shows it by using its own for
-//       another connection (section 4.4.2), or when the last link has gone.
+//   C2  An RMBE is given back only when the peer has said that it is done with the connection, or shows that by giving
+//       its own RMBE to another connection (section 4.4.2), or when the last link has gone.
 //   C3  When a link breaks every connection on it moves to another one; when that was the last one, it ends with
 //       kLinkDown.
-//   C4  What the peer moved with (failover validation, section 4.6.1) is judged only when everything that came over the
-//       other links has been looked at.
+//   C4  A peer's failover validation (section 4.6.1) is judged only when everything that has come over the other links
+//       has been processed.
 //   C5  What a link had posted when it broke may reach the peer for as long as its queue pair exists: soft-RoCE keeps
 //       packets that wait for a neighbour's address, and the peer may not have heard yet that the link is gone. Until
 //       the queue pair is destroyed, a connection that moved writes nothing else to where such a write may land, and no
@@ -37,86 +37,87 @@ namespace smc::smcr {
 
 class LinkDriver;
 
-// Who may be moved from one link to another.
+// A connection that may be moved from one link to another.
 class Mover {
  public:
     virtual ~Mover() = default;
-    // The link that it uses is gone, or is to be left. On the engine's thread. False: there is no other.
+    // Called on the engine's thread when the connection's link has broken, or is to be left. False: it cannot move.
     virtual bool move() = 0;
 };
 
 class GroupDriver {
  public:
-    // `aborts`: it was the first one, and says that nothing comes of the connection.
+    // Called for a connection's first CDC message. `aborts`: that message aborts the connection.
     using Spoke = std::function<void(bool aborts)>;
-    // What an alert token stands for here.
+    // The connection that an alert token stands for.
     struct Receiver {
         flow::CdcInbox inbox;
         Task* task = nullptr;
         Mover* mover = nullptr;
-        std::atomic<std::uint8_t> link{0};  // that it sends on
-        std::optional<Element> lingering;   // C2
-        bool peer_has_left = false;         // it gave its RMBE to another connection
+        std::atomic<std::uint8_t> link{0};  // the link that it sends on; 0: it does not run
+        std::optional<Element> lingering;   // C2: the RMBE of a connection that has ended
+        bool peer_has_left = false;         // the peer gave its RMBE to another connection
         bool lost = false;                  // the peer sent something that never came
-        Spoke spoke;                        // to be called with the first message
+        Spoke spoke;                        // called for the first message
     };
 
     // --- any thread
     //
-    // C1. False: the token is in use.
+    // C1: keeps messages for this token from now on. False: the token is in use.
     bool open(AlertToken token);
     // `spoke` is called once there has been a message for this token, on the engine's thread or at once.
     void await_message(AlertToken token, Spoke spoke);
-    // A connection that never ran, and that its peer was never told of.
+    // Drops a connection that never ran, and of which its peer was never told.
     void forget(AlertToken token);
-    // The same, but its peer may write already: the RMBE stays until the peer is done with it.
+    // Drops a connection whose peer may write already: the RMBE is kept until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
-    // The peer has given the RMBE that this connection writes into to another one: it ends (RFC 7609 section 4.4.2).
-    // Before anybody else writes there. To be followed by Engine::kick() of a link.
+    // The peer has given the RMBE that this connection writes to another connection: this one ends (RFC 7609 section
+    // 4.4.2). Called before the other one writes there. The caller calls Engine::kick() for a link afterwards.
     void peer_left(AlertToken token);
-    // Connections may use this link, which is in the engine.
+    // From now on connections may use this link, which is in the engine.
     void use(std::uint8_t number, const std::shared_ptr<LinkDriver>& link);
-    // They leave it for another one. To be followed by Engine::kick() of that link.
+    // Connections leave this link for another one. The caller calls Engine::kick() for this link afterwards.
     void retire(std::uint8_t number);
     // The link that a connection sends on; 0: it does not run.
     [[nodiscard]] std::uint8_t link_of(AlertToken token) const;
-    // Connections that ended with their link although there was another one: the peer's RMB was not known there.
+    // How many connections ended with their link because the peer's RMB was not known over the other link.
     [[nodiscard]] unsigned stranded() const { return stranded_.load(std::memory_order_relaxed); }
-    // The group ends: nobody moves any more.
+    // The group ends: connections do not move any more.
     void close();
-    // C5: the queue pair of a link that broke is destroyed. To be followed by Engine::kick() of the group's links.
+    // C5: the queue pair of a broken link is destroyed. The caller calls Engine::kick() for the group's links
+    // afterwards.
     void destroyed(unsigned stray);
-    // C5: links that broke are numbered. Any up to this one is not destroyed yet.
+    // C5: broken links, or strays, are numbered from 1. True: a queue pair of strays up to this number still exists.
     [[nodiscard]] bool has_strays(unsigned up_to) const {
         return oldest_stray_.load(std::memory_order_acquire) <= up_to;
     }
-    // How an RMB of the peer is reached over every link that is known.
+    // Notes how an RMB of the peer is reached over each link.
     void know(const llc::RTokenSet& rmb);
     void forget_rmb(const llc::RTokenSet& rmb);
-    // Over another link than the one that `rkey` is for; nothing: not known.
+    // How the peer's RMB that has `rkey` on link `known` is reached over link `wanted`; nothing: it is not known.
     [[nodiscard]] std::optional<llc::RToken> rtoken(std::uint8_t known, RKey rkey, std::uint8_t wanted) const;
 
     // --- for transports, on the engine's thread
     //
-    // nullptr: no link is left, or nobody opened this token.
+    // From now on messages for the token wake `task`. nullptr: the token is not open.
     Receiver* attach(AlertToken token, Task& task, Mover& mover);
     void detach(AlertToken token, Element rmbe);
-    // That link, or, if it is not to be used, another one. nullptr: there is none.
+    // The preferred link, or, if it must not be used, another one. nullptr: there is no link.
     [[nodiscard]] std::shared_ptr<LinkDriver> pick(std::uint8_t preferred) const;
 
     // --- for links, on the engine's thread
     //
-    // Counts what is to be counted; false: no message of CDC.
+    // Gives a message to its connection. kUnknown: its token is not open; kStale: there was a newer message already.
     enum class Heard : std::uint8_t { kTaken, kUnknown, kStale };
     Heard on_cdc(const cdc::Message& message, LinkDriver& from, Poller& poller);
-    // Connections whose peer has left, and those on links that are to be left.
+    // Does on the engine's thread what peer_left(), retire() and destroyed() have asked for.
     void settle(Poller& poller);
-    // It is broken: whoever used it moves, or ends. Its number as a stray, to be followed by destroyed(); 0: nobody
-    // used it.
+    // The link has broken: its connections move, or end. Returns its number as a stray, which destroyed() is called
+    // with later; 0: use() was never called for it.
     unsigned lost(std::uint8_t number, Poller& poller);
-    // The last that broke.
+    // The number of the link that broke last.
     [[nodiscard]] unsigned newest_stray() const { return newest_stray_.load(std::memory_order_relaxed); }
-    // A last message of a connection whose link is lost: it goes over another link, when that is safe (C5).
+    // The last message of a connection whose link has broken: it goes over another link, when that is safe (C5).
     void say_later(std::vector<std::uint8_t> message);
 
  private:
@@ -124,25 +125,25 @@ class GroupDriver {
     void drain_others(const LinkDriver& than);
     void go_on(Poller& poller);
 
-    mutable std::mutex mutex_;  // guards everything here
-    // Messages are put into an inbox under it; the connection reads its own without it, on the engine's thread.
+    mutable std::mutex mutex_;  // guards the members below
+    // Messages are put into an inbox under mutex_; a connection reads its own inbox without it, on the engine's thread.
     std::unordered_map<AlertToken, std::unique_ptr<Receiver>> receivers_;
-    std::map<std::uint8_t, std::weak_ptr<LinkDriver>> links_;  // that may be used
-    std::map<std::uint8_t, std::weak_ptr<LinkDriver>> heard_;  // ... or may still bring something
+    std::map<std::uint8_t, std::weak_ptr<LinkDriver>> links_;  // links that connections may use
+    std::map<std::uint8_t, std::weak_ptr<LinkDriver>> heard_;  // these, and links to be left, which may still receive
     std::vector<llc::RTokenSet> rmbs_;
-    std::vector<AlertToken> left_;       // whose peer has left
-    std::vector<std::uint8_t> retired_;  // links to be left
+    std::vector<AlertToken> left_;       // connections whose peer has left
+    std::vector<std::uint8_t> retired_;  // links that connections are to leave
     std::atomic<unsigned> stranded_{0};
     // C5.
     static constexpr unsigned kNoStray = ~0U;
     std::set<unsigned> strays_;
     std::atomic<unsigned> oldest_stray_{kNoStray}, newest_stray_{0};
     struct Later {
-        unsigned up_to = 0;  // when these have gone
+        unsigned up_to = 0;  // sent when has_strays(up_to) is false
         std::vector<std::uint8_t> message;
     };
     std::vector<Later> later_;     // last messages
-    bool stray_has_gone_ = false;  // and nobody has been told
+    bool stray_has_gone_ = false;  // go_on() is due
     bool had_link_ = false;
     bool closed_ = false;
 };

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Port: what a reliable connected queue pair does for a link: it carries messages and RDMA writes and keeps the account
-// of what is under way. Knows neither LLC nor CDC.
+// Port: what a reliable connected queue pair does for a link: it carries messages and RDMA writes, and counts the
+// requests that are under way. Knows neither LLC nor CDC.
 //
 // Invariants, which every implementation upholds:
 //   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it.
-//       Nobody is woken for a completed send unless it was asked for.
+//       A completed send makes fd() readable only if that was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
-//   Q3  After the first failure the link is broken for good: the handler hears once, from poll(), what had arrived
-//       before (the peer's device has acknowledged it), then that it is broken, and nothing else any more.
-//   Q4  The last free place in the queue is for a message: writes alone would never be retired.
+//   Q3  After the first failure the link is broken for good: poll() hands over what had arrived before (the peer's
+//       device has acknowledged it), then calls on_broken() once, and nothing else any more.
+//   Q4  The last free place in the send queue is kept for a message: writes alone would never be retired.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace smc::smcr {
 class LinkHandler {
  public:
     virtual ~LinkHandler() = default;
-    // A whole LLC or CDC message; the bytes are gone when this returns.
+    // A whole LLC or CDC message; the bytes are valid only during the call.
     virtual void on_message(wire::Bytes message) = 0;
     virtual void on_broken(const std::string& why) = 0;
 };
@@ -37,33 +37,35 @@ class Link {
 
     virtual ~Link() = default;
     [[nodiscard]] virtual const QpEnd& end() const = 0;
-    // Ready to receive and to send. The smaller MTU of both is used. May wait for the network; any thread.
+    // Makes the link ready to receive and send, with the smaller MTU of both ends. May wait for the network; any
+    // thread.
     virtual Result<void> connect(const QpEnd& peer) = 0;
 
     // kFull: until room() grows. kBroken: not connected yet, or broken; the next poll() says why. The bytes are copied.
     virtual Posted send(wire::Bytes message) = 0;
-    // Leaves with the next send(). `from` is registered with this link's device under `lkey`, and stays as it is until
-    // a later message is retired.
+    // An RDMA write that leaves with the next send(). `from` is registered with this link's device under `lkey`, and
+    // must not change until a later message is retired.
     virtual Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) = 0;
-    // What the next send() or write() is called in retired().
+    // The sequence number that the next send() or write() will have.
     [[nodiscard]] virtual std::uint64_t next_sequence() const = 0;
-    // Everything before this one is done.
+    // All requests with lower sequence numbers are completed.
     [[nodiscard]] virtual std::uint64_t retired() const = 0;
-    // Requests that can be posted now, and at all.
+    // How many requests can be posted now, and how many when none is under way.
     [[nodiscard]] virtual std::uint32_t room() const = 0;
     [[nodiscard]] virtual std::uint32_t capacity() const = 0;
 
     [[nodiscard]] virtual bool broken() const = 0;
-    // Breaks it. The peer must not go on writing into memory whose owner does not look any more.
+    // Breaks the link. From then on the peer cannot write into memory that this side no longer reads.
     virtual void shut(std::string why) = 0;
 
-    // Readable when a message came, or, if that is wanted, when a send completed; once for each poll() that asks.
+    // Becomes readable when a message has come or, if wanted, a send is completed: once for each poll() that asks.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void want_completions(bool wanted) = 0;
     // poll() must be called although fd() is not readable.
     [[nodiscard]] virtual bool wants_poll() const = 0;
-    // Hands completions to the handler, a bounded number, without a system call unless something has come. `readable`:
-    // fd() was. True: there may be more. False: if it `asks`, fd() tells of the next; otherwise it may not.
+    // Hands a bounded number of completions to the handler; makes no system call unless something has come. `readable`:
+    // fd() was readable. True: there may be more. False: there is nothing more, and, if `asks`, the next completion
+    // makes fd() readable.
     virtual bool poll(LinkHandler& handler, bool readable, bool asks) = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 // LLC messages that wait to be dealt with. An honest peer has a few requests under way.
 constexpr int kMaxLlcPending = 256;
-constexpr int kTimeoutMs = 30;  // of it, for one completion
+constexpr int kTimeoutMs = 30;  // for one completion, in abort()
 constexpr std::size_t kMaxQueued = 1024;
 
 }  // namespace
@@ -32,9 +32,9 @@ LinkDriver::LinkDriver(std::unique_ptr<Link> link, std::shared_ptr<GroupDriver> 
 
 LinkDriver::~LinkDriver() {
     struct Remains {
-        std::vector<std::shared_ptr<ElementOwner>> kept;  // goes after the link
+        std::vector<std::shared_ptr<ElementOwner>> kept;  // destroyed after the link
         std::unique_ptr<Link> link;
-        std::shared_ptr<GroupDriver> group;  // that is to hear of it
+        std::shared_ptr<GroupDriver> group;  // set if it waits for destroyed()
         unsigned stray = 0;
         std::function<void()> buried;
 
@@ -49,7 +49,7 @@ LinkDriver::~LinkDriver() {
         }
     };
     if (!link_->broken()) {
-        link_->shut("gone");  // also one that no engine has driven: the peer must not write any more
+        link_->shut("gone");  // even if no engine has driven the link: the peer must not write any more
     }
     auto remains = std::make_shared<Remains>();
     remains->kept = std::move(kept_);
@@ -60,7 +60,7 @@ LinkDriver::~LinkDriver() {
         remains->buried = std::move(hooks_.buried);
     }
     if (hooks_.bury) {
-        hooks_.bury(std::move(remains));  // all that there is of it: nothing ends here
+        hooks_.bury(std::move(remains));  // the only reference, so nothing is destroyed on this thread
     }
 }
 
@@ -108,7 +108,7 @@ void LinkDriver::free_retired() {
     }
 }
 
-// False: nothing is done that was not before.
+// False: no request has been retired since the last call.
 bool LinkDriver::retire() {
     if (std::exchange(retired_, link_->retired()) == link_->retired()) {
         return false;
@@ -118,7 +118,7 @@ bool LinkDriver::retire() {
     return true;
 }
 
-// All of them are run: one that finds the room taken by the others asks again.
+// Runs all connections that want room; one that finds it taken by the others asks again.
 void LinkDriver::wake_starved() {
     for (Task* task : std::exchange(starved_, {})) {
         poller_->ready(*task);
@@ -132,7 +132,7 @@ bool LinkDriver::run(TimePoint now) {
     group_->settle(*poller_);
     send_held_back();
     send_queued();
-    // Completed sends are only of interest to somebody who waits for them.
+    // Completions of sends are wanted only if something waits for them or the send queue is more than half full.
     link_->want_completions(is_awaited() || link_->room() < link_->capacity() / 2);
     bool more = poll(std::exchange(readable_, false), false);
     wake_up(now);
@@ -159,12 +159,12 @@ void LinkDriver::wake_up(TimePoint now) {
         sleeps_ = false;
         spins_until_ = kNever;
     } else if (spins_until_ != kNever && now >= spins_until_) {
-        spin_.over();  // it sleeps on, but not with its eyes open
+        spin_.over();  // still asleep, but no longer busy-polled
         spins_until_ = kNever;
     }
 }
 
-// False: there is something to do already. While it is looked at, the device need not tell, and is not asked to.
+// False: there is something to do already. While the task is busy-polled, the device is not asked for events.
 bool LinkDriver::sleep(TimePoint now) {
     if (!std::exchange(sleeps_, true)) {
         heard_ = counters_.messages_received.load(std::memory_order_relaxed);
@@ -212,7 +212,7 @@ bool LinkDriver::end_if_wanted(TimePoint now) {
     return first;
 }
 
-// The engine stops: what the connections said last should still leave.
+// Called when the engine stops. The last messages of connections should still leave.
 void LinkDriver::abort(Reason reason) {
     if (ended_ || poller_ == nullptr) {
         ended_ = true;
@@ -225,7 +225,7 @@ void LinkDriver::abort(Reason reason) {
     while (!drained() && !link_->broken() && os::now() < until) {
         pollfd waiting{link_->fd(), POLLIN, 0};
         if (!more && ::poll(&waiting, 1, kTimeoutMs) == 0) {
-            break;  // nobody is there
+            break;  // the peer does not answer
         }
         more = poll(true, true);
         send_queued();
@@ -235,7 +235,7 @@ void LinkDriver::abort(Reason reason) {
     leave();
 }
 
-// The group keeps this object, and with it the descriptor.
+// Must unwatch, because the agent's link group may keep this object, and with it the descriptor.
 void LinkDriver::leave() {
     ended_ = true;
     poller_->unwatch(link_->fd());
@@ -262,7 +262,7 @@ void LinkDriver::send_held_back() {
 }
 
 void LinkDriver::release(Element send, const Encoded& last) {
-    // What is queued still takes its place behind what was posted.
+    // Each queued message will still take a sequence number.
     std::uint64_t until = link_->next_sequence();
     {
         const std::lock_guard lock(mutex_);
@@ -282,13 +282,13 @@ bool LinkDriver::poll(bool readable, bool asks) {
 }
 
 void LinkDriver::drain() {
-    constexpr int kRounds = 64;  // more than a receive queue holds; a peer that goes on sending is nobody's master
+    constexpr int kRounds = 64;  // takes more than a receive queue holds; bounded, as a peer may go on sending
     bool more = !polling_ && !ended_;
     for (int i = 0; i < kRounds && more && !link_->broken(); i++) {
         more = poll(true, true);
     }
     if (more && !link_->broken()) {
-        poller_->ready(*this);  // nobody was asked to tell
+        poller_->ready(*this);  // poll() has not asked for an event yet
     }
     if (!polling_ && !ended_ && retire()) {
         poller_->ready(*this);
@@ -296,7 +296,7 @@ void LinkDriver::drain() {
 }
 
 bool LinkDriver::has_room(std::uint32_t requests) const {
-    // What is queued goes first, or a busy connection would starve it.
+    // Queued messages go first, or a busy connection would starve them.
     return link_->room() > requests && queue_is_empty();
 }
 
@@ -304,7 +304,7 @@ void LinkDriver::want_room(Task& task) {
     if (std::ranges::find(starved_, &task) == starved_.end()) {
         starved_.push_back(&task);
         add(counters_.full);
-        poller_->ready(*this);  // sends may have completed that nobody has looked at
+        poller_->ready(*this);  // there may be completions that were not polled yet
     }
 }
 
@@ -320,7 +320,7 @@ Link::Posted LinkDriver::send(const wire::Encoded<cdc::kMessageBytes>& message) 
 
 void LinkDriver::send_last(const wire::Encoded<cdc::kMessageBytes>& message) {
     const auto view = message.view();
-    if (is_lost()) {  // of a connection that had no other link to move to
+    if (is_lost()) {  // the connection had no other link to move to
         return pass_on({view.begin(), view.end()});
     }
     if (!send_soon({view.begin(), view.end()})) {
@@ -366,10 +366,10 @@ void LinkDriver::on_cdc(wire::Bytes bytes) {
     }
 }
 
-// A last message of a connection that is gone: it goes over another link, behind the validation that nothing was lost.
+// The last message of a connection that has ended goes over another link, once that is safe (C5).
 void LinkDriver::pass_on(std::vector<std::uint8_t> message) {
     if (message.empty() || message[0] != cdc::kType) {
-        return;  // LLC is repeated by whoever manages the links
+        return;  // LLC messages are repeated by llc::GroupLlc
     }
     group_->say_later(std::move(message));
     if (const auto other = group_->pick(number_)) {

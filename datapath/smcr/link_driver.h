@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A link as a task of the engine. CDC messages that arrive go to the group (group_driver.h), LLC messages to whoever
-// manages the link; what cannot be sent at once waits for room.
+// A link as a task of the engine. Received CDC messages go to the group (group_driver.h), LLC messages to Hooks::llc.
+// Messages that cannot be sent at once are queued until there is room.
 #pragma once
 
 #include <atomic>
@@ -25,13 +25,14 @@ class LinkDriver final : public Task, private LinkHandler {
     struct Hooks {
         std::function<void(std::vector<std::uint8_t> message)> llc;
         std::function<void(std::string why)> down;
-        // At the driver's end: what may take its time, as a queue pair of soft-RoCE does whose port is down (seconds).
-        // None: it takes it here.
+        // Called at the driver's end with objects whose destruction may take seconds: a queue pair of soft-RoCE whose
+        // port is down. If there is no such hook, the driver destroys them itself.
         std::function<void(std::shared_ptr<void> remains)> bury{};
-        // Called when that is over, where the link broke: GroupDriver::destroyed() has been, on whatever thread.
+        // Called after that destruction if a link broke that connections had used, on the thread that did it and behind
+        // GroupDriver::destroyed().
         std::function<void()> buried{};
     };
-    // Readable by anybody.
+    // May be read by any thread.
     struct Counters {
         std::atomic<std::uint64_t> messages_sent{0}, messages_received{0}, bytes_written{0};
         std::atomic<std::uint64_t> unknown_tokens{0}, stale{0}, full{0};
@@ -44,17 +45,18 @@ class LinkDriver final : public Task, private LinkHandler {
 
     // --- any thread
     //
-    // An LLC message, or a last one of a connection. To be followed by Engine::kick(). False: the queue is full, the
-    // peer does not take what it is sent.
+    // Queues an LLC message, or the last CDC message of a connection. The caller calls Engine::kick() afterwards.
+    // False: the queue is full, because the peer does not take what it is sent.
     bool send_soon(std::vector<std::uint8_t> message);
-    // One LLC message less that `llc` was told of and nobody has dealt with.
+    // One of the LLC messages that were given to Hooks::llc has been dealt with.
     void llc_done() { llc_pending_--; }
-    // Ends when everything queued has left, at the latest after a moment; or at once. To be followed by Engine::kick().
+    // Ends the link when everything that is queued has left, at the latest after `last_messages`; or at once. The
+    // caller calls Engine::kick() afterwards.
     void end(std::string why, bool at_once = false);
-    // The peer may write there until this link has ended, and nobody else keeps it (V1).
+    // Keeps `memory` until this link has ended: the peer may write there until then, and the group may end before (V1).
     void keep(std::vector<std::shared_ptr<ElementOwner>> memory);
     [[nodiscard]] const Counters& counters() const { return counters_; }
-    // Its end never changes; the rest only until the driver is in an engine.
+    // Link::end() may be called at any time, all else only before the driver is added to an engine.
     [[nodiscard]] Link& link() { return *link_; }
 
     // --- Task
@@ -69,26 +71,26 @@ class LinkDriver final : public Task, private LinkHandler {
     // --- for transports, on the engine's thread
     //
     [[nodiscard]] std::uint8_t number() const { return number_; }
-    // The connection is gone, or has moved. `send`: what it sent from, which stays until all of it has left. `last`:
-    // its last message, which goes over another link if this one breaks before it has left.
+    // A connection has ended. `send`: its send element, which is kept until all that was posted from it is retired.
+    // `last`: its last message, which goes over another link if this one breaks before.
     using Encoded = wire::Encoded<cdc::kMessageBytes>;
     void release(Element send, const Encoded& last);
-    // The same, and `message`, which is to be sent once more, is held back while there are strays up to that one (C5).
+    // The same, but `message` has still to be sent, and is held back while has_strays(`up_to`) is true (C5).
     void release_later(Element send, const Encoded& message, const Encoded& last, unsigned up_to);
-    // Room for `requests` more, behind what is queued.
+    // Whether there is room for `requests` more, and nothing is queued in front of them.
     [[nodiscard]] bool has_room(std::uint32_t requests) const;
     // The connection is run when there is room.
     void want_room(Task& task);
     void forget(Task& task) { std::erase(starved_, &task); }
-    // What the next send() or write() is called in retired(); everything before retired() is done.
+    // See Link.
     [[nodiscard]] std::uint64_t next_sequence() const { return link_->next_sequence(); }
     [[nodiscard]] std::uint64_t retired() const { return link_->retired(); }
-    // Whoever looks for a link must look for another one.
+    // The link has broken: connections must use another one.
     [[nodiscard]] bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
-    // What has arrived is handed over, unless that is being done.
+    // Hands over what has arrived, unless poll() of this link is under way.
     void drain();
     Link::Posted send(const wire::Encoded<cdc::kMessageBytes>& message);
-    // A last message of a connection that is going; the link ends if it is not to be had.
+    // Sends the last message of a connection that ends; breaks the link if it cannot be queued.
     void send_last(const wire::Encoded<cdc::kMessageBytes>& message);
     Link::Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to);
 
@@ -97,7 +99,7 @@ class LinkDriver final : public Task, private LinkHandler {
     void on_broken(const std::string& why) override;
     bool poll(bool readable, bool asks);
     [[nodiscard]] bool has_news() const;
-    // Somebody is to hear that a request is done.
+    // Whether anything waits for the completion of a request.
     [[nodiscard]] bool is_awaited() const;
     void wake_up(TimePoint now);
     bool sleep(TimePoint now);
@@ -113,7 +115,7 @@ class LinkDriver final : public Task, private LinkHandler {
     [[nodiscard]] bool queue_is_empty() const;
     [[nodiscard]] bool drained() const { return queue_is_empty() && link_->room() == link_->capacity(); }
 
-    std::vector<std::shared_ptr<ElementOwner>> kept_;  // before the link, so that it goes after it
+    std::vector<std::shared_ptr<ElementOwner>> kept_;  // before link_, so that it is destroyed after it
     std::unique_ptr<Link> link_;
     std::shared_ptr<GroupDriver> group_;
     std::uint8_t number_;
@@ -128,8 +130,8 @@ class LinkDriver final : public Task, private LinkHandler {
     std::optional<std::string> end_;
     bool at_once_ = false;
 
-    std::vector<Task*> starved_;  // that want room
-    // What a connection that has gone sent from, and last, and what must be done before that is of no interest.
+    std::vector<Task*> starved_;  // connections that want room
+    // Of a connection that has ended: its send element and its last message, kept until retired() reaches `until`.
     struct Retiring {
         std::uint64_t until = 0;
         Element send;
@@ -146,12 +148,12 @@ class LinkDriver final : public Task, private LinkHandler {
     std::atomic<int> llc_pending_{0};
     bool readable_ = false;
     bool polling_ = false;
-    unsigned stray_ = 0;         // C5: the group waits for the end of the queue pair
-    std::uint64_t retired_ = 0;  // of its requests that whoever waits for them knows of
+    unsigned stray_ = 0;         // C5: its number as a broken link; not 0: the group waits for destroyed()
+    std::uint64_t retired_ = 0;  // link_->retired() at the last retire()
     Spin spin_;
-    std::uint64_t heard_ = 0;  // messages when it fell asleep
+    std::uint64_t heard_ = 0;  // messages_received when it went to sleep
     bool sleeps_ = false;
-    TimePoint spins_until_ = kNever;  // kNever: it does not, and the link is asked to tell
+    TimePoint spins_until_ = kNever;  // kNever: it is not busy-polled, and poll() asks for events instead
     TimePoint deadline_ = kNever;
     bool ended_ = false;
 };

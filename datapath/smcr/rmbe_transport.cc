@@ -12,7 +12,7 @@ constexpr std::uint32_t kRequestsPerPublish = flow::Staging::kMaxWrites + 1;  //
 // For local checking only (section 4.4.1): "SMCR" in EBCDIC.
 constexpr std::array<std::uint8_t, cdc::kEyeCatcherBytes> kEyeCatcher{0xe2, 0xd4, 0xc3, 0xd9};
 
-// F7: never more than there is memory to send from.
+// F7: the window is never larger than the send element.
 std::uint32_t window_of(const RmbeTransport::Parts& parts, std::uint32_t base) {
     return std::min(parts.peer.bytes - base, static_cast<std::uint32_t>(parts.send.bytes().size()));
 }
@@ -45,7 +45,7 @@ void RmbeTransport::stop() {
         return;
     }
     if (link_) {
-        // Nobody will write it again where a link did not: the peer is not to look for it.
+        // Bytes that a link did not deliver will not be sent again now, so the peer must not be told of them.
         const auto withdraw = [this] {
             outbox_.acknowledged(link_->retired());
             outbox_.withdraw(peer_consumed(), send_size());
@@ -54,12 +54,13 @@ void RmbeTransport::stop() {
             withdraw();
         }
         send_if_due();
-        // What the link before still has to write comes from there, and nothing was written on this one yet.
+        // While before_ is set, it may still write from the send element, and nothing was posted on link_ yet.
         LinkDriver& link = before_ ? *before_ : *link_;
         const bool due = outbox_.due(), held = is_held();
         const auto message = cdc::encode(outbox_.message());
         if (due && !held) {
-            // Behind what it has written, or the peer gives the RMBE to somebody else while that is still under way.
+            // Behind the writes of the same link: otherwise the peer might give the RMBE to another connection while
+            // they are still under way.
             link.send_last(message);
         }
         withdraw();
@@ -80,10 +81,10 @@ void RmbeTransport::stop() {
     parts_.group->detach(parts_.token, std::move(parts_.own));
 }
 
-// Section 4.6. Whatever was not acknowledged is sent again over the other link, when that has room.
+// Section 4.6. Everything that was not acknowledged is sent again over the other link, when that has room.
 bool RmbeTransport::move() {
     if (receiver_ == nullptr || !link_ || receiver_->peer_has_left) {
-        return false;  // what it would write again into is another connection's (section 4.4.2)
+        return false;  // the peer's RMBE may belong to another connection by now (section 4.4.2)
     }
     const auto before = link_;
     outbox_.acknowledged(before->retired());
@@ -95,7 +96,7 @@ bool RmbeTransport::move() {
     if (before->is_lost() || (before_ && before_->is_lost())) {
         beware_of_strays();
     }
-    // It may move twice before it can go on: what it posted is on the older one.
+    // If the connection moves twice before resume() succeeds, what it has posted is on the older link.
     if (!before_ || before_->is_lost() || before_->retired() >= before_until_) {
         before_ = before->is_lost() ? nullptr : before;
         before_until_ = before->next_sequence();
@@ -103,7 +104,7 @@ bool RmbeTransport::move() {
     return true;
 }
 
-// False: there is none, or the peer's RMB is not known there.
+// False: there is no link, or the peer's RMB is not known over it.
 bool RmbeTransport::use(std::shared_ptr<LinkDriver> link) {
     if (!link) {
         return false;
@@ -132,7 +133,7 @@ std::uint32_t RmbeTransport::not_consumed() const {
     return std::min(outbox_.not_there(peer_consumed(), send_size()), window());
 }
 
-// Behind a move: the validation, and all that the peer may not have. False: there is no room for it now.
+// After a move, sends the validation and everything that the peer may not have. False: that is not possible now.
 bool RmbeTransport::resume() {
     if (!validation_) {
         return true;
@@ -157,13 +158,14 @@ bool RmbeTransport::resume() {
     return true;
 }
 
-// What the peer's device has acknowledged, or the peer has consumed, comes no second time; the rest may.
+// A broken link does not write again what the peer's device has acknowledged or the peer has consumed; it may write the
+// rest again.
 void RmbeTransport::beware_of_strays() {
     if (!is_held()) {
         held_.reset();
     }
     if (not_consumed() != 0) {
-        // Of two that break, the first one's position is the lower one.
+        // If two links break, the position of the first one is the lower one.
         const cdc::Cursor position = held_ ? held_->position : outbox_.safe(peer_consumed(), send_size());
         held_ = Held{position, parts_.group->newest_stray()};
     }
@@ -209,7 +211,7 @@ void RmbeTransport::send_if_due() {
     if (!outbox_.due() || !link_ || !resume()) {
         return;
     }
-    // The end is held back, but not what comes before it.
+    // While is_held(), the end of the connection is held back, but not what comes before it.
     const cdc::Message message = outbox_.message(is_held());
     if (outbox_.has_told(message)) {
         return;

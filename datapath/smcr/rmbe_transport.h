@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // SMC-R: the own ring is an RMBE that the peer writes by RDMA; the peer's ring is reached by RDMA writes from
-// registered memory, and CDC messages tell of both (RFC 7609 sections 4.2 to 4.6). What is due and what is in it is
-// decided in smc/flow.
+// registered memory, and CDC messages tell of both (RFC 7609 sections 4.2 to 4.6). When a message is due and what is in
+// it is decided in smc/flow.
 #pragma once
 
 #include <memory>
@@ -54,9 +54,9 @@ class RmbeTransport final : public Transport, private Mover {
     void write(const List<flow::RdmaWrite, flow::Staging::kMaxWrites>& writes);
     void send_if_due();
     bool resume();
-    // C5: the link that it has moved from broke.
+    // C5: called when the link from which the connection has moved is broken.
     void beware_of_strays();
-    // A peer that is done with the connection has nothing new written to it any more.
+    // Whether C5 holds anything back. Nothing new is written to a peer that is done with the connection.
     [[nodiscard]] bool is_held() const {
         return held_ && parts_.group->has_strays(held_->up_to) && !receiver_->inbox.peer_is_done();
     }
@@ -69,13 +69,14 @@ class RmbeTransport final : public Transport, private Mover {
     flow::CdcOutbox outbox_;
     Task* task_ = nullptr;
     GroupDriver::Receiver* receiver_ = nullptr;
-    std::shared_ptr<LinkDriver> link_;  // that it sends on
+    std::shared_ptr<LinkDriver> link_;  // the link that the connection sends on
     std::uint32_t lkey_ = 0;
-    std::optional<cdc::Message> validation_;  // it has moved, and this comes first, and then all again
-    // The link before, which works, and what must have left it: nothing that is sent again may be overtaken by it.
+    std::optional<cdc::Message> validation_;  // after a move: to be sent first, before everything is sent again
+    // The link before the move, if it still works. It must have retired everything before before_until_ before anything
+    // is sent again on link_: otherwise its older writes and messages could arrive after newer ones.
     std::shared_ptr<LinkDriver> before_;
     std::uint64_t before_until_ = 0;
-    // C5: what lies behind this position may be written once more by a link that broke.
+    // C5: a broken link may still write once more to the peer's ring behind this position.
     struct Held {
         cdc::Cursor position;
         unsigned up_to = 0;  // GroupDriver::newest_stray()
