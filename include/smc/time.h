@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Points in time, as the protocol's machines are given them. The library never asks a clock.
+// Points in time that are passed to the protocol machines. The library never reads a clock.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How long the agent and the data path wait, and how often they look: one table, in milliseconds. Each row is a member
-// of Times and a key of the section "times" in the configuration (docs/configuration.md), with the least and the most
-// that it may be. What a user decides about his connections has keys elsewhere (fallback.budget_ms,
-// smc.close_timeout_ms); what two peers must agree on is with their protocol (SMC v2.1, datapath/ivshmem/).
+// of Times and a key of the section "times" in the configuration (docs/configuration.md), with the least and the
+// largest value that it may have. Times that users decide on for their connections have keys elsewhere
+// (fallback.budget_ms, smc.close_timeout_ms); times that two peers must agree on are with their protocol (SMC v2.1,
+// datapath/ivshmem/).
 #pragma once
 
 #include <chrono>

@@ -7,7 +7,7 @@ namespace smc::clc {
 
 namespace {
 
-// Without the bits of the host (RFC 7609 A.2.2).
+// The address without the bits of the host (RFC 7609 A.2.2).
 RoceGid network_of(RoceGid address, unsigned prefix_bits) {
     for (unsigned i = 0; i < address.bytes.size(); i++) {
         const unsigned bits = std::clamp(prefix_bits, 8 * i, 8 * i + 8) - 8 * i;
@@ -16,8 +16,8 @@ RoceGid network_of(RoceGid address, unsigned prefix_bits) {
     return address;
 }
 
-// What peers compare (RFC 7609 section 3.5.1.2: "IP subnet number") and Linux sends, in the field that A.2.2 calls a
-// mask.
+// The number of the subnet. Peers compare it (RFC 7609 section 3.5.1.2: "IP subnet number"), and Linux sends it in the
+// field that A.2.2 calls a mask.
 Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
     const RoceGid network = network_of(address, 96 + prefix_bits);
     std::uint32_t number = 0;
@@ -27,7 +27,7 @@ Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
     return Ipv4Mask{number};
 }
 
-// That of the TCP connection's own address first; as many as there is room for (RFC 7609 A.2.2).
+// The prefix of the TCP connection's own address comes first, then as many as there is room for (RFC 7609 A.2.2).
 void add_prefixes(Subnet& subnet, const RoceOffer& roce) {
     const auto add = [&](const RoceGid& address, std::uint8_t bits) {
         const Ipv6Prefix prefix{network_of(address, bits), bits};
@@ -247,7 +247,7 @@ Actions ClientHandshake::accept(const AcceptR& a) {
         }
     }
     if (p.version < kVersion2 || p.release < kRelease1) {
-        p.max_links = kUnnegotiatedLinks;  // the server will try to add one
+        p.max_links = kUnnegotiatedLinks;  // the server will try to add a second link
     }
     state_ = State::kPreparing;
     return {PrepareRmbe{p}};

@@ -53,7 +53,7 @@ AcceptR own_half(Type type, const LocalNode& node, const RoceOffer& offer, const
         fce.release = peer.release;
         fce.host_name = HostName::padded(node.host_name);
         if (peer.release >= kRelease1) {
-            // v2.1, "Feature negotiation", item 9: the Accept has the server's own, the Confirm those in common.
+            // v2.1, "Feature negotiation", item 9: an Accept has the server's features, a Confirm the common ones.
             fce.features = type == Type::kAccept ? kFeatureEmulatedIsm : peer.features;
             fce.max_connections = peer.max_connections;
             fce.max_links = peer.max_links;

@@ -7,7 +7,7 @@ namespace smc::clc {
 
 namespace {
 
-// The client's order decides (it proposes).
+// The client's order decides, because the client proposes.
 std::optional<Eid> common_ueid(const V2Extension& v2, const LocalNode& node) {
     for (const Eid& eid : v2.eids) {
         if (std::find(node.ueids.begin(), node.ueids.end(), eid) != node.ueids.end()) {
@@ -17,8 +17,8 @@ std::optional<Eid> common_ueid(const V2Extension& v2, const LocalNode& node) {
     return std::nullopt;
 }
 
-// The client's order decides here, too (v2.1, "Feature negotiation"). Somebody with this node's own GID would read what
-// he writes.
+// The client's order decides here, too (v2.1, "Feature negotiation"). A device with this node's own GID is skipped: a
+// client that had it would read what it writes itself.
 std::optional<IsmDevice> common_device(const SmcdExtension& smcd, const LocalNode& node, std::size_t& from) {
     while (const auto device = next_ism_device(smcd, from)) {
         const IsmDevice* const own = node.ism_on(device->chid);

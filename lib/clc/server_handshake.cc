@@ -30,7 +30,7 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     return actions;
 }
 
-// Behind the Confirm, in its version. Has no reasons by type (v2.1, Decline, note 4).
+// A Decline after the Confirm, in the version of the Confirm. It has no reasons by type (v2.1, Decline, note 4).
 Actions ServerHandshake::late_decline(Reason reason, std::string detail, Outcome::Kind kind) {
     reasons_ = {};
     proposal_.v1_offer = Offer::kNone;
@@ -40,8 +40,8 @@ Actions ServerHandshake::late_decline(Reason reason, std::string detail, Outcome
     return actions;
 }
 
-// In lieu of CONFIRM LINK (RFC 7609 C.2). On a subsequent contact, and with SMC-D, the client's Confirm is its last
-// word.
+// A late Decline takes the place of CONFIRM LINK (RFC 7609 C.2). On a subsequent contact, and with SMC-D, the Confirm
+// is the last message of the handshake.
 bool ServerHandshake::may_decline_late() const {
     return state_ == State::kAwaitConfirm && candidate_ != Candidate::kSmcDv2 && smcr_.first_contact;
 }
@@ -74,7 +74,8 @@ Actions ServerHandshake::peer_declined(Bytes bytes) {
 
 Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
     if (state_ == State::kAwaitProposal) {
-        // A client that finds out too late that it cannot: Linux without a device, for instance (RFC 7609 3.5.1.6.4).
+        // A client declines here if it finds out late that it cannot use SMC, as Linux without a device (RFC 7609
+        // 3.5.1.6.4).
         return type_of(bytes) == Type::kDecline ? peer_declined(bytes) : proposed(bytes, now);
     }
     if (state_ != State::kAwaitConfirm && state_ != State::kLinking) {
@@ -105,7 +106,7 @@ Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
     return fault(wrong_variant(acceptance, "SMC-R in the version that was accepted"));
 }
 
-// A Proposal of a higher version is one of version 2 with more to it.
+// A Proposal of a higher version is one of version 2 with additions.
 bool ServerHandshake::offered(Candidate candidate) const {
     const bool v2 = proposal_.version >= kVersion2 && proposal_.v2;
     switch (candidate) {
@@ -128,7 +129,7 @@ Reason& ServerHandshake::reason_of(Candidate candidate) {
                                              : reasons_.smcr_v1;
 }
 
-// What prepares it, or nothing: then its reason says why not.
+// Returns the action that prepares the candidate; nothing: it does not fit, and its reason says why.
 std::optional<Action> ServerHandshake::try_candidate() {
     if (candidate_ == Candidate::kSmcDv2) {
         reasons_.smcd_v2 = means_.smcd ? select_smcd_v2(proposal_, node_, next_gid_, smcd_) : Reason::kNoSmcdV2Device;
@@ -141,7 +142,7 @@ std::optional<Action> ServerHandshake::try_candidate() {
     return reason == Reason::kNone ? std::optional<Action>(PrepareRmbe{smcr_}) : std::nullopt;
 }
 
-// The next type that was offered and that fits.
+// Tries the next types that were offered until one fits; declines if none does.
 Actions ServerHandshake::try_next(std::string detail) {
     state_ = State::kPreparing;
     while (candidate_ != Candidate::kExhausted) {
@@ -163,7 +164,8 @@ Actions ServerHandshake::prepare_failed(Reason reason, std::string detail) {
     if (state_ != State::kPreparing) {
         return {};
     }
-    smcd_ = {};  // nothing was agreed on; what the outcome names is given up by whoever hears it
+    // Nothing was agreed on. The outcome must not name what was tried: its receiver gives up what the outcome names.
+    smcd_ = {};
     smcr_ = {};
     if (auto other = candidate_ == Candidate::kSmcDv2 ? try_candidate() : std::nullopt) {
         return {std::move(*other)};  // by another fabric
@@ -212,8 +214,8 @@ Actions ServerHandshake::accept_if_prepared(TimePoint now) {
         return {};
     }
     state_ = State::kAwaitConfirm;
-    // With SMC-R the client may have to ask LLC in between, by CONFIRM RKEY. Linux's asks one thing at a time, and does
-    // not notice later that nobody waited for its Confirm.
+    // With SMC-R the client may have to send CONFIRM RKEY before its Confirm. A Linux client sends one at a time, and
+    // does not notice later that the server no longer waited for its Confirm.
     deadline_ = now + (smcd ? 1 : 2) * node_.step_timeout;
     if (smcd) {
         AcceptD a = own_half(Type::kAccept, node_, smcd_, *own_dmb_);
@@ -252,7 +254,7 @@ Actions ServerHandshake::confirm(const AcceptD& c) {
 
 namespace {
 
-// What a Confirm says otherwise than the Accept; nullptr: nothing.
+// The first field in which a Confirm differs from what was agreed; nullptr: none.
 const char* what_differs(const AcceptR& c, const SmcrPeer& agreed) {
     const bool v2 = agreed.version >= kVersion2;
     const std::pair<bool, const char*> differences[] = {
@@ -286,17 +288,17 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
         return late_decline(Reason::kReleaseMismatch, "Confirm has other features than agreed",
                             Outcome::Kind::kFallBack);
     }
-    // v2.1, Confirm, note 1. A client that offers version 1 as well may have meant that one's device.
+    // v2.1, Confirm, note 1. If the client offers version 1 as well, the Proposal's MAC address may be for version 1.
     if (p.first_contact && p.version >= kVersion2 && p.link_type == LinkType::kDirect && proposal_.mac != Mac{} &&
         !offers_r(proposal_.v1_offer) && c.mac != proposal_.mac) {
         return late_decline(Reason::kDirectMismatch, "Confirm has another MAC address than the Proposal",
                             Outcome::Kind::kFallBack);
     }
-    if (p.first_contact && !is_valid(c.mtu)) {  // a Confirm of version 1; of version 2 the decoder knows
+    if (p.first_contact && !is_valid(c.mtu)) {  // only of version 1: in version 2 the decoder has checked it
         return late_decline(Reason::kVersionMismatch, "Confirm has an MTU that does not exist",
                             Outcome::Kind::kFallBack);
     }
-    p.id = c.peer_id;  // Linux's Proposal of version 2 has none
+    p.id = c.peer_id;  // Linux's Proposal of version 2 has no peer ID
     p.link = {c.gid.normalised(), c.mac, c.qpn, c.psn, c.mtu};
     p.gids.resize(0);
     for (const RoceGid& gid : c.gid_list) {

@@ -27,7 +27,7 @@ void CdcOutbox::heard(const CdcInbox& inbox) {
     due_ |= told_ != consumed_ && peer_waits(inbox);
 }
 
-// Behind urgent data nothing is written before its consumption is known (section 4.7.5).
+// The peer writes nothing behind its urgent data before it knows that this was consumed (section 4.7.5).
 bool CdcOutbox::urgent_consumed(const CdcInbox& inbox) const {
     return inbox.urgent() && cdc::distance(from_wire(*inbox.urgent(), base_), consumed_, receive_size_) != kNowhere;
 }
@@ -109,7 +109,7 @@ cdc::Cursor CdcOutbox::no_further(cdc::Cursor consumed, cdc::Cursor position, st
 }
 
 cdc::Message CdcOutbox::moved() {
-    // F6: what was announced is told again only if that may have been lost.
+    // F6: urgent data is announced again only if its announcement may have been lost.
     if (std::ranges::any_of(posted_, &Posted::announces)) {
         announced_.reset();
     }

@@ -85,7 +85,7 @@ void Flow::peer(const PeerState& state) {
     }
     sending_.peer_consumed(state.consumer);
     PeerState said = state;
-    said.message = 0;  // two that ask each other would never end, if each answered what says nothing new
+    said.message = 0;  // else two peers that ask each other would answer repetitions for ever
     if (std::exchange(heard_, said) != said) {
         publish_ |= sending_.peer_spoke() && !peer_is_closed();
     }
@@ -136,7 +136,7 @@ std::optional<Step> Flow::send(bool can_send) {
     }
     const Sending::Room room = sending_.state();
     if (room != Sending::Room::kSome && peer_is_closed()) {
-        abort(Reason::kPeerClosedEarly);  // it will never make room (section 4.8.1)
+        abort(Reason::kPeerClosedEarly);  // the peer will never make room (section 4.8.1)
         return std::nullopt;
     }
     if (room == Sending::Room::kSome && can_send) {
@@ -146,7 +146,7 @@ std::optional<Step> Flow::send(bool can_send) {
     if (room == Sending::Room::kFull && can_send && sending_.block()) {
         blocked_++;
         publish_ = true;
-        moved_ = true;  // the peer may have consumed before it saw the flag
+        moved_ = true;  // look again: the peer may have consumed before it saw the flag
         return std::nullopt;
     }
     stuck_ = room != Sending::Room::kSome;
@@ -155,11 +155,11 @@ std::optional<Step> Flow::send(bool can_send) {
 
 void Flow::took(std::uint32_t bytes, bool urgent, bool drained) {
     if (peer_is_closed()) {
-        abort(Reason::kPeerClosedEarly);  // it will never read this; TCP would answer with a reset
+        abort(Reason::kPeerClosedEarly);  // the peer will never read this; TCP would answer with a reset
         return;
     }
     sending_.took(bytes, urgent);
-    // All that was there: the leg tells of more, but it has told of an end or an urgent byte already.
+    // Everything was read. An event tells of further bytes, but not again of an end or of an urgent byte.
     if (reading_ == Reading::kReadable && drained && !sending_.urgent_pending()) {
         reading_ = Reading::kQuiet;
     }
@@ -178,7 +178,7 @@ void Flow::leg_empty() {
 
 void Flow::leg_ended() {
     if (leg_failed_) {
-        leg_broke();  // the error was told already, to a write
+        leg_broke();  // a write has met the error, so this read sees only an end
         return;
     }
     reading_ = Reading::kEnded;
@@ -217,14 +217,15 @@ void Flow::clc_reset() {
     if (reset_grace_.count() == 0) {
         abort(Reason::kPeerReset);
     } else if (!std::exchange(clc_reset_, true)) {
-        clc_deadline_ = kNever;  // shorter than that of a FIN before
+        clc_deadline_ = kNever;  // await_flags() sets it anew: the reset grace instead of the close timeout of a FIN
     }
 }
 
 std::optional<Step> Flow::advance_close(TimePoint now) {
     if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
-        // Reading would not tell: behind its FIN, or not possible now. An application that has gone behind its FIN has
-        // taken nothing back: what it wrote is the peer's to read, however late. What still comes for it is lost.
+        // The leg failed, and no read will tell: its FIN was read already, or there is no room to read into. An
+        // application that is gone after its FIN has taken nothing back: the peer gets all that it wrote, however late.
+        // But data that still comes for it is lost, and the connection aborts.
         if (reading_ != Reading::kEnded || receiving_.available() != 0) {
             abort(Reason::kApplicationReset);
             return std::nullopt;
@@ -237,26 +238,27 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
         publish_ = true;
         close_deadline_ = now + close_timeout_;
     }
-    // The peer's application has gone altogether, and its end was passed on: this one may keep its socket for ever.
+    // The peer has closed, and its end was passed on. Our application may keep its socket for ever.
     if (!ended && writing_ == Writing::kEnded && peer_is_closed() && close_deadline_ == kNever) {
         close_deadline_ = now + close_timeout_;
     }
     if (close_.state() == CloseMachine::State::kClosed) {
-        // The one who ended first closes the TCP connection first; the other follows its FIN.
+        // The side whose application ended first closes the TCP connection first; the other side follows its FIN.
         if (close_.active() || clc_ended_ || now >= close_deadline_) {
             finish(Reason::kNone);
         }
     } else if (now >= close_deadline_ && !sending_.drained()) {
-        // Its application still reads; nothing is owed yet. A peer with room to spare says how far it is when asked:
-        // Linux, when it consumes the next byte.
+        // The peer's application still reads, so the peer owes no flags yet. A peer whose ring has much room tells its
+        // cursor only when it is asked; Linux tells it when it consumes the next byte.
         close_deadline_ = now + close_timeout_;
         sending_.request_cursor();
         publish_ = true;
     } else if (now >= close_deadline_ && !ended) {
         phase_ = Phase::kClose;
-        return AskLeg{};  // which would be lost with the leg
+        return AskLeg{};  // what the application's kernel does not have yet would be lost with the leg
     } else if (now >= close_deadline_) {
-        finish(Reason::kCloseTimeout);  // everything was delivered both ways; its application only keeps the socket
+        // Everything was delivered both ways; the peer's application only keeps its socket.
+        finish(Reason::kCloseTimeout);
         return std::nullopt;
     }
     await_flags(now);
@@ -272,12 +274,12 @@ void Flow::leg_has(bool all, TimePoint now) {
     }
 }
 
-// One application has gone, and the other has what it wrote: a FIN or a reset says nothing more.
+// One application has closed, and the other side has all that it wrote: a FIN or a reset tells nothing more.
 bool Flow::all_is_said() const {
     return peer_is_closed() || ((close_.flags() & cdc::kConnectionClosed) != 0 && sending_.drained());
 }
 
-// F4: a FIN or a reset that nothing has announced yet.
+// F4: the CLC socket has ended by a FIN or a reset, and the peer's flags do not explain it yet.
 void Flow::await_flags(TimePoint now) {
     if (!clc_ended_ || (close_.peer_done() && !clc_reset_) || all_is_said()) {
         clc_deadline_ = kNever;

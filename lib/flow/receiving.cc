@@ -10,7 +10,7 @@ bool Receiving::can_be(cdc::Cursor produced) const {
 
 void Receiving::peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent) {
     produced_ = produced;
-    // A mark that was consumed already, or that lies nowhere, is none.
+    // A mark is ignored if its byte was consumed already or is not there.
     if (urgent && urgent->count < size_) {
         const std::uint32_t ahead = cdc::distance(consumed_, *urgent, size_);
         if (ahead > 0 && ahead <= available()) {

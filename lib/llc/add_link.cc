@@ -130,7 +130,8 @@ void AddLinkFlow::send_tokens(AddLinkContinuation message, const LinkOut& out) {
 
 // A.3.3: the server asks and the client answers, each with two of its tokens, until neither has any left.
 bool AddLinkFlow::on(const AddLinkContinuation& m, const LinkOut& out, TimePoint deadline) {
-    // C.7.1: never more than it was before, less what was told. Linux may promise more than it tells.
+    // C.7.1: the count must not exceed the previous one less the tokens that were told. It may be lower: Linux may
+    // announce more than it tells.
     const unsigned told = static_cast<unsigned>(m.rkeys.size());
     if (m.link_number != terms_.number || m.tokens_left < told || (peers_left_ && *peers_left_ < m.tokens_left)) {
         return false;

@@ -15,7 +15,7 @@ void fill_in(ConfirmLink& m, const GroupTerms& group, const LinkTerms& link) {
     m.link_id = link.own_id;
 }
 
-// What a message says otherwise than CLC did; nullptr: nothing.
+// The first field in which a message differs from what was agreed; nullptr: none.
 const char* what_differs(const ConfirmLink& m, const GroupTerms& group, const LinkTerms& link) {
     const bool maxima = m.max_links != group.max_links || m.max_connections != group.max_connections;
     return m.gid.normalised() != link.peer.gid.normalised() ? "GID"

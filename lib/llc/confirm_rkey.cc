@@ -8,8 +8,8 @@ namespace smc::llc {
 
 namespace {
 
-// A peer whose configuration changes says so, and not when it is done (A.3.5, flag C). Linux sets that flag with every
-// refusal.
+// A peer refuses while its configuration changes (A.3.5, flag C), and does not tell when that is done. Linux sets the
+// flag with every refusal.
 constexpr unsigned kMaxRetries = 3;
 constexpr auto kRetryAfter = std::chrono::milliseconds(100);
 
@@ -58,7 +58,7 @@ std::optional<RkeyConfirmed> OwnRmbs::on_reply(const ConfirmRkey& reply, TimePoi
     }
     const RmbId rmb = waiting_.front().rmb;
     if (const auto& tokens = rmbs_[rmb]; !tokens.contains(over_) || tokens.at(over_).rkey != reply.rkey) {
-        return std::nullopt;  // late
+        return std::nullopt;  // a late reply
     }
     if (reply.negative && reply.retry && retries_ < kMaxRetries) {
         retries_++;
@@ -82,7 +82,7 @@ void OwnRmbs::proceed(const GroupTerms& group, const std::vector<std::uint8_t>& 
     const RTokenSet& tokens = rmbs_[next.rmb];
     const auto here = tokens.find(out.link);
     if (here == tokens.end()) {
-        return;  // it is not registered for this link; when it is, somebody comes back
+        return;  // not registered for this link yet; a later proceed() sends the request
     }
     retry_at_ = kNever;
     deadline_ = now + 2 * group.reply_timeout;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// DELETE RKEY: an RMB goes (RFC 7609 section 3.5.5.2.2, A.3.7; SMC v2.1). Its RKey on the link that carries the message
-// names it.
+// DELETE RKEY: deletes an RMB (RFC 7609 section 3.5.5.2.2, A.3.7; SMC v2.1). The message names the RMB by its RKey on
+// the link that carries the message.
 #include <algorithm>
 
 #include "smc/llc/rkeys.h"
@@ -32,7 +32,7 @@ std::vector<RTokenSet> answer(const DeleteRkey& request, PeerRmbs& rmbs, const L
     return gone;
 }
 
-// Whatever the answer: what the peer did not know it cannot use either.
+// A negative reply counts, too: the peer cannot use an RMB that it does not know.
 std::optional<RkeyDeleted> OwnRmbs::on_reply(const DeleteRkey&) {
     if (!is_under_way(true)) {
         return std::nullopt;

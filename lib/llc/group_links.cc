@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How the links of a group come and go.
+// How links are added to a group and deleted.
 #include <algorithm>
 
 #include "smc/llc/group_llc.h"
@@ -60,7 +60,7 @@ Actions GroupLlc::offer_link(const LinkTerms& own, const RoceGid& target, TimePo
         actions.push_back(AddLinkOver{});
         return actions;
     }
-    peer_rmbs_.forget_link(own.number);  // of an earlier link with this number
+    peer_rmbs_.forget_link(own.number);  // from an earlier link with this number
     add_link_.offer(own, target, own_rmbs_.pairs(over->terms.number, own.number), out(actions, *over), reply_by(now));
     return actions;
 }
@@ -80,8 +80,8 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
         return on_add_link_reply(actions, link, m, now);
     }
     if (terms_.server) {
-        // Version 1: the client has another port. While a link is added that is news to nobody; one that is deleted
-        // goes first (section 3.5.5.3.2).
+        // Version 1: the client has another port. That is ignored while a link is being added; a deletion that is under
+        // way goes first (section 3.5.5.3.2).
         if (!add_link_.under_way() && state_ == State::kActive) {
             actions.push_back(LinkWanted{{m.gid.normalised()}});
         }
@@ -103,7 +103,8 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
 
 void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now) {
     if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.over()) {
-        // To nothing. Linux takes back by a rejection what it could not carry out: then CONFIRM LINK fails.
+        // No offer awaits this reply. Linux first accepts a link and then rejects it, if it could not set it up: then
+        // CONFIRM LINK fails.
         return;
     }
     if (m.rejected) {
@@ -124,14 +125,14 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
     }
     if (!add_link_.on(m, out(actions, link), reply_by(now))) {
         const std::uint8_t over_link = add_link_.over();
-        adding_failed(actions, "the numbers of RKeys do not fit", false, now);  // C.7.1: as an outage
+        adding_failed(actions, "the numbers of RKeys do not fit", false, now);  // C.7.1: as if the link had failed
         return lose(actions, over_link, "ADD LINK CONTINUATION does not fit", now);
     }
     learn(actions);
     connect_or_go_on(actions);
 }
 
-// Both have told everything: the server connects its queue pair.
+// Both sides have told all their tokens: the server connects its queue pair.
 void GroupLlc::connect_or_go_on(Actions& actions) {
     if (add_link_.state() != Adding::kConnecting) {
         return;
@@ -140,7 +141,7 @@ void GroupLlc::connect_or_go_on(Actions& actions) {
     actions.push_back(LinkAccepted{add_link_.number(), add_link_.terms().peer});
 }
 
-// What the peer has told of its RMBs over the new link. Linux names some that it never told before.
+// Records how the peer's RMBs are reached over the new link. Linux names RMBs that it never told of; they are ignored.
 void GroupLlc::learn(Actions& actions) {
     for (const RTokenPair& pair : add_link_.take_pairs()) {
         if (const RTokenSet* rmb = peer_rmbs_.pair(add_link_.over(), add_link_.number(), pair)) {
@@ -149,7 +150,7 @@ void GroupLlc::learn(Actions& actions) {
     }
 }
 
-// C.7.1: two links between the same two ports.
+// True if another link joins the same two ports (C.7.1).
 bool GroupLlc::would_be_parallel(const LinkTerms& terms) const {
     return std::ranges::any_of(links_, [&](const auto& entry) {
         const LinkLlc& other = entry.second;
@@ -190,7 +191,7 @@ Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
     LinkLlc& link = links_[own.number];
     link.terms = add_link_.terms();
     link.little_endian = over->second.little_endian;
-    // The server's CONFIRM LINK may be there before the last of its tokens.
+    // The server's CONFIRM LINK may come before the last of its tokens.
     GroupTerms awaiting = terms_;
     awaiting.server = false;
     link.confirm.start(awaiting, link.terms, out(actions, link), now);
@@ -208,8 +209,8 @@ Actions GroupLlc::reject_link(AddLinkReason reason, TimePoint now) {
     return actions;
 }
 
-// Nobody adds a link any more. A peer that counts on it is told (C.7.1); at first contact that must be acknowledged
-// before data flows (section 3.5.1.6.2).
+// The attempt to add a link has failed. A peer that counts on the link is told by DELETE LINK (C.7.1); at first contact
+// the peer must acknowledge that before data flows (section 3.5.1.6.2).
 void GroupLlc::adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint) {
     const Adding state = add_link_.state();
     const std::uint8_t number = add_link_.number();
@@ -254,7 +255,7 @@ Actions GroupLlc::ask_for_link(const std::vector<RoceGid>& gids, const Mac& mac,
     return actions;
 }
 
-// SMC v2.1, REQUEST ADD LINK, notes 5 and 6: a server acknowledges, whether it can add a link or not.
+// SMC v2.1, REQUEST ADD LINK, notes 5 and 6: a server acknowledges the request, whether it can add a link or not.
 void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, TimePoint) {
     if (m.reply) {
         asked_ = kNever;
@@ -272,7 +273,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const RequestAddLink& m, Time
 
 // --- DELETE LINK ----------------------------------------------------------------------------------------------------
 
-// A link that works shall not be used any more.
+// Takes a link that works out of use.
 void GroupLlc::retire(Actions& actions, LinkLlc& link) {
     if (link.state == LinkLlc::State::kUp) {
         link.state = LinkLlc::State::kRetired;
@@ -292,7 +293,7 @@ Actions GroupLlc::delete_link(std::uint8_t number, DeleteLinkReason reason, Time
     return actions;
 }
 
-// Nothing is known of it any more.
+// Removes a link, and all that is known of it.
 void GroupLlc::forget(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
     delete_link_.done(number);
     const auto it = links_.find(number);
@@ -302,13 +303,14 @@ void GroupLlc::forget(Actions& actions, std::uint8_t number, const std::string& 
     const bool told = it->second.state == LinkLlc::State::kDown;  // M5
     links_.erase(it);
     restart_elsewhere(actions, number, now);
-    own_rmbs_.forget_link(number);  // of the peer's RMBs it is still known which is which
+    // The peer's RMBs keep their tokens of this link: a connection that moves finds its RMB by them.
+    own_rmbs_.forget_link(number);
     if (!told) {
         actions.push_back(LinkGone{number, why});
     }
 }
 
-// What is under way over this link will not be answered.
+// Exchanges under way over this link will not be answered: they start again over another link, or have failed.
 void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoint now) {
     if (own_rmbs_.under_way() && own_rmbs_.over() == number) {
         own_rmbs_.restart();
@@ -323,7 +325,7 @@ void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoin
     }
 }
 
-// It does not work any more: the peer is told over another one, and what went over it goes over another one (C.7.1).
+// A link has failed: the peer is told over another link, and exchanges under way over it start again there (C.7.1).
 void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
     const auto it = links_.find(number);
     if (state_ == State::kOver || it == links_.end() || it->second.state == LinkLlc::State::kDown) {
@@ -381,7 +383,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoin
         return over(actions, delete_link_.ended(m, terms_, out(actions, link)));
     }
     if (m.reply) {
-        // The client's to a server's request; or a server's that knows no such link.
+        // The client's reply to a server's request, or that of a server that knows no such link.
         if (delete_link_.deleting() && delete_link_.deleting()->number == m.link_number) {
             forget(actions, m.link_number, "DELETE LINK: " + text(delete_link_.deleting()->reason), now);
         }
@@ -408,7 +410,7 @@ void GroupLlc::on_delete_request(Actions& actions, LinkLlc& link, const DeleteLi
         return forget(actions, number, "DELETE LINK: " + text(m.reason), now);
     }
     if (delete_link_.concerns(number)) {
-        return;  // it is being deleted
+        return;  // its deletion is queued or under way
     }
     if (being_added) {
         return adding_failed(actions, "DELETE LINK: " + text(m.reason), false, now);
@@ -418,7 +420,7 @@ void GroupLlc::on_delete_request(Actions& actions, LinkLlc& link, const DeleteLi
         reply.reason = DeleteLinkReason::kUnknownLink;
         return out(actions, link).send(reply);
     }
-    // The server's own request is the answer. Linux calls a lost path orderly, too.
+    // The server answers with a request of its own. Linux sets the orderly flag for a lost path, too.
     if (m.orderly && m.reason != DeleteLinkReason::kLostPath) {
         retire(actions, it->second);
         return delete_link_.want({number, m.reason, true});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Who may speak when, what is heard, and what time does. How links come and go is in group_links.cc.
+// The order of exchanges, received messages and timeouts of a link group. Links are added and deleted in
+// group_links.cc.
 #include "smc/llc/group_llc.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ LinkOut GroupLlc::out(Actions& actions, const LinkLlc& link) const {
     return {actions, link.terms.number, terms_.version, link.little_endian};
 }
 
-// What carries messages about the group: a link that is up, or at least works.
+// The link that carries messages about the group: one that is up, otherwise one that is retired and still works.
 const LinkLlc* GroupLlc::carrier() const {
     for (const auto wanted : {LinkLlc::State::kUp, LinkLlc::State::kRetired}) {
         for (const auto& [number, link] : links_) {
@@ -53,8 +54,9 @@ void GroupLlc::over(Actions& actions, Over over) {
     }
 }
 
-// C.7.1: a client that is told of another link than it agreed on, or cannot read what it is told, declines. At the
-// server it is too late: the client's CONFIRM LINK was its last word. Later it is that link's end.
+// C.7.1: a client declines if CONFIRM LINK names another link than was agreed, or cannot be decoded. At the server it
+// is too late for that: the client's CONFIRM LINK was its last message of the handshake. Once more than one link is up,
+// only the link with the violation is lost.
 void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how, TimePoint now) {
     if (state_ == State::kForming || up().size() <= 1) {
         over(actions, {Reason::kLlcViolation, std::move(how), !terms_.server && awaits_confirm_link()});
@@ -63,7 +65,7 @@ void GroupLlc::violated(Actions& actions, std::uint8_t link, std::string how, Ti
     }
 }
 
-// Of the first link.
+// The first link waits for CONFIRM LINK.
 bool GroupLlc::awaits_confirm_link() const {
     return state_ == State::kForming && !links_.empty() && std::ranges::none_of(links_, [](const auto& entry) {
                return entry.second.state != LinkLlc::State::kConfirming;
@@ -72,7 +74,7 @@ bool GroupLlc::awaits_confirm_link() const {
 
 void GroupLlc::activate(Actions& actions) {
     if (state_ != State::kForming) {
-        return;  // it is up already, or is being ended meanwhile
+        return;  // the group is active already, or is being ended meanwhile
     }
     const LinkLlc* first = carrier();
     if (first == nullptr) {
@@ -82,8 +84,8 @@ void GroupLlc::activate(Actions& actions) {
     actions.push_back(Confirmed{first->confirm.eye_catchers()});
 }
 
-// The next exchange, if none is under way: links before RKeys (section 3.5.5.3). M3: without a link that is up there is
-// nothing to go on for, whoever took the last one away.
+// Starts the next exchange, if none is under way: links before RKeys (section 3.5.5.3). M3: an active group whose last
+// link is down or retired is over, whichever side took that link away.
 void GroupLlc::proceed(Actions& actions, TimePoint now) {
     const LinkLlc* link = carrier();
     if (state_ == State::kActive && up().empty()) {
@@ -148,10 +150,11 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
     return actions;
 }
 
-// At the server, whose client has told all its RMBs for the link that is being added, and has another one now. Sections
-// 3.5.5.3.1 and 3.5.5.3.2 have the server refuse whatever comes while it adds or deletes a link, so that no RMB is
-// without a link: what the client tells before it answers ADD LINK, or with the new link, or while a link is deleted,
-// is complete. Linux does not ask again: it would lose the connection that the RMB is for.
+// At the server: the client has told all its RMBs for the link that is being added, and now confirms another RMB
+// without that link. Sections 3.5.5.3.1 and 3.5.5.3.2 have the server refuse every CONFIRM RKEY while it adds or
+// deletes a link, so that no RMB is without a link. Only this one is refused, because the others are complete: those
+// that come before the client answers ADD LINK, or with the new link, or while a link is deleted. Linux does not ask
+// again after a refusal: it would lose the connection that the RMB is for.
 bool GroupLlc::lacks_added_link(const ConfirmRkey& m) const {
     return terms_.server && add_link_.peer_counts_on_it() &&
            std::ranges::none_of(m.others, [&](const auto& other) { return other.link_number == add_link_.number(); });
@@ -240,7 +243,8 @@ Actions GroupLlc::end(DeleteLinkReason reason, TimePoint now) {
 
 Actions GroupLlc::down(std::string why) {
     Actions actions;
-    // C.2: whose CONFIRM LINK has not arrived may still decline. What the client sent last may be what failed.
+    // C.2: a server that has received no CONFIRM LINK may still decline. So may a client: its last message, which may
+    // be CONFIRM LINK, may not have arrived.
     const bool may_decline = state_ == State::kForming && (!terms_.server || awaits_confirm_link());
     over(actions, {Reason::kLinkDown, std::move(why), may_decline});
     return actions;
@@ -263,10 +267,10 @@ void GroupLlc::heard(std::uint8_t number, std::uint64_t messages, TimePoint now)
     }
 }
 
-// C.7.1: the link that carried it is lost, too. But a Linux server says nothing about a link that it does not know any
-// more, and nothing while requests of a link that broke are under way, which soft-RoCE repeats for ever: a client finds
-// out by TEST LINK. At first contact, where that link is the only one, a Linux client does not answer while it waits
-// for ADD LINK CONTINUATION, and both go on with it (docs/notebook.md, Linux as the peer).
+// C.7.1: the link that carried an unanswered DELETE LINK is lost, too. But a Linux server does not answer for a link
+// that it does not know any more, nor while requests of a broken link are under way, which soft-RoCE repeats for ever:
+// a client asks by TEST LINK instead. At first contact, with only one link left, a Linux client does not answer while
+// it waits for ADD LINK CONTINUATION, and both sides go on with that link (docs/notebook.md, Linux as the peer).
 void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
     constexpr auto kUnanswered = "DELETE LINK was not answered";
     const std::uint8_t carried_by = delete_link_.over();
@@ -283,13 +287,13 @@ void GroupLlc::delete_link_unanswered(Actions& actions, TimePoint now) {
     restart_elsewhere(actions, carried_by, now);
 }
 
-// M2. True: something has changed.
+// M2. True: a timeout was handled.
 bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
     if (awaits_confirm_link()) {
         if (now < links_.begin()->second.confirm.deadline()) {
             return false;
         }
-        // C.7.1 has both break the TCP connection; but a Linux client waits for the server's Decline.
+        // C.7.1 has both sides break the TCP connection, but a Linux client waits for the server's Decline.
         over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK", terms_.server});
         return true;
     }

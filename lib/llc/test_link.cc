@@ -40,7 +40,7 @@ bool TestLinkFlow::on(const TestLink& m, const LinkOut& out) {
         return true;
     }
     if (answer_by_ == kNever) {
-        return true;  // late
+        return true;  // a late reply
     }
     answer_by_ = kNever;
     return m.user_data == data_;

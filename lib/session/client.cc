@@ -38,7 +38,7 @@ Actions Client::connect_failed(int error) {
                   {lesson_of_connecting(Reason::kConnectFailed)});
 }
 
-// What the handshake wants, in the session's words.
+// Translates the handshake's actions into those of the session.
 Actions Client::translate(clc::Actions from) {
     Actions out;
     for (auto& action : from) {
@@ -62,7 +62,7 @@ Actions Client::translate(clc::Actions from) {
 Actions Client::negotiated(clc::Outcome outcome) {
     outcome_ = std::move(outcome);
     if (outcome_.kind == clc::Outcome::Kind::kSmcD) {
-        // From the Confirm on the server counts on it, whatever becomes of this connection.
+        // From the Confirm on the server counts on this group, whatever becomes of this connection.
         smcd_groups_.establish(group::key_of(kServer, outcome_.smcd), outcome_.smcd.host_name);
     }
     if (outcome_.is_smc()) {
@@ -125,7 +125,7 @@ Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions acti
 RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
-    // A leg that could not be joined says nothing of the server.
+    // A leg that could not be connected says nothing about the server.
     const bool pause = reason == Reason::kNoLeg || (peer_agent_ && of_the_moment);
     return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
@@ -156,18 +156,18 @@ Actions Client::clc_closed(TimePoint) {
         return let_go(outcome_.reason, outcome_.detail);
     }
     if (state_ != State::kNegotiating || handshake_->state() == clc::ClientHandshake::State::kLinking) {
-        return {};  // a short connection may be closed by its peer before the news of its link is here
+        return {};  // the peer of a short connection may close it before this side hears that the link is ready
     }
     return translate(handshake_->peer_closed());
 }
 
-// The handshake may have taken that message for its last word.
+// The handshake may be done already, if this message was its last.
 Actions Client::clc_not_sent(TimePoint) {
     return state_ == State::kNegotiating ? translate(handshake_->peer_closed())
                                          : negotiated({.reason = Reason::kPeerClosed});
 }
 
-// The server's DMB first: without it there is no use for one of our own.
+// Attach the server's DMB first: if that fails, a DMB of our own is of no use.
 Actions Client::dmb_attached(TimePoint) {
     return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid, smcd_.chid}} : Actions{};
 }
@@ -196,7 +196,8 @@ Actions Client::joined(const clc::LocalRmbe& own, TimePoint now) {
     if (state_ != State::kNegotiating) {
         return {};
     }
-    if (own.first_contact) {  // RoCE may not work between these two: the application can still go without it
+    // RoCE may not work between these two nodes: until the link is confirmed, the application can still go to TCP.
+    if (own.first_contact) {
         return translate(handshake_->rmbe_ready(own, now));
     }
     half_ = own;
@@ -218,7 +219,7 @@ Actions Client::link_failed(Reason reason, std::string detail, bool may_decline,
     if (state_ != State::kNegotiating) {
         return {};
     }
-    // Where the server's end of TCP is closed there is nobody to decline to.
+    // A server that has closed its end of the TCP connection reads no Decline.
     return translate(may_decline && !clc_closed_ ? handshake_->link_refused(reason, std::move(detail))
                                                  : handshake_->link_failed(reason, std::move(detail)));
 }

@@ -16,7 +16,7 @@ void append(Actions& to, Actions from) {
 
 }  // namespace
 
-// What the handshake wants, in the session's words.
+// Translates the handshake's actions into those of the session.
 Actions Server::translate(clc::Actions from, TimePoint now) {
     Actions out;
     for (auto& action : from) {
@@ -27,7 +27,7 @@ Actions Server::translate(clc::Actions from, TimePoint now) {
         } else if (auto* attach = std::get_if<clc::AttachDmb>(&action)) {
             out.push_back(AttachDmb{attach->peer});
         } else if (auto* prepare = std::get_if<clc::PrepareRmbe>(&action)) {
-            // The application first: others of this client wait for the link group.
+            // Connect the application first: other connections of this client wait for the link group.
             smcr_ = prepare->peer;
             if (application_) {
                 append(out, application_connected(now));
@@ -86,7 +86,7 @@ Actions Server::begin(TimePoint now) {
                              : Actions{};
 }
 
-// Nothing was agreed on yet. An agent's CLC socket would have refused such an answer.
+// Only before anything was agreed on. A client's agent would have refused a SYN-ACK without the option.
 bool Server::may_have_lost_answer() const {
     return state_ == State::kNegotiating && !peer_.has_agent &&
            handshake_.state() == clc::ServerHandshake::State::kAwaitProposal;
@@ -129,12 +129,12 @@ Actions Server::clc_closed(TimePoint now, bool in_order) {
         return join_application("it ends, and has said nothing", now);
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
-        return {};  // a short connection may be closed by its peer before the news of its link is here
+        return {};  // the peer of a short connection may close it before this side hears that the link is ready
     }
     return translate(handshake_.peer_closed(), now);
 }
 
-// The handshake may have taken that message for its last word.
+// The handshake may be done already, if this message was its last.
 Actions Server::clc_not_sent(TimePoint now) {
     return state_ == State::kNegotiating ? translate(handshake_.peer_closed(), now)
                                          : negotiated({.reason = Reason::kPeerClosed}, now);
@@ -213,7 +213,7 @@ Actions Server::application_connected(TimePoint now) {
     if (dmb_) {
         append(out, dmb_ready(now));
     } else if (smcr_) {
-        // A Decline must be there before the client gives up.
+        // If joining fails, a Decline must reach the client before it gives up.
         const TimePoint deadline = handshake_.next_deadline() - node_.step_timeout / 4;
         out.push_back(JoinGroup{*std::exchange(smcr_, std::nullopt), deadline});
     }
@@ -247,7 +247,8 @@ Actions Server::tick(TimePoint now) {
             return {};
         }
         if (now >= handshake_.next_deadline() + node_.late && !std::exchange(was_late_, true)) {
-            silence_until_ = now + node_.last_word;  // its Proposal may be there, and is read before
+            // The Proposal may have come already: it is read before the next tick().
+            silence_until_ = now + node_.last_word;
             return {};
         }
         return join_application("it says nothing", now);

@@ -24,7 +24,7 @@ std::string hex(Bytes bytes) {
     return out;
 }
 
-// The codes are the sender's operating system's (v2.1, Decline, note 5).
+// The number only: a code means what the sender's operating system defines (v2.1, Decline, note 5).
 std::string text(Reason reason) {
     char code[12];
     std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(reason));
@@ -51,11 +51,11 @@ void drop(Fields& fields, std::string_view name) {
     std::erase_if(fields, [&](const Field& f) { return f.name == name; });
 }
 
-// Numbers, though they have names.
+// Types whose values are shown as numbers, although they have names.
 template <class T>
 constexpr bool kIsCode =
     std::is_same_v<T, Reason> || std::is_same_v<T, llc::AddLinkReason> || std::is_same_v<T, llc::DeleteLinkReason>;
-// Sizes that travel compressed.
+// Types of sizes that are sent in compressed form.
 template <class T>
 constexpr bool kIsSize = std::is_same_v<T, BufferSize> || std::is_same_v<T, clc::Mtu>;
 
@@ -248,7 +248,7 @@ Description describe_llc(Bytes message) {
     const auto decoded = llc::decode(message);
     if (const auto* fault = std::get_if<Fault>(&decoded)) {
         out.fault = *fault;
-        if (fault->offset != 0 && !message.empty()) {  // the type is not what is wrong
+        if (fault->offset != 0 && !message.empty()) {  // the fault is not in the type
             llc::Header h;
             wire::decode_fixed<wire::LlcTypeField>(message.data(), h);
             out.type = llc::text(h.type);

@@ -18,7 +18,7 @@ std::string hex(std::uint64_t value, int digits) {
     return buffer;
 }
 
-// What a peer said, safe for a terminal.
+// Text from a peer, made safe for a terminal.
 std::string escaped(std::string_view text) {
     std::string out;
     for (const char c : text) {

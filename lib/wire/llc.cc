@@ -22,7 +22,7 @@ Fault reset_at(std::uint64_t found, const char* expected) {
     return wire::fault_at<L, Member>(0, found, expected, Verdict::kReset);
 }
 
-// Both versions have it at the same place.
+// Both versions have the length at the same place.
 Fault bad_length(std::uint64_t found, const char* expected) {
     return reset_at<wire::LlcHeaderV1, &Header::length>(found, expected);
 }
@@ -46,7 +46,7 @@ bool is_known(Type type, std::uint8_t version) {
     return false;
 }
 
-// v2.1 calls the length of these variable: what a later release appends is not looked at. All others have 44 bytes.
+// v2.1 calls the length of these messages variable: what a later release appends is ignored. All others have 44 bytes.
 bool may_be_large(const Header& h) {
     return h.version == kVersion2 && (h.type == Type::kAddLink || (h.type == Type::kRequestAddLink && !h.reply) ||
                                       (h.type == Type::kDeleteRkey && !h.reply));
@@ -61,8 +61,8 @@ Decoded<Header> decode_header(Bytes message) {
     const std::uint8_t first = message[0];
     h.version = h.version == kVersion1OnTheWire ? 1 : h.version;
     if ((h.version != 1 && h.version != kVersion2) || !is_known(h.type, h.version) || h.optional) {
-        // RFC 7609 A.3: b'10' is for optional messages, b'11' for CDC, everything else must be known. One that is not
-        // announces credits, in kernels of a vendor, to whoever has agreed on that.
+        // RFC 7609 A.3: b'10' is for optional messages, b'11' for CDC, every other type must be known. The exception is
+        // a type by which kernels of one vendor announce credits to peers that agreed on it.
         const bool may_be_ignored = first >> 6 == 2 || first == kCreditsOfAVendor;
         return wire::fault_at<wire::LlcTypeField, &Header::type>(0, first, "a type of RFC 7609 or SMC v2.1",
                                                                  may_be_ignored ? Verdict::kIgnore : Verdict::kReset);
@@ -86,7 +86,7 @@ Decoded<Header> decode_header(Bytes message) {
     return h;
 }
 
-// What a fault names when an area is not there: the header has seen that `length` is the message's.
+// The field that a fault names if an area is not all there: the header's `length`, which was found to be the message's.
 wire::Pointer length_of(Bytes message) {
     return wire::pointer_at<wire::LlcHeaderV1, &Header::length>(0, message.size());
 }
@@ -107,9 +107,9 @@ std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
     return std::nullopt;
 }
 
-// Without what lies behind 44 bytes.
+// Decodes the first 44 bytes only.
 void decode_small(Bytes message, AddLink& m) {
-    // Two reserved bytes behind the MAC address, where figure 32 has the GID.
+    // The place of the two reserved bytes behind the MAC address; figure 32 has the GID there.
     constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;
     if (m.version == 1) {
         decode_fixed<wire::AddLinkV1>(message.data(), m);
@@ -129,14 +129,14 @@ std::optional<Fault> decode_large(Bytes message, AddLink& m) {
         return m.reply && m.rejected ? std::nullopt
                                      : std::optional(bad_length(message.size(), "72 and 16 for each RKey"));
     }
-    // 124 RKeys make a length that reads the same either way; their number does not.
+    // With 124 RKeys the length reads the same in both byte orders, but the number of RKeys does not.
     constexpr std::size_t kRkeysAt = wire::field_of<AddLinkLarge, &AddLinkLarge::rkeys>().offset;
     constexpr std::size_t kRkeys = wire::list_offset<AddLinkLarge, &AddLinkLarge::rkeys>();
     if (message.size() >= kRkeys && message[kRkeysAt] != 0 && __builtin_bswap16(m.length) == m.length) {
         m.little_endian = true;
     }
     auto& large = m.large.emplace();
-    // Linux counts its connections there, and lists as many RKeys as it has or as the message takes.
+    // Linux gives its number of connections as the number of RKeys, and lists as many as it has or as fit.
     constexpr bool kCuts = true;
     const auto length = length_of(message);
     auto fault = m.little_endian
@@ -157,7 +157,7 @@ std::optional<Fault> decode_body(Bytes message, AddLink& m) {
     }
     const bool invitation = m.version == 1 && !m.reply && m.qpn == Qpn{0};
     if (!m.rejected && !invitation && !clc::is_valid(m.mtu)) {
-        // C.7.1: answered with reason 2; in a reply there is nothing left to answer
+        // C.7.1: a request is answered with reason 2; a reply has no answer
         const Verdict verdict = m.reply ? Verdict::kReset : Verdict::kReject;
         const auto found = static_cast<std::uint64_t>(m.mtu);
         return m.version == 1 && !m.padded
@@ -232,7 +232,7 @@ Decoded<AnyMessage> decode_as(Bytes message, const Header& header) {
     return decoded;
 }
 
-// What the message cannot say is left out.
+// The message, with its lists cut to what the format or its count field allows.
 template <class M>
 const M& encodable(const M& m) {
     return m;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The tables of the LLC messages (llc.h): RFC 7609 A.3 and SMC v2.1 "LLC V2 messages", page by page. For whoever
-// encodes, decodes or prints them.
+// The tables of the LLC messages (llc.h): RFC 7609 A.3 and SMC v2.1 "LLC V2 messages", page by page. Used to encode,
+// decode and print them.
 #pragma once
 
 #include "smc/wire/llc.h"
@@ -96,7 +96,7 @@ struct Layout<ConfirmLinkV2> {
 };
 static_assert(fields_fit<ConfirmLinkV2, llc::ConfirmLink>());
 
-// Version 1 as Linux has it: reserved bits in RFC 7609 A.3.1.
+// Version 1: bits that Linux uses and that RFC 7609 A.3.1 reserves.
 struct ConfirmLinkLinux;
 template <>
 struct Layout<ConfirmLinkLinux> {

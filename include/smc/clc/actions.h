@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the CLC handshakes answer.
+// The outcome of a CLC handshake, and the actions that the handshakes answer with.
 #pragma once
 
 #include <string>
@@ -27,29 +27,30 @@ struct Outcome {
     SmcrPeer smcr{};                     // kSmcR, likewise
 
     [[nodiscard]] bool is_smc() const { return kind == Kind::kSmcD || kind == Kind::kSmcR; }
-    // First contact of SMC-R: the client connects its application behind the link, and tells its server's agent.
+    // First contact of SMC-R: the client connects its application only after the link is confirmed, and then tells the
+    // server's agent.
     [[nodiscard]] bool is_on_new_link() const { return kind == Kind::kSmcR && smcr.first_contact; }
 };
 
 struct Send {
     Message message;
 };
-// A DMB for this peer on that fabric, at the server. Answer with dmb_ready() or prepare_failed().
+// Server: register a DMB for this peer on that fabric. Answer with dmb_ready() or prepare_failed().
 struct CreateDmb {
     Gid peer;
     Chid chid{};
 };
-// Answer with attached() or attach_failed().
+// Attach the peer's DMB. Answer with attached() or attach_failed().
 struct AttachDmb {
     SmcdPeer peer;
 };
-// An RMBE for a connection with this peer; at the client, over the link that the server named. Answer with rmbe_ready()
-// or prepare_failed().
+// Get an RMBE for a connection with this peer; at the client, on the link that the server named. Answer with
+// rmbe_ready() or prepare_failed().
 struct PrepareRmbe {
     SmcrPeer peer;
 };
-// The peer's end is known. On first contact the link is to be connected and confirmed by LLC. Answer with link_ready()
-// or link_failed(); meanwhile messages may still come.
+// The peer's end of the link is known; on first contact, connect the link and let LLC confirm it. Answer with
+// link_ready(), link_refused() or link_failed(); CLC messages may still come meanwhile.
 struct AwaitLink {
     SmcrPeer peer;
 };

@@ -3,15 +3,15 @@
 // is fed messages, results and time, and answers with actions.
 //
 //   kIdle          start      -> send Proposal
-//   kAwaitAccept   Accept     -> the type's own
+//   kAwaitAccept   Accept     -> continues by the type that was accepted:
 //                  Decline    -> fall back
 //   SMC-D:                                        SMC-R:
 //   kAttaching     attached   -> send Confirm     kPreparing     RMBE ready -> send Confirm
 //                  failed     -> send Decline                    failed     -> send Decline
 //                                                 kLinking       link ready -> SMC-R
 //                                                                Decline    -> fall back
-//                                                                failed     -> Decline up to our CONFIRM LINK (C.2),
-//                                                                              then terminate
+//                                                                failed     -> Decline, if our CONFIRM LINK was not
+//                                                                              sent (C.2); else terminate
 //   kDone
 //
 // Invariants, of both sides:
@@ -36,17 +36,19 @@ class ClientHandshake {
 
     [[nodiscard]] Actions start(TimePoint now);
     [[nodiscard]] Actions message(Bytes bytes);
-    // Own DMB registered and the server's attached. `in_sync`: our idea of first contact is the server's.
+    // The own DMB is registered, and the server's is attached. `in_sync`: both sides agree whether this is a first
+    // contact.
     [[nodiscard]] Actions attached(const LocalDmb& own, bool in_sync);
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
-    // kOutOfSync: the server named a link that is not known here.
+    // `reason` kOutOfSync: the server named a link that is not known here.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
-    // First contact, and the link failed, or CONFIRM LINK was wrong, before ours was sent: Decline (RFC 7609 C.2,
-    // C.7.1).
+    // On first contact the link failed, or the server's CONFIRM LINK was wrong, before ours was sent: sends a Decline
+    // (RFC 7609 C.2, C.7.1).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
-    // Behind the point of no return; and without CONFIRM LINK the client breaks the TCP connection (RFC 7609 C.7).
+    // The link failed later, or no CONFIRM LINK came: it is too late for a Decline, and the client breaks the TCP
+    // connection (RFC 7609 C.7).
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
     [[nodiscard]] Actions peer_closed();
@@ -70,7 +72,7 @@ class ClientHandshake {
     std::optional<RoceOffer> roce_;
     State state_ = State::kIdle;
     TimePoint deadline_ = kNever;
-    std::uint8_t answered_version_ = kVersion2;  // the Accept's, and a Decline's that answers it
+    std::uint8_t answered_version_ = kVersion2;  // of the Accept, and of a Decline that answers it
     SmcdPeer smcd_;
     SmcrPeer smcr_;
 };

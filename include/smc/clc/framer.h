@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Cuts CLC messages out of a TCP stream: exactly one message is read, never a byte behind it, because after a Decline
-// those bytes are the application's. Of a message that is longer than any that is known, the beginning is kept, and the
-// four bytes at its end.
+// Cuts CLC messages out of a TCP stream. Exactly one message is read, never a byte behind it, because after a Decline
+// the next bytes belong to the application. Of a message that is longer than any known one, only the beginning and the
+// last four bytes are kept.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@
 
 namespace smc::clc {
 
-// The bytes are not of this protocol at all, rather than a message with something wrong in it.
+// True if the bytes are not CLC at all; false if they are a CLC message with a fault.
 [[nodiscard]] inline bool is_no_clc(const Fault& fault) {
     return std::string_view(fault.field) == "eye_catcher" && fault.offset == 0;
 }
 
 class Framer {
  public:
-    // Where the next bytes go: at least one, and nowhere behind a fault.
+    // Space for the next bytes: at least one byte, unless filled() has returned a fault.
     [[nodiscard]] wire::MutableBytes free_space() {
         const std::size_t left = wanted_ - read_;
         return message_.size < kMaxMessage
                    ? wire::MutableBytes(message_.bytes).subspan(message_.size).first(std::min(left, room()))
                    : wire::MutableBytes(behind_).first(std::min(left, behind_.size()));
     }
-    // What was read of a message that is not whole yet, or of what is none.
+    // The bytes that were read of an incomplete message, or of data that is no message.
     [[nodiscard]] wire::Bytes begun() const { return message_.view(); }
-    // `bytes` of space() were filled. A whole message, or what is wrong with its first 8 bytes, which the very first
-    // one may show; nothing: there is more to read.
+    // `bytes` of free_space() were filled. Returns a whole message, or a fault in its first 8 bytes, which the very
+    // first byte may show; nothing: there is more to read.
     [[nodiscard]] std::optional<Decoded<Message>> filled(std::size_t bytes) {
         read_ += bytes;
         if (message_.size < kMaxMessage) {
@@ -63,7 +63,7 @@ class Framer {
  private:
     [[nodiscard]] std::size_t room() const { return kMaxMessage - message_.size; }
 
-    // The last four bytes of all that was read, which were at the end of the message until now.
+    // Keeps the last four bytes of all that was read at the end of message_.
     void keep_end(std::size_t bytes) {
         const auto end = message_.bytes.end() - kTrailerBytes;
         const std::size_t newer = std::min(bytes, kTrailerBytes);
@@ -86,7 +86,7 @@ class Framer {
     }
 
     Message message_;
-    std::array<std::uint8_t, 512> behind_{};  // what is not kept
+    std::array<std::uint8_t, 512> behind_{};  // space for bytes that are not kept
     std::size_t read_ = 0, wanted_ = kHeaderBytes;
 };
 

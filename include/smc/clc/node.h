@@ -16,7 +16,7 @@ namespace smc::clc {
 // What this node is on the wire; the same for every handshake of an agent.
 struct LocalNode {
     PeerId peer_id{};
-    std::vector<IsmDevice> ism;  // at most kMostIsmDevices, in order of preference, each with another CHID
+    std::vector<IsmDevice> ism;  // at most kMostIsmDevices, in order of preference, each with a CHID of its own
     std::vector<Eid> ueids;      // at most 8, in order of preference
     std::optional<Eid> seid;
     std::string host_name;
@@ -25,20 +25,20 @@ struct LocalNode {
     std::uint8_t max_connections = 255;  // of an SMC-R link group, 16 to 255
     std::uint8_t max_links = 2;          // likewise, 1 or 2; before release 1 there is no such choice
 
-    // nullptr: it has none there.
+    // The node's device on this fabric; nullptr: it has none there.
     [[nodiscard]] const IsmDevice* ism_on(Chid chid) const;
 };
 
-// SMC-R, as it could be used for this TCP connection.
+// How SMC-R could be used for one TCP connection.
 struct RoceOffer {
-    std::vector<RoceGid> gids;  // of this node's ports, the one to use first; 1 to 8
-    Mac mac;                    // of the first
+    std::vector<RoceGid> gids;  // of this node's ports, 1 to 8; the one to use comes first
+    Mac mac;                    // of the first port
     bool v1 = false, v2 = true;
-    RoceGid v1_gid{};  // for version 1, where it is another one: RoCEv1's
+    RoceGid v1_gid{};  // for version 1: the GID of RoCEv1; zero: it is the first of `gids`
     // For version 1, which stays within a subnet: both ends of the TCP connection, and this end's prefix.
     RoceGid own_address, peer_address;
     std::uint8_t prefix_bits = 0;
-    // ... and with IPv6 the other addresses of the same interface, whose networks this end is in as well.
+    // For version 1 with IPv6: the other addresses of the same interface, whose networks this end is in as well.
     std::vector<Ipv6Prefix> other_addresses{};
 };
 
@@ -50,7 +50,7 @@ struct Means {
     [[nodiscard]] bool any() const { return smcd || roce; }
 };
 
-// Links of a group before release 1, which cannot agree on fewer (RFC 7609 section 2.2.2).
+// Links of a group before release 1, where peers cannot agree on fewer (RFC 7609 section 2.2.2).
 inline constexpr std::uint8_t kUnnegotiatedLinks = 2;
 
 // An RMBE as CLC tells it (RFC 7609 A.2.3).
@@ -61,11 +61,11 @@ struct Rmbe {
     AlertToken token{};
     BufferSize size{};
 };
-// An RMBE of this node, the link it is reached over, and the link group's contact.
+// An RMBE of this node, the link that it is reached over, and whether that link is the group's first contact.
 struct LocalRmbe {
     QpEnd link;
     Rmbe rmbe;
-    bool first_contact = false;  // the server's decision, like the next one
+    bool first_contact = false;  // the server decides it, and the link type
     LinkType link_type = LinkType::kDirect;
 };
 
@@ -90,15 +90,15 @@ struct SmcdPeer {
 struct SmcrPeer {
     std::uint8_t version = 2;
     PeerId id{};
-    QpEnd link;                    // at the server, before the Confirm: the client's GID only
-    List<RoceGid, kMaxGids> gids;  // first contact, version 2, at the server: the client's ports, that link's first
+    QpEnd link;                    // at the server, before the Confirm: only the client's GID and MAC address
+    List<RoceGid, kMaxGids> gids;  // first contact, version 2, at the server: the client's ports, that of `link` first
     Rmbe rmbe;
     Eid eid{};  // version 2
     bool first_contact = false;
     LinkType link_type = LinkType::kDirect;
     std::uint8_t max_connections = 255;
     std::uint8_t max_links = 1;
-    std::uint16_t features = 0;  // supplemental ones that both sides have
+    std::uint16_t features = 0;  // supplemental features that both sides have
     std::string host_name;
     Os os = Os::kUnknown;
     std::uint8_t release = kRelease1;

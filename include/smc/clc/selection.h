@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What of a Proposal this node could accept (v2.1 "Migration"; RFC 7609 section 3.5.1.2 for SMC-Rv1).
+// Which types of a Proposal this node could accept (v2.1 "Migration"; RFC 7609 section 3.5.1.2 for SMC-Rv1).
 #pragma once
 
 #include "smc/clc/node.h"
@@ -7,12 +7,13 @@
 
 namespace smc::clc {
 
-// What may carry a connection, in the order in which a server tries it. SMC-Dv1 needs ISM hardware.
+// Types that may carry a connection, in the order in which a server tries them. SMC-Dv1 is not among them: it needs ISM
+// hardware.
 enum class Candidate : std::uint8_t { kNone, kSmcDv2, kSmcRv2, kSmcRv1, kExhausted };
 
-// kNone: it may; the peer's part is filled in. Everything else: why not. The first two need proposal.v2.
-// SMC-D: by the first fabric of the client's, from its entry `from` on, that this node has, too; `from` is then behind
-// it, for another try.
+// Each returns kNone if this type can be accepted, and fills in `peer`; otherwise the reason why not. The first two
+// need proposal.v2. SMC-D takes the first of the client's fabrics, from its entry `from` on, that this node has, too;
+// `from` is then behind that entry, for another try.
 Reason select_smcd_v2(const Proposal& proposal, const LocalNode& node, std::size_t& from, SmcdPeer& peer);
 Reason select_smcr_v2(const Proposal& proposal, const LocalNode& node, const std::optional<RoceOffer>& roce,
                       SmcrPeer& peer);

@@ -5,8 +5,8 @@
 //   kAwaitProposal  Proposal   -> the first type that fits, or Decline
 //                   Decline    -> fall back
 //   kPreparing      failed     -> the next type, or Decline
-//                   prepared and the application is there -> send Accept
-//   kAwaitConfirm   Confirm    -> the type's own
+//                   prepared, and the application is connected -> send Accept
+//   kAwaitConfirm   Confirm    -> continues by the type that was accepted, below
 //                   Decline    -> fall back
 //                   first contact of SMC-R: a reserved MTU (C.6), other maxima or features (v2.1) -> late Decline
 //   SMC-D:                                        SMC-R:
@@ -33,19 +33,19 @@ class ServerHandshake {
     // `link_id`: the link group's, 0 on first contact.
     [[nodiscard]] Actions dmb_ready(const LocalDmb& own, bool first_contact, std::uint32_t link_id, TimePoint now);
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
-    // The type that was tried cannot be had; the next one is.
+    // The type that was tried cannot be used: tries the next one.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
-    // The server application took the connection / did not. `may_decline`: the client can do without this TCP
+    // The server application has accepted the connection, or has not. `may_decline`: the client can do without this TCP
     // connection.
     [[nodiscard]] Actions application_ready(TimePoint now);
     [[nodiscard]] Actions application_refused(std::string detail, bool may_decline);
     [[nodiscard]] Actions attached();
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
-    // Behind the point of no return (RFC 7609 C.3, C.7).
+    // The link failed after the point of no return (RFC 7609 C.3, C.7): terminates.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail);
-    // First contact, and the client's CONFIRM LINK has not come: the queue pair was never connected, or failed, or
-    // nobody answered. There is still a Decline (C.2; after a time-out C.7 would reset, but Linux's client waits for a
+    // On first contact, the client's CONFIRM LINK has not come: the queue pair was never connected, or failed, or the
+    // client did not answer. Sends a Decline (C.2; after a timeout C.7 would reset, but a Linux client waits for a
     // Decline and nothing else).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     [[nodiscard]] Actions fault(const Fault& fault);
@@ -79,8 +79,8 @@ class ServerHandshake {
     TimePoint deadline_;
     Proposal proposal_;
     Candidate candidate_ = Candidate::kNone;
-    std::size_t next_gid_ = 0;  // of the Proposal, to try SMC-D with
-    Decline reasons_;           // why not, by type
+    std::size_t next_gid_ = 0;  // the next GID of the Proposal to try SMC-D with
+    Decline reasons_;           // why not, for each type
     SmcdPeer smcd_;
     SmcrPeer smcr_;
     std::optional<LocalDmb> own_dmb_;

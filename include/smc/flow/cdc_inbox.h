@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the CDC messages of one SMC-R connection said so far (RFC 7609 section 4.6 and A.4). Each message replaces what
-// was said before, but for an urgent byte, which is announced once.
+// The peer's state, as the CDC messages of one SMC-R connection have told it (RFC 7609 section 4.6 and A.4). Each
+// message replaces the one before it. Only an urgent byte is announced once, so its announcement is kept.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace smc::flow {
 
-// With eye catchers cursors on the wire count from 4, inside from 0. `base` is 4 or 0.
-// Where no cursor of a ring can be.
+// A count that no cursor has: it is outside every ring.
 inline constexpr std::uint32_t kNowhere = ~0U;
 
+// If RMBEs begin with an eye catcher, cursors count from 4 on the wire, and from 0 inside the agent. `base`: 4 or 0.
 constexpr cdc::Cursor from_wire(cdc::Cursor cursor, std::uint32_t base) {
     cursor.count = cursor.count >= base ? cursor.count - base : kNowhere;
     return cursor;
@@ -28,14 +28,14 @@ class CdcInbox {
  public:
     enum class Taken : std::uint8_t {
         kYes,
-        kStale,  // older than what is known
-        kLost,   // the peer moved to another link, and something it sent over the old one never came
+        kStale,  // not newer than the latest message
+        kLost,   // failover: a message that the peer sent over its old link never came
     };
 
     Taken take(const cdc::Message& message) {
         const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(message.sequence - latest_.sequence));
         if ((message.flags & cdc::kFailoverValidation) != 0) {
-            return ahead > 0 ? Taken::kLost : Taken::kStale;  // nothing else in it means anything
+            return ahead > 0 ? Taken::kLost : Taken::kStale;  // its other fields have no meaning
         }
         if (ahead <= 0) {
             return Taken::kStale;
@@ -54,11 +54,11 @@ class CdcInbox {
     [[nodiscard]] bool peer_is_done() const {
         return (latest_.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0;
     }
-    // Behind the last urgent byte that was announced and not yet forgotten; as on the wire.
+    // The cursor behind the last urgent byte that was announced, until forget_urgent(); as on the wire.
     [[nodiscard]] const std::optional<cdc::Cursor>& urgent() const { return urgent_; }
     void forget_urgent() { urgent_.reset(); }
 
-    // What the peer published, as the flow counts.
+    // What the peer has published, with cursors that count from 0.
     [[nodiscard]] PeerState state(std::uint32_t base) const {
         PeerState state;
         if (!empty_) {

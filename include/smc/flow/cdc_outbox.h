@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// When a CDC message of an SMC-R connection is due, and what is in it (RFC 7609 sections 4.5.1 and 4.7.5, A.4). One
-// message tells everything there is to tell.
+// Decides when a CDC message of an SMC-R connection is due, and what it says (RFC 7609 sections 4.5.1 and 4.7.5, A.4).
+// Each message tells the whole state.
 //
 // Invariant:
-//   F6  Urgent data is announced in one message. Linux takes every other one with the same cursor for news.
+//   F6  Urgent data is announced in one message only. Linux takes a second announcement with the same cursor for new
+//       urgent data, and forgets the byte that it has.
 #pragma once
 
 #include <cstdint>
@@ -17,43 +18,46 @@ namespace smc::flow {
 
 class CdcOutbox {
  public:
-    // `peer`: the peer's token. `receive_size`: bytes of the own ring, without what stands before `base`.
+    // `peer`: the peer's alert token. `receive_size`: bytes of the own ring, without the `base` bytes of the eye
+    // catcher.
     CdcOutbox(AlertToken peer, std::uint32_t receive_size, std::uint32_t base)
         : peer_(peer), receive_size_(receive_size), base_(base) {}
 
-    // The producer cursor, its flags or the connection's state changed: the peer is to be told.
+    // The producer cursor, its flags or the connection's state changed: a message is due.
     void published(const cdc::Producer& producer);
-    // The consumer cursor moved. The peer is told when it waits for it, or when it has much to gain (section 4.5.1).
+    // The consumer cursor moved. A message is due if the peer waits for it, if urgent data was consumed, or if the peer
+    // gains much room (section 4.5.1).
     void consumed(cdc::Cursor consumed, const CdcInbox& inbox);
-    // The peer said something: it may wait for a consumer cursor that it was not told.
+    // A message came from the peer. A message is due if the peer waits for a consumer cursor that it was not told yet.
     void heard(const CdcInbox& inbox);
 
     [[nodiscard]] bool due() const { return due_; }
-    // `before_the_end`: without saying that the connection is closed or reset, which lets the peer give its RMBE to
-    // another one (section 4.8).
+    // The next message. `before_the_end`: without the flags C and A (closed, aborted), because they allow the peer to
+    // give its RMBE to another connection (section 4.8).
     [[nodiscard]] cdc::Message message(bool before_the_end = false) const;
-    // The same was in the last message, and nothing has moved since: the end is due, and is not in it.
+    // `message` leaves out the end that is due, and says nothing that the last message did not say: it need not be
+    // sent.
     [[nodiscard]] bool has_told(const cdc::Message& message) const;
-    // That message is under way. `position`: among all that was posted on the link.
+    // `message` was posted. `position`: its place among all requests that were posted on the link.
     void sent(CdcInbox& inbox, std::uint64_t position, const cdc::Message& message);
-    // What was sent last, once more.
+    // The state under the sequence number of the last message, to be sent in its place.
     [[nodiscard]] cdc::Message repeated() const;
 
     // --- failover (section 4.6)
-    // The peer's device has acknowledged everything before this position.
+    // The peer's device has acknowledged all requests before `position`.
     void acknowledged(std::uint64_t position);
-    // Another link carries what follows: all is to be told again, behind this message. Its sequence number is that of
-    // the last message that was acknowledged (4.6.1).
+    // The connection has moved to another link. Returns the failover validation message, which goes first there; its
+    // sequence number is that of the last acknowledged message (4.6.1). The whole state is due again behind it.
     [[nodiscard]] cdc::Message moved();
-    // What of all that was published the peer may not have: bytes behind `consumed`, and behind what its device has
-    // acknowledged. `size`: of its ring.
+    // How many of the published bytes the peer may not have: those behind `consumed` and behind the last producer
+    // cursor that its device has acknowledged. `size`: of the peer's ring.
     [[nodiscard]] std::uint32_t not_there(cdc::Cursor consumed, std::uint32_t size) const;
-    // Where that begins.
+    // The cursor at which these bytes begin.
     [[nodiscard]] cdc::Cursor safe(cdc::Cursor consumed, std::uint32_t size) const;
-    // That will never be written: the peer is not to count on it.
+    // Sets the producer cursor back to safe(): these bytes will never be written, so the peer must not count on them.
     void withdraw(cdc::Cursor consumed, std::uint32_t size);
     [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
-    // The peer's consumer cursor, as if it had not come beyond `position`.
+    // The peer's consumer cursor `consumed`, or `position` if the cursor is beyond that.
     [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor position, std::uint32_t size) const;
 
  private:
@@ -64,19 +68,19 @@ class CdcOutbox {
     std::uint32_t receive_size_, base_;
     cdc::Producer producer_;
     cdc::Cursor consumed_, told_;
-    std::optional<cdc::Cursor> announced_;  // where urgent data was announced last
+    std::optional<cdc::Cursor> announced_;  // producer cursor of the last urgent announcement
     std::uint16_t sequence_ = 0;            // of the last message that was sent
-    std::uint16_t acknowledged_ = 0;        // ... and of the last one that the peer's device has acknowledged
-    cdc::Cursor acknowledged_to_;           // the producer cursor in it
+    std::uint16_t acknowledged_ = 0;        // of the last message that the peer's device has acknowledged
+    cdc::Cursor acknowledged_to_;           // the producer cursor in that message
     struct Posted {
         std::uint64_t position = 0;
         std::uint16_t sequence = 0;
         cdc::Cursor producer;
-        bool announces = false;  // urgent data
+        bool announces = false;  // it announces urgent data
     };
     std::deque<Posted> posted_;  // not acknowledged yet
     bool due_ = false;
-    std::optional<cdc::Message> last_;  // that was sent on this link
+    std::optional<cdc::Message> last_;  // the last message that was sent on this link
 };
 
 }  // namespace smc::flow

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a connection ends: RFC 7609 section 4.8, figures 22 and 23, without I/O.
+// How a connection ends: RFC 7609 section 4.8, figures 22 and 23, without I/O. D (done), C (closed) and A (aborted) are
+// the connection state flags of CDC.
 //
 //   state              our application is done    our application has closed   peer: D        peer: C
 //   kActive            D -> kPeerCloseWait1       (done comes first)           kAppCloseWait1 kAppCloseWait1
@@ -12,9 +13,9 @@
 //     * kClosed at once if C went both ways
 //   abort:  we start: A -> kPeerAbortWait;  peer: A -> answer A, kClosed
 //
-// "Done": it will write no more and all it wrote is in the peer's buffer. "Closed": done, and everything
-// the peer sent, its end included, was handed over. An application behind a local TCP leg cannot be seen to
-// close() before that, so the step to C always follows D.
+// "Done": the application will write no more, and all that it wrote is in the peer's buffer. "Closed": it is done, and
+// it was given everything that the peer sent, including the end of the stream. The agent cannot see a close() behind
+// the leg before that, so C always follows D.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +41,13 @@ class CloseMachine {
     void application_done();
     void application_closed();
     void application_aborted();
-    // Connection state flags of the peer's last CDC.
+    // Connection state flags of the peer's last CDC message.
     void peer_flags(std::uint8_t flags);
 
     // Connection state flags to publish.
     [[nodiscard]] std::uint8_t flags() const { return flags_; }
     [[nodiscard]] State state() const { return state_; }
-    // Our application ended first: the TIME_WAIT of the TCP connection is ours, as without SMC.
+    // Our application ended first: this side closes the TCP connection first and has its TIME_WAIT, as without SMC.
     [[nodiscard]] bool active() const { return active_; }
     // Connection state flags that the peer published so far.
     [[nodiscard]] std::uint8_t peer() const { return peer_; }

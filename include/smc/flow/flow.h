@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An SMC connection in the data path: an application's stream on one side, the rings of a transport on the other (RFC
-// 7609 sections 4.3 to 4.8), without I/O. The flow says what is to be done next, one step at a time; whoever drives it
-// does it and answers. Bytes never pass through here: they go from the application straight into the peer's ring, and
-// from the own ring straight to the application, so backpressure is the rings' and the application's own.
+// An SMC connection in the data path, without I/O: an application's stream on one side, the rings of a transport on the
+// other (RFC 7609 sections 4.3 to 4.8). The flow says which step comes next, one at a time; its driver carries the step
+// out and answers. Bytes never pass through here: they go from the application straight into the peer's ring, and from
+// the own ring straight to the application, so backpressure is that of the rings and of the application.
 //
-// Words: the leg is the application's stream; the CLC socket is the TCP connection that CLC was spoken on and that
-// stays idle until the end (section 4.8).
+// Terms: the leg is the TCP connection to the application; the CLC socket is the TCP connection of the CLC handshake,
+// which stays idle until the end (section 4.8).
 //
 // Invariants:
 //   F1  A byte counts as consumed only after the leg has taken it.
@@ -13,11 +13,12 @@
 //       empty ring.
 //   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
 //   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
-//       peer's last flags, which go another way, so they have the time of a close to follow. A reset may too, where
-//       the transport does not keep it behind what was published: what explains it has the reset grace to follow.
-//   F5  What is published before the end leaves before End is told: an abort, or the answer to one.
-//   F8  What the peer published before the end is the application's, before it hears of the end: whoever drives the
-//       flow gives it what receiving() still has when End says so. Likewise what the application wrote before its leg
+//       peer's last flags, which go another way, so the flags have the close timeout to follow. If the transport does
+//       not keep a reset behind what was published, a reset may overtake the flags, too; then they have the reset
+//       grace.
+//   F5  The last Publish (an abort, or the answer to the peer's abort) comes before End.
+//   F8  The application gets all data that the peer published before the end, and only then hears of the end: with
+//       kDeliver the driver delivers what receiving() still has. Likewise what the application wrote before its leg
 //       broke is published before the abort, as far as there is room.
 #pragma once
 
@@ -34,9 +35,9 @@
 namespace smc::flow {
 
 // --- steps ----------------------------------------------------------------------------------------------------------
-// Look at what the peer published. Answer: peer().
+// Read what the peer has published. Answer: peer().
 struct Load {};
-// Give this to the application. Answer: delivered(), leg_full() or leg_takes_nothing().
+// Write this to the application. Answer: delivered(), leg_full() or leg_takes_nothing().
 struct Deliver {
     Receiving::Piece piece;
 };
@@ -48,29 +49,29 @@ struct Take {
     cdc::Cursor at;
     std::uint32_t bytes = 0;
 };
-// Tell the peer; `written` bytes were taken since the last time. No answer.
+// Publish to the peer; `written` bytes were taken since the last Publish. No answer.
 struct Publish {
     cdc::Producer producer;
     std::uint32_t written = 0;
 };
-// The consumer cursor moved. When the peer hears of it is the transport's to decide (section 4.5.1). No answer.
+// The consumer cursor moved. The transport decides when to tell the peer (section 4.5.1). No answer.
 struct Consumed {
     cdc::Cursor cursor;
 };
-// There is something to send and no way to send it: run again when there is. No answer.
+// There is something to send, but the transport has no room: run the flow again when it has. No answer.
 struct WantRoom {};
-// Whether the application's kernel has everything that was written to the leg, its end included. Answer: leg_has().
+// Find out whether the application's kernel has everything that was written to the leg, and the end. Answer: leg_has().
 struct AskLeg {};
-// See what became of the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
+// Look for data, a FIN or a reset on the CLC socket. Answer: clc_quiet(), clc_data(), clc_has_ended() or clc_reset().
 struct LookAtClcSocket {};
-// Nothing to do until there is news. Answer: slept().
+// There is nothing to do before the next event. Answer: slept().
 struct Sleep {};
 // The connection is over.
 struct End {
     enum class How : std::uint8_t {
         kOrderly,  // everything was delivered both ways: close both sockets
-        kReset,    // reset both
-        kDeliver,  // reset both, the leg's behind what receiving() still has (F8)
+        kReset,    // reset both sockets
+        kDeliver,  // reset both, the leg after what receiving() still has was delivered (F8)
     };
     Reason reason = Reason::kNone;
     How how = How::kReset;
@@ -78,13 +79,13 @@ struct End {
 using Step =
     std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
 
-// What is new about the leg.
+// What has happened on the leg.
 struct LegEvents {
     bool readable = false;
     bool writable = false;
-    bool urgent = false;  // an urgent byte lies ahead
-    bool ending = false;  // an end or an error lies ahead
-    bool failed = false;  // an error
+    bool urgent = false;  // there is an urgent byte to read
+    bool ending = false;  // a FIN or an error follows what can be read
+    bool failed = false;  // the leg has an error
 };
 
 class Flow {
@@ -93,10 +94,10 @@ class Flow {
         std::uint32_t send_size = 0;     // bytes of the peer's ring
         std::uint32_t window = 0;        // how many of them may be in use at once
         std::uint32_t receive_size = 0;  // bytes of the own ring
-        bool cursor_is_told = false;     // by the peer, in messages; else it is seen whenever somebody looks
-        // How long a peer that owes nothing but its last flags may take.
+        bool cursor_is_told = false;     // the peer's cursor comes in messages; otherwise it can be read at any time
+        // How long to wait for a peer that owes nothing but its last flags.
         std::chrono::milliseconds close_timeout{10000};
-        // How long what a peer published may take after its reset of the CLC socket. 0: it cannot be late.
+        // How long data may still come after the peer has reset the CLC socket. 0: no published data can come later.
         std::chrono::milliseconds reset_grace{0};
     };
 
@@ -107,41 +108,41 @@ class Flow {
     void clc_changed() { clc_event_ = true; }
     // How much of the peer's ring may be in use at once, from now on: at most Terms::window.
     void set_window(std::uint32_t bytes) {
-        // Closed both ways: the peer's alert token may be another connection's.
+        // Once both sides have closed, the peer's alert token may belong to another connection.
         publish_ |= sending_.set_window(bytes) && close_.state() != CloseMachine::State::kClosed;
     }
-    // The peer is to hear of this side although there is nothing to say.
+    // Publishes although nothing has changed, so that the peer hears from this side.
     void speak() { publish_ = true; }
-    // The peer is to say how far it is (RFC 7609 section 4.5.1, flag R): it has not for long.
+    // Asks the peer for its consumer cursor, which has not moved for long (RFC 7609 section 4.5.1, flag R).
     void ask_for_cursor() {
         sending_.ask_again();
         publish_ |= close_.state() != CloseMachine::State::kClosed;
     }
     // Ends at once, with an error on both sides.
     void abort(Reason reason);
-    // The peer's ring is another connection's by now: this one ends, and writes nothing more there (RFC 7609 section
-    // 4.4.2). False: this side has said that it is done with the ring, so the peer may.
+    // The peer has given its ring to another connection: this one aborts, and writes nothing more there (RFC 7609
+    // section 4.4.2). False, and nothing happens: this side has published that it is closed, so the peer may do that.
     bool ring_taken();
 
     // --- what to do -------------------------------------------------------------------------------------------------
-    // The same step again until it is answered, where it wants an answer. `can_send`: the transport would take a
-    // Publish with bytes now. After End there is nothing but End.
+    // If a step wants an answer, it is returned again until it has one. `can_send`: the transport would take a Publish
+    // with bytes now. After End there is nothing but End.
     [[nodiscard]] Step next(TimePoint now, bool can_send);
-    // When to ask although nothing happens.
+    // When to call next() even if nothing has happened.
     [[nodiscard]] TimePoint next_deadline() const { return std::min(close_deadline_, clc_deadline_); }
 
     // --- answers ----------------------------------------------------------------------------------------------------
     void peer(const PeerState& state);
     void delivered(std::uint32_t bytes);
     void leg_full();
-    // `urgent`: exactly the urgent byte. `drained`: as far as is known, there is nothing more to read now.
+    // `urgent`: these are exactly the urgent byte. `drained`: as far as is known, there is nothing more to read now.
     void took(std::uint32_t bytes, bool urgent, bool drained);
     void leg_empty();
     void leg_ended();
     void leg_has(bool all, TimePoint now);
-    // The leg failed; an interrupted call is not a failure, and is answered with nothing at all.
+    // The leg failed. An interrupted call is not a failure: do not answer it, and the step comes again.
     void leg_broke() { abort(Reason::kApplicationReset); }
-    // It failed, but what the application wrote before may still be read (F8).
+    // Writing failed, but what the application wrote before may still be read (F8).
     void leg_takes_nothing();
     void clc_quiet() { phase_ = Phase::kClose; }
     void clc_data();
@@ -153,14 +154,14 @@ class Flow {
     [[nodiscard]] const Sending& sending() const { return sending_; }
     [[nodiscard]] const Receiving& receiving() const { return receiving_; }
     [[nodiscard]] CloseMachine::State close_state() const { return close_.state(); }
-    // How often the peer's ring was full.
+    // How often sending had to stop because the window was full.
     [[nodiscard]] std::uint64_t blocked() const { return blocked_; }
     [[nodiscard]] bool ended() const { return end_.has_value(); }
     // The peer has closed or reset the CLC socket.
     [[nodiscard]] bool clc_ended() const { return clc_ended_; }
 
  private:
-    // One turn: from looking at the peer to looking at the peer again, or to sleep.
+    // One turn goes from one Load to the next Load, or to Sleep.
     enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kTurned, kLoadForClc, kClc, kClose, kSleep };
     enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
@@ -187,17 +188,18 @@ class Flow {
     bool clc_event_ = false;
     bool clc_ended_ = false;
     bool clc_reset_ = false;
-    bool moved_ = false;  // in this turn
-    bool stuck_ = false;  // it waits for the peer, in this turn
+    bool moved_ = false;  // this turn has moved something, so another one follows
+    bool stuck_ = false;  // sending waits for the peer, in this turn
 
-    bool publish_ = false;  // Publish is due, with
+    bool publish_ = false;  // Publish is due
     std::uint32_t written_ = 0;
-    PeerState heard_;        // last, whichever message said so
+    // The last state that the peer told, without the number of its message.
+    PeerState heard_;
     bool consumed_ = false;  // Consumed is due
     std::optional<End> end_;
 
-    TimePoint close_deadline_ = kNever;  // for the peer to close, too
-    TimePoint clc_deadline_ = kNever;    // for what explains the end of the CLC socket
+    TimePoint close_deadline_ = kNever;  // how long to wait for the peer to close, too
+    TimePoint clc_deadline_ = kNever;    // how long to wait for flags that explain the end of the CLC socket
     std::uint64_t blocked_ = 0;
 };
 

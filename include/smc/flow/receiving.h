@@ -13,9 +13,9 @@ namespace smc::flow {
 // What the peer published last. Everything in it is the peer's claim, to be checked before it is used.
 struct PeerState {
     cdc::Producer producer;             // in our ring, with its flags
-    cdc::Cursor consumer;               // in its own ring
-    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that it announced; may be told more than once
-    std::uint16_t message = 0;          // which said so, where there are messages: it tells repetitions apart
+    cdc::Cursor consumer;               // in the peer's ring
+    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that was announced; may be told more than once
+    std::uint16_t message = 0;          // number of the CDC message, if there are messages: tells repetitions apart
 
     bool operator==(const PeerState&) const = default;
 };
@@ -25,13 +25,13 @@ class Receiving {
     // `size`: bytes of the own ring.
     explicit Receiving(std::uint32_t size) : size_(size) {}
 
-    // The peer's producer cursor is one that it can have: it never goes back, and never beyond the ring.
+    // True if the peer can have this producer cursor: it never goes back, and never beyond the ring.
     [[nodiscard]] bool can_be(cdc::Cursor produced) const;
     void peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent);
 
     [[nodiscard]] std::uint32_t available() const { return cdc::distance(consumed_, produced_.cursor, size_); }
-    // What goes to the application next, if there is something: up to `bytes` from `at` on. An urgent byte goes alone,
-    // as the last one before its mark.
+    // The next bytes for the application, if there are any: up to `bytes` from `at` on. An urgent byte is a piece of
+    // its own; it is the last byte before its mark.
     struct Piece {
         cdc::Cursor at;
         std::uint32_t bytes = 0;

@@ -10,8 +10,8 @@
 
 namespace smc::flow {
 
-// Urgent data on its way to the peer (section 4.7.5). An urgent byte that lies ahead is announced (P); when it is taken
-// it is marked (U), and while the peer has not consumed it nothing is written behind it: its mark would be lost.
+// Urgent data on its way to the peer (section 4.7.5). An urgent byte that waits in the leg is announced (P). When it is
+// taken it is marked (U), and nothing is written behind it before the peer has consumed it: its mark would be lost.
 //
 //   state                     announce                  the urgent byte is taken   other bytes are taken
 //   kNone                     kPending, tell            kOutstanding               kNone
@@ -29,9 +29,9 @@ class UrgentSend {
     void took(bool urgent);
     // An urgent byte is in the ring.
     [[nodiscard]] bool outstanding() const;
-    // One lies ahead in what the application has written.
+    // An urgent byte lies ahead in what the application has written.
     [[nodiscard]] bool pending() const;
-    // P and U, for what was just taken.
+    // The flags P and U, to be published with what was just taken.
     [[nodiscard]] std::uint8_t flags() const;
 
  private:
@@ -40,51 +40,51 @@ class UrgentSend {
 
 class Sending {
  public:
-    // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` where there
-    // is less memory to send from. `cursor_is_told`: in messages. Then, where the window is less, the peer is asked
-    // for its cursor (R): it measures what it has consumed by its own ring, and Linux tells of less than a tenth of
-    // that to nobody who has not asked before it consumed. So R goes with the bytes, from the second half of the window
-    // on. Linux forgets R with the next message that it sends, whatever that is about: so the peer is asked again
-    // behind each (peer_spoke()). Linux may have consumed everything before that, and then tells of nothing before it
-    // consumes something: so a sixteenth of the memory is kept back for ask_again().
+    // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` if there is
+    // less memory to send from. `cursor_is_told`: the peer tells its cursor in messages. If then the window is smaller
+    // than the ring, the peer is asked for its cursor (R): the peer compares what it has consumed with its own ring,
+    // and Linux does not tell of less than a tenth of that, unless it was asked before it consumed. So R goes with the
+    // bytes, from the second half of the window on. Linux forgets R with the next message that it sends, whatever that
+    // is about, so R is sent again after each message (peer_spoke()). Linux may have consumed everything before that,
+    // and then tells nothing before it consumes something, so a sixteenth of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
         : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
-    // From now on. More than that may be in use already: then there is no room before the peer has consumed it. True:
+    // Changes the window. If more than that is in use already, there is no room until the peer has consumed it. True:
     // the peer is to be told, because it is asked for its cursor.
     bool set_window(std::uint32_t window);
 
-    // The peer's consumer cursor is one that it can have. To be asked before peer_consumed().
+    // True if the peer can have this consumer cursor. To be called before peer_consumed().
     [[nodiscard]] bool can_be(cdc::Cursor consumed) const;
     void peer_consumed(cdc::Cursor consumed);
-    // The peer said something new, and peer_consumed() has its cursor. True: the peer is to be told, because it is
-    // asked for its cursor once more.
+    // To be called after peer_consumed(), if the peer has told something new. True: the peer is to be told, because it
+    // is asked for its cursor once more.
     [[nodiscard]] bool peer_spoke() const {
         return asks() && (produced_.flags & cdc::kCursorRequested) != 0 && used() >= usual();
     }
 
     enum class Room : std::uint8_t {
-        kSome,    // room() bytes
+        kSome,    // there are room() bytes
         kFull,    // the peer has to consume first
-        kUrgent,  // it has to consume an urgent byte first (F3)
+        kUrgent,  // the peer has to consume an urgent byte first (F3)
     };
     [[nodiscard]] Room state() const;
     [[nodiscard]] std::uint32_t room() const { return limit() - std::min(limit(), used()); }
     // Everything that was sent has been consumed.
     [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
 
-    // The window is full and there is more to write. True: the peer is to be told (B); it was not yet.
+    // The window is full, and there is more to write. True: the peer is to be told (B), which it was not yet.
     bool block();
     // An urgent byte lies ahead. True: the peer is to be told.
     bool announce_urgent();
     // Asks for a consumer cursor (R).
     void request_cursor() { produced_.flags |= cdc::kCursorRequested; }
-    // ... a peer that has not moved it for long. From a full window there is room for one byte then, which goes with
-    // the request, as in TCP's probes of a window of zero.
+    // Asks a peer that has not moved its cursor for long. If the window is full, this makes room for one byte, which
+    // goes with the request, as TCP probes a window of zero.
     void ask_again();
-    // `bytes` <= room() were written at the producer cursor; `urgent`: exactly one, and it is.
+    // `bytes` <= room() were written at the producer cursor; `urgent`: it was one byte, the urgent one.
     void took(std::uint32_t bytes, bool urgent);
 
-    // What is to be published, without the connection's state.
+    // The cursor and flags to publish, without the connection's state flags.
     [[nodiscard]] const cdc::Producer& produced() const { return produced_; }
     [[nodiscard]] cdc::Cursor consumed() const { return consumed_; }
     [[nodiscard]] bool urgent_pending() const { return urgent_.pending(); }
@@ -97,9 +97,9 @@ class Sending {
     [[nodiscard]] std::uint32_t limit() const { return std::min(usual() + probes_, memory_); }
 
     std::uint32_t size_;
-    std::uint32_t memory_;      // to send from
-    std::uint32_t window_;      // at most that
-    std::uint32_t probes_ = 0;  // bytes beyond the usual that may be in use now
+    std::uint32_t memory_;      // bytes to send from
+    std::uint32_t window_;      // at most memory_
+    std::uint32_t probes_ = 0;  // bytes beyond usual() that may be in use now
     bool cursor_is_told_;
     cdc::Producer produced_;
     cdc::Cursor consumed_;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which RDMA writes carry what was taken from the application: the memory that is sent from is a ring, and so is the
-// peer's RMBE, and neither need be as long as the other (RFC 7609 section 4.2).
+// Splits what was taken from the application into RDMA writes: the memory that is sent from is a ring, and so is the
+// peer's RMBE, and their sizes may differ (RFC 7609 section 4.2).
 //
 // Invariant:
-//   F7  Memory to send from is used again only when the peer's consumer cursor is beyond it: what the peer has consumed
-//       no retransmission can need. The flow's window is not larger than this memory.
+//   F7  Memory to send from is used again only when the peer's consumer cursor is beyond it, because a retransmission
+//       may need all bytes that the peer has not consumed. The flow's window is not larger than this memory.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,16 @@ struct RdmaWrite {
 
 class Staging {
  public:
-    // A piece may end at the end of the peer's ring and at the end of the own memory.
+    // Bytes may wrap at the end of the peer's ring and at the end of the own memory.
     static constexpr std::uint32_t kMaxWrites = 3;
 
-    // `memory`: bytes to send from. `ring`: bytes of data in the peer's RMBE, at least as many.
+    // `memory`: bytes to send from. `ring`: bytes of data in the peer's RMBE, at least `memory`.
     Staging(std::uint32_t memory, std::uint32_t ring) : memory_(memory), ring_(ring) {}
 
-    // Where in the memory the next bytes go.
+    // Offset in the memory where the next bytes go.
     [[nodiscard]] std::uint32_t next() const { return static_cast<std::uint32_t>(staged_ % memory_); }
 
-    // `bytes` <= `memory` were put there: these writes carry them.
+    // `bytes` <= `memory` were put at next(). Returns the writes that carry them.
     List<RdmaWrite, kMaxWrites> writes(std::uint32_t bytes) {
         List<RdmaWrite, kMaxWrites> out;
         while (bytes > 0) {
@@ -47,7 +47,7 @@ class Staging {
         }
         return out;
     }
-    // The last `bytes` of all that was put there, once more: the peer has not consumed them (F7).
+    // Returns the writes that carry the last `bytes` once more; the peer has not consumed them (F7).
     [[nodiscard]] List<RdmaWrite, kMaxWrites> again(std::uint32_t bytes) const {
         Staging before = *this;
         bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, staged_));
@@ -58,7 +58,7 @@ class Staging {
 
  private:
     std::uint32_t memory_, ring_;
-    std::uint64_t staged_ = 0;  // bytes ever put there
+    std::uint64_t staged_ = 0;  // bytes that were ever put into the memory
     cdc::Cursor to_;
 };
 

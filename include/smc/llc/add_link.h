@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// ADD LINK: one more link for a group (RFC 7609 sections 3.5.1.6, 3.5.5.1.1, 3.5.5.2.3 and C.7.1, A.3.2 and A.3.3; SMC
-// v2.1). The server offers; each side tells the other how its RMBs are reached over the new link, and CONFIRM LINK over
-// the new link itself ends it. This is the exchange on the link that exists; CONFIRM LINK is in confirm_link.h.
+// ADD LINK: adds a link to a group (RFC 7609 sections 3.5.1.6, 3.5.5.1.1, 3.5.5.2.3 and C.7.1, A.3.2 and A.3.3; SMC
+// v2.1). The server offers the link, each side tells the other how its RMBs are reached over it, and CONFIRM LINK over
+// the new link completes it. Here is the exchange over the existing link; CONFIRM LINK is in confirm_link.h.
 //
 //   server                                                client
 //   kIdle        want                -> kWanted           kIdle        await    -> kAwaited (first contact)
@@ -9,9 +9,9 @@
 //   kOffered     rejection           -> kIdle             kChoosing    reject   -> rejection, kIdle
 //                reply, version 2    -> kConnecting                    accept   -> reply, kConfirming (version 2)
 //                reply, version 1    -> CONTINUATION,                              reply, kExchanging (version 1)
-//                                       kExchanging       kExchanging  CONTINUATION -> its reply, until nobody has
-//   kExchanging  CONTINUATION's reply, until nobody has                             tokens left -> kConfirming
-//                tokens left         -> kConnecting       kConfirming  CONFIRM LINK -> kIdle
+//                                       kExchanging       kExchanging  CONTINUATION -> its reply, until neither side
+//   kExchanging  CONTINUATION's reply, until neither                   has tokens left -> kConfirming
+//                side has tokens left -> kConnecting      kConfirming  CONFIRM LINK -> kIdle
 //   kConnecting  link_connected      -> kConfirming
 //   kConfirming  CONFIRM LINK's reply -> kIdle
 #pragma once
@@ -46,7 +46,7 @@ class AddLinkFlow {
     void accept(const LinkTerms& own, std::vector<RTokenPair> pairs, const LinkOut& out, TimePoint deadline);
     void reject(AddLinkReason reason, const LinkOut& out);
 
-    // A reply to the offer, which was not a rejection, or a CONTINUATION. False: it does not fit.
+    // The client's reply to the offer (not a rejection), or a CONTINUATION. False: the message does not fit.
     [[nodiscard]] bool on_reply(const AddLink& reply, const LinkOut& out, TimePoint deadline);
     [[nodiscard]] bool on(const AddLinkContinuation& message, const LinkOut& out, TimePoint deadline);
     void confirming(TimePoint deadline);
@@ -55,17 +55,17 @@ class AddLinkFlow {
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] bool under_way() const { return state_ != State::kIdle; }
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
-    // The new link, and the one that carries this exchange.
+    // The number of the new link, and that of the link that carries this exchange.
     [[nodiscard]] std::uint8_t number() const { return terms_.number; }
     [[nodiscard]] std::uint8_t over() const { return over_; }
     [[nodiscard]] const LinkTerms& terms() const { return terms_; }
-    // The peer believes in the new link: it has been told, and did not reject it.
+    // The peer counts on the new link: it was told of the link and did not reject it.
     [[nodiscard]] bool peer_counts_on_it() const {
         return state_ == State::kExchanging || state_ == State::kConnecting || state_ == State::kConfirming;
     }
     // The client's request that is being answered.
     [[nodiscard]] const AddLink& request() const { return request_; }
-    // The peer's tokens that have come since this was asked last.
+    // The peer's tokens that have come since the last call.
     [[nodiscard]] std::vector<RTokenPair> take_pairs() { return std::exchange(learnt_, {}); }
 
  private:
@@ -78,7 +78,7 @@ class AddLinkFlow {
     LinkTerms terms_;
     AddLink request_;
     std::vector<RTokenPair> untold_, learnt_;
-    std::optional<unsigned> peers_left_;  // tokens that the peer has yet to tell; nothing: it has not said
+    std::optional<unsigned> peers_left_;  // tokens that the peer has yet to tell; empty: not known yet
 };
 
 }  // namespace smc::llc

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CONFIRM LINK: both sides see over the new queue pair itself that it works, and who is at its other end (RFC 7609
-// section 3.5.1.5, A.3.1). The server asks, the client answers. What either says must be what CLC said: GID and QP
-// number, from release 1 on the maxima (SMC v2.1, CONFIRM LINK, note 4), the MAC address where no router is between the
-// peers (note 3); and a reply repeats the link's number.
+// CONFIRM LINK: sent over the new queue pair itself, it shows both sides that the queue pair works and which peer is at
+// its other end (RFC 7609 section 3.5.1.5, A.3.1). The server sends the request, the client the reply. Each must say
+// what CLC said: GID and QP number, from release 1 on the maxima (SMC v2.1, CONFIRM LINK, note 4), and the MAC address
+// if no router is between the peers (note 3). A reply also repeats the link's number.
 #pragma once
 
 #include "smc/llc/link_out.h"
@@ -15,14 +15,14 @@ class ConfirmLinkFlow {
 
     // The queue pair is connected.
     void start(const GroupTerms& group, const LinkTerms& link, const LinkOut& out, TimePoint now);
-    // Empty: the link is confirmed. Otherwise what is wrong.
+    // Returns what is wrong; empty: the link is confirmed.
     [[nodiscard]] std::string on(const ConfirmLink& message, const GroupTerms& group, const LinkTerms& link,
                                  const LinkOut& out);
 
     [[nodiscard]] State state() const { return state_; }
-    // Of the wait; kNever otherwise.
+    // When the wait for CONFIRM LINK ends; kNever: nothing is awaited.
     [[nodiscard]] TimePoint deadline() const { return deadline_; }
-    // Once confirmed.
+    // Valid once the link is confirmed.
     [[nodiscard]] bool eye_catchers() const { return eye_catchers_; }
     [[nodiscard]] LinkId peer_id() const { return peer_id_; }
 

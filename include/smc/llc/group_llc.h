@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// LLC of a link group as a state machine without I/O: what belongs to one link (LinkLlc) and what belongs to the group
-// (RFC 7609 sections 3.5.1.5 to 3.5.5, 4.5.3, C.7 and C.8; SMC v2.1 "LLC V2 messages"). It is fed messages and time and
-// answers with actions. Each flow of section 3.5 has a file of its own; this is who may speak when.
+// LLC of a link group as a state machine without I/O: the state of each link (LinkLlc) and that of the group (RFC 7609
+// sections 3.5.1.5 to 3.5.5, 4.5.3, C.7 and C.8; SMC v2.1 "LLC V2 messages"). It is fed messages and time and answers
+// with actions. Each flow of section 3.5 has a file of its own; this one decides which flow may send when.
 //
 //   server                                          client
 //   kForming     start  -> CONFIRM LINK             kForming     CONFIRM LINK -> reply
@@ -9,20 +9,22 @@
 //                          or kActive                            wrong CONFIRM LINK -> kOver, CLC declines (C.7.1)
 //                down before the reply -> kOver,                 down   -> kOver, CLC declines (C.2)
 //                CLC declines (C.2)
-//                that attempt is over, either way; what was taken back is gone at both ends (3.5.1.6.2) -> kActive
+//                the second link was added, or not and its deletion is acknowledged (3.5.1.6.2) -> kActive
 //   kActive      everything else                    kActive      the same
-//   kEnding      (never: it tells, and is over)     kEnding      DELETE LINK sent, the server's is awaited
+//   kEnding      (never: DELETE LINK, then kOver)   kEnding      DELETE LINK sent, the server's is awaited
 //   kOver                                           kOver
 //
-// A link: kConfirming -> kUp -> kRetired (it is being deleted, and works) or kDown (it is broken, and is being deleted)
+// A link: kConfirming -> kUp -> kRetired (it works, but is being deleted) or kDown (it broke, and is being deleted)
 //
-// Exchanges that change the group go one after the other (section 3.5.5.3): links before RKeys, and a server's before
-// its client's, whose CONFIRM RKEY is refused for the moment if it lacks the link that is being added.
+// Exchanges that change the group go one after the other (section 3.5.5.3): links before RKeys, and the server's before
+// the client's. The server refuses a CONFIRM RKEY of the client for the moment if it lacks the link that is being
+// added.
 //
 // Invariants (M1 in rkeys.h, M4 in link_out.h):
-//   M2  Every request has a deadline; one that is not answered means that the link that carried it is down (C.7.1).
-//   M3  Exactly one Over is ever returned, and nothing after it. It comes when the last link is gone, or all are ended.
-//   M5  For each link that was up there is exactly one LinkGone, before Over or not at all.
+//   M2  Every request has a deadline. If a request is not answered, the link that carried it counts as down (C.7.1).
+//   M3  Exactly one Over is ever returned, and nothing after it. It comes when the last link is gone or all are
+//       deleted.
+//   M5  Each link that was up has exactly one LinkGone, or none if Over comes first.
 #pragma once
 
 #include <map>
@@ -43,7 +45,7 @@ struct LinkLlc {
     ConfirmLinkFlow confirm;
     TestLinkFlow test;
     bool little_endian = false;  // M4
-    std::uint64_t messages = 0;  // that came over it, when it was looked at last
+    std::uint64_t messages = 0;  // the count of messages on the link, at the last heard()
 };
 
 class GroupLlc {
@@ -55,32 +57,33 @@ class GroupLlc {
     // The first link's queue pair is connected.
     [[nodiscard]] Actions start(const LinkTerms& link, TimePoint now);
     [[nodiscard]] Actions message(std::uint8_t link, Bytes bytes, TimePoint now);
-    // `messages`: anything that grows with every message that arrives on the link, of CDC too. To be told before
+    // `messages`: a count that grows with every message that arrives on the link, including CDC. To be called before
     // tick().
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
 
-    // --- a further link, at the server: a queue pair that exists, and for which all RMBs are registered.
+    // --- a further link, at the server: its queue pair exists, and all RMBs are registered for it.
     [[nodiscard]] bool may_offer_link() const;
     [[nodiscard]] Actions offer_link(const LinkTerms& own, const RoceGid& target, TimePoint now);
-    // There is none to offer, although it was wanted.
+    // A link was wanted, but there is none to offer.
     [[nodiscard]] Actions no_link(TimePoint now);
-    // The queue pair that the client has accepted is connected, or cannot be.
+    // The queue pair of the link that the client has accepted is connected. If it cannot be: link_down().
     [[nodiscard]] Actions link_connected(std::uint8_t number, TimePoint now);
-    // --- at the client: the answer to LinkOffered. `own`: its queue pair is connected to what was offered.
+    // --- at the client: the answer to LinkOffered. `own`: this side's end, connected to the one that was offered.
     [[nodiscard]] Actions accept_link(const LinkTerms& own, TimePoint now);
     [[nodiscard]] Actions reject_link(AddLinkReason reason, TimePoint now);
-    // There is another port: the server is to know (section 3.5.5.1.2). `gids`: all that there are, the first one's
-    // link first.
+    // Tells the server that there is another port (section 3.5.5.1.2). `gids`: that of the first link, then those of
+    // the ports without a link. `mac`: that of the last one.
     [[nodiscard]] bool may_ask_for_link() const;
     [[nodiscard]] Actions ask_for_link(const std::vector<RoceGid>& gids, const Mac& mac, TimePoint now);
     // --- both
     // The link broke, or its queue pair could not be connected.
     [[nodiscard]] Actions link_down(std::uint8_t number, const std::string& why, TimePoint now);
-    // It works, but shall not be used any more.
+    // Deletes a link that works, but shall not be used any more.
     [[nodiscard]] Actions delete_link(std::uint8_t number, DeleteLinkReason reason, TimePoint now);
 
-    // --- own RMBs. The first one is told by CLC; of the others and of their end the peer is told when that is asked.
+    // --- own RMBs. CLC tells the peer of the first one; confirm_rkey() tells of a further RMB, delete_rkey() of its
+    // end.
     void rmb_registered(RmbId rmb, std::uint8_t link, const RToken& token) { own_rmbs_.put(rmb, link, token); }
     // Answered by RkeyConfirmed or RkeyDeleted, or by Over.
     [[nodiscard]] Actions confirm_rkey(RmbId rmb, TimePoint now);
@@ -88,12 +91,12 @@ class GroupLlc {
 
     // Ends the group: at once at the server, with the server's consent at the client.
     [[nodiscard]] Actions end(DeleteLinkReason reason, TimePoint now);
-    // Everything broke.
+    // All links broke.
     [[nodiscard]] Actions down(std::string why);
-    // Whether the links that are up work is to be found out now: TEST LINK.
+    // Sends TEST LINK over the links that are up, to find out now whether they work.
     [[nodiscard]] Actions test(TimePoint now);
 
-    // RMBs of the peer that CLC tells of. nullptr: it has more than a group may have.
+    // An RMB of the peer, as CLC told of it. nullptr: the peer has more RMBs than a group may have.
     const RTokenSet* know(std::uint8_t link, const RToken& token) { return peer_rmbs_.know(link, token); }
     [[nodiscard]] const RTokenSet* find_rmb(std::uint8_t link, RKey rkey) const { return peer_rmbs_.find(link, rkey); }
 
@@ -101,7 +104,7 @@ class GroupLlc {
     [[nodiscard]] const GroupTerms& terms() const { return terms_; }
     // Links that may carry connections.
     [[nodiscard]] std::vector<std::uint8_t> up() const;
-    // A link is being added, or is to be: the own RMBs must stay as they are.
+    // A link is being added, or is about to be: the own RMBs must stay as they are.
     [[nodiscard]] bool adding_link() const { return add_link_.under_way(); }
     // When to call tick().
     [[nodiscard]] TimePoint next_deadline() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How a flow of LLC speaks on one link: in the group's version and in the peer's byte order.
+// How an LLC flow sends over one link: in the group's version and in the peer's byte order.
 //
 // Invariant:
 //   M4  Requests and replies have the peer's byte order, once it is known (Linux writes version 2's length in host

@@ -17,23 +17,24 @@ struct RToken {
     VirtualAddress address{};
     bool operator==(const RToken&) const = default;
 };
-// By the link's number.
+// The tokens of one RMB, by the link's number.
 using RTokenSet = std::map<std::uint8_t, RToken>;
 
-// An own RMB, as its owner calls it.
+// An own RMB, under a number that its owner chooses.
 enum class RmbId : std::uint32_t {};
 
-// What the peer has told of its RMBs: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.
+// What the peer has told about its RMBs: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.
 class PeerRmbs {
  public:
-    // nullptr: it has more than a group may have.
+    // Records tokens of an RMB. nullptr: the peer has more RMBs than a group may have.
     const RTokenSet* know(std::uint8_t link, const RToken& token);
     const RTokenSet* know(const RTokenSet& tokens);
-    // The RMB that is known as `pair.reference` on `known`, over the link `added`. nullptr: there is none.
+    // Records the token on the link `added` of the RMB that is known as `pair.reference` on `known`. nullptr: there is
+    // none.
     const RTokenSet* pair(std::uint8_t known, std::uint8_t added, const RTokenPair& pair);
     // nullptr: not known.
     [[nodiscard]] const RTokenSet* find(std::uint8_t link, RKey rkey) const;
-    // What it was; nothing: there was none.
+    // Returns the tokens of the RMB that was removed; nothing: there was none.
     std::optional<RTokenSet> forget(std::uint8_t link, RKey rkey);
     void forget_link(std::uint8_t link);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What LLC needs to know about a link group and its links, and what it answers.
+// What LLC needs to know about a link group and its links, and the actions that it answers with.
 #pragma once
 
 #include <chrono>
@@ -27,10 +27,10 @@ struct GroupTerms {
     std::uint8_t version = 2;
     std::uint8_t max_links = 1;  // as agreed in CLC
     std::uint8_t max_connections = 255;
-    bool negotiated = false;    // both were, by CLC (release 1 on), and CONFIRM LINK repeats them
-    bool eye_catchers = false;  // this side's RMBEs have them; they are used unless neither side has
-    // Of first contact. A client waits half as long again, to hear from a server that gave up; an established link has
-    // twice the time, because its queue pair may be retransmitting.
+    bool negotiated = false;    // CLC agreed on both maxima (release 1 on), and CONFIRM LINK repeats them
+    bool eye_catchers = false;  // this side's RMBEs have them; they are used if either side has them
+    // Timeout of first contact. A client waits half as long again, so that it hears from a server that gave up; on an
+    // established link it is twice as long, because the queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
     std::chrono::milliseconds test_interval{30000};
 };
@@ -43,7 +43,7 @@ struct LinkTerms {
 };
 
 // --- actions --------------------------------------------------------------------------------------------------------
-// To be sent over that link.
+// Send this message over that link.
 struct Send {
     std::uint8_t link = kFirstLink;
     Message message;
@@ -54,15 +54,15 @@ struct Confirmed {
 };
 // Server, first contact: a second link is to be offered. Answer: offer_link() or no_link().
 struct WantLink {};
-// Client: the server offers a link whose end is this. Answer: accept_link(), with a queue pair that is connected to it,
-// or reject_link().
+// Client: the server offers a link; `peer` is its end. Answer: accept_link(), with a queue pair that is connected to
+// that end, or reject_link().
 struct LinkOffered {
     std::uint8_t number = 0;
     std::uint8_t over = 0;  // the link that the offer came over
     QpEnd peer;
-    RoceGid target;  // which of this node's ports the server would like; may be zero
+    RoceGid target;  // the port of this node that the server prefers; may be zero
 };
-// Server: the client has accepted. Answer: link_connected() or link_refused().
+// Server: the client has accepted. Answer: link_connected() or link_down().
 struct LinkAccepted {
     std::uint8_t number = 0;
     QpEnd peer;
@@ -72,7 +72,7 @@ struct LinkUp {
     std::uint8_t number = 0;
     LinkId peer_id{};
 };
-// No connection may use it any more; it works still.
+// No connection may use the link any more, although it still works.
 struct LinkRetired {
     std::uint8_t number = 0;
 };
@@ -81,21 +81,21 @@ struct LinkGone {
     std::uint8_t number = 0;
     std::string why;
 };
-// Nobody is adding a link any more. `unlikely`: the next attempt will be in vain, too, unless something changes at
-// either end.
+// The attempt to add a link is over. `unlikely`: the next attempt will fail, too, unless something changes at either
+// end.
 struct AddLinkOver {
     bool added = false;
     bool unlikely = false;
 };
-// Server: the client says that it has another port, or which ones it has (version 2).
+// Server: the client says that it has another port, or which ports it has (version 2).
 struct LinkWanted {
     std::vector<RoceGid> gids;
 };
-// How an RMB of the peer is reached, with every link that is known.
+// How an RMB of the peer is reached over every link that is known.
 struct PeerRmb {
     RTokenSet tokens;
 };
-// The peer has no connection there any more.
+// The peer has deleted an RMB: it has no connection there any more.
 struct PeerRmbGone {
     RTokenSet tokens;
 };
@@ -106,7 +106,7 @@ struct RkeyConfirmed {
 struct RkeyDeleted {
     RmbId rmb{};
 };
-// The link group has come to its end; what still has to be sent was sent before.
+// The link group has ended; its last messages are in Send actions before this one.
 struct Over {
     Reason reason = Reason::kLinkDown;
     std::string detail;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a connection's session asks for on its way from "wanted" to "moving bytes", on either side. One answer to each,
-// unless it says "No answer".
+// What the session of a connection asks for, on either side, on its way from "wanted" to "moving bytes". Each action
+// has one answer, unless it says "No answer".
 #pragma once
 
 #include <string>
@@ -13,47 +13,47 @@
 
 namespace smc::session {
 
-// --- the TCP connection that CLC is spoken on ------------------------------------------------------------------------
+// --- the CLC socket: the TCP connection that carries CLC -------------------------------------------------------------
 // Client: connect to the server, with TCP option 254 in the SYN. Answer: connected() or connect_failed().
 struct Connect {};
 // Write a CLC message. No answer; clc_not_sent() if it cannot be written.
 struct SendClc {
     clc::Message message;
 };
-// It is not wanted any more: reset it. No answer.
+// Reset the CLC socket: it is not wanted any more. No answer.
 struct ResetClc {};
 
 // --- SMC-D -----------------------------------------------------------------------------------------------------------
-// A DMB that this peer can attach. At the server the peer must be reachable, too. Answer: dmb_registered() or
-// dmb_refused().
+// Register a DMB that this peer can attach; refused if the peer cannot be reached on the fabric. Answer:
+// dmb_registered() or dmb_refused().
 struct RegisterDmb {
     Gid peer;
     Chid chid{};  // the fabric's
 };
-// Answer: dmb_attached() or dmb_not_attached().
+// Attach the peer's DMB. Answer: dmb_attached() or dmb_not_attached().
 struct AttachDmb {
     clc::SmcdPeer peer;
 };
 
 // --- SMC-R -----------------------------------------------------------------------------------------------------------
-// An assignment in a link group with this peer. Answer: joined() or join_refused().
+// Get an assignment in a link group with this peer. Answer: joined() or join_refused().
 struct JoinGroup {
     clc::SmcrPeer peer;
     TimePoint deadline = kNever;
 };
-// The peer's end is known. Answer: link_ready() or link_failed().
+// Wait for the link: the peer's end of it is known now. Answer: link_ready() or link_failed().
 struct AwaitLink {
     clc::SmcrPeer peer;
 };
-// Server: the client's agent says a first word on the link as soon as its application is connected. Answer:
-// client_spoke().
+// Server: wait for the first message on the link, which the client's agent sends as soon as its application is
+// connected. Answer: client_spoke().
 struct AwaitClient {};
 
 // --- the application -------------------------------------------------------------------------------------------------
-// Client: finish its connect() by a leg. Answer: leg_connected() or leg_failed().
+// Client: complete the application's connect() by a leg. Answer: leg_connected() or leg_failed().
 struct FinishConnect {};
-// Server: connect to its listener, as far as it does not hear of it before Run or RunOnTcp. Answer:
-// application_connected() or application_refused().
+// Server: connect a leg to the application's listener, and hold it: the application must not see it before Run or
+// RunOnTcp. Answer: application_connected() or application_refused().
 struct ConnectApplication {};
 
 // --- the end of the session: one of these four, once. No answer ------------------------------------------------------
@@ -61,32 +61,32 @@ struct ConnectApplication {};
 struct Run {
     clc::Outcome outcome;
 };
-// It runs on TCP, through the agent: a peer without an agent goes on on the connection that CLC was spoken on.
+// The connection runs on TCP, through the agent: a peer without an agent continues on its end of the CLC socket.
 struct RunOnTcp {
     clc::Outcome outcome;
 };
-// The client's application does without us: its own SYN decides. Server: what there is of the application's connection
-// is reset first, then the one that CLC was spoken on, which the client waits for.
+// The connection is left to TCP: the client's application connects by its own SYN. Server: reset the leg, if there is
+// one, and then the CLC socket; the client waits for that.
 struct LeaveToTcp {
     clc::Outcome outcome;
 };
-// There is none; what there was of it is to be reset.
+// The connection fails; what exists of it is to be reset.
 struct Refuse {
     Reason reason = Reason::kNone;
     std::string detail;
 };
 
-// What the negotiation holds (a DMB, an assignment) is not needed; the outcome says whose word it was. No answer.
+// Release what the negotiation holds (a DMB, an assignment); `outcome` says how the negotiation ended. No answer.
 struct GiveBack {
     clc::Outcome outcome;
 };
-// What was learnt of the server. No answer.
+// Remember what was learnt about the server. No answer.
 struct RememberServer {
     enum class As : std::uint8_t {
-        kCapable,  // connections to it need not ask
-        kUnknown,  // it may have been capable
+        kCapable,  // it speaks SMC: the next connections to it need not ask first
+        kUnknown,  // it may or may not speak SMC: the next connection asks again
         kNotNow,   // it is not to be asked for a while, because of `reason`
-        kPause,    // nor for some seconds, and longer each time: it said yes, and may have gone or be late
+        kPause,    // it is not asked for some seconds, longer each time: it said yes, but may have gone or be late
     };
     As as = As::kCapable;
     Reason reason = Reason::kNone;

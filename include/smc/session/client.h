@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of one connection, without I/O: from the moment that its server is known to speak SMC to the moment
-// that its bytes move, or that TCP does without us. The CLC messages are ClientHandshake's; this is everything around
-// them. The application waits in connect() meanwhile, with a SYN of its own that is kept back.
+// The client's side of one connection, without I/O: from the moment that its server is known to speak SMC until its
+// bytes move, or until it is left to TCP. ClientHandshake handles the CLC messages; this class handles everything
+// around them. The application waits in connect() meanwhile, and its own SYN is kept back.
 //
 //   kConnecting   connected, option 254    -> kNegotiating
 //                 connected, no option     -> on TCP
-//                 failed                   -> on TCP, which will find out for itself
-//                 in either case a server that was known is asked next time, and one that answered is not for some
-//                                             seconds: something on the way lets its answer through, and not this
-//   kNegotiating  memory at both ends, and -> kFinishing, with the Confirm still to be sent: from the Confirm on the
-//                 no link is to be made       server's application has a connection, and somebody must be there to
-//                                             use it
+//                 failed                   -> on TCP, where the application's own SYN finds out for itself
+//                 In the last two cases a server that was only remembered is asked next time, and one that has just
+//                 answered is paused: something on the way lets its answer through, but not this connection.
+//   kNegotiating  both ends have memory,   -> kFinishing, with the Confirm still to be sent: from the Confirm on the
+//                 no new link is needed       server's application has a connection, so the client's application must
+//                                             be there to use it
 //                 first contact of SMC-R   -> kFinishing, when the link is confirmed
-//                 Decline                  -> kFinishing: the connection that CLC was spoken on goes on (RFC 7609
-//                                             section 3.5); where the server has an agent, kLeaving
-//                 the link failed          -> Decline up to our CONFIRM LINK (C.2), then as terminated
+//                 Decline                  -> kFinishing: the TCP connection of the CLC socket goes on (RFC 7609
+//                                             section 3.5); if the server has an agent, kLeaving
+//                 the link failed          -> Decline, if our CONFIRM LINK was not sent (C.2); else as terminated
 //                 terminated               -> on TCP
-//                 in either case the server is not asked for a while; for some seconds only if it has an agent that
-//                                             closed, or was late
-//   kFinishing    the leg is there         -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
-//                                             agent; if it cannot be sent, the application is reset
-//                 it is not                -> on TCP, unless the application has gone
-//   kLeaving      the server has closed    -> on TCP; before, it may still hold the tuple of the application
+//                 In the last three cases the server is not asked for a while. It is only paused, for some seconds,
+//                 if it has an agent and closed or was late.
+//   kFinishing    the leg is connected     -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
+//                                             agent; if the Confirm cannot be sent, the application is reset
+//                 the leg failed           -> on TCP, unless the application has gone
+//   kLeaving      the server has closed    -> on TCP; before that it may still hold the tuple of the application
 //   kDone
-//   the budget is used up, at any time     -> on TCP; as above
+//   the budget is used up, at any time     -> on TCP; the server is not asked for a while, as above
 //
 // Invariant:
 //   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.
@@ -51,19 +51,19 @@ class Client {
     // Both references outlive the session.
     Client(const clc::LocalNode& node, group::SmcdGroups& smcd_groups) : node_(node), smcd_groups_(smcd_groups) {}
 
-    // The whole attempt may take until `deadline`. `answered`: the server has said yes just now; otherwise it is known
-    // to have done so before.
+    // `deadline`: of the whole attempt. `answered`: the server has just answered a SYN with option 254; otherwise it is
+    // remembered to speak SMC.
     [[nodiscard]] Actions start(TimePoint deadline, bool answered);
-    // `means`: what could be used for this TCP connection.
+    // `means`: what this node may use for this TCP connection.
     [[nodiscard]] Actions connected(PeerOption option, clc::Means means, TimePoint now);
-    // errno of connect().
+    // `error`: errno of connect().
     [[nodiscard]] Actions connect_failed(int error);
 
-    // The CLC socket.
+    // Events of the CLC socket.
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
     [[nodiscard]] Actions clc_closed(TimePoint now);
-    // The last SendClc could not be written, and nothing behind it was carried out.
+    // The last SendClc could not be written, and the actions behind it were not carried out.
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
     [[nodiscard]] Actions dmb_attached(TimePoint now);
@@ -78,14 +78,14 @@ class Client {
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
 
     [[nodiscard]] Actions leg_connected(TimePoint now);
-    // `application_gone`: nobody waits any more.
+    // `application_gone`: the application does not wait in connect() any more.
     [[nodiscard]] Actions leg_failed(bool application_gone, std::string detail);
 
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] bool peer_has_agent() const { return peer_agent_; }
-    // It is the peer's turn: read a CLC message.
+    // True if the peer's next CLC message is to be read.
     [[nodiscard]] bool listens() const;
 
  private:
@@ -105,11 +105,11 @@ class Client {
     group::SmcdGroups& smcd_groups_;
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
-    clc::SmcdPeer smcd_;  // whose DMB is being attached
+    clc::SmcdPeer smcd_;  // the server whose DMB is being attached
     std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe>
-        half_;  // what the Confirm, which waits for the leg, says
+        half_;  // contents of the Confirm that waits for the leg
     bool answered_ = false;
-    bool application_ = false;  // its connect() has returned
+    bool application_ = false;  // the application's connect() has returned
     bool peer_agent_ = false;
     clc::Outcome outcome_{.kind = clc::Outcome::Kind::kFallBack};
     bool clc_closed_ = false;

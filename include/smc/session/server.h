@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The server's side of one connection, without I/O: its SYN carried option 254, and it was accepted in the
-// application's stead. The CLC messages are ServerHandshake's; this is everything around them.
+// The server's side of one connection, without I/O: its SYN carried option 254, and the agent accepted it in place of
+// the application. ServerHandshake handles the CLC messages; this class handles everything around them.
 //
-//   kNegotiating  the application is connected before anything is accepted
-//                 SMC             -> runs; at the first contact of SMC-R, where the client's agent connects its
-//                                    application behind the link, kAwaitingClient
-//                 Decline         -> runs on TCP, once the application is connected; where the client has an agent,
+//   kNegotiating  the application is connected before the Accept is sent
+//                 SMC             -> runs; kAwaitingClient on first contact of SMC-R, if the client's agent connects
+//                                    its application only after the link is confirmed
+//                 Decline         -> runs on TCP, once the application is connected; if the client has an agent, it is
 //                                    left to TCP: the application's own SYN comes instead
-//                 the application cannot be connected -> refused; where the client has an agent, Decline
-//                 terminated      -> refused; an application that was not connected never hears of it
-//   kAwaitingClient  its agent spoke -> runs
-//                    it is gone, or does not -> refused: the application never hears of it
-//   kConnecting   it falls back, and the application is being connected
-//   The client may not have seen the option in the answer, because something on the way takes it out of answers only:
-//   its application took the agent's for the server's. Then the bytes are the application's, and it runs on TCP.
+//                 the application cannot be connected -> refused; if the client has an agent, Decline
+//                 terminated      -> refused; the application never hears of the connection
+//   kAwaitingClient  the client's agent spoke -> runs
+//                    it has gone, or says nothing -> refused: the application never hears of the connection
+//   kConnecting   the connection falls back, and the application is being connected
 //   kDone
+//
+// The client may not have seen the option in the SYN-ACK, if something on the way removes it from SYN-ACKs only. Then
+// its application took the agent's SYN-ACK for the server's: the bytes are the application's, and the connection runs
+// on TCP.
 //
 // Invariant:
 //   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.
@@ -30,26 +32,26 @@ class Server {
  public:
     static constexpr bool kServer = true;
     enum class State : std::uint8_t { kNegotiating, kAwaitingClient, kConnecting, kDone };
-    // Who is there.
+    // What is known about the client.
     struct Peer {
-        bool has_agent = false;    // the client does without this connection when it falls back
-        bool speaks = false;       // at the first contact of SMC-R it says when its application is connected
-        bool answer_lost = false;  // it has not seen the option, and CLC will not come
+        bool has_agent = false;    // on fallback the client does without this connection
+        bool speaks = false;       // on first contact of SMC-R its agent tells when its application is connected
+        bool answer_lost = false;  // it has not seen the option in the SYN-ACK, and sends no CLC
     };
 
-    // `means`: what could be used for this TCP connection. Both references outlive the session.
+    // `means`: what this node may use for this TCP connection. Both references outlive the session.
     Server(const clc::LocalNode& node, group::SmcdGroups& smcd_groups, clc::Means means, Peer peer, TimePoint now)
         : node_(node), smcd_groups_(smcd_groups), peer_(peer), handshake_(node, std::move(means), now) {}
 
-    // Once, before anything else.
+    // To be called once, before anything else.
     [[nodiscard]] Actions begin(TimePoint now);
-    // A message, which is not whole yet.
+    // Bytes have come that are not a whole message yet.
     void clc_began() { clc_began_ = true; }
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
-    // `in_order`: not by a reset.
+    // `in_order`: by a FIN, not by a reset.
     [[nodiscard]] Actions clc_closed(TimePoint now, bool in_order = false);
-    // The last SendClc could not be written, and nothing behind it was carried out.
+    // The last SendClc could not be written, and the actions behind it were not carried out.
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
     [[nodiscard]] Actions dmb_registered(const clc::LocalDmb& own, TimePoint now);
@@ -62,7 +64,7 @@ class Server {
     [[nodiscard]] Actions link_ready(TimePoint now);
     // `may_decline`: the client still waits for a Decline.
     [[nodiscard]] Actions link_failed(Reason reason, std::string detail, bool may_decline, TimePoint now);
-    // `aborts`: its agent says that nothing comes of the connection.
+    // The client's agent has sent its first message. `aborts`: it gives the connection up.
     [[nodiscard]] Actions client_spoke(bool aborts);
 
     [[nodiscard]] Actions application_connected(TimePoint now);
@@ -72,7 +74,7 @@ class Server {
     [[nodiscard]] TimePoint next_deadline() const;
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] bool peer_has_agent() const { return peer_.has_agent; }
-    // It is the peer's turn: read a CLC message.
+    // True if the peer's next CLC message is to be read.
     [[nodiscard]] bool listens() const;
 
  private:
@@ -88,15 +90,15 @@ class Server {
     Peer peer_;
     clc::ServerHandshake handshake_;
     State state_ = State::kNegotiating;
-    std::optional<clc::LocalDmb> dmb_;   // registered, while the application is being connected
-    std::optional<clc::SmcrPeer> smcr_;  // to be joined with, likewise
-    bool application_ = false;           // is connected
+    std::optional<clc::LocalDmb> dmb_;   // the registered DMB, while the application is being connected
+    std::optional<clc::SmcrPeer> smcr_;  // the peer to join a link group with, likewise
+    bool application_ = false;           // the application is connected
     bool clc_began_ = false;
     bool clc_closed_ = false;
-    bool was_late_ = false;  // this side itself: it looks once more, and no more than that
+    bool was_late_ = false;  // this side itself was late and has looked once more, which it does only once
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
-    TimePoint silence_until_{};    // where this side was late for a client that says nothing
+    TimePoint silence_until_{};    // how long a silent client has after this side was late
 };
 
 }  // namespace smc::session

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Connection Data Control: cursors and flags of a connection (RFC 7609 A.4). SMC-R sends them as 44-byte messages;
-// ISM has no messages, so SMC-D keeps the same information in the first 32 bytes of every DMB, written by the
-// peer. No specification has that layout. This one is for Emulated-ISM between agents: each cursor is one aligned
-// 8-byte word, always read and written whole, and the flags share the producer's, to which urgent data belongs. Linux
-// on ISM hardware has the flags beside the consumer cursor instead.
+// Connection Data Control: cursors and flags of a connection (RFC 7609 A.4). SMC-R sends them as 44-byte messages; ISM
+// has no messages, so SMC-D keeps the same information in the first 32 bytes of every DMB, written by the peer. No
+// specification defines that layout. This one is for Emulated-ISM between agents: each cursor is one aligned 8-byte
+// word, always read and written whole, and the flags are in the word of the producer cursor, to which urgent data
+// belongs. Linux on ISM hardware has the flags beside the consumer cursor instead.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,7 @@ inline constexpr std::uint8_t kSendingDone = 0x80;
 inline constexpr std::uint8_t kConnectionClosed = 0x40;
 inline constexpr std::uint8_t kAbnormalClose = 0x20;
 
-// Where RMBEs begin with an eye catcher, this much of each is no data (RFC 7609 section 4.4.1).
+// If RMBEs begin with an eye catcher, this many bytes of each carry no data (RFC 7609 section 4.4.1).
 inline constexpr std::uint32_t kEyeCatcherBytes = 4;
 
 // A wrapping offset into the data area with its wrap count. 0 <= count < size of the area. The RFC counts from 4,
@@ -152,11 +152,11 @@ static_assert(fields_fit<cdc::SmcdMessage>());
 
 namespace smc::cdc {
 
-// Where SMC-D's two words stand.
+// Offsets of SMC-D's two words.
 inline constexpr std::uint32_t kProducerOffset = wire::field_of<SmcdMessage, &SmcdMessage::producer>().offset;
 inline constexpr std::uint32_t kConsumerOffset = wire::field_of<SmcdMessage, &SmcdMessage::consumer>().offset;
 
-// Exactly one message. What a stale sequence number or a strange cursor means is the connection's to say.
+// Decodes exactly one message. The connection judges stale sequence numbers and impossible cursors.
 inline Decoded<Message> decode(Bytes message) {
     if (message.size() != kMessageBytes) {
         return wire::fault_at<Message, &Message::length>(0, message.size(), "44 bytes", Verdict::kReset);
@@ -180,7 +180,7 @@ inline wire::Encoded<kMessageBytes> encode(const Message& message) {
     return out;
 }
 
-// The memory at the start of a DMB.
+// Decodes the memory at the start of a DMB.
 inline Decoded<SmcdMessage> decode_smcd(Bytes memory) {
     if (memory.size() < kSmcdBytes) {
         return Fault{"length", 0, memory.size(), "32 bytes", Verdict::kReset};
@@ -232,7 +232,7 @@ constexpr Cursor advance(Cursor from, std::uint32_t n, std::uint32_t size) {
     return from;
 }
 
-// Bytes from `consumer` to `producer`; at most one lap apart. Larger than `size` means nonsense.
+// Bytes from `consumer` to `producer`; at most one lap apart. A result above `size`: the two do not fit together.
 constexpr std::uint32_t distance(Cursor consumer, Cursor producer, std::uint32_t size) {
     if (consumer.wrap == producer.wrap) {
         return producer.count >= consumer.count ? producer.count - consumer.count : ~0U;
@@ -243,7 +243,7 @@ constexpr std::uint32_t distance(Cursor consumer, Cursor producer, std::uint32_t
     return ~0U;
 }
 
-// A cursor that a peer published may follow `known` only by what the area can hold.
+// True if both cursors are in the area, and `producer` is ahead of `consumer` by at most its size.
 constexpr bool is_sane(Cursor consumer, Cursor producer, std::uint32_t size) {
     return producer.count < size && consumer.count < size && distance(consumer, producer, size) <= size;
 }

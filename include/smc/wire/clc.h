@@ -11,13 +11,13 @@ namespace smc::clc {
 
 using AnyMessage = std::variant<Proposal, AcceptR, AcceptD, Decline>;
 
-// Whatever message this is.
+// Decodes a message of any type.
 Decoded<AnyMessage> decode(Bytes message);
 Message encode(const AnyMessage& message);
 
-// By the first 8 bytes; nothing if they are none of a message.
+// The type, according to the first 8 bytes; nothing: they are not the header of a message.
 std::optional<Type> type_of(Bytes message);
-// A message whose turn it is not, and an Accept or Confirm of the variant that was not agreed on.
+// Faults: a message of an unexpected type, and an Accept or Confirm of a variant that was not agreed on.
 Fault wrong_type(Bytes message, const char* expected);
 Fault wrong_variant(const Acceptance& acceptance, const char* expected);
 

@@ -28,15 +28,15 @@ struct Field {
     std::string name;     // the specification's, in snake_case
     std::string meaning;  // the specification's words
     Value value;
-    std::string text{};  // how people write it, where the number alone would say too little: codes
+    std::string text{};  // readable form of a code, if the number alone says too little
 };
 
 struct Description {
     std::string layer;  // "CLC", "LLC", "CDC", "TCP"
-    std::string type;   // "PROPOSAL", "CONFIRM LINK", ...; empty when not even that can be told
+    std::string type;   // "PROPOSAL", "CONFIRM LINK", ...; empty: not even the type is known
     std::uint8_t version = 0;
     Fields fields;
-    std::optional<Fault> fault;  // then fields has what is known without it
+    std::optional<Fault> fault;  // if set, `fields` has only what could be decoded
 };
 
 // A whole message of that layer.
@@ -47,9 +47,9 @@ Description describe_cdc(wire::Bytes message);
 Description describe_smcd_cdc(wire::Bytes memory);
 // A TCP option of kind 254.
 Description describe_tcp_option(wire::Bytes option);
-// What came in a SEND over a link: LLC or CDC.
+// The payload of a SEND over a link: LLC or CDC.
 Description describe_send(wire::Bytes message);
-// Whatever this looks like.
+// Takes the bytes for whatever they look like.
 Description describe_any(wire::Bytes bytes);
 
 }  // namespace smc

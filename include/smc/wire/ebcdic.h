@@ -28,7 +28,7 @@ constexpr std::uint8_t ebcdic_of(char c) {
     return 0;
 }
 
-// NUL for what is none of those characters.
+// NUL for codes of other characters.
 constexpr char ascii_of(std::uint8_t code) {
     for (const auto& range : detail::kEbcdic) {
         if (code >= range.code && code <= range.code + (range.last - range.first)) {
@@ -38,7 +38,7 @@ constexpr char ascii_of(std::uint8_t code) {
     return '\0';
 }
 
-// Four characters as the number that they are on the wire.
+// Four characters as the 32-bit number that they are on the wire.
 constexpr std::uint32_t eye_catcher(std::string_view name) {
     std::uint32_t value = 0;
     for (const char c : name) {

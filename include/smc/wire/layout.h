@@ -45,8 +45,8 @@ struct Layout;
 
 enum class Kind : std::uint8_t { kField, kBits, kFlag, kPart, kCount, kList };
 
-// One row of a table. `name` is the specification's in snake_case; names of parts are put before those of
-// their fields. `bytes` is 0 where the member's own layout says it.
+// One row of a table. `name` is the specification's in snake_case; the name of a part goes before the names of its
+// fields. `bytes` is 0 if the member's own layout tells it.
 template <auto Member, Kind K, std::uint64_t Mask = 0>
 struct Row {
     static constexpr auto kMember = Member;
@@ -113,7 +113,7 @@ std::uint8_t* field_bytes(std::array<std::uint8_t, N>& array) {
     return array.data();
 }
 
-// Written out by width: GCC 12 turns these into a load and a byte swap, but leaves a loop a loop.
+// Written out by width: GCC 12 turns these into a load and a byte swap, but not a loop.
 inline std::uint64_t load_be(const std::uint8_t* from, std::size_t bytes) {
     const auto swapped = [&]<class T>(T value) {
         std::memcpy(&value, from, sizeof value);
@@ -174,7 +174,7 @@ constexpr void for_each_row(Visit&& visit) {
     std::apply([&](const auto&... row) { (visit(row), ...); }, Layout<L>::kFields);
 }
 
-// Where a row of table L stands, for whoever has to name it. The first row of that member: of a list, its count.
+// Name and place of a row of table L, for a fault. It is the member's first row: for a list, that of its count.
 struct Field {
     const char* name = "";
     std::uint16_t offset = 0;  // from the start of the table
@@ -209,7 +209,7 @@ consteval std::size_t list_offset() {
     });
     return offset != 0 ? offset : throw "no such list in this table";
 }
-// What is wrong with that row, in a table that begins at `start` of the message.
+// A fault of that row, in a table that begins at `start` of the message.
 template <class L, auto Member>
 Fault fault_at(std::size_t start, std::uint64_t found, const char* expected, Verdict verdict = Verdict::kTreatAsData) {
     constexpr Field kField = field_of<L, Member>();
@@ -275,20 +275,20 @@ void encode_row(const R& row, const T& object, std::uint8_t* base) {
     }
 }
 
-// The fixed fields. `from` holds at least Layout<L>::kSize bytes; the caller has checked. A list's size is
-// what its count says, at most its capacity; its elements are left alone.
+// Decodes the fixed fields. `from` holds at least Layout<L>::kSize bytes; the caller has checked. A list gets the size
+// that its count says, at most its capacity; its elements are left alone.
 template <class L, class T>
 void decode_fixed(const std::uint8_t* from, T& out) {
     for_each_row<L>([&](const auto& row) { decode_row(row, from, out); });
 }
 
-// Bits are or-ed in: `to` starts as zeros, which is also what reserved fields must be.
+// Encodes the fixed fields into `to`, which must hold zeros: bits are or-ed in, and reserved fields must be zero.
 template <class L, class T>
 void encode_fixed(const T& in, std::uint8_t* to) {
     for_each_row<L>([&](const auto& row) { encode_row(row, in, to); });
 }
 
-// The field that says where an area is, or how many elements it has: what a fault names when they are not there.
+// The field that holds the place of an area or its number of elements: a fault names it if the area is not all there.
 struct Pointer {
     const char* field;
     std::size_t offset;
@@ -300,9 +300,9 @@ Pointer pointer_at(std::size_t start, std::uint64_t value) {
     return {kField.name, start + kField.offset, value};
 }
 
-// Fixed fields and lists of table L that starts at `start` of `message`; nothing outside `message` is read. A list
-// without a count in this table has the size that `out` came with, and `counted` says where that stood. `cuts`: a list
-// that counts more elements than the message holds has those that it holds.
+// Decodes the fixed fields and lists of table L, which starts at `start` of `message`; nothing outside `message` is
+// read. If the count of a list is not in this table, `out` has the list's size already, and `counted` is the field that
+// told it. `cuts`: a list whose count exceeds the message is cut to the elements that the message holds.
 template <class L, class T>
 std::optional<Fault> decode_area(Bytes message, std::size_t start, Pointer pointer, T& out,
                                  std::optional<Pointer> counted = {}, bool cuts = false) {

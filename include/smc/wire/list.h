@@ -18,7 +18,7 @@ class List {
     using value_type = T;
 
     constexpr List() = default;
-    // What does not fit is cut off.
+    // Items that do not fit are dropped.
     constexpr List(std::initializer_list<T> items) {
         for (const T& item : items) {
             push_back(item);
@@ -42,7 +42,7 @@ class List {
         items_[size_++] = item;
         return true;
     }
-    // `size` beyond the capacity becomes the capacity; elements that appear are what they last were.
+    // A `size` beyond the capacity becomes the capacity; new elements keep the values that they had last.
     constexpr void resize(std::size_t size) { size_ = static_cast<std::uint16_t>(size < N ? size : N); }
     constexpr void clear() { size_ = 0; }
 

@@ -41,19 +41,19 @@ inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;
 inline constexpr std::size_t kMaxListedRkeys = 8;
 // In ConfirmLink::cache_size, Linux's "my RMBEs have no eye catcher".
 inline constexpr std::uint8_t kNoEyeCatcher = 3;
-// In place of a message's type: credits of Anolis' kernels.
+// The first byte of credit messages of Anolis kernels, where other messages have their type.
 inline constexpr std::uint8_t kCreditsOfAVendor = 0x0a;
 
-// What every message starts with.
+// The start of every message.
 struct Header {
     bool optional = false;     // bit 0: silently discard what is not known
     std::uint8_t version = 1;  // 1, or the number in bits 1 to 3, which is 0 for version 1
     Type type = Type::kTestLink;
     std::uint16_t length = kSmallBytes;
     bool reply = false;
-    // Version 2: the length and ADD LINK's number of RKeys are little endian. Linux has them in host order, and reads
-    // them so; on most machines that is not what the specification says. Decoders take both, encoders write what this
-    // member says: a peer understands best the order that it uses itself.
+    // Version 2: the length and ADD LINK's number of RKeys are little endian. Linux writes and reads them in host
+    // order, which on most machines is not what the specification says. Decoders take both orders. Encoders write what
+    // this member says, because a peer best understands the order that it uses itself.
     bool little_endian = false;
 };
 
@@ -96,7 +96,8 @@ struct AddLinkLarge {
 // RFC 7609 A.3.2 and v2.1. A client's request of version 1 asks for a link: it has no QP number and no MTU yet.
 struct AddLink : Header {
     // Version 1: two reserved bytes stand behind the MAC address, as in version 2, and everything after it is two bytes
-    // further. Figure 32 of RFC 7609 does not have them; Linux and Wireshark do. A GID that begins with zeros tells.
+    // further. Figure 32 of RFC 7609 does not have them; Linux and Wireshark do. Decoders take two zeros there for
+    // them.
     bool padded = false;
     bool rejected = false;
     AddLinkReason reason = AddLinkReason::kNone;
@@ -106,7 +107,7 @@ struct AddLink : Header {
     std::uint8_t link_number = 0;
     clc::Mtu mtu = clc::Mtu::k1024;
     Psn psn{};
-    std::optional<AddLinkLarge> large;  // version 2; a rejection may do without, and Linux's does
+    std::optional<AddLinkLarge> large;  // version 2; a rejection may lack it, and Linux's does
 };
 
 // RFC 7609 A.3.3; version 1 only.
@@ -171,7 +172,7 @@ struct ConfirmRkeyContinuation : Header {
 // RFC 7609 A.3.7 and v2.1, where request and reply have different formats.
 struct DeleteRkey : Header {
     bool negative = false;
-    std::uint8_t count = 0;          // a version 2 reply repeats the request's; elsewhere the list's own
+    std::uint8_t count = 0;          // in a version 2 reply the request's number; otherwise that of the list
     std::uint8_t error_mask = 0;     // version 1, negative reply: bit 0 is the first RKey
     std::uint8_t invalid_count = 0;  // version 2, reply: how many were not deleted, perhaps more than are listed
     // Request and version 1: up to 8, in version 2 up to 255. Version 2 reply: the first 8 that were not deleted.
@@ -187,7 +188,7 @@ using AnyMessage = std::variant<ConfirmLink, AddLink, AddLinkContinuation, Reque
                                 ConfirmRkeyContinuation, DeleteRkey, TestLink>;
 using Message = wire::Encoded<kMaxMessage>;
 
-// The whole message as received. What cannot be used is told with RFC 7609 C.7.1's verdict: reset the link, reject, or
+// Decodes a whole message as received. A fault carries the verdict of RFC 7609 C.7.1: reset the link, reject, or
 // ignore.
 Decoded<AnyMessage> decode(Bytes message);
 // Type and length follow from the argument's type and contents. Lists longer than the message can have are cut.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Why a connection is not (or no longer) on SMC. Codes below 0x0a000000 are the ones that Linux puts
-// into CLC Decline and that smcss shows; those from 0x0a000000 are ours, and leave the node to other agents only.
+// Why a connection is not (or no longer) on SMC. Codes below 0x0a000000 are those that Linux puts into CLC Decline and
+// that smcss shows; codes from 0x0a000000 on are the agent's own, and are sent to other agents only.
 #pragma once
 
 #include <cstdint>
@@ -50,9 +50,9 @@ enum class Reason : std::uint32_t {
     kRmbNotRegistered = 0x09990003,
 
     // ours: a decision of this node
-    kPeerEchoes = 0x0a010001,        // repeats unknown TCP options
-    kOptionLost = 0x0a010002,        // answers only a SYN without the option
-    kAnswerLost = 0x0a010003,        // its client was answered with the option, and has not seen it
+    kPeerEchoes = 0x0a010001,        // the server repeats unknown TCP options
+    kOptionLost = 0x0a010002,        // the server answers only a SYN without the option
+    kAnswerLost = 0x0a010003,        // the client has not seen the option in the SYN-ACK
     kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
     kBudget = 0x0a020001,            // the attempt as a whole took too long
     kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6
@@ -61,7 +61,7 @@ enum class Reason : std::uint32_t {
     kApplicationGone = 0x0a060000,   // the application gave up before it was connected
     kServerRefused = 0x0a070000,     // the server application did not take the connection
     kLimit = 0x0a080000,             // a configured limit was reached
-    kLocalPorts = 0x0a080001,        // connections of its namespace have as many local ports as they may
+    kLocalPorts = 0x0a080001,        // the connections of a namespace use all the local ports that they may
     kFabric = 0x0a090000,            // the ISM fabric failed
     kPeerAborted = 0x0a0a0000,       // peer set the abnormal close flag
     kApplicationReset = 0x0a0a0001,  // the application (or its socket) was reset
@@ -72,8 +72,8 @@ enum class Reason : std::uint32_t {
     kStopped = 0x0a0d0000,           // agent is stopping
     kLinkDown = 0x0a0e0000,          // the link group lost its link
     kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
-    kDataLost = 0x0a0e0002,          // failover: the peer sent something that never came (RFC 7609 section 4.6.1)
-    kNoLeg = 0x0a100000,             // agent and application could not be joined
+    kDataLost = 0x0a0e0002,          // failover: a message of the peer never came (RFC 7609 section 4.6.1)
+    kNoLeg = 0x0a100000,             // the leg could not be connected
     kPeerClosedEarly = 0x0a0f0000,   // the application still wrote when the peer had closed
 };
 
@@ -81,7 +81,7 @@ enum class Reason : std::uint32_t {
 std::string reason_name(Reason reason);
 // One sentence for a person.
 std::string_view reason_text(Reason reason);
-// The same, if it is one of those that Linux sends.
+// The same sentence, if the code is one of those that Linux sends.
 std::optional<std::string_view> linux_reason_text(Reason reason);
 
 }  // namespace smc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// TCP option 254 (RFC 7609 A.1, RFC 6994): "I can do SMC", in SYN and SYN-ACK. The experiment's ID is "SMCR", which
-// everybody sends whatever the variants; "SMCD" is known as well.
+// TCP option 254 (RFC 7609 A.1, RFC 6994) in SYN and SYN-ACK: the sender can do SMC. The ID of the experiment is
+// "SMCR", which every implementation sends, whichever variants it has; "SMCD" is accepted as well.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ struct SmcOption {
     clc::EyeCatcher exid = clc::EyeCatcher::kSmcr;
 };
 
-// Looks through the options of a TCP header, 40 bytes at most. Options that are no SMC, other experiments of kind
-// 254 included, are stepped over; a length that cannot be ends the search.
+// Looks through the options of a TCP header, 40 bytes at most. Other options are skipped, including other experiments
+// of kind 254; an impossible length ends the search.
 std::optional<SmcOption> find_smc_option(wire::Bytes options);
 std::array<std::uint8_t, kOptionBytes> encode(const SmcOption& option);
 

@@ -23,7 +23,7 @@ Fault bad_length(std::size_t body, const char* expected) {
 FirstContact decode_fce(Bytes fce, bool smcr) {
     FirstContact f;
     decode_fixed<wire::FceBase>(fce.data(), f);
-    f.bytes = static_cast<std::uint8_t>(fce.size() < kFce ? kShortFce : kFce);  // of what is known of it
+    f.bytes = static_cast<std::uint8_t>(fce.size() < kFce ? kShortFce : kFce);  // size of the part that is known here
     if (smcr) {
         decode_fixed<wire::FceLinkType>(fce.data(), f);
     }
@@ -51,13 +51,13 @@ std::size_t encode_fce(FirstContact f, bool smcr, std::uint8_t* to) {
     return f.bytes == kFce ? kFce : kShortFce;
 }
 
-// Values that nobody has defined are declined; the other type is just wrong.
+// An undefined value is declined; the other defined type is simply wrong.
 Fault bad_type(Offer found, Offer wrong, const char* expected) {
     return fault_at<wire::AcceptSmcrV1, &AcceptR::smc_type>(0, static_cast<std::uint64_t>(found), expected,
                                                             found == wrong ? Verdict::kTreatAsData : Verdict::kDecline);
 }
 
-// Bits that are reserved in this version of this message.
+// The message without the bits that are reserved in its version and type.
 AcceptR without_reserved(AcceptR a) {
     const bool v2 = a.version >= kVersion2;
     a.first_contact = a.first_contact && (v2 || a.type == Type::kAccept);
@@ -111,8 +111,8 @@ Decoded<Acceptance> decode_smcr(Bytes body, const Header& h) {
             return bad_type(a.smc_type, Offer::kSmcD, "SMC-R");
         }
     }
-    // Last: nothing but a reserved enumeration may be wrong with what is declined. A Confirm of version 1 does not say
-    // whether it is a first contact; its receiver knows.
+    // Checked last: a message is declined only if nothing but a reserved enumeration value is wrong with it. A Confirm
+    // of version 1 does not say whether it is a first contact; its receiver knows.
     if (a.first_contact && !is_valid(a.mtu)) {
         return fault_at<wire::AcceptSmcrV1, &AcceptR::mtu>(0, static_cast<std::uint64_t>(a.mtu), "1 to 5",
                                                            Verdict::kDecline);
@@ -131,7 +131,7 @@ Decoded<Acceptance> decode_smcd(Bytes body, const Header& h) {
     a.version = h.version;
     decode_fixed<wire::AcceptSmcdV1>(body.data(), a);
     a = without_reserved(a);
-    // Told last: nothing else may be wrong with what is declined.
+    // Checked last: a message is declined only if nothing else is wrong with it.
     const bool right_type = a.smc_type == Offer::kSmcD;
     if (!v2) {
         return right_type ? decoded : bad_type(a.smc_type, Offer::kSmcR, "SMC-D");

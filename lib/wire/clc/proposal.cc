@@ -50,7 +50,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
         if (v2.gid_number == 0 && !v2.seid_present) {
             return std::nullopt;
         }
-        // ... or what was announced is nowhere.
+        // ... otherwise the extension that was announced is missing.
         return Fault{pointer.field, pointer.offset, 0, "an extension for the SEID and the GIDs"};
     }
     if (v2.gid_number > kMaxGids) {
@@ -68,7 +68,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
     return check_pairs(smcd, at + Layout<SmcdExtension>::kSize);
 }
 
-// `earliest` is the end of what must stand before it (v2.1, base message, note 6).
+// `earliest` is the end of the areas that must stand before it (v2.1, base message, note 6).
 std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
     const auto pointer = pointer_at<wire::ProposalGrowth, &Proposal::v2_offset>(0, p.v2_offset);
     const std::size_t at = kBehindV2Offset + p.v2_offset;
@@ -117,7 +117,7 @@ std::optional<Fault> decode_version2(Bytes body, Proposal& p) {
         return fault_at<Header, &Header::length>(0, body.size() + kTrailerBytes, "at least 84 in version 2");
     }
     wire::decode_fixed<wire::ProposalGrowth>(body.data(), p);
-    // Without SMCv1 the extension is ignored (v2.1, IP subnet extension, note); SMC-D alone may come without.
+    // Without SMCv1 the extension is ignored (v2.1, IP subnet extension, note); SMC-D alone may come without one.
     if (offers_r(p.v1_offer) || (offers_d(p.v1_offer) && p.subnet_offset != 0)) {
         if (kBase + p.subnet_offset < kGrowth) {
             return fault_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset,

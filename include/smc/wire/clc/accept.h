@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CLC Accept and Confirm: what the server chose, and the client's half of it. The two differ only in their type and
-// who speaks; SMC-R and SMC-D have formats of their own.
+// sender; SMC-R and SMC-D have formats of their own.
 //
 //   length   SMC-R v1   SMC-R v2                SMC-D v1   SMC-D v2
 //   plain    68         108                     48         78
@@ -51,7 +51,7 @@ struct AcceptR {
     std::uint8_t version = kVersion2;
     Offer smc_type = Offer::kSmcR;  // "commentary only"
     bool first_contact = false;
-    bool rc_saved = false;  // Accept, v2: why it is not SMC-D is kept at the server
+    bool rc_saved = false;  // Accept, v2: the server keeps the reason why it is not SMC-D
     PeerId peer_id{};
     RoceGid gid;
     Mac mac;
@@ -68,7 +68,7 @@ struct AcceptR {
     List<RoceGid, kMaxGids> gid_list;  // Confirm with FCE: the client's GIDs, the one in use first
 };
 
-// v2.1 "CLC Accept Message (SMC-Dv2.1 format)" and Confirm; version 1 is its head, as Linux has it on the wire.
+// v2.1 "CLC Accept Message (SMC-Dv2.1 format)" and Confirm; version 1 is the first part of it, as Linux sends it.
 struct AcceptD {
     Type type = Type::kAccept;
     std::uint8_t version = kVersion2;
@@ -87,7 +87,7 @@ struct AcceptD {
 
 using Acceptance = std::variant<AcceptR, AcceptD>;
 
-// Accept or Confirm, whichever `expected` says. A First Contact Extension out of place (no first contact) is
+// Decodes an Accept or a Confirm, as `expected` says. A First Contact Extension out of place (no first contact) is
 // skipped, as v2.1 wants.
 Decoded<Acceptance> decode_acceptance(Bytes message, Type expected);
 Message encode(const AcceptR& accept);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CLC Decline: either side falls back to TCP. 28 bytes in RFC 7609 A.2.5; 44 in v2.1 "CLC V2 Decline Message", which
-// says a reason for each type. A version 2 Decline may have the short form.
+// has a reason for each type. A version 2 Decline may have the short form.
 #pragma once
 
 #include "smc/wire/clc/header.h"
@@ -12,21 +12,21 @@ inline constexpr std::size_t kDeclineV1Bytes = 28;
 inline constexpr std::size_t kDeclineV2Bytes = 44;
 
 struct Decline {
-    EyeCatcher eye_catcher = EyeCatcher::kSmcr;  // v2.1, note 1: either will do
+    EyeCatcher eye_catcher = EyeCatcher::kSmcr;  // v2.1, note 1: either is allowed
     std::uint8_t version = kVersion2;
     bool out_of_sync = false;  // the receiver must forget the link group
     PeerId peer_id{};
     Reason reason{};
-    Os os = Os::kLinux;  // whose reason codes they are; version 2 only, like the following
+    Os os = Os::kLinux;  // the system that defines the reason codes; version 2 only, like the following
     // SMC Type Diagnosis Information, zero where the type was not offered.
     Reason smcd_v2{}, smcd_v1{}, smcr_v2{}, smcr_v1{};
-    bool has_types = true;  // false: the short form. Version 1 has no other.
+    bool has_types = true;  // false: the short form, the only one in version 1
 };
 
 Decoded<Decline> decode_decline(Bytes message);
 Message encode(const Decline& decline);
-// What a code means at its sender. Version 1 does not say whose codes they are: then it is what Linux means by it, and
-// the text says so. Empty: not known here.
+// What a code means at its sender. Version 1 does not name the sender's system: then the text gives Linux's meaning,
+// and says so. Empty: unknown code.
 std::string reason_meaning(const Decline& decline, Reason reason);
 
 }  // namespace smc::clc

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // What all CLC messages share: the first 8 bytes, the end, and the enumerations.
 //
-// Sources of this folder: RFC 7609 appendix A.2, and the appendix "SMCv2 protocol message specifications" of
-// the SMC v2.1 specification, cited as "v2.1". Decoders read only what the bytes they were given cover, allocate
-// nothing, and say what is wrong and what RFC 7609 C.6 wants done about it.
+// Sources of this folder: RFC 7609 appendix A.2, and the appendix "SMCv2 protocol message specifications" of the SMC
+// v2.1 specification, cited as "v2.1". Decoders read nothing but the bytes that they are given, allocate nothing, and
+// say what is wrong and what RFC 7609 C.6 wants done about it.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ inline constexpr std::size_t kTrailerBytes = 4;
 inline constexpr std::size_t kMaxEids = 8;
 inline constexpr std::size_t kMaxGids = 8;
 inline constexpr std::size_t kMaxPrefixes = 8;
-// The longest message that is known: a Proposal with every extension area full. Of a longer one, which a later release
-// may send, this much is kept: its beginning and its last four bytes.
+// The longest known message: a Proposal with every extension area full. A later release may send a longer one; of that,
+// this much is kept: its beginning and its last four bytes.
 inline constexpr std::size_t kMaxMessage =
     80 + 8 + kMaxPrefixes * 17 + 40 + kMaxEids * 32 + 48 + kMaxGids * 10 + kTrailerBytes;
 
@@ -69,7 +69,7 @@ struct Trailer {
 
 using Message = wire::Encoded<kMaxMessage>;
 
-// Checks the first 8 bytes of a message; `length` is then what to read in all.
+// Checks the first 8 bytes of a message; `length` is then the size of the whole message.
 Decoded<Header> decode_header(Bytes first8);
 // Checks start and end of a whole message, or of what is kept of one.
 Decoded<Header> decode_frame(Bytes message);

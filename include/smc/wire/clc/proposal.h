@@ -31,7 +31,7 @@ struct Ipv6Prefix {
 
 // v2.1 "CLC Proposal IP Subnet Extension Area"; RFC 7609 A.2.2 from "IPv4 Subnet Mask" on.
 struct Subnet {
-    Ipv4Mask mask{};  // in fact the subnet's number: 10.1.2.0, as section 3.5.1.2 says and peers do
+    Ipv4Mask mask{};  // in fact the number of the subnet: 10.1.2.0, as section 3.5.1.2 says and peers do
     std::uint8_t mask_bits = 0;
     List<Ipv6Prefix, kMaxPrefixes> prefixes;
 };
@@ -49,12 +49,12 @@ struct SmcdExtension {
     List<GidChid, kMaxGids> gids;
 };
 
-// v2.1 "CLC Proposal V2 Extension".
 // Fewest connections that a link group may be limited to, from release 1 on.
 inline constexpr std::uint8_t kFewestConnections = 16;
 
+// v2.1 "CLC Proposal V2 Extension".
 struct V2Extension {
-    std::uint8_t gid_number = 0;  // of smcd->gids; encoders count themselves
+    std::uint8_t gid_number = 0;  // number of smcd->gids; encoders compute it
     std::uint8_t release = kRelease1;
     bool seid_present = false;
     std::uint16_t smcd_offset = 0;  // encoders compute it
@@ -89,7 +89,7 @@ struct Proposal {
 Decoded<Proposal> decode_proposal(Bytes message);
 Message encode(const Proposal& proposal);
 
-// An Emulated-ISM device: two entries of the SMC-Dv2 extension, which have its Extended GID.
+// An Emulated-ISM device: two entries of the SMC-Dv2 extension, which together hold its Extended GID.
 struct IsmDevice {
     Gid gid;
     Chid chid{};  // a reserved one
@@ -97,7 +97,8 @@ struct IsmDevice {
 inline constexpr std::size_t kMostIsmDevices = kMaxGids / 2;
 // False when the array is full.
 bool add_ism_device(SmcdExtension& extension, const IsmDevice& device);
-// The next of them at entry `from` or behind it; `from` is then behind that one. Nothing: there is no more.
+// The first Emulated-ISM device at entry `from` or behind it; `from` is then behind that device. Nothing: there is
+// none.
 std::optional<IsmDevice> next_ism_device(const SmcdExtension& extension, std::size_t& from);
 Gid join(IsmGid part1, IsmGid part2);
 IsmGid first_part(const Gid& gid);
