@@ -28,9 +28,9 @@ static_assert(bpf::OwnInstance::kMost == upgrade::Instance::kMost);
 
 namespace {
 
-constexpr auto kSweep = std::chrono::seconds(1);    // the programs' tables
-constexpr auto kRefresh = std::chrono::seconds(2);  // which RoCE devices there are
-constexpr auto kTidying = std::chrono::minutes(1);  // what other builds have pinned
+constexpr auto kSweep = std::chrono::seconds(1);    // the tables of the BPF programs
+constexpr auto kRefresh = std::chrono::seconds(2);  // the list of RoCE devices
+constexpr auto kTidying = std::chrono::minutes(1);  // removal of what other builds have pinned
 
 std::string host_name(const Config& config) {
     char name[256] = "";
@@ -53,23 +53,23 @@ clc::LocalNode local_node(const Config& config) {
     return node;
 }
 
-// Of what says who may have a bypass.
+// Hash of the settings that decide which connections may be bypassed.
 std::uint64_t policy_hash(const Config& config) {
     const auto all = nlohmann::json::parse(print_config(config, -1));
     return std::hash<std::string>()(all.at("policy").dump() + all.at("local").dump() + all.at("cgroup").dump());
 }
 
-// How long an agent that leaves waits for connections that are being set up: each of them has its budget.
+// How long a leaving agent waits for connections that are being set up; each of them has its budget.
 std::chrono::milliseconds settling(const Config& config) {
     return std::max(config.times.settle, config.budget);
 }
 
-// The applications need the others.
+// The other processors are for the applications.
 unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
 }
 
-// With one processor who looks keeps those from running whom it looks for.
+// With a single processor, busy-polling would keep the applications that it waits for from running.
 std::chrono::microseconds usual_spin() {
     return std::chrono::microseconds(std::thread::hardware_concurrency() > 1 ? 50 : 0);
 }
@@ -152,19 +152,19 @@ Result<void> Agent::start() {
     return start_bpf(root, own_cgroup_->path());
 }
 
-// By default most signals end a process as SIGKILL does, with its pins and hairpins left.
+// By default most signals end a process as SIGKILL does, and leave its pins and hairpins.
 void Agent::take_signals() {
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
         signals_.add(number);
     }
-    // SIGXFSZ: a DMB is a file, and too large a one is an error
+    // SIGXFSZ: a DMB is a file, and one beyond the file size limit must be an error, not the agent's end.
     for (const int number : {SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR}) {
         std::signal(number, SIG_IGN);
     }
 }
 
-// U1: whoever has the lock of the control socket may do all that follows. What may well go wrong was tried before: when
-// the other agent has left, nobody serves until this one does.
+// U1: only the agent with the control socket's lock may do what follows. Steps that are likely to fail were tried
+// before, because between the other agent's departure and this one's start no agent serves.
 Result<void> Agent::take_over_from_predecessor() {
     if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
         return tried;
@@ -258,7 +258,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return last_error("watching the programs' events");
     }
     listen_to_programs();
-    // The programs of CLC sockets must see the namespaces' listeners begin to listen, so attach before.
+    // Attach first: the programs for CLC sockets must see listen() on the namespaces' listeners.
     if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
         return attached;
     }
@@ -298,7 +298,7 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     } else if (last) {
         log()->info("the bypass of automatic rules stays off: {}", verdict.obstacle);
         if (!bypass_forced_ && !bypass_->has_members()) {
-            asio::post(io_, [this] { unload_bypass(); });  // the rounds have called this
+            asio::post(io_, [this] { unload_bypass(); });  // posted, because rounds_ is calling this function
         }
     }
 }
@@ -331,7 +331,7 @@ void Agent::handle(const smc_event& event) {
     }
 }
 
-// Whoever is neither root nor the agent's user learns how the agent is, and nothing of others' connections.
+// A client that is neither root nor the agent's user gets the agent's status, and nothing about others' connections.
 nlohmann::json Agent::answer(const nlohmann::json& request, const ControlServer::Who& who) {
     if (!who.owner) {
         return request.value("command", "") == "status"
@@ -355,10 +355,11 @@ void Agent::lose_peer(const smcd::Peer& peer) {
     }
 }
 
-// What may no longer be bypassed goes on by TCP. Connections of the agent run on, as with any change of rules.
+// Revokes the bypass if a rule no longer allows it for some cgroup; its connections go on by TCP. Connections of the
+// agent run on, as after any change of rules.
 void Agent::pods_changed() {
     bool less = cgroups_->reconsider();
-    // Nor what the agent before had made pairs of, and lost its right while nobody looked.
+    // Members taken over from the previous agent may have lost their permission while no agent knew the pods.
     if (bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true)) {
         less = less || std::ranges::any_of(bypass_->members(SMC_MAX_MEMBERS), [&](const auto& one) {
                    return cgroups_->may_less(one.member.cgroup, one.member.rules);
@@ -369,10 +370,10 @@ void Agent::pods_changed() {
     }
 }
 
-// Whether they may ask and answer.
+// Tells the BPF programs whether they may ask servers and answer clients.
 void Agent::tell_programs() const {
     if (departure_.released()) {
-        return;  // U1: they are silent from here on
+        return;  // U1: the programs stay silent from here on
     }
     programs_->beat(obstacle().empty(), !roce_devices_->ports().empty());
 }
@@ -443,7 +444,7 @@ void Agent::wait_for_signals() {
     });
 }
 
-// U1, in this order. What stays: the data path, link groups, and in each namespace what the legs need.
+// U1, in this order. The data path, the link groups, and in each namespace what the legs need stay.
 void Agent::hand_over() {
     web_.reset();
     pods_.reset();
@@ -478,8 +479,9 @@ void Agent::run() {
     stop();
 }
 
-// In this order: nobody asks any more; whoever waits is let go; what runs is reset while its hairpins still stand; and
-// a request that is under way is heard out, because only here would its answer be recognized.
+// In this order: the BPF programs stop asking; applications that wait are left to TCP; running connections are reset
+// while their hairpins still exist; requests under way are awaited, because only this agent's programs recognize their
+// answers.
 void Agent::stop() {
     web_.reset();
     pods_.reset();
@@ -488,7 +490,7 @@ void Agent::stop() {
     gateway_->let_all_go();
     smcr_groups_->end_all();
     if (!engines_->stop(config_.times.engine)) {
-        // As if it were killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
+        // Ends as if killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
         // applications.
         log()->error("the data path does not end: ending without it");
         end_log();

@@ -29,12 +29,12 @@ namespace smc {
 
 class Agent {
  public:
-    // `take_over`: an agent that serves is asked to leave. `ready_fd`: a byte is written to it when this one serves.
+    // `take_over`: ask the agent that serves to leave. `ready_fd`: a byte is written to it when this agent serves.
     explicit Agent(Config config, bool take_over = false, UniqueFd ready_fd = UniqueFd());
 
-    // Everything up to the line after which traffic is affected. On an Error nothing is left behind.
+    // Does everything up to serving. After an Error nothing is left behind.
     Result<void> start();
-    // Until SIGTERM or SIGINT.
+    // Runs until the agent is stopped, or has left and its last connection has ended.
     void run();
 
  private:
@@ -55,7 +55,7 @@ class Agent {
     void lose_peer(const smcd::Peer& peer);
     void pods_changed();
     void tell_programs() const;
-    // Why new connections are plain TCP; empty: they are not.
+    // Why new connections are plain TCP; empty: they need not be.
     [[nodiscard]] std::string obstacle() const;
     void stop();
 
@@ -69,14 +69,15 @@ class Agent {
     asio::steady_timer heartbeat_;
     loop::Standstill standstill_;
     loop::Every sweep_, refresh_, tidying_;
-    bool pods_known_ = false;  // they were, once: pairs of an agent before this one have been looked at
+    bool pods_known_ = false;  // they were once, and the previous agent's bypass members have been checked
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;
     upgrade::Departure departure_;
     group::SmcdGroups smcd_groups_;
 
-    // Each is used by those behind it, and goes after them; control_ asks introspection_ once that is there.
+    // Each member is used by later ones, and destroyed after them. control_ uses admin_ and introspection_ once they
+    // exist.
     std::optional<upgrade::Instance> instance_;
     std::optional<LockFile> pins_lock_;  // U1
     std::unique_ptr<ControlServer> control_;
@@ -85,11 +86,11 @@ class Agent {
     std::unique_ptr<smcd::Fabrics> fabrics_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::vector<bpf::ProgramState> bypass_programs_;
-    bool bypass_forced_ = false;              // for somebody, whatever the probe finds
-    std::unique_ptr<bypass::Bypass> bypass_;  // nothing: nobody may have it, or this kernel cannot
-    std::optional<bypass::Verdict> verdict_;  // of the kernel
+    bool bypass_forced_ = false;              // by some rule, whatever the probe finds
+    std::unique_ptr<bypass::Bypass> bypass_;  // null: no rule allows it, or this kernel cannot do it
+    std::optional<bypass::Verdict> verdict_;  // of the probe on this kernel
     std::unique_ptr<bpf::Programs> programs_;
-    std::unique_ptr<kubernetes::NodePods> pods_;  // nothing: no API server tells of them
+    std::unique_ptr<kubernetes::NodePods> pods_;  // null: no API server is configured
     std::unique_ptr<Cgroups> cgroups_;
     std::unique_ptr<Namespaces> namespaces_;
     std::unique_ptr<bypass::Rounds> rounds_;

@@ -36,7 +36,7 @@ unsigned connections_by_descriptors(unsigned wanted) {
     return static_cast<unsigned>(allowed);
 }
 
-// True: it is another one now.
+// Returns true if the value has changed.
 bool set(unsigned& value, unsigned to, const char* key, const std::optional<std::uint64_t>& bytes) {
     if (value == to) {
         return false;
@@ -55,8 +55,8 @@ bool has_rdma_device() {
 
 }  // namespace
 
-// The agent by itself, what a connection takes beside its rings, and of the rest the two kinds of rings. Where there is
-// no RoCE device yet, a small part is kept for one.
+// Divides the memory: a fixed part for the agent itself; of the rest, half for connections without their rings, and
+// half for the rings of SMC-D and SMC-R. Without an RDMA device only a small part is kept for SMC-R.
 MemoryWatch::Limits MemoryWatch::lowered(Limits limits, bool roce, std::uint64_t bytes) {
     constexpr std::uint64_t kAgent = 24, kConnectionsInMib = 8, kLeast = 4;  // MiB; each connection up to 128 KiB
     const std::uint64_t mib = bytes >> 20;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the system allows of what is configured: better to meet a limit than to fail half-way, or to be killed.
+// Lowers the configured limits to what the system allows, so that the agent meets a limit rather than fails half-way or
+// is killed.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +11,21 @@
 
 namespace smc {
 
-// Lowers the number of connections to what the process may have of descriptors, and says so. Also raises that limit,
-// where it may.
+// Raises the process's limit of descriptors if it may, lowers the number of connections to what that limit allows, and
+// logs it.
 void lower_to_the_descriptors(Config& config);
 
-// Lowers the limits that take memory to what the control groups of the process allow, and raises them again, up to what
-// was configured. Says so.
+// Lowers the limits that take memory to what the process's control groups allow, and raises them again, up to what was
+// configured. Logs each change.
 class MemoryWatch {
  public:
-    // `config` outlives it.
+    // `config` outlives this object.
     explicit MemoryWatch(Config& config) : config_(config) {}
     MemoryWatch(const MemoryWatch&) = delete;
     MemoryWatch& operator=(const MemoryWatch&) = delete;
     ~MemoryWatch() = default;
 
-    // True: the limits in the configuration have changed.
+    // Returns true if the limits in the configuration have changed.
     bool look();
 
  private:
@@ -35,8 +36,8 @@ class MemoryWatch {
 
     Config& config_;
     MemoryLimit limit_;
-    std::optional<Limits> configured_;    // nothing: it has not looked yet
-    std::optional<std::uint64_t> bytes_;  // that were allowed then
+    std::optional<Limits> configured_;    // nothing: before the first look()
+    std::optional<std::uint64_t> bytes_;  // allowed at the last look()
 };
 
 }  // namespace smc

@@ -18,7 +18,7 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-// 0, or an errno: a directory, for one, can be opened but not be read.
+// Returns 0 or an errno: a directory, for example, can be opened but not read.
 int read(const std::string& path, std::string& text) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
     if (!file) {

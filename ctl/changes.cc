@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What changes the agent, until it ends: nothing here is written to its configuration.
+// Commands that change the running agent. Nothing is written to its configuration: the changes end with the agent.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -17,8 +17,8 @@ using nlohmann::json;
 
 namespace {
 
-// Until no connection is left, at the latest `until`; it changes nothing itself. Nothing, and the exit code: somebody
-// has ended it meanwhile.
+// Waits until no connection is left, but not beyond `until`. nullopt, and the exit code is set: the drain was ended
+// meanwhile, or no agent answers.
 std::optional<json> wait_for_drain(Context& context, json answer, std::chrono::steady_clock::time_point until) {
     const json pid = answer.value("pid", json());
     while (answer["connections"] != 0 && std::chrono::steady_clock::now() < until) {
@@ -66,7 +66,7 @@ void add_drain(CLI::App& app, Context& context) {
 
 constexpr auto kUpgrade = std::chrono::seconds(60);
 
-// What an agent that is leaving still has. Nothing: it has gone.
+// The connections that a leaving agent still has. nullopt: the agent has gone.
 std::optional<json> left_at(const std::string& socket) {
     const auto answer = ask(socket, {{"command", "connections"}});
     if (!answer || !answer->contains("connections")) {
@@ -80,7 +80,7 @@ std::optional<json> left_at(const std::string& socket) {
     return agent;
 }
 
-// Until another agent serves. "error": what is in the way.
+// Starts the upgrade and waits until the new agent serves. "error": why it does not.
 json upgrade(const std::string& socket) {
     const auto began = std::chrono::steady_clock::now();
     const auto before = ask(socket, {{"command", "status"}});

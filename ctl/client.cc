@@ -21,7 +21,7 @@ Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& requ
     const timeval timeout{10, 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     const std::string line = request.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    // Ctrl-C ends what is done over and over, and not a question that is under way.
+    // Ctrl-C ends a command that repeats its requests, and not a request that is under way.
     const auto again = [](const auto& call) {
         ssize_t n = 0;
         do {

@@ -9,7 +9,7 @@
 
 namespace smc::ctl {
 
-// One request, one answer. An Error means that no agent answers there.
+// Sends one request and returns its answer. An Error means that no agent answers there.
 Result<nlohmann::json> ask(const std::string& socket, const nlohmann::json& request);
 
 }  // namespace smc::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// smcctl's subcommands, by what they are about. Each adds its own to the program and leaves its exit code behind.
+// smcctl's subcommands. Each add_...() adds subcommands to the program; these leave their exit code in the Context.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,11 +13,11 @@ namespace smc::ctl {
 
 enum Exit { kDone = 0, kRefused = 1, kUsage = 2, kNoAgent = 3 };
 
-// What all have in common.
+// What all subcommands share.
 struct Context {
     std::string socket;
     bool json = false;
-    unsigned watch_s = 0;  // print it again and again; 0: once
+    unsigned watch_s = 0;  // seconds after which the output is printed again; 0: it is printed once
     int exit = kDone;
 };
 
@@ -25,11 +25,11 @@ using Print = std::function<void(std::ostream&, const nlohmann::json&)>;
 using Choose = std::function<nlohmann::json(nlohmann::json)>;
 using Ask = std::function<std::optional<nlohmann::json>(Context&)>;
 
-// One question, and its answer on standard output. `choose`: what of it is wanted.
+// Sends one request and prints the answer on standard output. `choose`: selects the part of the answer to print.
 int show(const Context& context, const nlohmann::json& request, const Print& print, const Choose& choose = {});
-// The same of an answer that takes several questions.
+// The same for an answer that takes several requests.
 int show(const Context& context, const Ask& ask, const Print& print, const Choose& choose = {});
-// The same without printing: nothing, and the exit code, if there was no answer.
+// Sends one request without printing the answer. nullopt, and the exit code is set: no agent answers, or it refuses.
 std::optional<nlohmann::json> answer_of(Context& context, const nlohmann::json& request);
 
 void add_views(CLI::App& app, Context& context);       // status, connections, linkgroup, device, ss, explain, ...

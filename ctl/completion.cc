@@ -29,7 +29,7 @@ std::string subcommands_of(const CLI::App& app) {
     return words;
 }
 
-// The words of a positional that has some: "{show,reset}".
+// The values that positional arguments allow: "show reset" from the type name "{show,reset}".
 std::string choices_of(const CLI::App& app) {
     std::string words;
     for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {

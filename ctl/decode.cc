@@ -62,7 +62,7 @@ void print(std::ostream& out, const capture::Event& event, bool json) {
     out << dump(line);
 }
 
-// Why not one frame was looked at; empty if any was.
+// The error if the link type of every frame is unknown; empty: at least one is known.
 std::string nothing_known(const capture::Dissector& dissector, std::uint64_t frames) {
     std::uint64_t skipped = 0;
     std::string names;
@@ -114,8 +114,8 @@ int decode_capture(const DecodeOptions& options, std::ostream& out, std::ostream
     return broken ? 1 : 0;
 }
 
-// A line without its end; false at the end of the input. What is longer than `longest` is left out, and `whole` says
-// so.
+// Reads a line without its end; false at the end of the input. A line longer than `longest` is cut, and `whole` is
+// false.
 bool read_line(std::istream& in, std::string& line, std::size_t longest, bool& whole) {
     line.clear();
     whole = true;
@@ -158,7 +158,7 @@ std::optional<std::vector<std::uint8_t>> parse_hex(const std::string& line) {
 }
 
 int decode_hex(const DecodeOptions& options, std::ostream& out, std::ostream& error) {
-    // Not std::cin: it takes an error of reading for the end.
+    // Not std::cin, which takes a read error for the end of the input.
     const std::string name = options.file == "-" ? "standard input" : options.file;
     std::ifstream in(options.file == "-" ? "/dev/stdin" : options.file);
     if (!in) {

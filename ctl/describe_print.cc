@@ -17,7 +17,7 @@ struct Overloaded : F... {
     using F::operator()...;
 };
 template <typename... F>
-Overloaded(F...) -> Overloaded<F...>;  // clang before 17 wants it said
+Overloaded(F...) -> Overloaded<F...>;  // clang before 17 needs this guide
 
 ordered_json to_json(const Value& value) {
     return std::visit(Overloaded{[](const Fields& group) { return ctl::to_json(group); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Descriptions of messages (smc/describe.h) as text and as JSON.
+// Descriptions of messages (smc/wire/describe.h) as text and as JSON.
 #pragma once
 
 #include <iosfwd>
@@ -15,7 +15,7 @@ nlohmann::ordered_json to_json(const Fields& fields);
 nlohmann::ordered_json to_json(const Fault& fault);
 // One line per field, indented.
 void print_fields(std::ostream& out, const Fields& fields, unsigned indent);
-// "PROPOSAL, version 2", or what is wrong.
+// "CLC PROPOSAL, version 2", and what is wrong with the message, if anything.
 std::string title(const Description& message);
 
 }  // namespace smc::ctl

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// For probes that run in an agent's own container. HTTP would be answered by whichever agent of the node serves.
+// For probes that run in an agent's own container. HTTP would be answered by the agent of the node that serves, which
+// may be another container's.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,7 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-// Of the same container: it sees the same file systems. On a node without containers every agent does.
+// Whether the agent is in this container, that is, in this mount namespace. On a node without containers every agent
+// is.
 bool is_own(const json& agent) {
     std::error_code failure;
     const auto theirs =
@@ -30,7 +32,7 @@ std::optional<json> agent_at(const std::string& socket) {
     return (*status)["agent"];
 }
 
-// This container's agent has left its place, and still has connections.
+// Whether this container's agent has been replaced by another one and still has connections.
 bool leaves(const std::string& socket) {
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path())) {
         if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
@@ -40,7 +42,8 @@ bool leaves(const std::string& socket) {
     return false;
 }
 
-// Empty: it is well. Else what is in the way. One that leaves does not depend on whether the other one answers.
+// What is wrong with this container's agent; empty: nothing. A leaving agent is alive whether or not the agent that
+// replaces it answers.
 std::string problem_of(const std::string& socket, bool ready) {
     if (!ready && leaves(socket)) {
         return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What goes on until Ctrl-C, or so often as was asked for: events, top, capture.
+// Commands that run until Ctrl-C, or until they have done as much as the user asked for: events, top, capture.
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ void print_event(const json& event, bool as_json) {
     }
 }
 
-// Another agent may take the place meanwhile: for a moment nobody answers, or only that he starts.
+// Another agent may be taking over: for a moment no agent answers, or the new one answers that it is starting.
 std::optional<json> events_behind(Context& context, std::uint64_t last, bool patient) {
     const json request = {{"command", "events"}, {"after", last}};
     for (const auto until = std::chrono::steady_clock::now() + 5s;
@@ -100,19 +100,19 @@ void follow_events(Context& context, bool only_those_that_are_there) {
     }
 }
 
-// Which connection it is. A pair within this node is the same, whether it goes past TCP or not.
+// Identifies a connection. One within this node stays the same when it changes between TCP and the bypass.
 std::string key(const json& connection) {
     const std::string path = word(connection["path"]);
     return (path == "bypass" ? "tuned" : path) + word(connection["id"]);
 }
 
-// Bytes a second since the last look: of the paths, and of those connections that move the most.
+// Bytes per second since the answer before: of each path, and of the `lines` connections that move the most.
 json rates(const json& now, const std::map<std::string, json>& before, double seconds, std::size_t lines) {
     json paths = json::object();
     std::vector<json> all;
     for (const auto& c : now) {
         const auto it = before.find(key(c));
-        // What goes past TCP and what TCP carries are counted apart: of a change nothing is known for this once.
+        // The bypass and TCP have counters of their own: a connection that has just changed between them has no rate.
         const bool changed = it != before.end() && it->second["path"] != c["path"];
         const auto delta = [&](const char* key) {
             const double then = it == before.end() ? 0 : (changed ? c : it->second)[key].get<double>();
@@ -166,7 +166,7 @@ void top(Context& context, unsigned times, std::size_t lines) {
         }
         const auto now = std::chrono::steady_clock::now();
         const json& list = (*answer)["connections"];
-        if (i != 0) {  // the first look is what the second is compared with
+        if (i != 0) {  // the first answer is only there to be compared with
             const json moved = rates(list, before, std::chrono::duration<double>(now - then).count(), lines);
             if (context.json) {
                 std::cout << moved.dump() << "\n";
@@ -200,7 +200,7 @@ void capture(Context& context, std::uint64_t id, const std::string& path, std::u
         if (!answer) {
             return;
         }
-        if (tap == 0) {  // only now: what cannot be captured costs no file
+        if (tap == 0) {  // only now, so that a connection that cannot be captured leaves no file
             failed = file.open(path);
         }
         tap = (*answer)["tap"].get<std::uint64_t>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent says no or the capture is broken,
-// 2 usage, 3 no agent there.
+// smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent refuses or the capture is broken,
+// 2 usage, 3 no agent answers.
 #include <algorithm>
 #include <iostream>
 
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
         return kNoAgent;
     }
     std::cout.flush();
-    if (!std::cout) {  // output that nobody gets is a failure; a reader who has seen enough is SIGPIPE
+    if (!std::cout) {  // for instance a full disk; a pipe that its reader has closed ends smcctl by SIGPIPE before
         std::cerr << "Error: cannot write the output\n";
         return std::max<int>(context.exit, kRefused);
     }

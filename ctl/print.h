@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The agent's JSON answers as text for a person.
+// The agent's JSON answers as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -23,7 +23,7 @@ struct SocketView {
     bool details = false;
     bool smcr = true, smcd = true, tcp = true;
 };
-// As smcss does.
+// In the columns of smcss.
 void print_sockets(std::ostream& out, const nlohmann::json& connections, const SocketView& view);
 [[nodiscard]] nlohmann::json chosen(nlohmann::json connections, const SocketView& view);
 void print_probe(std::ostream& out, const nlohmann::json& verdict);
@@ -37,7 +37,7 @@ void print_upgrade(std::ostream& out, const nlohmann::json& answer);
 void print_drain(std::ostream& out, const nlohmann::json& answer);
 void print_ueids(std::ostream& out, const nlohmann::json& answer);
 void print_seid(std::ostream& out, const nlohmann::json& answer);
-// Of a status: that the others stand behind.
+// All fabrics of a status from its object "ism", which is the first fabric and holds the other ones.
 [[nodiscard]] nlohmann::json fabrics_of(const nlohmann::json& ism);
 // 1536: "1.5 KiB".
 [[nodiscard]] std::string bytes(const nlohmann::json& value);

@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace {
 
-// What is refused, and what is lost with it.
+// The BPF programs that the kernel has or refuses, and what is lost without the refused ones.
 void print_programs(std::ostream& out, const json& programs) {
     std::vector<Row> rows{{"Program", "Hook", "This kernel", "What it is for, or what is lost"}};
     for (const auto& one : programs) {

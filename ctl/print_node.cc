@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is about the node as a whole.
+// The answers about the node as a whole.
 #include <nlohmann/json.hpp>
 
 #include "ctl/print.h"
@@ -21,7 +21,7 @@ std::string words(const json& list) {
 
 }  // namespace
 
-// The blocks of smcr info and smcd info.
+// In the blocks of smcr info and smcd info.
 void print_info(std::ostream& out, const json& s) {
     const bool roce = s["roce"]["enabled"].get<bool>() && s["roce"]["ports"] != 0;
     std::string fabrics;
@@ -67,7 +67,7 @@ void print_stats(std::ostream& out, const json& sums) {
     }
 }
 
-// As smc_pnet has it; behind it what this agent takes for a network's connections.
+// In the columns of smc_pnet; the last column has the local addresses whose connections use a network.
 void print_pnet(std::ostream& out, const json& devices) {
     std::vector<Row> rows{{"PNET-ID", "Net-Dev", "IB-Dev", "IB-P", "Networks"}};
     const auto row = [&](const std::string& id, const std::string& networks) {
@@ -83,7 +83,7 @@ void print_pnet(std::ostream& out, const json& devices) {
     for (const auto& pnet : pnets) {
         const std::size_t before = rows.size();
         row(word(pnet["id"]), words(pnet["networks"]));
-        if (rows.size() == before) {  // none of its devices is here
+        if (rows.size() == before) {  // this node has none of its devices
             rows.push_back({word(pnet["id"]), "n/a", "n/a", "n/a", words(pnet["networks"])});
         }
     }

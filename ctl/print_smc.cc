@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Link groups, devices and sockets in the columns of smc-tools (smcr, smcd, smcss), so that eyes and scripts find them.
+// Link groups, devices and sockets in the columns of smc-tools (smcr, smcd, smcss), which users and scripts know.
 #include <cstdio>
 
 #include "ctl/print.h"
@@ -17,7 +17,7 @@ std::string hex8(const json& value) {
     return buffer;
 }
 
-// "-" for what is not there, so that columns stay in place.
+// "-" for an empty value, so that columns stay in place.
 std::string or_dash(const json& value) {
     const std::string text = word(value);
     return text.empty() ? "-" : text;
@@ -99,7 +99,7 @@ std::string mode(const json& c) {
     return "TCP " + word(c["reason"]["code"]) + (peer.empty() ? "" : "/" + peer);
 }
 
-// "0000:00000a00 c000": the cursor and, apart, the flags.
+// The cursor or the flags of "0000:00000a00 c000".
 std::string part(const json& c, const char* name, bool flags) {
     const std::string text = word(c["cursors"][name]);
     return flags ? text.substr(text.find(' ') + 1) : text.substr(0, text.find(' '));
@@ -226,7 +226,7 @@ void add_details(Row& row, const json& c) {
     const json& own = smcr ? c["smcr"] : c["smcd"];
     const std::string rx = word(own[smcr ? "rmbe_bytes" : "dmb_bytes"]);
     const std::string tx = word(own[smcr ? "peer_rmbe_bytes" : "peer_dmb_bytes"]);
-    // Nothing is prepared without being sent at once.
+    // The agent sends at once what it prepares: the prepared and the sent cursor are the same.
     const std::string sent = part(c, "tx_producer", false), taken = part(c, "tx_consumer", false);
     row.insert(row.end(), {shutdowns(c), word(own["token"]), smcr ? rx : "-", rx, tx, part(c, "rx_producer", false),
                            part(c, "rx_consumer", false), part(c, "rx_producer", true), sent, taken,
@@ -234,7 +234,7 @@ void add_details(Row& row, const json& c) {
 }
 
 Row socket_row(const json& c, const SocketView& view) {
-    // The applications' sockets are not the agent's: their inodes are not known here, nor is a server's user.
+    // The sockets belong to the applications: the agent does not know their inodes, nor the user of a server.
     Row row{word(c["state"]),
             c.contains("uid") ? word(c["uid"]) : "-",
             "-",

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// Below the user's own directory, where nobody else can put a link.
+// The file of the last reset. It is below the user's own directory, where no other user can put a symbolic link.
 std::filesystem::path memory() {
     const char* state = std::getenv("XDG_STATE_HOME");  // NOLINT(concurrency-mt-unsafe): nobody changes it
     const char* home = std::getenv("HOME");             // NOLINT(concurrency-mt-unsafe): likewise
@@ -25,7 +25,7 @@ std::filesystem::path memory() {
     return base.empty() ? base : base / "smcctl/stats.json";
 }
 
-// The agent that counted: its sums begin anew with another one.
+// Identifies the agent that counted: the sums of another agent begin at zero.
 std::string whose(const json& status) {
     return status["agent"]["pid"].dump() + " " + status["ism"]["gid"].get<std::string>();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Columns as wide as what is in them.
+// Tables whose columns are as wide as their widest cell.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ inline void print_table(std::ostream& out, const std::vector<Row>& rows) {
     }
 }
 
-// Control characters do not reach a terminal, wherever they come from.
+// Replaces control characters, which must not reach a terminal, whatever their source.
 inline std::string printable(std::string text) {
     std::ranges::replace_if(
         text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');

@@ -20,7 +20,7 @@ constexpr std::uint16_t kLinkIpv4 = 228, kLinkIpv6 = 229;  // LINKTYPE_IPV4, LIN
 constexpr std::size_t kLongest = 32768;                    // payload of a segment
 constexpr std::size_t kTcpHeader = 20;
 
-// pcapng has the writer's order, headers have the network's.
+// pcapng has the byte order of its writer, packet headers have network byte order.
 template <class Number>
 void host(std::string& to, Number value) {
     to.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -103,8 +103,8 @@ std::string TapFile::open(const std::string& path) {
         out_ = &std::cout;
         return "";
     }
-    // It is the applications' data: for whoever runs this alone, and not where a link of somebody else's leads. Links
-    // to what this process has open itself are its shell's: /dev/stdout, >(program).
+    // The file holds data of applications. Only the user may read it, and a symbolic link, which another user may have
+    // put there, is not followed. Links to this process's open files come from its shell: /dev/stdout, >(program).
     const bool own = path.starts_with("/dev/") || path.starts_with("/proc/self/fd/");
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (own ? 0 : O_NOFOLLOW), S_IRUSR | S_IWUSR);
     if (fd < 0) {
@@ -118,7 +118,7 @@ std::string TapFile::open(const std::string& path) {
         return "writing " + path + ": it is another user's file";
     }
     if (is_file && !own) {
-        ::fchmod(fd, S_IRUSR | S_IWUSR);  // it may have been there
+        ::fchmod(fd, S_IRUSR | S_IWUSR);  // the file may have existed, with another mode
     }
     file_.open("/proc/self/fd/" + std::to_string(fd), std::ios::binary);
     ::close(fd);

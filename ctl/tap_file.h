@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Pieces of an accelerated stream as a pcapng file that other tools read: each is a TCP segment with headers that were
+// Writes pieces of an accelerated stream as a pcapng file that other tools read: as TCP segments with headers that were
 // never on a wire. Sequence numbers begin with 1 where the capture began.
 #pragma once
 
@@ -16,9 +16,10 @@ namespace smc::ctl {
 
 class TapFile {
  public:
-    // "-" is standard output. What went wrong; empty: nothing.
+    // "-" is standard output. Returns what went wrong; empty: nothing.
     [[nodiscard]] std::string open(const std::string& path);
-    // Of an answer to "capture", no more than `most` bytes of payload in all.
+    // Writes the pieces of an answer to "capture", at most `most` bytes of payload in the whole file. Returns what went
+    // wrong; empty: nothing.
     [[nodiscard]] std::string write(const nlohmann::json& answer, std::uint64_t most);
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
     [[nodiscard]] std::uint64_t packets() const { return packets_; }
@@ -35,7 +36,7 @@ class TapFile {
     bool begun_ = false;
     Endpoint client_, server_;
     std::uint64_t bytes_ = 0, packets_ = 0;
-    std::uint32_t next_[2] = {1, 1};  // by direction: the client's, the server's
+    std::uint32_t next_[2] = {1, 1};  // sequence numbers: the client's, the server's
 };
 
 }  // namespace smc::ctl

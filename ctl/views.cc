@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the agent tells about itself: one question, one answer.
+// Commands that print an answer of the agent.
 #include <unistd.h>
 
 #include <chrono>
@@ -63,7 +63,7 @@ int show(const Context& how, const Ask& ask, const Print& print, const Choose& c
 
 namespace {
 
-// What -R, -D and -d say.
+// The values of -R, -D and -d.
 struct Selection {
     bool only_smcr = false, only_smcd = false;
     int details = 0;
@@ -98,7 +98,7 @@ void add_linkgroup(CLI::App& app, Context& context) {
     });
 }
 
-// The connections of an answer.
+// The connections of an answer. Warns if connections are missing from it.
 json listed(json answer) {
     if (!answer.value("whole", true)) {
         std::cerr << "smcctl: more connections may be tuned than are listed here\n";
@@ -163,7 +163,7 @@ void add_stats(CLI::App& app, Context& context) {
     });
 }
 
-// The agent tells of a few namespaces at a time.
+// Asks several times, because the agent tells of a few namespaces at a time.
 std::optional<json> dry_run_of(Context& context) {
     json all = {{"namespaces", json::array()}};
     json after = 0;

@@ -52,7 +52,7 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
             key.set(config, document[key.section][key.name]);
         }
     }
-    // What shares no kernel has nothing faster.
+    // The default of local.smcd is on with ivshmem: its machines share no kernel, so no other path is faster.
     const auto fabrics = config.fabrics();
     if (value_at(document, "local", "smcd", json()).is_null()) {
         config.smcd = std::ranges::count(fabrics, "ivshmem", &IsmFabric::provider) > 0;
@@ -96,7 +96,7 @@ std::optional<Cidr> parse_cidr(const std::string& text) {
     return cidr;
 }
 
-// ::/0 does not mean IPv4, as in rules.
+// As in rules, ::/0 does not match IPv4 addresses.
 bool Cidr::contains(const std::array<std::uint8_t, 16>& address) const {
     const std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     if (bits < 96 && std::equal(mapped.begin(), mapped.end(), address.begin())) {

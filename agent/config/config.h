@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The agent's configuration, typed and valid. Defaults are the members' initial values; what each is called in JSON,
-// may be and means is a row of keys.cc.
+// The agent's configuration, typed and valid. Defaults are the members' initial values; keys.cc has a row for each
+// member with its JSON key, its allowed values and its meaning.
 #pragma once
 
 #include <chrono>
@@ -45,27 +45,27 @@ struct Rule {
     std::string name;
     bool allow = false;
     smc_direction directions = SMC_BOTH;
-    std::vector<std::string> cgroups{"*"};  // none: `pods` alone say whom it is about
+    std::vector<std::string> cgroups{"*"};  // empty: `pods` alone select the applications
     std::vector<PodSelector> pods{};
     std::vector<std::string> remotes{"0.0.0.0/0", "::/0"};
     std::vector<std::string> ports{"0-65535"};
-    bool tune = true;                      // what stays within the node
+    bool tune = true;                      // connections within the node
     std::string bypass{};                  // auto, off or force; empty: as local.bypass
-    std::optional<bool> smcd = {};         // nothing: as local.smcd
-    std::optional<bool> past_limits = {};  // nothing: as policy.past_limits
+    std::optional<bool> smcd = {};         // nullopt: as local.smcd
+    std::optional<bool> past_limits = {};  // nullopt: as policy.past_limits
 };
 
-// A physical network: RoCE devices on it ("mlx5_0", or a port of one, "mlx5_0/1"), and the CIDRs whose TCP connections
-// are on it.
+// A physical network: RoCE devices on it ("mlx5_0", or a port of one, "mlx5_0/1"), and the CIDRs of the local addresses
+// whose connections use these devices.
 struct Pnet {
     std::string id;
     std::vector<std::string> devices, networks;
 };
 
-// A fabric that this node is on.
+// A fabric of SMC-D that this node is on.
 struct IsmFabric {
     std::string provider = "local";
-    std::string device;  // of ivshmem; empty: the first that there is
+    std::string device;  // for ivshmem; empty: the first device of this machine
     std::string directory = "/run/smc-agent/ism";
     std::string chid = "0xff00";
 };
@@ -77,13 +77,13 @@ struct Config {
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
     std::chrono::seconds stop_timeout{0}, upgrade_timeout{3600};
-    std::string http_listen = "127.0.0.1:7609";  // empty: nowhere
+    std::string http_listen = "127.0.0.1:7609";  // empty: no HTTP server
     bool http_page = true;
 
     struct Kubernetes {
-        std::string api;                  // empty: none; "in-cluster", or a URL
+        std::string api;                  // "in-cluster", or a URL; empty: no API server
         std::string node;                 // empty: NODE_NAME of the environment
-        std::string token_file, ca_file;  // empty: in a cluster those that every pod has
+        std::string token_file, ca_file;  // empty: with "in-cluster" the pod's own files
     } kubernetes;
 
     bool default_allow = false;
@@ -96,10 +96,10 @@ struct Config {
                              {"0-65535"}}};
     bool past_limits = false;  // SMC also where a device shapes or filters packets
     bool tune = true;
-    unsigned queue_kib = 0;  // over lo
+    unsigned queue_kib = 0;  // most unsent KiB of a tuned socket over lo; 0: the system's default
     std::string bypass = "auto";
     unsigned bypass_mib = 256;
-    bool smcd = false;  // with another agent of this kernel
+    bool smcd = false;  // with other agents; unset in JSON: true with ivshmem
 
     std::vector<std::string> ueids{"SMC-AGENT.DEFAULT"};
     std::string seid;
@@ -108,7 +108,7 @@ struct Config {
     std::chrono::seconds keepalive{60};
 
     IsmFabric ism;
-    std::vector<IsmFabric> other_fabrics;  // in order of preference, behind that one
+    std::vector<IsmFabric> other_fabrics;  // tried after `ism`, in order of preference
     [[nodiscard]] std::vector<IsmFabric> fabrics() const;
     unsigned dmb_kib = 1024;
     unsigned ism_memory_mib = 4096;
@@ -121,9 +121,9 @@ struct Config {
         unsigned rmbe_kib = 256;
         unsigned rmbes_per_rmb = 8;
         unsigned max_connections = 255;  // of a link group
-        unsigned max_links = 2;          // likewise
+        unsigned max_links = 2;          // of a link group
         std::chrono::seconds link_retry{30};
-        unsigned memory_mib = 1024;  // registered, in all
+        unsigned memory_mib = 1024;  // registered with RDMA devices, in all
         std::chrono::seconds group_idle{600};
         std::chrono::milliseconds llc_timeout{2000};
         std::chrono::seconds test_link{30};
@@ -137,9 +137,9 @@ struct Config {
     std::chrono::milliseconds budget{1000};
     unsigned max_connections = 10000;
     unsigned max_handshakes = 512;
-    std::optional<std::chrono::microseconds> longest_spin;  // nothing: as the machine has processors
+    std::optional<std::chrono::microseconds> longest_spin;  // nullopt: depends on the number of processors
     unsigned engine_threads = 0;
-    // Of either, in percent.
+    // Percent of max_connections and of max_handshakes that one network namespace or one cgroup may have.
     unsigned namespace_share = 75;
     unsigned cgroup_share = 75;
     Times times;
@@ -158,7 +158,7 @@ struct ConfigProblem {
 };
 
 std::variant<Config, ConfigProblem> parse_config(const std::string& json);
-// All keys with their effective values, as parse_config() takes it; indent -1: one line.
+// All keys with their effective values, in the form that parse_config() takes; indent -1: one line.
 std::string print_config(const Config& config, int indent = 2);
 
 // nullopt: not an address, or more bits than the family has.

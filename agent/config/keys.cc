@@ -38,7 +38,7 @@ ordered_json to_json(const T& value) {
     }
 }
 
-// `member`: of either a Config or a const one.
+// `member`: returns a reference to the member, of a Config or of a const Config.
 template <class Member>
 ConfigKey key(const char* section, const char* name, Member member, ordered_json schema, const char* meaning) {
     return {section,
@@ -49,7 +49,7 @@ ConfigKey key(const char* section, const char* name, Member member, ordered_json
             [member](const Config& c) { return to_json(member(c)); }};
 }
 
-// A path that may be written with slashes behind it.
+// A key whose value is a path. Trailing slashes are removed.
 template <class Member>
 ConfigKey directory(const char* section, const char* name, Member member, ordered_json schema, const char* meaning) {
     ConfigKey row = key(section, name, member, std::move(schema), meaning);
@@ -65,10 +65,10 @@ ConfigKey directory(const char* section, const char* name, Member member, ordere
 
 // --- the rows
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a member cannot stand in them
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a member name cannot be put in parentheses
 #define SMC_MEMBER(name) [](auto& c) -> auto& { return c.name; }
 
-// NOLINTNEXTLINE(readability-function-size): a table, a row each
+// NOLINTNEXTLINE(readability-function-size): a table with one row per key
 std::vector<ConfigKey> make_keys() {
     std::vector<ConfigKey> keys{
         key("node", "host_name", SMC_MEMBER(host_name), string("^[A-Za-z0-9.-]*$", 32),

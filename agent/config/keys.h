@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Every key of the configuration, one row each: its place, what it may be, what it means, and where it goes. The
-// schema, the parser, the printer and the documentation's table are made from the rows.
+// Every key of the configuration, one row each: its section and name, its allowed values, its meaning, and the member
+// of Config that holds it. The schema, the parser, the printer and the documentation's table are made from the rows.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ struct ConfigKey {
     std::string section, name;
     nlohmann::ordered_json schema;  // JSON Schema, without the description
     std::string meaning;
-    std::function<void(Config&, const nlohmann::json&)> set{};  // a value that the schema allows
+    std::function<void(Config&, const nlohmann::json&)> set{};  // takes only a value that the schema allows
     std::function<nlohmann::ordered_json(const Config&)> get{};
 };
 
-// In the order of the documents, keys of one section together.
+// In the order in which the schema and the documentation list them; keys of one section are together.
 const std::vector<ConfigKey>& config_keys();
 
 }  // namespace smc

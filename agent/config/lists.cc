@@ -159,7 +159,7 @@ ordered_json pnets_of(const Config& c) {
     return out;
 }
 
-// `member`: the list; `from`: one of it.
+// `member`: returns a reference to the list; `from`: makes one element from JSON; `of`: makes the JSON list.
 template <class Member, class From>
 ConfigKey list_key(ConfigKey key, Member member, From from, ordered_json (*of)(const Config&)) {
     key.set = [member, from](Config& c, const json& value) {
@@ -204,7 +204,7 @@ Rule rule_from(const json& from) {
                              pods.value("annotations", all.annotations),
                              pods.value("namespace_labels", all.namespace_labels),
                              pods.value("namespace_annotations", all.namespace_annotations)});
-        rule.cgroups.clear();  // unless it names some
+        rule.cgroups.clear();  // no default; the rule may name cgroups
     }
     rule.cgroups = from.value("cgroups", rule.cgroups);
     rule.remotes = from.value("remotes", rule.remotes);

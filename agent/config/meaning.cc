@@ -18,7 +18,7 @@ json value_at(const json& document, const char* section, const char* name, json 
 
 namespace {
 
-// What a pattern cannot say.
+// Finds remotes and ports that fit the schema's patterns and are invalid.
 std::optional<ConfigProblem> check_rule(const json& rule, const std::string& pointer) {
     const auto problem = [&](const char* key, std::size_t i, const char* allowed) {
         const std::string at = pointer + "/" + key + "/" + std::to_string(i);
@@ -37,7 +37,7 @@ std::optional<ConfigProblem> check_rule(const json& rule, const std::string& poi
     return std::nullopt;
 }
 
-// Two fabrics that are one, by their CHIDs or by what they are made of.
+// Finds two fabrics with the same CHID, or with the same directory or device.
 std::optional<ConfigProblem> check_fabrics(const json& document) {
     const json others = value_at(document, "ism", "others", json::array());
     const IsmFabric usual;
@@ -65,7 +65,7 @@ std::optional<ConfigProblem> check_fabrics(const json& document) {
     return std::nullopt;
 }
 
-// A network that is none, a device on two of them.
+// Finds invalid CIDRs, and IDs, devices and CIDRs that occur twice.
 std::optional<ConfigProblem> check_pnets(const json& document) {
     const json pnets = value_at(document, "roce", "pnets", json::array());
     std::set<std::string> ids, devices;
@@ -103,7 +103,7 @@ std::optional<ConfigProblem> check_pnets(const json& document) {
     return std::nullopt;
 }
 
-// Both are told at a beat, so one that is late must not be enough.
+// stale_ms and standstill_ms are checked against events that come once a beat, so one late beat must not exceed them.
 std::optional<ConfigProblem> check_times(const json& document) {
     const Times usual;
     const auto beat = value_at(document, "times", "beat_ms", usual.beat.count()).get<std::int64_t>();
@@ -130,7 +130,7 @@ std::optional<ConfigProblem> check_times(const json& document) {
 std::optional<ConfigProblem> check_meaning(const json& document) {
     const json rules = value_at(document, "policy", "rules", json::array());
     std::size_t flattened = 0;
-    std::set<std::string> groups;  // whom rules are about
+    std::set<std::string> groups;  // different pairs of cgroups and pods
     for (std::size_t i = 0; i < rules.size(); i++) {
         const std::string pointer = "/policy/rules/" + std::to_string(i);
         if (auto problem = check_rule(rules[i], pointer)) {

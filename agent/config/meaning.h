@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the schema cannot say of a configuration that fits it.
+// Checks that JSON Schema cannot express, for a configuration that fits the schema.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace smc {
 
 nlohmann::json value_at(const nlohmann::json& document, const char* section, const char* name,
                         nlohmann::json otherwise);
-// Nothing: it is good.
+// nullopt: the configuration is valid.
 std::optional<ConfigProblem> check_meaning(const nlohmann::json& document);
 
 }  // namespace smc

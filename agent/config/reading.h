@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is wrong with a configuration before a schema can look at it: a key that stands twice, of which only the last
-// would be seen, and what is too large or too deep to be looked at.
+// Checks the JSON text of a configuration while it is parsed: duplicate keys, of which the schema check would see the
+// last one only, and values that are too long or nested too deeply.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,18 +15,18 @@ namespace smc {
 
 class Reading {
  public:
-    // Each event of nlohmann::json's parser, in order.
+    // To be called with each event of nlohmann::json's parser, in order.
     void see(nlohmann::json::parse_event_t event, const nlohmann::json& value);
-    // The first one.
+    // The first problem that was found.
     [[nodiscard]] const std::optional<ConfigProblem>& problem() const { return problem_; }
 
  private:
-    // An object or an array that is not at its end yet.
+    // An object or an array whose end the parser has not reached yet.
     struct Open {
         bool array;
         std::size_t items = 0;
         std::set<std::string> keys;
-        std::string key;  // the last one
+        std::string key;  // the last key
     };
     void fail(const std::string& text);
 

@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// valijson names places as <root>, [key], [3].
+// Makes a JSON pointer from valijson's context, whose elements are <root>, [key], [3].
 json::json_pointer pointer_of(const std::vector<std::string>& context) {
     json::json_pointer pointer;
     for (std::size_t i = 1; i < context.size(); i++) {
@@ -32,7 +32,7 @@ json::json_pointer pointer_of(const std::vector<std::string>& context) {
     return pointer;
 }
 
-// Of a member of an object; nullptr: it is unknown. A map has one for all of them.
+// The schema of a member of an object; nullptr: the key is unknown. A map has one schema for all its members.
 const json* schema_of(const json& object, const std::string& key) {
     if (const auto known = object.find("properties"); known != object.end() && known->contains(key)) {
         return &known->at(key);

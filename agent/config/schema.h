@@ -9,12 +9,12 @@
 
 namespace smc {
 
-// As deploy/smc-agent.schema.json has it.
+// The content of deploy/smc-agent.schema.json.
 std::string print_config_schema();
 // The table of docs/configuration.md.
 std::string print_config_reference();
 
-// The deepest thing that is wrong, with what stands there and what the schema allows.
+// The most deeply nested violation of the schema, with the value found there and the values allowed.
 std::optional<ConfigProblem> check_schema(const nlohmann::json& document);
 
 }  // namespace smc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a value of the configuration may be, as JSON schema.
+// JSON schemas of the values of the configuration.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ inline ordered_json power_of_two_kib() {
 inline constexpr const char* kEid = "[A-Z0-9][A-Z0-9.-]{0,31}";
 inline constexpr const char* kAbsolutePath = "^/.+";
 
-// Of a fabric.
+// Values of a fabric.
 inline ordered_json ism_provider() {
     return one_of({"local", "ivshmem"});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Every connection the agent has to do with: which path, and why. The last ended ones are remembered.
+// The connections that the agent handles: which path each of them takes, and why. The last ones that ended are kept.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class Durations {
         counts_[static_cast<std::size_t>(std::ranges::lower_bound(kBounds, seconds) - kBounds.begin())]++;
         sum_ += seconds;
     }
-    // Of each bound those above the one before it; the last: above all bounds.
+    // For each bound, the samples up to it and above the bound before; the last element: the samples above all bounds.
     [[nodiscard]] const std::array<std::uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
     [[nodiscard]] double sum() const { return sum_; }
 
@@ -90,24 +90,24 @@ class Connections {
 
     Handle add(Role role);
     [[nodiscard]] Handle find(std::uint64_t id) const;
-    // Moves it to the ended ones. The second call for one id does nothing.
+    // Moves the connection to ended(). A second call for the same id does nothing.
     void end(std::uint64_t id, Reason reason);
 
     [[nodiscard]] std::size_t live() const { return live_.size(); }
     [[nodiscard]] const std::map<std::uint64_t, Handle>& all() const { return live_; }
     [[nodiscard]] const std::deque<Handle>& ended() const { return ended_; }
 
-    // How long the way to a path took, over all connections.
+    // Records how long it took until a connection had its path.
     void took(Path path, std::chrono::duration<double> time) { durations_[path].observe(time.count()); }
     [[nodiscard]] const std::map<Path, Durations>& durations() const { return durations_; }
 
-    // What the applications of all connections, ended ones included, have sent and been given on a path.
+    // The bytes that applications have sent and received, by path, over all connections including ended ones.
     struct Traffic {
         std::uint64_t sent = 0, received = 0;
     };
     [[nodiscard]] std::map<Path, Traffic> traffic() const;
 
-    // How often a connection ended on or was kept to a path, by reason. Never reset.
+    // Counts the paths that connections took or were left on, by reason. Never reset.
     void count(Path path, Reason reason) { totals_[{path, reason}]++; }
     [[nodiscard]] const std::map<std::pair<Path, Reason>, std::uint64_t>& totals() const { return totals_; }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How many connections each of many (network namespaces, cgroups) may have, so that one cannot use up what is there for
-// all.
+// Limits the connections of each network namespace, or of each cgroup, so that none of them can use up the whole.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace smc {
 
 class Quota {
  public:
-    // Somebody has as many as it may have, or no longer; called behind the change.
+    // Called after `whose` has reached its limit, or has room again.
     using OnFull = std::function<void(std::uint64_t whose)>;
 
     Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How much of something there may be at once: in the agent, and of that in one network namespace and in one cgroup.
+// Limits how many of something exist at once: in the whole agent, in one network namespace, and in one cgroup.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ class Quotas {
         unsigned netns_percent, cgroup_percent;  // of the total
     };
 
-    // The callbacks: it has no more quotas for this one, or has some again.
+    // The callbacks: a namespace or a cgroup has reached its limit, or has room again.
     Quotas(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
         : total_(limits.total),
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
           cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}
 
-    // Those that are there stay, and shares stay what they were.
+    // Existing ones stay, and so do the limits of each namespace and cgroup.
     void set_total(std::size_t total) { total_ = total; }
 
     [[nodiscard]] bool has_any() const { return taken_ < total_; }

@@ -84,7 +84,7 @@ json Admin::drain(const json& wanted) {
             {"live", live_by_path(p_.connections)}};
 }
 
-// Asked by the agent that takes this one's place.
+// Request of the agent that takes this one's place.
 json Admin::leave(pid_t asker) {
     if (!p_.departure.leave(asker)) {
         return error("it is going already");
@@ -146,7 +146,7 @@ json Admin::seid(const std::string& what) {
     return {{"seid", shown ? shown->text() : ""}, {"enabled", p_.node.seid.has_value()}};
 }
 
-// What is in the way; empty: it is open.
+// Returns why the tap cannot be opened; empty: it is open.
 std::string Admin::open_tap(std::uint64_t id) {
     const auto connection = p_.connections.find(id);
     const std::string which = "connection " + std::to_string(id);
@@ -170,7 +170,7 @@ std::string Admin::open_tap(std::uint64_t id) {
     return "";
 }
 
-// It is closed when it is asked to, or nobody asks any more.
+// The tap is closed on request, at the end of the connection, or when no client has asked for a while.
 json Admin::capture(std::uint64_t id, std::uint64_t tap, bool end) {
     if (tap == 0) {
         if (std::string problem = open_tap(id); !problem.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The commands of smcctl that change something, for root and the agent's user only. None opens a file that it
-// names, or names a process.
+// The smcctl commands that change something, for root and the agent's user only. None makes the agent open a file or
+// act on a process that the client names.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace smc {
 
-// New connections stay plain TCP, so that those which are there can end and the agent can go.
+// While draining, new connections stay plain TCP, so that the existing ones can end and the agent can be stopped.
 struct Drain {
     bool on = false;
     TimePoint since{};
@@ -28,27 +28,27 @@ class Admin {
         asio::io_context& io;
         clc::LocalNode& node;
         const Connections& connections;
-        const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
+        const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is no bypass
         Drain& drain;
         upgrade::Departure& departure;
         bool in_pod;
-        std::chrono::milliseconds timeout;  // with a tap that nobody empties
+        std::chrono::milliseconds timeout;  // after which an unread tap is closed
         std::function<void()> drain_changed;
     };
     explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}
 
-    // Nothing: the command is none of these.
+    // Nothing: the command is not one of these.
     [[nodiscard]] std::optional<nlohmann::json> answer(const nlohmann::json& request, pid_t asker);
 
  private:
     [[nodiscard]] nlohmann::json revoke() const;
-    // wanted: a truth value, or null, which changes nothing.
+    // `wanted`: a boolean, or null to change nothing.
     [[nodiscard]] nlohmann::json drain(const nlohmann::json& wanted);
     [[nodiscard]] nlohmann::json leave(pid_t asker);
     [[nodiscard]] nlohmann::json upgrade();
     [[nodiscard]] nlohmann::json ueid(const std::string& what, const std::string& eid);
     [[nodiscard]] nlohmann::json seid(const std::string& what);
-    // `tap`: the number that the first answer had; 0: open one.
+    // `tap`: the number from the first answer; 0: open a tap.
     [[nodiscard]] nlohmann::json capture(std::uint64_t id, std::uint64_t tap, bool end);
     [[nodiscard]] std::string open_tap(std::uint64_t id);
     void close_idle_taps();
@@ -62,7 +62,7 @@ class Admin {
 
     Parts p_;
     std::optional<Eid> seid_;                // while it is disabled
-    std::map<std::uint64_t, OpenTap> taps_;  // by connection
+    std::map<std::uint64_t, OpenTap> taps_;  // by connection id
     std::uint64_t last_tap_ = 0;
     loop::Deadline look_;
 };

@@ -13,9 +13,9 @@ namespace smc {
 
 // What `smcctl probe` shows.
 [[nodiscard]] nlohmann::json describe(const std::optional<bypass::Verdict>& verdict);
-// What `smcctl bypass` shows. Null: there is none.
+// What `smcctl bypass` shows. nullptr: there is no bypass.
 [[nodiscard]] nlohmann::json describe(const bypass::Bypass* bypass);
-// A member, as a connection.
+// A member of the bypass, in the form of a connection.
 [[nodiscard]] nlohmann::json describe(const bypass::Bypass::Listed& listed);
 
 }  // namespace smc

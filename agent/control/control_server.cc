@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kLongestRequest = 65536;
 constexpr std::size_t kMostConversations = 64, kMostOfOthers = 16;
 constexpr int kBacklog = 16;
-constexpr int kAtOnce = 8;  // who connects over and over keeps nobody from his turn
+constexpr int kAtOnce = 8;  // so that a client that keeps connecting does not hold up other work
 constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
 
 ControlServer::Who who_is(int fd) {
@@ -44,11 +44,11 @@ class ControlServer::Conversation {
     }
     [[nodiscard]] bool owner() const { return who_.owner; }
 
-    // In a turn of its own, so that it has taken a place first.
+    // Reads in a later turn of the loop, so that the conversation is counted first.
     void begin() {
         socket_.when_readable([this] { read(); });
     }
-    // All of these may end the conversation, and with it this object.
+    // Each function from here on may end the conversation, and with it this object.
     void read() {
         std::array<char, 4096> chunk;
         const ssize_t n = ::recv(socket_.fd(), chunk.data(), chunk.size(), MSG_DONTWAIT);
@@ -75,7 +75,7 @@ class ControlServer::Conversation {
     json answer_to(const json& request) {
         try {
             return server_.handler_(request, who_);
-        } catch (const std::exception& error) {  // mostly json's: a value of another type than its key's
+        } catch (const std::exception& error) {  // mostly nlohmann::json's: a value has the wrong type
             return {{"error", error.what()}};
         }
     }
@@ -117,7 +117,7 @@ void ControlServer::give_up_socket() {
         ::unlink(path_.c_str());
     }
     listener_.reset();
-    lock_.reset();  // the last: who has it removes what is there
+    lock_.reset();  // last: the next holder of the lock removes the socket that it finds
 }
 
 Result<void> ControlServer::start() {
@@ -138,7 +138,7 @@ Result<void> ControlServer::listen() {
         std::filesystem::exists(found) && !std::filesystem::is_socket(found)) {
         return Error{EEXIST, "control.socket " + path_ + " is something else than a socket"};
     }
-    ::unlink(path_.c_str());  // ours by the lock
+    ::unlink(path_.c_str());  // this agent's, because it holds the lock
     auto listener = listen_unix(path_, SOCK_STREAM | SOCK_NONBLOCK, 0666, kBacklog);
     if (!listener) {
         return listener.error();
@@ -163,13 +163,13 @@ void ControlServer::accept_all() {
         } else if (errno == EAGAIN) {
             return listener_->when_readable([this] { accept_all(); });
         } else if (errno != EINTR && errno != ECONNABORTED) {
-            return retry_.set_in(kOutOfDescriptors);  // the listener stays readable: not at once
+            return retry_.set_in(kOutOfDescriptors);  // the listener stays readable: wait, or this loop spins
         }
     }
     if (conversations_.size() >= kMostConversations) {
-        return retry_.set_in(kOutOfDescriptors);  // who has his answer makes room
+        return retry_.set_in(kOutOfDescriptors);  // conversations that end make room
     }
-    listener_->when_readable([this] { accept_all(); });  // behind whoever waits meanwhile
+    listener_->when_readable([this] { accept_all(); });  // after other work of this thread
 }
 
 void ControlServer::admit(UniqueFd fd) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The socket that smcctl talks to: one JSON request, one JSON answer, each a line. Everybody may connect; the kernel
-// says who it is, and the handler what he may ask. Who is neither root nor the agent's user has a share of the places
-// only.
+// names the client's user, and the handler decides what that user may ask. Clients that are neither root nor the
+// agent's user have only a share of the places.
 #pragma once
 
 #include <sys/types.h>
@@ -25,11 +25,11 @@ class ControlServer {
  public:
     struct Who {
         bool owner = false;  // root, or the agent's own user
-        pid_t pid = 0;       // 0: of a namespace that cannot be seen from here
+        pid_t pid = 0;       // 0: in a PID namespace that is not visible from here
     };
     using Handler = std::function<nlohmann::json(const nlohmann::json& request, const Who& who)>;
 
-    // `timeout`: with who asks or is answered slowly.
+    // `timeout`: how long a client has for its request and for reading the answer.
     ControlServer(asio::io_context& io, std::string path, std::chrono::milliseconds timeout, Handler handler);
     ~ControlServer();
     ControlServer(const ControlServer&) = delete;
@@ -37,7 +37,8 @@ class ControlServer {
 
     // EBUSY: another agent holds the lock beside the socket.
     Result<void> start();
-    // Another agent may have the socket from here on; this one answers at `path`, and who is asking is answered.
+    // Gives up the socket, so that another agent can have it, and listens at `path` instead. Clients that are connected
+    // are still answered.
     Result<void> move_to(const std::string& path);
 
  private:

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-// As ss has them.
+// Names as `ss` shows them.
 const char* tcp_state(std::uint32_t state) {
     constexpr std::array<const char*, 13> kNames{"",           "ESTAB",     "SYN-SENT",    "SYN-RECV",   "FIN-WAIT-1",
                                                  "FIN-WAIT-2", "TIME-WAIT", "UNCONN",      "CLOSE-WAIT", "LAST-ACK",

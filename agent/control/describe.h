@@ -12,7 +12,8 @@ namespace smc {
 nlohmann::json describe(Reason reason);
 nlohmann::json describe(const Connection& connection);
 nlohmann::json describe(std::uint64_t cookie, const smc_tuned_socket& socket);
-// How many there are on each path: the agent's own, not those that were tuned or are bypassed, which are the kernel's.
+// How many of the agent's own connections are on each path; tuned and bypassed ones, which are the kernel's, are not
+// counted.
 nlohmann::json live_by_path(const Connections& connections);
 
 }  // namespace smc

@@ -24,11 +24,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // of a namespace: the control thread waits for it
-constexpr auto kTurn = std::chrono::milliseconds(50);           // behind which it has other things to do
+constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // for one namespace: the control thread waits for it
+constexpr auto kTurn = std::chrono::milliseconds(50);           // then the control thread does other work
 constexpr unsigned kEstablished = 1, kListen = 10;
 
-// "0100007F:1F90", words of 32 bits in the machine's order; of IPv6 four of them.
+// Parses "0100007F:1F90": an address as 32-bit words in host byte order, one for IPv4 or four for IPv6, and a port.
 Endpoint endpoint_of(const std::string& text) {
     Endpoint out;
     const auto colon = text.find(':');
@@ -47,11 +47,11 @@ Endpoint endpoint_of(const std::string& text) {
 }
 
 struct Sockets {
-    std::vector<Endpoint> remotes;  // of connections that were made from here
+    std::vector<Endpoint> remotes;  // of outbound connections
     std::size_t inbound = 0, left_out = 0;
 };
 
-// The agent's own are not the applications'.
+// Inodes of the agent's own sockets, which are not the applications'.
 std::set<std::uint64_t> own_sockets() {
     std::set<std::uint64_t> inodes;
     std::error_code failure;
@@ -91,7 +91,7 @@ void read_table(const std::string& path, const std::set<std::uint64_t>& own, std
     }
 }
 
-// In the namespace, on a thread of its own.
+// Reads the tables on a thread of its own, which enters the namespace.
 Sockets sockets_of(const Namespace& netns, const std::set<std::uint64_t>& own) {
     Sockets found;
     const UniqueFd handle = netns.handle();
@@ -146,7 +146,7 @@ json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
     const auto until = os::now() + kTurn;
     const std::set<std::uint64_t> own = own_sockets();
     json namespaces = json::array();
-    for (const auto& netns : parts.namespaces.all()) {  // by inode
+    for (const auto& netns : parts.namespaces.all()) {  // sorted by inode
         if (netns->inode() <= after) {
             continue;
         }

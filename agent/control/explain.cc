@@ -64,17 +64,17 @@ void note(std::vector<std::string>& list, std::string text) {
     }
 }
 
-// Where it is in the list.
+// Index of the check for loopback.
 constexpr std::size_t kLoopback = [] {
     const auto it = std::ranges::find(bpf::kOutboundChecks, SMC_OUT_LOOPBACK, &bpf::Check::decision);
     return static_cast<std::size_t>(it - bpf::kOutboundChecks.begin());
 }();
 
-// Who asks: the cgroup and the network namespaces that it may be in.
+// The client of the connection in question: its cgroup, and the network namespaces that it may be in.
 struct Subject {
     smc_query query{};
     std::string cgroup = "any";
-    std::vector<std::uint64_t> namespaces;  // cookies; 0 is that of one that is not served
+    std::vector<std::uint64_t> namespaces;  // cookies; 0: a namespace that is not served
 };
 
 Subject anybody(const IntrospectionParts& parts) {
@@ -102,7 +102,7 @@ Result<Subject> process(const IntrospectionParts& parts, int pid) {
     return subject;
 }
 
-// What the programs say, over all namespaces.
+// The answers of the BPF programs over all namespaces.
 struct Verdict {
     bool denied = false;
     int rule = -1;
@@ -153,7 +153,7 @@ json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
 
 }  // namespace
 
-// The answers are the programs' own.
+// The obstacles come from the BPF programs' own checks, except that an address is the namespace's own.
 json explain(const IntrospectionParts& parts, const json& request) {
     const auto remote = Endpoint::parse(request.value("address", ""));
     if (!remote) {

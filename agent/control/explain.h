@@ -8,7 +8,7 @@
 
 namespace smc {
 
-// {"address": "10.0.0.1:80", "pid": 4711}; without a process, for any cgroup and every namespace that is served.
+// Request: {"address": "10.0.0.1:80", "pid": 4711}; without "pid", for any cgroup and every served namespace.
 nlohmann::json explain(const IntrospectionParts& parts, const nlohmann::json& request);
 
 }  // namespace smc

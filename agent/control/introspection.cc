@@ -29,7 +29,7 @@ json events(std::uint64_t after) {
     return {{"pid", ::getpid()}, {"events", std::move(lines)}};
 }
 
-// What an answer has room for, beside the agent's own.
+// How many tuned and how many bypassed connections an answer lists at most.
 constexpr std::size_t kMostTuned = 10000;
 
 // "0000:3b:00.0"; empty for a device that is not on that bus.
@@ -205,7 +205,7 @@ json Introspection::devices() const {
     return {{"smcr", smcr}, {"smcd", smcd}, {"pnets", pnets}, {"refused", p_.roce_devices.refused()}};
 }
 
-// The link that it sends on now, which need not be the one that it began on.
+// Shows the link that the connection uses now, which may not be the one that it began on.
 void Introspection::update_link(json& connection, const SmcrView& view) const {
     const group::GroupId id{view.group_id};
     const group::SmcrGroup* group = p_.smcr_groups.groups().find(id);

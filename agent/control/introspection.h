@@ -41,11 +41,11 @@ struct IntrospectionParts {
     const smcr::Devices& roce_devices;
     const smcr::LinkGroups& smcr_groups;
     Engines& engines;
-    const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is none
+    const std::unique_ptr<bypass::Bypass>& bypass;  // null: there is no bypass
     const std::vector<bpf::ProgramState>& bypass_programs;
     const std::optional<bypass::Verdict>& verdict;
     const Drain& drain;
-    const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server tells of them
+    const std::unique_ptr<kubernetes::NodePods>& pods;  // null: no API server is configured
     std::function<std::string()> obstacle;              // why new connections are plain TCP; empty: they are not
 };
 
@@ -57,17 +57,18 @@ class Introspection {
     // "dry-run", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
-    // As the command has it, without the connections, of which there may be many.
+    // What the command "status" answers, without the connections, which may be many.
     [[nodiscard]] nlohmann::json status() const;
 
-    // The same, and what each pod or control group has now: what the page shows. No addresses.
+    // status(), and the sums of each pod or control group, for the web page. Contains no addresses.
     [[nodiscard]] nlohmann::json overview() const;
 
  private:
     [[nodiscard]] nlohmann::json sums() const;
     [[nodiscard]] nlohmann::json places() const;
     [[nodiscard]] nlohmann::json ism() const;
-    // The agent's, and those within this node that were tuned or are bypassed.
+    // The agent's connections, and those within this node that are tuned or bypassed. `ended`: the agent's last ended
+    // ones instead.
     [[nodiscard]] nlohmann::json connections(bool ended) const;
     [[nodiscard]] nlohmann::json own_connections() const;
     [[nodiscard]] nlohmann::json link_groups() const;

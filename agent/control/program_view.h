@@ -10,7 +10,7 @@ namespace smc {
 
 // [{"program", "hook", "purpose", "lost", "state": "loaded" | "refused" | "no use", "error"}]
 [[nodiscard]] nlohmann::json programs(const IntrospectionParts& parts);
-// Those of them that the kernel has refused.
+// The programs that the kernel has refused.
 [[nodiscard]] nlohmann::json left_out(const IntrospectionParts& parts);
 
 }  // namespace smc

@@ -29,7 +29,7 @@ json texts(const std::vector<Eid>& eids) {
 
 }  // namespace
 
-// How often what happened, since the start.
+// Counters since the start: connections, bytes, durations and decisions.
 json Introspection::sums() const {
     json counters = json::object();
     for (int i = 0; i < SMC_DECISIONS; i++) {
@@ -63,7 +63,7 @@ json Introspection::sums() const {
             {"live", live_by_path(p_.connections)}};
 }
 
-// Whom it serves, and where.
+// What is served: namespaces, cgroups and pods, and how full the BPF maps are.
 json Introspection::places() const {
     json namespaces = json::array();
     for (const auto& netns : p_.namespaces.all()) {
@@ -102,7 +102,8 @@ json Introspection::places() const {
               {"changes", p_.pods ? p_.pods->changes() : 0}}}};
 }
 
-// The first fabric, with what they have in common; the others behind it. No provider: there is none.
+// The first fabric, and what all fabrics have in common; the other ones are in "others". Without a fabric, "provider"
+// is empty.
 json Introspection::ism() const {
     json fabrics = json::array();
     for (const auto& fabric : p_.fabrics.all()) {

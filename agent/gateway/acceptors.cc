@@ -28,17 +28,18 @@ class Acceptors::Acceptor {
 
     bool watch() { return watch_.watch(); }
 
-    // It may end this object.
+    // May destroy this object.
     void accept_all() {
         for (;;) {
             const auto alive = netns_.lock();
-            // accept() still knows where a connection came from that was reset in the queue; getpeername() does not
+            // accept4() returns the peer's address even if the connection was reset in the queue; getpeername() does
+            // not
             sockaddr_storage address{};
             socklen_t length = sizeof address;
             UniqueFd fd(
                 ::accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
             if (!alive || (!fd && errno == EINVAL)) {
-                owner_.all_.erase(this);  // shut down: the namespace closed
+                owner_.all_.erase(this);  // the listener was shut down: its namespace has closed
                 return;
             }
             if (fd) {
@@ -49,7 +50,7 @@ class Acceptors::Acceptor {
                 if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                     owner_.on_used_up_();
                 }
-                return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: do not come back at once
+                return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: wait, or this loop spins
             }
         }
     }

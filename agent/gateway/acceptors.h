@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Accepts CLC sockets on the listeners of the namespaces that are served. Control thread only.
+// Accepts CLC sockets on the agent's listeners in the served namespaces. Control thread only.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,19 @@ namespace smc {
 
 class Acceptors {
  public:
-    // Its SYN carried option 254. `from`: where it came from; its peer may have reset it already.
+    // A connection whose SYN carried option 254 was accepted. `from`: the peer's address; the peer may have reset the
+    // connection already.
     using OnAccepted =
         std::function<void(UniqueFd fd, const Endpoint& from, const std::shared_ptr<Namespace>&, Namespace::Listener)>;
 
-    // `on_used_up`: nothing can be accepted for want of descriptors or memory.
+    // `on_used_up`: accept4() failed for lack of descriptors or memory.
     Acceptors(asio::io_context& io, OnAccepted on_accepted, std::function<void()> on_used_up);
     ~Acceptors();
     Acceptors(const Acceptors&) = delete;
     Acceptors& operator=(const Acceptors&) = delete;
 
-    // Accepts on the namespace's fresh listeners until it closes. One that cannot be had for now stays fresh.
+    // Accepts on the namespace's fresh listeners until the namespace closes. A listener that cannot be watched now
+    // stays fresh.
     void serve(const std::shared_ptr<Namespace>& netns);
 
  private:

@@ -14,7 +14,7 @@ void ClcIo::read() {
     }
 }
 
-// Whoever is told may end this object: nothing of it is touched behind that.
+// A hook may destroy this object, so it is copied before the call, and no member is used after it.
 void ClcIo::readable() {
     for (;;) {
         const auto free = framer_.free_space();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC messages on a TCP socket. Exactly one message is read at a time, never a byte behind it.
+// CLC messages on a TCP socket. Reads exactly one message at a time, and never a byte beyond it.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@ namespace smc {
 
 class ClcIo {
  public:
-    // What was read; ClcIo reads on only when it is asked to.
+    // Results of reading. After any of them but began(), ClcIo reads on only when read() is called again.
     struct Hooks {
-        std::function<void()> began;  // the first bytes of a message, which is not whole yet
+        std::function<void()> began;  // the first bytes of a message have come
         std::function<void(wire::Bytes message)> message;
         std::function<void(const Fault& fault)> fault;
-        std::function<void(bool in_order)> closed;  // else with an error
+        std::function<void(bool in_order)> closed;  // false: by an error
     };
 
     ClcIo(asio::io_context& io, UniqueFd fd, Hooks hooks) : watch_(io, std::move(fd)), hooks_(std::move(hooks)) {}
 
-    // Reads one message. Asking again while one is awaited changes nothing.
+    // Reads one message. Another call while it waits for one has no effect.
     void read();
-    // False: the connection is dead. A message fits into the empty send buffer of a new connection.
+    // False: the connection is dead. A message always fits into the empty send buffer of a new connection.
     [[nodiscard]] bool write(const clc::Message& message) const;
     [[nodiscard]] loop::FdWatch& watch() { return watch_; }
-    // Of what was read: the bytes that no message was made of.
+    // The bytes read that do not make a whole message, or are no CLC.
     [[nodiscard]] wire::Bytes begun() const { return framer_.begun(); }
     [[nodiscard]] int fd() const { return watch_.fd(); }
     [[nodiscard]] UniqueFd release() { return watch_.release(); }

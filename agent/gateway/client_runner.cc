@@ -22,8 +22,8 @@ session::PeerOption option_of(smc_option_seen seen) {
                                         : session::PeerOption::kAbsent;
 }
 
-// Who answered is the agent there, or its kernel, with a time to live of 64; the server's application may use 255, so
-// that clients know how far away it is (IP_MINTTL). Over as many routers its packets would come with this.
+// The server's agent or its kernel answers with a time to live of 64, but the server's application may use 255, so that
+// clients can tell how far away it is (IP_MINTTL). Returns what 255 would be after as many routers.
 std::uint8_t nearest_ttl(std::uint8_t seen) {
     constexpr std::uint8_t kUsual = 64, kMost = 255;
     return seen == 0 || seen > kUsual ? seen : static_cast<std::uint8_t>(seen + (kMost - kUsual));
@@ -33,18 +33,18 @@ std::uint8_t nearest_ttl(std::uint8_t seen) {
 
 void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tuple& tuple, const smc_request& request) {
     if (!programs.let_go(tuple, request.cookie)) {
-        return;  // its retransmission was quicker
+        return;  // the SYN's retransmission has gone already
     }
     const auto syn = saved_packet(request);
     if (syn.empty() || netns == nullptr) {
-        return;  // the next one goes
+        return;  // the next retransmission goes
     }
     if (const auto sent = netns->send_packet(syn, !remote_of(tuple).is_v4(), request.ifindex); !sent) {
         log()->debug("a SYN waits for its retransmission: {}", sent.error().text());
     }
 }
 
-// As the device sees it: whatever translates addresses has done so for the application's SYN.
+// The source address is the one that the device sees, after any address translation of the application's SYN.
 SocketOptions ClientRunner::socket_options() const {
     const smc_request& q = wanted_.request;
     Endpoint from = from_abi(q.local);
@@ -104,11 +104,11 @@ void ClientRunner::connect_leg(int ports) {
     }
     leg_.emplace(parts_.io, std::move(*fd));
     if (!is_connecting(leg_->fd())) {
-        return leg_connected();  // as nearly always: its packets have not left this host
+        return leg_connected();  // the usual case: the leg's packets stay on this host
     }
     leg_->when_writable([this] { leg_connected(); });
-    // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
-    // of the leg: then the application's own connection decides.
+    // The leg's handshake stays on this host. If it takes longer than this, something drops the leg's packets, such as
+    // a firewall; the application's own SYN then decides.
     timeout_.set_in(parts_.config.leg_timeout());
 }
 
@@ -121,14 +121,14 @@ void ClientRunner::leg_connected() {
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
         return connect_leg(ports_ - 1);
     }
-    // A RST can only come from this host: the application has gone, or gone on without us. If it still waits, there was
-    // no room for the leg.
+    // A RST can only come from this host: the application has gone, or goes on with its own SYN. If its SYN is still
+    // held, the RST means that there was no room for the leg.
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
     const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.request.cookie);
     feed(session_.leg_failed(gone, std::generic_category().message(error)));
 }
 
-// The thread may be late: an application that is connected already must not be left to TCP.
+// If this thread is late, the leg may be connected already; such an application must not be left to TCP.
 bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing || is_connecting(leg_->fd())) {
         return false;
@@ -137,7 +137,7 @@ bool ClientRunner::catches_up() {
     return true;
 }
 
-// Unless it is this thread that has been late.
+// Checks again, because the leg may have connected while this thread was late.
 void ClientRunner::timed_out() {
     if (is_connecting(leg_->fd())) {
         feed(session_.leg_failed(false, "something keeps its packets"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The client's side of a connection: an application waits in connect(), its server speaks SMC. Carries out
+// The client's side of a connection: an application waits in connect() for a server that speaks SMC. Carries out
 // session::Client.
 #pragma once
 
@@ -29,7 +29,7 @@ class ClientRunner final : public Runner<session::Client> {
     [[nodiscard]] smc_tuple app() const override { return wanted_.tuple; }
     void start() { feed(session_.start(os::now() + parts_.config.budget, wanted_.request.answer_isn != 0)); }
 
-    // Its application does without us, whatever the session wants.
+    // Gives the application back to plain TCP, whatever the state of the session.
     void let_go();
 
  private:
@@ -51,11 +51,11 @@ class ClientRunner final : public Runner<session::Client> {
     bpf::Programs& programs_;
     Wanted wanted_;
     std::optional<loop::FdWatch> leg_;
-    loop::Deadline timeout_;  // with it
-    int ports_ = 0;           // from which it may still try to connect, this one among them
+    loop::Deadline timeout_;  // Config::leg_timeout()
+    int ports_ = 0;           // left to try, including the present one
 };
 
-// The application's own SYN, without options, decides.
+// Leaves the connection to plain TCP: the application's own SYN is sent without options.
 void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tuple& tuple, const smc_request& request);
 
 }  // namespace smc

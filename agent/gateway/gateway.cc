@@ -14,7 +14,7 @@
 
 namespace smc {
 
-// Something from the control thread, for a connection that runs; its engine looks at it soon.
+// Passes a change from the control thread to a running connection, and makes its engine run the connection soon.
 template <class What>
 void Gateway::tell(std::uint64_t id, What what) {
     const auto it = running_.find(id);
@@ -58,7 +58,7 @@ std::string Gateway::obstacle() const {
     return os::now() < used_up_until_ ? "it has no descriptors left" : has_room() ? "" : "it is full";
 }
 
-// Who has our "yes" waits already; nobody else need.
+// Clients that were already answered with option 254 keep waiting; stop inviting new ones for one second.
 void Gateway::used_up() {
     used_up_until_ = os::now() + std::chrono::seconds(1);
     p_.obstacle_changed();
@@ -79,7 +79,7 @@ void Gateway::request_answered(const smc_event& event) {
     }
     const bool smcd = event.request.smcd != 0 && !p_.session.node.ism.empty();
     if (!smcd && !p_.session.roce_devices.serves(from_abi(event.request.local))) {
-        p_.connections.count(Path::kFallback, Reason::kNoDevice);  // of this address only: nothing is learnt
+        p_.connections.count(Path::kFallback, Reason::kNoDevice);  // says nothing about the server: nothing is learnt
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const Handle connection = admit(Role::kClient, netns->inode(), event.request.cgroup);
@@ -110,7 +110,7 @@ void Gateway::let_all_go() {
     servers_.clear();
 }
 
-// The one that fills the agent also stops the programs from asking more.
+// The connection that uses up a quota of the agent also makes the BPF programs stop asking.
 Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgroup) {
     auto connection = p_.connections.add(role);
     connection->netns = netns;
@@ -146,9 +146,10 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
     const Endpoint server = local_endpoint(fd.get());
     const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, netns->slot()));
     if (server.port == netns->port(which)) {
-        return TcpSocket(std::move(fd)).reset();  // somebody found the listener itself
+        return TcpSocket(std::move(fd)).reset();  // a client connected to the CLC listener's own port
     }
-    // One handshake too many it can bear: its client has its answer already, and the next one has none.
+    // The handshake quota is not checked here: this client was answered with option 254 already. The next client is
+    // not, once admit() finds the quota used up.
     if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
         p_.connections.count(Path::kRefused, Reason::kLimit);
         return TcpSocket(std::move(fd)).reset();
@@ -235,12 +236,12 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
 
 void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
     const group::SmcrGroup& group = *p_.session.smcr_groups.groups().group_of(group::MemberId{c.id});
-    // G1: it has one since before CLC named it.
+    // G1: the assignment has existed since before the CLC message that named its RMBE.
     const group::Assignment& assignment = *p_.session.smcr_groups.groups().assignment_of(group::MemberId{c.id});
     const std::uint8_t number = p_.session.smcr_groups.groups().peer_link_of(group::MemberId{c.id});
     const group::GroupLink none;
     const group::GroupLink* link = group.links().find(number);
-    if (link == nullptr) {  // it has broken just now: it begins on another one, if there is one
+    if (link == nullptr) {  // the link has just broken: the connection begins on another one, if any is left
         link = group.links().all().empty() ? &none : &group.links().all().begin()->second;
     }
     const auto* live = p_.session.smcr_groups.find(group.id(), number);
@@ -288,7 +289,7 @@ void Gateway::run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask
     keepalives_.add(runner.connection()->id, runner.app());
 }
 
-// Nothing of it is left here.
+// The agent has no part in the connection any more.
 void Gateway::left_alone(const Handle& c, const SessionEnd& end) {
     falls_back(c, end.outcome, "is left to tcp");
     over(c, c->reason);
@@ -338,7 +339,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());
-    // Of a link that broke its group has told already, once for all its connections.
+    // A broken link was already logged by its link group, once for all of its connections.
     if (end.reason != Reason::kNone && end.reason != Reason::kApplicationReset && end.reason != Reason::kPeerAborted &&
         end.reason != Reason::kLinkDown) {
         note(*c, "broken");

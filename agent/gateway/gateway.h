@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Brings connections from "the server said yes" to "moving bytes": one runner per connection, on the control thread.
-// Client side: an answered request; server side: an accepted socket whose SYN carried option 254. Decisions are the
-// sessions' (smc/session), bytes are the engine's (datapath/).
+// Takes each connection from the first sign that its peer speaks SMC to the data path: one runner per connection, on
+// the control thread. Client side: a request that was answered with option 254; server side: an accepted socket whose
+// SYN carried option 254. The sessions (smc/session) decide, the engines (datapath/) move the bytes.
 #pragma once
 
 #include <memory>
@@ -28,32 +28,32 @@ class Gateway {
         Namespaces& namespaces;
         Engines& engines;
         Connections& connections;
-        std::function<void()> obstacle_changed;  // obstacle() is no longer what it was
+        std::function<void()> obstacle_changed;  // obstacle() returns something else now
     };
     explicit Gateway(const Parts& parts);
     ~Gateway();
     Gateway(const Gateway&) = delete;
     Gateway& operator=(const Gateway&) = delete;
 
-    // From the BPF programs.
+    // Event of the BPF programs: a server has answered a request with option 254, or is known to.
     void request_answered(const smc_event& event);
-    // Connections between their SYN and their first byte.
+    // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
-    // Applications that wait in connect() do without us: the agent stops.
+    // The agent stops: applications that wait in connect() go on with plain TCP.
     void let_all_go();
-    // So many connections in all from now on; those that are there stay.
+    // New limit for all connections together; existing connections stay.
     void set_most_connections(unsigned most) { connection_quotas_.set_total(most); }
-    // Accepts on the namespace's fresh listeners until it closes.
+    // Accepts on the namespace's fresh listeners until the namespace closes.
     void serve(const std::shared_ptr<Namespace>& netns) { acceptors_.serve(netns); }
-    // What the programs found when they looked at applications' sockets: some changed their keepalive, and of some the
-    // leg's reset was lost on its way.
+    // Handles what the BPF programs found in the applications' sockets: changed keepalive options, and sockets that a
+    // lost reset has left half-open.
     void swept(const bpf::Swept& found);
-    // A peer of SMC-D is gone, and no reset will tell its connections.
+    // An SMC-D peer is gone, and its connections get no reset.
     void peer_gone(const smcd::Peer& peer);
-    // From the engine, on the control thread.
+    // Called for the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
-    // Why new connections shall stay plain; empty: they need not.
+    // Why new connections must stay plain TCP; empty: they need not.
     [[nodiscard]] std::string obstacle() const;
 
  private:
@@ -87,25 +87,26 @@ class Gateway {
 
     Parts p_;
     LogLimiter limiter_;
-    // All that are in the agent; those whose session is under way. Many of these at once would all come too late: each
-    // waits for all the others' messages.
+    // Quotas for all connections of the agent, and for those whose session is under way. Too many sessions at once
+    // would all time out, because each waits for the messages of all the others.
     Quotas connection_quotas_, handshake_quotas_;
     PortShare ports_;
-    TimePoint used_up_until_{};  // its descriptors
+    TimePoint used_up_until_{};  // no descriptors or memory until then
     Acceptors acceptors_;
     Keepalives keepalives_;
     HalfOpen half_open_;
-    // By the connection's number: sessions that are under way, and what those that run on SMC-D hold.
+    // By connection id: the sessions under way, and the DMBs of connections on SMC-D.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;
     std::unordered_map<std::uint64_t, std::shared_ptr<smcd::Exchange>> exchanges_;
     struct Running {
         Engine* engine = nullptr;
         std::weak_ptr<ConnectionTask> task;
-        // The application writes there with each of its packets, whatever the leg ends at.
+        // Kept allocated until the connection ends, on SMC or on TCP: with each packet of the application the BPF
+        // programs write its send buffer size there.
         std::shared_ptr<const void> chosen_buffer;
     };
-    std::unordered_map<std::uint64_t, Running> running_;  // until they end
+    std::unordered_map<std::uint64_t, Running> running_;  // by connection id
 };
 
 }  // namespace smc

@@ -30,7 +30,7 @@ void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& s
                 impossible_ = true;
                 break;
             }
-            continue;  // it has just gone, or its addresses are translated: it is told some times more
+            continue;  // already gone, or its addresses are translated: the programs report it a few times more
         }
         log()->debug("socket {} with {} ended: half-open", socket.local.text(), socket.remote.text());
         (one.of_leg != 0 ? legs : applications)++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Applications' sockets whose leg is gone, and legs whose application's socket is gone, without a FIN or a reset that
-// got through (bpf/smc_half_open.h): they are ended. Control thread only.
+// Ends applications' sockets whose leg is gone, and legs whose application's socket is gone, if neither FIN nor reset
+// got through (bpf/smc_half_open.h). Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace smc {
 
 class HalfOpen {
  public:
-    // Outlives it.
+    // `namespaces` outlives this object.
     explicit HalfOpen(const Namespaces& namespaces) : namespaces_(namespaces) {}
 
     void end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& sockets);
 
  private:
     const Namespaces& namespaces_;
-    bool impossible_ = false;  // on this system
+    bool impossible_ = false;  // this kernel cannot end sockets of others
 };
 
 }  // namespace smc

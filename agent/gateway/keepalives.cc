@@ -14,7 +14,7 @@ std::string bytes_of(const smc_tuple& tuple) {
 void Keepalives::add(std::uint64_t id, const smc_tuple& app) {
     running_[id] = bytes_of(app);
     ids_[bytes_of(app)] = id;
-    // The programs tell changes. What they told before now, this did not know whom to tell.
+    // The BPF programs report only changes, and a change reported before this call found no connection here.
     if (const KeepaliveTerms terms = seen_(app); terms != KeepaliveTerms{}) {
         tell_(id, terms);
     }
@@ -25,7 +25,7 @@ void Keepalives::remove(std::uint64_t id) {
     if (it == running_.end()) {
         return;
     }
-    // Ports may be another connection's already.
+    // Another connection may already use the same tuple.
     if (const auto other = ids_.find(it->second); other != ids_.end() && other->second == id) {
         ids_.erase(other);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Local ports that connections over SMC take from applications. Each has a CLC socket and a leg beside the
-// application's own socket, and these have a port each among those that the namespace gives out (ip_local_port_range);
-// as they are bound, no connect() to anybody is given these. So the agent takes no more than a quarter of them in a
-// namespace: where few are left, connect() would fail for an application that has enough of them by itself.
+// Limits the local ports that SMC connections take from applications. Each connection has a CLC socket and a leg
+// besides the application's own socket, each on a port of the namespace's ip_local_port_range. These two ports are
+// bound, so connect() gives them to no other socket, whatever its peer. The agent therefore takes at most a quarter of
+// a namespace's ports: with few left, connect() would fail for an application that alone would have enough of them.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class PortShare {
         const auto it = taken_.find(netns.inode());
         return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= netns.local_ports();
     }
-    // By a connection of the namespace with this inode.
+    // For a connection in the namespace with this inode.
     void take(std::uint64_t netns) { taken_[netns]++; }
     void give_back(std::uint64_t netns) {
         const auto it = taken_.find(netns);
@@ -30,7 +30,7 @@ class PortShare {
     }
 
  private:
-    std::unordered_map<std::uint64_t, std::size_t> taken_;  // connections, by inode
+    std::unordered_map<std::uint64_t, std::size_t> taken_;  // inode -> connections
 };
 
 }  // namespace smc

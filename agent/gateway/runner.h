@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out what a session (smc/session) wants, as far as both sides have it in common: CLC messages, SMC-D, SMC-R
-// and time. What belongs to one side is in client_runner.h and server_runner.h. Control thread only.
+// Carries out the actions of a session (smc/session) that both sides have in common: CLC messages, SMC-D, SMC-R and
+// timeouts. Each side's own actions are in client_runner.h and server_runner.h. Control thread only.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@
 
 namespace smc {
 
-// What sessions are carried out with.
+// What runners use.
 struct SessionParts {
     asio::io_context& io;
     const Config& config;
@@ -39,15 +39,15 @@ struct SessionParts {
 
 // How a session ended.
 struct SessionEnd {
-    // kTcp: through the agent; kPlain: without it
+    // kTcp: TCP through the agent; kPlain: TCP without the agent
     enum class Kind : std::uint8_t { kSmc, kTcp, kPlain, kRefused };
     Kind kind = Kind::kRefused;
-    clc::Outcome outcome{};  // refused: reason and detail only
-    UniqueFd leg{}, clc{};   // unless plain or refused
-    bool is_silent = false;  // TCP: its peer has said nothing yet, and may still say CLC
+    clc::Outcome outcome{};  // kRefused: reason and detail only
+    UniqueFd leg{}, clc{};   // kSmc and kTcp only
+    bool is_silent = false;  // kTcp: the peer has sent nothing yet, and may still send CLC
 };
 
-// What may be used for a TCP connection. `smcd`: what the policy says.
+// What SMC may use for a TCP connection. `smcd`: whether the policy allows SMC-D.
 inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
     const auto peer = peer_endpoint(fd);
     return {smcd && !parts.node.ism.empty(),
@@ -57,7 +57,7 @@ inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
 template <class Session>
 class Runner : public std::enable_shared_from_this<Runner<Session>> {
  public:
-    // Called once. The runner may go then.
+    // Called once. It may drop its reference to the runner.
     using OnEnd = std::function<void(Runner& runner, SessionEnd end)>;
 
     virtual ~Runner() { leave_group({}); }
@@ -65,25 +65,27 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     Runner& operator=(const Runner&) = delete;
 
     [[nodiscard]] const Connections::Handle& connection() const { return connection_; }
-    // When it ended on SMC: for the data path, once. nullptr: the link group has gone meanwhile.
+    // If the session ended on SMC: the transport for the data path, once. nullptr: the link group has ended meanwhile.
     std::unique_ptr<Transport> transport(const clc::Outcome& outcome) {
         if (outcome.kind == clc::Outcome::Kind::kSmcD) {
             return smcd_->transport();
         }
-        in_group_ = false;  // the connection leaves it when it ends
+        in_group_ = false;  // the gateway leaves the group when the connection ends
         return parts_.smcr_groups.run(member(), outcome.smcr.rmbe);
     }
-    // The application's connection, as the programs know it.
+    // The tuple of the application's connection, as the BPF programs know it.
     [[nodiscard]] virtual smc_tuple app() const = 0;
-    // SO_SNDBUF of the application: of now, and where that cannot be had, of when it connected or listened.
+    // SO_SNDBUF of the application: its present value, or, if that is not available, the value when it connected or
+    // listened.
     [[nodiscard]] std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer() const {
         return chosen_ ? std::shared_ptr<const std::atomic<std::uint64_t>>(chosen_, &chosen_->send())
                        : std::make_shared<const std::atomic<std::uint64_t>>(buffers_.send);
     }
-    // What it holds of SMC-D then outlives it.
+    // The connection's DMBs; the caller may keep them after this runner is gone.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
     [[nodiscard]] bool peer_has_agent() const { return session_.peer_has_agent(); }
-    // As its SYN has announced, to whoever could read that: a server's agent waits for a first message.
+    // Whether this side sends a first CDC message on a new link. Its SYN announced that, and a server's agent waits for
+    // the message.
     [[nodiscard]] static bool speaks(const clc::Outcome& outcome) {
         return !Session::kServer && outcome.is_on_new_link();
     }
@@ -104,13 +106,13 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
                     }),
           on_end_(std::move(on_end)) {}
 
-    // Carries out what the session wants, and what that brings about behind it.
+    // Carries out `actions`, and the actions that result from them.
     void feed(session::Actions actions) {
         std::move(actions.begin(), actions.end(), std::back_inserter(pending_));
         if (feeding_) {
             return;
         }
-        const auto self = this->shared_from_this();  // the end may let go of it
+        const auto self = this->shared_from_this();  // on_end_ may drop the last other reference
         feeding_ = true;
         while (!pending_.empty() && !ended_) {
             const session::Action action = std::move(pending_.front());
@@ -144,7 +146,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         on_end_(*this, std::move(how));
     }
 
-    // What a leg is marked with, so that the data path hears of its application's send buffer.
+    // Marks a leg such that the data path can read the send buffer size of its application.
     void follow_send_buffer(const bpf::Programs& programs, smc_sock& mark) {
         chosen_ = programs.follow_send_buffer(buffers_.send);
         mark.chosen = chosen_ ? chosen_->number() : 0;
@@ -152,7 +154,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
 
     [[nodiscard]] LegBuffers buffers_of_leg() const { return leg_buffers(buffers_, peer_ring_); }
 
-    // Before its time is up: true if it took what has happened meanwhile.
+    // Handles events that became ready while this thread was late; returns true if any was handled.
     virtual bool catches_up() { return false; }
 
     virtual void on(const session::Connect&) {}
@@ -168,7 +170,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     Connections::Handle connection_;
     Session session_;
     std::optional<ClcIo> clc_;
-    RoceGid local_;  // this end of the TCP connection
+    RoceGid local_;  // local address of the CLC socket
 
  private:
     [[nodiscard]] group::MemberId member() const { return group::MemberId{connection_->id}; }
@@ -193,8 +195,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         }
     }
     void on(const session::RegisterDmb& action) {
-        // Whoever cannot be reached on the fabric must be declined now; behind Accept it is too late for that (RFC 7609
-        // C.3).
+        // A peer that the fabric cannot reach must be declined now: after Accept it is too late (RFC 7609 C.3).
         const smcd::Peer peer{parts_.fabrics.on(action.chid), action.peer};
         if (const auto reached = peer.fabric->reach(peer.gid); !reached) {
             return feed(session_.dmb_refused(Reason::kNoSmcdV2Device, reached.error().text(), os::now()));
@@ -251,13 +252,13 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
 
     std::shared_ptr<smcd::Exchange> smcd_;
-    smc_buffers buffers_;  // the application's, when it connected or listened
+    smc_buffers buffers_;  // of the application, when it connected or listened
     std::shared_ptr<const bpf::ChosenBuffers::Word> chosen_;
-    std::uint32_t peer_ring_ = 0;  // bytes; 0: not known yet
+    std::uint32_t peer_ring_ = 0;  // size in bytes; 0: not known yet
     loop::Deadline deadline_;
     OnEnd on_end_;
     std::deque<session::Action> pending_;
-    bool in_group_ = false;  // of SMC-R
+    bool in_group_ = false;  // an SMC-R link group
     bool feeding_ = false;
     bool ended_ = false;
 };

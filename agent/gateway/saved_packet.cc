@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kIp6Header = 40;
 constexpr std::size_t kTcpHeader = 20;
-constexpr std::size_t kChecksum = 16;  // in the TCP header
+constexpr std::size_t kChecksum = 16;  // offset in the TCP header
 
 // RFC 1071, without the final complement.
 std::uint32_t sum16(const std::uint8_t* data, std::size_t bytes, std::uint32_t sum) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A packet without data that a program has kept back, as it would have left its device: the SYN of an application, or
-// the last packet of the handshake of a leg.
+// A packet without data that a BPF program has kept back, as it would have left its device: the SYN of an application,
+// or the last packet of a leg's handshake.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace smc {
 
-// Link header included, with the checksum that the device would have completed. Empty: what the program saved is none.
+// Includes the link header, and the checksum that the device would have completed. Empty: the saved bytes are no such
+// packet.
 std::vector<std::uint8_t> saved_packet(const smc_request& request);
 
 }  // namespace smc

@@ -13,8 +13,8 @@
 
 namespace smc {
 
-// A client's agent names its application's own port. Any other client's port is that of its CLC socket, and taken by
-// it here; the application is shown one that nobody uses by himself.
+// An agent at the client tells its application's port. Otherwise `from` has the port of the client's CLC socket, which
+// the accepted socket uses here; the application is then shown a port that clients do not choose themselves.
 Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                       const smc_inbound& inbound, std::uint32_t slot) {
     Endpoint shown = from;
@@ -25,8 +25,8 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     constexpr unsigned kPrivileged = 1024, kFirst = 61000, kFirstPrivileged = 512, kTries = 64;
     const unsigned first = from.port < kPrivileged ? kFirstPrivileged : kFirst;
     const unsigned span = from.port < kPrivileged ? kPrivileged - kFirstPrivileged : 65536 - kFirst;
-    // An agent that is leaving has hairpins that this one cannot see, so each has ports of its own. Others only when
-    // those are used up.
+    // Agents that are leaving have hairpins that this agent cannot see, so each instance has its own share of the
+    // ports. Another instance's share is used only when the own one is used up.
     constexpr unsigned kShares = bpf::OwnInstance::kMost;
     const auto is_free = [&](unsigned port) {
         shown.port = static_cast<std::uint16_t>(first + port);
@@ -42,7 +42,8 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     return shown;
 }
 
-// To a SYN that only asks (port 0) its agent would have refused an answer with the option.
+// A SYN of an agent with port 0 is a request: had its answer arrived with the option, the client's agent would have
+// reset it.
 bool has_lost_answer(const smc_inbound& inbound) {
     return inbound.peer_agent != 0 && inbound.port == 0;
 }
@@ -61,9 +62,9 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
     use_clc_socket(std::move(clc));
 }
 
-// From the server's own address to the client: the hairpin makes it the client that connects to the server. From the
-// port that the client has, if that is free: where the client uses its port again, the time stamps go on from where
-// those of its last connection ended.
+// The leg goes from the server's own address to the client; the hairpin makes it look like the client connecting to the
+// server. It takes the client's port if that is free: when the client reuses the port, the leg's time stamps then
+// continue from those of the last connection.
 void ServerRunner::on(const session::ConnectApplication&) {
     connect_leg(kPortsTried, connection_->client.port);
 }
@@ -93,8 +94,8 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
         return connected();
     }
     application_->when_writable([this] { connected(); });
-    // It does not leave this host. Where it takes longer, the listener's queue is full, or a firewall keeps the packets
-    // of the leg: then the application's own connection decides.
+    // The leg's handshake stays on this host. If it takes longer than this, the listener's queue is full, or something
+    // drops the leg's packets, such as a firewall.
     timeout_.set_in(parts_.config.leg_timeout());
 }
 
@@ -110,7 +111,7 @@ void ServerRunner::connected() {
     feed(session_.application_connected(os::now()));
 }
 
-// Unless it is this thread that has been late.
+// Checks again, because the leg may have connected while this thread was late.
 void ServerRunner::timed_out() {
     if (is_connecting(application_->fd())) {
         refused(ETIMEDOUT);
@@ -125,12 +126,12 @@ smc_tuple ServerRunner::app() const {
     return tuple_of(connection_->server, connection_->client, netns_->slot());
 }
 
-// Its listener accepts now.
+// Sends the packet that completes the leg's handshake, so that the application can accept it. Returns the leg.
 UniqueFd ServerRunner::take_application() {
     if (const auto held = programs_.release_leg(application_->fd())) {
         const auto packet = saved_packet(*held);
         if (auto sent = netns_->send_packet(packet, !connection_->server.is_v4(), held->ifindex); !sent) {
-            log()->debug("connection {}: {}", connection_->id, sent.error().text());  // its SYN-ACK comes again
+            log()->debug("connection {}: {}", connection_->id, sent.error().text());  // the SYN-ACK is sent again
         }
     }
     return application_->release();
@@ -147,7 +148,7 @@ void ServerRunner::on(const session::RunOnTcp& action) {
         programs_.remember(netns_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,
                            0);
     }
-    // The first bytes of what was no message. A leg that has only just begun has room for them.
+    // Bytes that turned out to be no CLC message belong to the application. A new leg has room for them.
     const auto begun = clc_->begun();
     const auto size = static_cast<ssize_t>(begun.size());
     if (size != 0 && ::send(leg.get(), begun.data(), begun.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != size) {
@@ -160,10 +161,10 @@ void ServerRunner::on(const session::RunOnTcp& action) {
     end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release(), is_silent});
 }
 
-// It has not heard of us.
+// Resets a leg that the application has not accepted yet.
 void ServerRunner::reset_application() {
     if (application_) {
-        // While it is held: its RST goes to the half-open connection that is its own, or nowhere.
+        // The leg is still held, so its RST reaches only its own half-open connection, or none.
         TcpSocket(application_->release()).reset();
         programs_.forget_leg(app());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The server's side of a connection whose SYN carried option 254: it was accepted in the application's stead. Carries
-// out session::Server.
+// The server's side of a connection whose SYN carried option 254; the agent accepted it in place of the application.
+// Carries out session::Server.
 #pragma once
 
 #include "agent/gateway/runner.h"
@@ -9,16 +9,16 @@
 
 namespace smc {
 
-// The client as the server's application is to see it.
+// The client's address and port as the server's application will see them.
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                                     const smc_inbound& inbound, std::uint32_t slot);
 
-// Its application was connected by an answer whose option something on the way took out.
+// The client's application was connected by an answer from which something on the path had removed the option.
 [[nodiscard]] bool has_lost_answer(const smc_inbound& inbound);
 
 class ServerRunner final : public Runner<session::Server> {
  public:
-    // `clc`: the accepted socket; `inbound`: what tc learnt of its SYN.
+    // `clc`: the accepted socket; `inbound`: what the tc program noted about its SYN.
     ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                  std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
     void start() { feed(session_.begin(os::now())); }
@@ -42,8 +42,8 @@ class ServerRunner final : public Runner<session::Server> {
     std::shared_ptr<Namespace> netns_;
     smc_inbound inbound_;
     std::optional<loop::FdWatch> application_;
-    loop::Deadline timeout_;  // with it
-    int ports_ = 0;           // from which it may still try to connect, this one among them
+    loop::Deadline timeout_;  // Config::leg_timeout()
+    int ports_ = 0;           // left to try, including the present one
 };
 
 }  // namespace smc

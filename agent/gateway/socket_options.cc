@@ -26,7 +26,7 @@ void set(int fd, int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-// Before connect(): the window is scaled by it.
+// Before connect(), because the receive buffer determines the window scale.
 void set_buffers(int fd, const LegBuffers& buffers) {
     set(fd, SOL_SOCKET, SO_RCVBUF, buffers.receive);
     set(fd, SOL_SOCKET, SO_SNDBUF, buffers.send);
@@ -39,11 +39,12 @@ bool bind_to(int fd, const Endpoint& address, int family) {
     return ::bind(fd, reinterpret_cast<sockaddr*>(&storage), length) == 0;
 }
 
-// bind() and connect() choose from different halves of the ports. Ours that are not wished for come from bind()'s: what
-// is TIME_WAIT at a server of an application's connection came from a leg there, and its time stamps would refuse them.
+// bind() and connect() choose from different halves of the port range. Without a wished port, the agent's sockets take
+// one of bind()'s half, because connect() gives applications the other one: a server may hold an application's port in
+// TIME_WAIT with the time stamps of a leg there, and would not accept a SYN from the same port with older ones.
 bool bind_somewhere(int fd, Endpoint from, int family) {
     if (from.port != 0) {
-        set(fd, SOL_SOCKET, SO_REUSEADDR, 1);  // several may wish for it, for different peers
+        set(fd, SOL_SOCKET, SO_REUSEADDR, 1);  // several sockets may use the port, for different peers
         if (bind_to(fd, from, family)) {
             return true;
         }
@@ -57,7 +58,7 @@ bool bind_somewhere(int fd, Endpoint from, int family) {
     return bind_to(fd, from, family);
 }
 
-// The application's address may be one that the host does not have (IP_TRANSPARENT).
+// The application may use an address that the host does not have (IP_TRANSPARENT).
 Result<void> bind_like(int fd, const Endpoint& from, int family) {
     if (bind_somewhere(fd, from, family)) {
         return {};
@@ -113,7 +114,7 @@ Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, co
 Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like) {
     auto fd = try_to_connect(netns, mark, like);
     if (!fd && fd.error().code == EADDRNOTAVAIL && like.from.port != 0) {
-        SocketOptions elsewhere = like;  // what it wished for is TIME_WAIT
+        SocketOptions elsewhere = like;  // the wished port is in TIME_WAIT
         elsewhere.from.port = 0;
         return try_to_connect(netns, mark, elsewhere);
     }

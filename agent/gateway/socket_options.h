@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Sockets that speak for an application's: from its address, by its device, as its user.
+// Sockets that stand for an application's socket: with its address, its device and its user.
 #pragma once
 
 #include <chrono>
@@ -12,28 +12,30 @@
 
 namespace smc {
 
-// How a socket of the agent's resembles an application's. What is 0 is left to the kernel.
+// What a socket of the agent takes over from an application's socket. A value of 0 leaves the choice to the kernel.
 struct SocketOptions {
-    Endpoint from;  // the port is only wished for; 0: any
+    Endpoint from;  // the port is only a wish; 0: any
     Endpoint to;
     Namespace::Owner owner;
     std::uint32_t mark = 0;
     unsigned device = 0;
     std::uint8_t ttl = 0, tos = 0;
-    std::optional<LegBuffers> buffers{};  // of a leg
+    std::optional<LegBuffers> buffers{};  // for a leg
 };
 
-// From how many ports a leg tries to connect. Newer kernels make the time stamps of a connection from its ports, too.
-// Where an application's ports had another connection lately, its kernel drops a SYN whose time stamp is older than the
-// last of that one (PAWS). A leg's is refused at once then (SMC_LEG_PAWS), from about half of all ports; from the last
-// one that is tried it is not, because with an older kernel all ports are alike.
+// How many ports a leg may try to connect from. Where an application's ports lately had another connection, its kernel
+// drops a SYN whose time stamp is older than the last one of that connection (PAWS). Newer kernels derive a
+// connection's time stamps from its ports too, so from about half of all ports a leg's SYN would be dropped; the BPF
+// programs refuse it at once instead (SMC_LEG_PAWS), and the next port is tried. The last port's SYN is not refused,
+// because with an older kernel all ports are alike.
 inline constexpr int kPortsTried = 16;
 
-// A socket that is connecting. An Error has connect()'s errno.
+// Returns a socket that is connecting. An Error has the errno of the call that failed.
 Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like);
 
 [[nodiscard]] bool is_connecting(int fd);
-// What became of a connect(): 0, or its errno; EINPROGRESS if nothing yet. It is told once: the next answer is 0.
+// The result of a connect(): 0 or its errno; EINPROGRESS if there is none yet. An errno is reported once: the next call
+// returns 0.
 [[nodiscard]] int take_connect_error(int fd);
 
 }  // namespace smc

@@ -16,9 +16,9 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // an event; all pages of a list
-constexpr int kDeepest = 32;                                              // objects in objects
-constexpr std::size_t kMostUntold = 256;                                  // events that the agent has not come to yet
+constexpr std::size_t kLongestLine = 4U << 20, kLongestList = 64U << 20;  // one event; all pages of a list
+constexpr int kDeepest = 32;                                              // nesting of objects
+constexpr std::size_t kMostUntold = 256;                                  // events that the loop has not handled yet
 constexpr auto kShortestPause = 200ms, kLongestPause = std::chrono::milliseconds(30s);
 constexpr auto kListTakes = 30s;
 constexpr int kWatchSeconds = 290;
@@ -27,7 +27,7 @@ constexpr const char* kMetadataOnly =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 constexpr long kOk = 200, kGoneStatus = 410;
 
-// An error, rather than a tree that nothing could be done with: its nodes are visited one within the other.
+// Throws if the text is nested too deeply, because the nodes of a JSON tree are visited recursively.
 json parse_bounded(const std::string& text) {
     return json::parse(
         text,
@@ -49,10 +49,10 @@ std::string first_line(const std::string& path) {
 
 }  // namespace
 
-// What comes of one request.
+// State and result of one request.
 struct ApiWatch::Transfer {
-    ApiWatch* watch = nullptr;  // takes each line as it comes; null: the body is kept
-    std::string body;           // or the line that is not complete
+    ApiWatch* watch = nullptr;  // receives each line as it comes; null: the whole body is kept
+    std::string body;           // or the beginning of an incomplete line
     Ended ended = Ended::kInOrder;
 
     static std::size_t write(const char* data, std::size_t, std::size_t bytes, void* self) {
@@ -64,7 +64,7 @@ struct ApiWatch::Transfer {
             return body.size() <= kLongestList;
         }
         for (auto end = body.find('\n'); end != std::string::npos; end = body.find('\n')) {
-            ended = watch->line(body.substr(0, end));  // throws nothing: libcurl is in between
+            ended = watch->line(body.substr(0, end));  // does not throw: no exception may pass through libcurl
             body.erase(0, end + 1);
             if (ended != Ended::kInOrder) {
                 return false;
@@ -139,7 +139,7 @@ void ApiWatch::follow() {
         if (!failed) {
             next_pause = kShortestPause;
         }
-        // Also behind what went well: a server that ends each watch at once is not to be asked in a circle.
+        // Pauses after a success, too: a server that ends each watch at once must not be asked without a break.
         pause(next_pause);
         next_pause = failed ? std::min(next_pause * 2, kLongestPause) : kShortestPause;
     }
@@ -182,7 +182,7 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
     if (done == CURLE_HTTP_RETURNED_ERROR) {
         return status;
     }
-    // A watch that has had its time, or was told that it is over.
+    // A watch also ends in order when its time is over, or when line() has ended it.
     if (done == CURLE_OK || (transfer.watch != nullptr && status == kOk &&
                              (done == CURLE_OPERATION_TIMEDOUT || transfer.ended != Ended::kInOrder))) {
         return status;
@@ -191,7 +191,7 @@ Result<long> ApiWatch::get(const std::string& query, Transfer& transfer, std::ch
                  "asking " + access_.url + path_ + ": " + (*problem != '\0' ? problem : ::curl_easy_strerror(done))};
 }
 
-// In pages. False: it could not be had, and nothing has changed.
+// Gets the list in pages. False: it must be asked for again.
 bool ApiWatch::list() try {
     json items = json::array();
     std::string more, version;
@@ -251,8 +251,8 @@ ApiWatch::Ended ApiWatch::watch() {
         say("the API server answers " + std::to_string(*status) + " to a watch of " + path_);
         return Ended::kFailed;
     }
-    if (transfer.ended == Ended::kFailed) {  // line() has said why
-        version_.clear();                    // from there it would be the same again
+    if (transfer.ended == Ended::kFailed) {  // line() has reported why
+        version_.clear();                    // a watch from there would fail again
         return Ended::kFailed;
     }
     say("");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Follows one kind of object of the Kubernetes API: lists it, watches it from there on, and lists it again when the
-// server has forgotten where the watch was (410). libcurl asks, on a thread of its own; only metadata is asked for.
+// Follows one kind of object of the Kubernetes API: lists the objects, watches for changes from there on, and lists
+// them again when the server no longer knows where the watch was (410). libcurl runs on a thread of its own; only
+// metadata is requested.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -19,7 +20,7 @@
 
 namespace smc::kubernetes {
 
-// Where the API server is, and who asks. The files are read again for each request: tokens are renewed.
+// Address of the API server, and credentials. The files are read again for each request, because tokens are renewed.
 struct Access {
     std::string url;  // "https://10.96.0.1:443"
     std::string token_file, ca_file;
@@ -30,7 +31,7 @@ class ApiWatch {
     struct Hooks {
         std::function<void(const nlohmann::json& items)> listed;
         std::function<void(const std::string& type, const nlohmann::json& object)> changed;
-        // Empty: the server answers. Else why it does not; told when that changes.
+        // Why the server does not answer; empty: it does. Called when that changes.
         std::function<void(const std::string& problem)> state;
     };
     // `path`: "/api/v1/pods"; `selector`: a query, as "fieldSelector=...". The hooks are called on `io`.
@@ -47,12 +48,12 @@ class ApiWatch {
     bool list();
     Ended watch();
     Ended line(const std::string& text);
-    // The status, or what kept the server from answering; the body goes to `transfer`.
+    // Returns the HTTP status, or why the server did not answer; the body goes to `transfer`.
     Result<long> get(const std::string& query, Transfer& transfer, std::chrono::seconds longest);
     void pause(std::chrono::milliseconds time);
     void say(const std::string& problem);
-    // `then` is called on the loop's thread. This waits while many calls are outstanding, so that the server sends no
-    // faster than the loop works.
+    // Calls `then` on the loop's thread. Waits while many calls are outstanding, so that the server sends no faster
+    // than the loop works.
     template <class Then>
     void tell(Then then);
 
@@ -64,11 +65,11 @@ class ApiWatch {
     std::string problem_ = "not asked yet";
     std::atomic<bool> stops_{false};
     std::mutex mutex_;
-    std::condition_variable stopped_;  // or told
-    std::size_t untold_ = 0;           // under mutex_
+    std::condition_variable stopped_;  // or untold_ has decreased
+    std::size_t untold_ = 0;           // guarded by mutex_
     std::shared_ptr<int> alive_ = std::make_shared<int>();
-    const std::weak_ptr<int> told_ = alive_;  // the thread's own
-    std::thread thread_;                      // behind everything that it uses
+    const std::weak_ptr<int> told_ = alive_;  // the thread's copy
+    std::thread thread_;                      // last member, because it uses the others
 };
 
 }  // namespace smc::kubernetes

@@ -16,7 +16,7 @@ std::string environment(const char* name) {
     return value != nullptr ? value : "";
 }
 
-// Where a pod finds the server: its environment (Kubernetes: "Accessing the API from a Pod").
+// In a pod, the server's address is in the environment (Kubernetes: "Accessing the API from a Pod").
 std::string url_of(const Config::Kubernetes& config) {
     if (config.api != "in-cluster") {
         return config.api;
@@ -26,7 +26,7 @@ std::string url_of(const Config::Kubernetes& config) {
            (port.empty() ? "443" : port);
 }
 
-// What kubelet mounts into every pod (Kubernetes: "Service accounts").
+// In a pod, kubelet mounts these files (Kubernetes: "Service accounts").
 std::string file_of(const Config::Kubernetes& config, const std::string& chosen, const char* name) {
     return chosen.empty() && config.api == "in-cluster"
                ? std::string("/var/run/secrets/kubernetes.io/serviceaccount/") + name

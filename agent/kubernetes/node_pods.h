@@ -14,16 +14,17 @@
 
 namespace smc::kubernetes {
 
-// Whether this process ends with a pod's container: kubelet gives every container the API server's address.
+// Whether this process runs in a pod, and so ends with its container: kubelet gives every container the API server's
+// address.
 [[nodiscard]] bool is_in_pod(const Config::Kubernetes& config);
 
 class NodePods {
  public:
-    // `on_change`: pods or labels are others now; a little later, once for many.
+    // `on_change`: pods or labels have changed. Called a little later, once for many changes.
     NodePods(asio::io_context& io, const Config::Kubernetes& config, std::function<void()> on_change);
 
     [[nodiscard]] const Pods& pods() const { return pods_; }
-    // Why what is known may be old; empty: it is not.
+    // Why the known pods may be out of date; empty: they are not.
     [[nodiscard]] std::string problem() const;
     [[nodiscard]] std::uint64_t lists() const { return lists_; }
     [[nodiscard]] std::uint64_t changes() const { return changes_; }

@@ -10,11 +10,11 @@ namespace {
 
 using nlohmann::json;
 
-// kubelet's name for a static pod, whose control groups have it, too.
+// Annotation with kubelet's UID of a static pod, which is also in the names of its control groups.
 constexpr const char* kConfigHash = "kubernetes.io/config.hash";
 constexpr std::size_t kUidLength = 36, kHashLength = 32;
 
-// Those that a rule can ask for: what is longer is data of some program.
+// The labels or annotations that a rule can match; longer ones are data of other programs.
 Pod::Words words(const json& metadata, const char* key) {
     constexpr std::size_t kLongest = 1024, kMostWords = 256;
     Pod::Words out;

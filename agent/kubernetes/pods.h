@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The pods of this node and their control groups. What the API server told is kept until it tells something else: a
-// node that cannot reach it goes on as before.
+// The pods of this node and their control groups. What the API server has reported is kept until it reports something
+// else: a node that cannot reach the server goes on as before.
 #pragma once
 
 #include <map>
@@ -19,12 +19,12 @@ class Pods {
  public:
     enum class Kind { kPods, kNamespaces };
 
-    // A list, whole: what is not in it is gone.
+    // A complete list: objects that are not in it are gone.
     void replace(Kind kind, const nlohmann::json& items);
     // An event of a watch: "ADDED", "MODIFIED" or "DELETED" and the object.
     void change(Kind kind, const std::string& type, const nlohmann::json& object);
 
-    // nullptr: it is none, or is not known.
+    // The pod of a control group. nullptr: none, or one that is not known.
     [[nodiscard]] const Pod* of_cgroup(const std::string& path) const;
     [[nodiscard]] std::size_t size() const { return pods_.size(); }
     [[nodiscard]] std::size_t namespaces() const { return namespaces_.size(); }
@@ -35,7 +35,7 @@ class Pods {
     void label(Pod& pod) const;
 
     std::map<std::string, Pod> pods_;             // by UID
-    std::map<std::string, std::string> mirrors_;  // UID of kubelet for a static pod -> UID of its mirror
+    std::map<std::string, std::string> mirrors_;  // kubelet's UID of a static pod -> UID of its mirror pod
     struct Namespace {
         Pod::Words labels, annotations;
     };

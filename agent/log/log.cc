@@ -49,7 +49,7 @@ const char* name(LogLevel level) {
     return "error";
 }
 
-// Whoever writes may be any thread.
+// The lines that are kept for log_lines(). Any thread.
 class LastLines {
  public:
     [[nodiscard]] bool wants(LogLevel level) const {
@@ -79,7 +79,7 @@ class LastLines {
     std::atomic<std::chrono::steady_clock::rep> listened_until_{std::chrono::steady_clock::duration::min().count()};
 };
 
-// Standard error, in spdlog's words.
+// Standard error as a sink of spdlog.
 class Sink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
     Sink() : writer_(STDERR_FILENO, [](std::uint64_t dropped) { return line_about(dropped); }) {}
@@ -103,13 +103,13 @@ class Sink final : public spdlog::sinks::base_sink<std::mutex> {
     }
     static spdlog::formatter& line_formatter() {
         static auto& formatter = *new spdlog::pattern_formatter(kPattern, spdlog::pattern_time_type::utc);
-        return formatter;  // never ends, as the sink
+        return formatter;  // never destroyed, as the sink
     }
 
     LogWriter writer_;
 };
 
-// Never ends: any thread may log until the process ends.
+// Never destroyed: any thread may log until the process ends.
 std::shared_ptr<Sink>& sink() {
     static auto& sink = *new std::shared_ptr<Sink>;
     return sink;

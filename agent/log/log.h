@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The agent's log on stderr: one line per fact, lower case, "name value" pairs. Any thread.
 //
-// spdlog is behind this header: its templates, in every line of every file, were most of the time that a build took.
+// This header does not include spdlog: its templates, in every line of every file, took most of the build's time.
 #pragma once
 
 #include <fmt/core.h>
@@ -43,26 +43,25 @@ class Log {
         write(LogLevel::kError, format, fmt::make_format_args(a...));
     }
 
-    // Formats nothing below the level of start_log().
+    // Formats the line only if it is written or kept for log_lines().
     void write(LogLevel level, fmt::string_view format, fmt::format_args args) const;
 };
 
-// `level`: a value of the key log.level. Before it is called, lines from info on are written.
+// `level`: a value of the key log.level. Before this call, lines of level info and above are written.
 void start_log(const std::string& level);
-// Before the process ends: waits a moment for whoever reads standard error.
+// To be called before the process ends: waits for a moment until the reader of standard error has taken all lines.
 void end_log();
-// Lines that were not written, because nobody has read standard error (log_writer.h).
+// Lines that were dropped because standard error was not read fast enough (log_writer.h).
 [[nodiscard]] std::uint64_t log_lines_dropped();
 
-// The last lines, also for who comes late: `smcctl events`. Below the level of start_log() only lines are kept that are
-// written while somebody listens.
+// One of the last lines, which are kept for `smcctl events`. Debug lines are kept only while a client listens.
 struct LogLine {
     std::uint64_t number = 0;  // from 1, one more with each line
     std::chrono::system_clock::time_point when;
     const char* level = "";
     std::string text;
 };
-// Those behind number `after`. Who asks listens for some seconds from now on.
+// The kept lines behind number `after`. The caller counts as a listening client for the next five seconds.
 [[nodiscard]] std::vector<LogLine> log_lines(std::uint64_t after);
 
 inline const Log* log() {

@@ -20,11 +20,11 @@ bool is_file(int fd) {
     return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// What cannot be written is lost: there is nobody to tell.
+// Text that cannot be written is lost: there is no other place to report it.
 void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
-        if (n < 0 && errno == EAGAIN) {  // somebody else's choice
+        if (n < 0 && errno == EAGAIN) {  // another process has made the shared descriptor non-blocking
             pollfd room{fd, POLLOUT, 0};
             ::poll(&room, 1, -1);
             continue;
@@ -38,15 +38,15 @@ void write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-// What the thread works at. It may outlive the writer, in a write() that nobody reads.
+// What the thread works on. It may outlive the LogWriter: the thread may hang in a write() whose reader stands still.
 struct LogWriter::Shared {
     int fd;
     std::function<std::string(std::uint64_t)> says;
     std::mutex mutex;
     std::condition_variable more, less;
-    std::deque<std::string> lines;  // the first one is being written
-    std::size_t bytes = 0;          // of all of them
-    std::uint64_t unsaid = 0;       // of those that were dropped; they came behind the last of the lines
+    std::deque<std::string> lines;  // the thread writes the first one
+    std::size_t bytes = 0;          // of all lines
+    std::uint64_t unsaid = 0;       // dropped lines that no line tells of yet; they came behind the last of `lines`
     bool ends = false;
 
     void add(std::string line) {
@@ -112,7 +112,7 @@ void LogWriter::serve(const std::shared_ptr<Shared>& shared) {
         if (shared->lines.empty()) {
             return;
         }
-        const std::string& first = shared->lines.front();  // stays where it is while others come
+        const std::string& first = shared->lines.front();  // push_back() does not move it
         lock.unlock();
         write_all(shared->fd, first);
         lock.lock();

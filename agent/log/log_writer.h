@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Writes lines to a descriptor whose reader may stand still. A file is written to at once. A pipe, a socket or a
-// terminal is written to by a thread of its own, so nobody who logs waits for its reader; lines for which there is no
-// room are dropped, and counted. Any thread.
+// terminal is written to by a thread of its own, so that no thread that logs waits for the reader; lines for which
+// there is no room are dropped, and counted. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,21 +19,21 @@ namespace smc {
 
 class LogWriter {
  public:
-    // Lines that wait for the reader: no more than so many, and so many bytes.
+    // Limits of the lines that wait for the reader.
     static constexpr std::size_t kMostLines = 4096, kMostBytes = 1U << 20;
 
-    // `fd` is not closed. `says`: the line that tells how many were dropped before it.
+    // `fd` is not closed. `says`: makes the line that tells how many lines were dropped before it.
     LogWriter(int fd, std::function<std::string(std::uint64_t dropped)> says);
-    // What the reader has not taken after a fifth of a second is lost.
+    // Lines that the reader has not taken after a fifth of a second are lost.
     ~LogWriter();
     LogWriter(const LogWriter&) = delete;
     LogWriter& operator=(const LogWriter&) = delete;
 
     // `line`: with its newline.
     void write(std::string_view line);
-    // Waits until all is written, for no more than a fifth of a second. False: it is not.
+    // Waits until all lines are written, for at most a fifth of a second. False: some are not.
     bool drain();
-    // Since the start.
+    // Lines dropped since the start.
     [[nodiscard]] std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:

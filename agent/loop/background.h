@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A thread for what takes too long for the control thread: who is answered there waits meanwhile.
+// A thread for work that would block the control thread, and with it every client that the control thread answers.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -15,13 +15,13 @@ class Background {
     explicit Background(asio::io_context& io) : io_(io) {}
     Background(const Background&) = delete;
     Background& operator=(const Background&) = delete;
-    // Waits for the work that has begun. What comes of it is told to nobody.
+    // Waits for work that has begun; its `then` is not called.
     ~Background() {
         alive_.reset();
         thread_.join();
     }
 
-    // work() on the thread, which shares nothing with anybody; then(its result) on `io`.
+    // Calls work() on the thread, and afterwards then(result) on `io`. work() must not use data of other threads.
     template <class Work, class Then>
     void run(Work work, Then then) {
         asio::post(thread_, [&io = io_, alive = std::weak_ptr(alive_), work = std::move(work),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One timer for whoever has a next_deadline().
+// One timer for an object that has a next_deadline().
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -19,14 +19,14 @@ class Deadline {
     Deadline(const Deadline&) = delete;
     Deadline& operator=(const Deadline&) = delete;
 
-    // Calls `expired` then, unless it is set anew before. kNever: not at all.
+    // Calls `expired` at `when`, unless set() is called again before. kNever: never.
     void set(TimePoint when) {
         if (when == when_) {
             return;
         }
         when_ = when;
         timer_.cancel();
-        turn_ = std::make_shared<int>();  // an answer that is on its way is to an older question
+        turn_ = std::make_shared<int>();  // a completion that is already queued belongs to the old deadline
         if (when == kNever) {
             return;
         }

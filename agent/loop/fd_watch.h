@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Waiting on the control thread. Whoever waits owns what he waits with: when that goes, nothing is told any more.
-// Deadlines are the state machines' own; nothing here has a time-out of its own.
+// Waiting for descriptors on the control thread. The object that waits owns its FdWatch: once the FdWatch is gone, no
+// callback is called any more. Timeouts belong to the state machines; nothing here has one.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -13,8 +13,8 @@
 
 namespace smc::loop {
 
-// Owns a descriptor and tells, once for each question, that it can be read or written. One that is never asked costs
-// nothing: many a connect() is done at once.
+// Owns a descriptor. Each when_readable() or when_writable() calls back at most once. The descriptor is added to epoll
+// at the first such call only, because many a connect() is done at once and needs no waiting.
 class FdWatch {
  public:
     FdWatch(asio::io_context& io, UniqueFd fd) : io_(&io), fd_(std::move(fd)) {}
@@ -25,8 +25,8 @@ class FdWatch {
     ~FdWatch() = default;
 
     [[nodiscard]] int fd() const { return descriptor_ ? descriptor_->native_handle() : fd_.get(); }
-    // What cannot be watched (fs.epoll.max_user_watches) is closed: false, with errno, and fd() -1 from then on;
-    // nothing is ever told. The questions see to it by themselves.
+    // Adds the descriptor to epoll. If that fails (fs.epoll.max_user_watches), closes it and returns false with
+    // errno; fd() is -1 from then on, and no callback is called. when_readable() and when_writable() call this.
     bool watch() {
         if (!descriptor_ && fd_) {
             auto descriptor = std::make_shared<Descriptor>(*io_);
@@ -44,7 +44,7 @@ class FdWatch {
     }
     void when_readable(std::function<void()> then) { wait(Descriptor::wait_read, std::move(then)); }
     void when_writable(std::function<void()> then) { wait(Descriptor::wait_write, std::move(then)); }
-    // Gives the descriptor away. Nothing is told any more.
+    // Gives the descriptor away. No callback is called any more.
     [[nodiscard]] UniqueFd release() {
         if (!descriptor_) {
             return std::move(fd_);
@@ -63,7 +63,7 @@ class FdWatch {
         }
         descriptor_->async_wait(what,
                                 [weak = std::weak_ptr(descriptor_), then = std::move(then)](std::error_code error) {
-                                    // The answer may be on its way already when the owner goes.
+                                    // The completion may already be queued when the owner goes.
                                     if (!error && !weak.expired()) {
                                         then();
                                     }
@@ -71,7 +71,7 @@ class FdWatch {
     }
 
     asio::io_context* io_;
-    UniqueFd fd_;  // while it is not watched
+    UniqueFd fd_;  // until watch()
     std::shared_ptr<Descriptor> descriptor_;
 };
 

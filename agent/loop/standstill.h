@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Whether the data path stands still, by looks at it. Free of I/O and of clocks.
+// Decides from periodic looks whether the data path stands still. Free of I/O and of clocks.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@ namespace smc::loop {
 
 class Standstill {
  public:
-    // `beat`: from look to look. `longest`: it may not move for so long.
+    // `beat`: interval between looks. `longest`: after this time without a move, the data path stands still.
     Standstill(std::chrono::milliseconds beat, std::chrono::milliseconds longest) : beat_(beat), longest_(longest) {}
 
-    // `moves`: it has come round since the look before. True: stands() has changed.
+    // `moves`: every engine has completed a turn since the previous look. Returns true if stands() has changed.
     bool look(bool moves, TimePoint now) {
         const bool before = stands();
-        // One beat at most: who looks so late was not scheduled himself, and the data path was perhaps not, either.
+        // Counts one beat at most: when a look is late, this thread was not scheduled, and perhaps neither was the
+        // data path.
         const auto passed = std::min<TimePoint::duration>(now - last_, beat_);
         stood_ = moves || last_ == TimePoint() ? TimePoint::duration(0) : stood_ + passed;
         last_ = now;
@@ -30,12 +31,12 @@ class Standstill {
     TimePoint last_{};
 };
 
-// What is to be done now and then, by whoever comes by often.
+// Tells a caller that asks often when a periodic task is due.
 class Every {
  public:
     explicit Every(std::chrono::milliseconds period) : period_(period) {}
 
-    // True at the first question, and then once in each period.
+    // True at the first call, and then once in each period.
     bool due(TimePoint now) {
         if (now < next_) {
             return false;

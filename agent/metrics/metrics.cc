@@ -39,7 +39,7 @@ class Families {
     }
 
  private:
-    // Those of one name come together.
+    // Metrics of one name must be added one after the other.
     ClientMetric& add(const char* name, const char* help, MetricType type, const Labels& labels) {
         if (all_.empty() || all_.back().name != name) {
             all_.push_back({name, help, type, {}});
@@ -61,7 +61,7 @@ std::string text(const json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// What is one number of the status.
+// A metric that is a single number of the status.
 struct Plain {
     const char* name;
     const char* help;
@@ -95,7 +95,7 @@ void add_connections(Families& to, const json& status) {
     for (const auto& [path, count] : status["live"].items()) {
         to.gauge("smc_agent_connections", "Connections in the agent now.", number(count), {{"path", path}});
     }
-    // Every path, from the start: a series that begins with its first connection has lost that one for rate().
+    // Every path is exported from the start, as 0: rate() does not count the first value of a series.
     for (const char* path : {"smcd", "smcr", "bypass"}) {
         double count = 0;
         for (const auto& total : status["totals"]) {
@@ -160,7 +160,7 @@ void add_groups(Families& to, const json& groups) {
     }
 }
 
-// Of the agent's own network namespace: net/smc counts each by itself.
+// Counters of the agent's own network namespace: net/smc counts each namespace separately.
 void add_kernel(Families& to, const KernelSmc& kernel) {
     const std::pair<const char*, const KernelSmc::Mode&> modes[] = {{"smcd", kernel.smcd}, {"smcr", kernel.smcr}};
     for (const auto& [mode, counts] : modes) {

@@ -15,7 +15,7 @@ namespace smc {
 
 namespace {
 
-// Of a line "btime 1700000000" in /proc/stat.
+// Seconds since 1970, from a line "btime 1700000000" in /proc/stat.
 double boot_time() {
     std::ifstream file("/proc/stat");
     for (std::string word; file >> word;) {
@@ -26,7 +26,7 @@ double boot_time() {
     return 0;
 }
 
-// In clock ticks since the system's start: field 22, counted behind the name, which may have spaces.
+// When this process started, in clock ticks since boot: field 22, counted from behind the name, which may have spaces.
 double start_ticks() {
     std::ifstream file("/proc/self/stat");
     std::string all((std::istreambuf_iterator<char>(file)), {});

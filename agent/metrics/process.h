@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the kernel counts of this process: what Prometheus's own client libraries export under process_*.
+// The kernel's counters of this process, as Prometheus's own client libraries export them under process_*.
 #pragma once
 
 namespace smc {

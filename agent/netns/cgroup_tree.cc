@@ -19,7 +19,7 @@ bool is_used_up(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// By hand, because of those that vanish.
+// Without recursive_directory_iterator, which stops at a cgroup that is removed meanwhile.
 Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
     namespace fs = std::filesystem;
     std::vector<CgroupFound> found{{cgroup_id(root), root, 0}};
@@ -44,8 +44,8 @@ Result<std::vector<CgroupFound>> walk_cgroups(const std::string& root) {
 std::vector<bool> share_entries(const std::vector<CgroupFound>& tree, std::size_t entries,
                                 const std::function<bool(std::uint64_t id)>& is_known) {
     struct Node {
-        std::size_t size = 1;     // of what is below, with itself
-        std::size_t entries = 0;  // that it may give to all of that
+        std::size_t size = 1;     // cgroups in this subtree, this one included
+        std::size_t entries = 0;  // map entries for this subtree
         bool known = false;
         std::vector<std::size_t> children;
     };
@@ -63,8 +63,8 @@ std::vector<bool> share_entries(const std::vector<CgroupFound>& tree, std::size_
         Node& node = nodes[i];
         kept[i] = node.entries > 0;
         std::size_t rest = node.entries - (kept[i] ? 1 : 0), left = node.children.size();
-        // Who needs least first: what it does not need is the others'. Where there is less than one for each, the last
-        // ones have it.
+        // Children with the smallest subtrees first: what they do not need is left for the others. If there is less
+        // than one entry for each child, the last children get one.
         std::ranges::stable_sort(node.children, {},
                                  [&](std::size_t child) { return std::pair(nodes[child].size, nodes[child].known); });
         for (const std::size_t child : node.children) {

@@ -43,8 +43,8 @@ std::string own_path() {
 }  // namespace
 
 Result<std::string> find_cgroup_mount() {
-    // proc(5): ID, parent, device, what of the file system is mounted, where, options, fields up to "-", type. In a
-    // container there may be two: a part of the tree, and the node's.
+    // Fields, as in proc(5): ID, parent, device, mounted part of the file system, mount point, options, more fields up
+    // to "-", type. A container may have two mounts: a part of the tree, and the node's whole tree.
     std::ifstream mounts("/proc/self/mountinfo");
     std::string some;
     for (std::string line; std::getline(mounts, line);) {
@@ -98,7 +98,7 @@ Result<void> Cgroups::start() {
         add(fresh_.front());
     }
     listen();
-    rescan_soon();  // for what was made before it was watched
+    rescan_soon();  // for cgroups that were created before their parent was watched
     return {};
 }
 
@@ -115,7 +115,7 @@ void Cgroups::listen() {
     });
 }
 
-// On any thread: what there is of the tree, and who of it have an entry.
+// Runs on any thread. Finds the cgroups of the tree, and decides which of them get an entry in the map.
 Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::uint64_t>& known) {
     const TimePoint began = os::now();
     Walked walked;
@@ -138,7 +138,7 @@ Cgroups::Walked Cgroups::walk(const std::string& root, const std::vector<std::ui
 
 void Cgroups::rescan_soon() {
     constexpr auto kSoon = std::chrono::milliseconds(10);
-    constexpr int kRest = 9;  // so many times what the last walk took: a tenth of a processor at most
+    constexpr int kRest = 9;  // pause of nine times the last walk: a tenth of a processor at most
     constexpr std::chrono::steady_clock::duration kLongestRest = std::chrono::seconds(10);
     if (std::exchange(soon_pending_, true)) {
         return;
@@ -148,7 +148,7 @@ void Cgroups::rescan_soon() {
         if (error) {
             return;
         }
-        std::vector<std::uint64_t> known;  // in order
+        std::vector<std::uint64_t> known;  // sorted
         for (const auto& [id, group] : groups_) {
             known.push_back(id);
         }
@@ -164,7 +164,7 @@ void Cgroups::rescan_soon() {
 
 void Cgroups::watch(const std::string& path) {
     const int descriptor = inotify_.native_handle();
-    // a watch that cannot be had costs only the immediacy: programs ask for unknown cgroups
+    // without a watch, changes are seen later: the BPF programs report unknown cgroups
     ::inotify_add_watch(descriptor, path.c_str(), IN_CREATE | IN_DELETE);
     ::inotify_add_watch(descriptor, (path + "/cgroup.events").c_str(), IN_MODIFY);
 }
@@ -186,7 +186,7 @@ void Cgroups::take(Walked walked) {
             fresh_.push_back(std::move(one));
         }
     }
-    for (const auto& [id, group] : groups_) {  // what is left of them
+    for (const auto& [id, group] : groups_) {  // the remaining ones are gone, or have no entry any more
         map_.erase(id);
     }
     groups_ = std::move(found);
@@ -195,7 +195,7 @@ void Cgroups::take(Walked walked) {
     }
 }
 
-// A part of what is new, and the rest behind whoever waits meanwhile.
+// Adds some of the new cgroups; the rest follows after other work of this thread.
 void Cgroups::add_some() {
     constexpr std::size_t kAtOnce = 500;
     const std::size_t before = groups_.size();
@@ -205,7 +205,7 @@ void Cgroups::add_some() {
     }
     on_change_();
     if (fresh_.empty() && groups_.size() > before) {
-        rescan_soon();  // for what was made in them before they were watched
+        rescan_soon();  // for cgroups that were created in them before they were watched
     } else if (!fresh_.empty()) {
         more_.expires_after(std::chrono::milliseconds(10));
         more_.async_wait([this](std::error_code error) {
@@ -221,7 +221,7 @@ void Cgroups::add(const CgroupFound& one) {
     const Group group = judged(below);
     if (auto put = publish(one.id, group); !put) {
         log()->warn("cgroup {} is not served: {}", below, put.error().text());
-        return;  // a later walk tries it again
+        return;  // the next walk tries again
     }
     watch(one.path);
     groups_.emplace(one.id, group);
@@ -230,7 +230,7 @@ void Cgroups::add(const CgroupFound& one) {
 Cgroups::Group Cgroups::judged(const std::string& below) const {
     const auto [pod, is_pod] = pod_of_(below);
     if (is_pod && pod == nullptr && policy_.denies_by_pod()) {
-        return {below, 0, false, ""};  // it may be one that is to be left alone
+        return {below, 0, false, ""};  // the pod is not known yet, and a rule may deny it
     }
     const std::uint64_t rules = policy_.rules_for_cgroup(below, pod);
     const bool is_own = root_ + (below == "/" ? "" : below) == own_;
@@ -239,7 +239,7 @@ Cgroups::Group Cgroups::judged(const std::string& below) const {
 }
 
 Result<void> Cgroups::publish(std::uint64_t id, const Group& group) const {
-    smc_cgroup entry = map_.get(id).value_or(smc_cgroup{});  // whether it is full stays
+    smc_cgroup entry = map_.get(id).value_or(smc_cgroup{});  // keeps `full`
     entry.rules = group.rules;
     entry.enrolled = group.enrolled ? 1 : 0;
     entry.limited = group.limited ? 1 : 0;
@@ -304,7 +304,7 @@ Result<OwnCgroup> OwnCgroup::enter(const std::string& mount, const std::string& 
     if (current != "/") {
         const std::string path = mount + current;
         if (cgroup_id(path) != 0) {
-            // that of an agent before this one, which has started it
+            // ROOT/smc-agent is inherited from the agent that started this one
             return OwnCgroup(path, path == root + "/smc-agent" ? mount : "");
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Follows the cgroups below one directory: which exist, which rules match them, when they change.
+// Follows the cgroups below one directory: which ones exist, which rules match them, and when they change.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -22,58 +22,59 @@
 
 namespace smc {
 
-// Where cgroup v2 is mounted; an Error if it is not.
+// The mount point of cgroup v2; an Error if it is not mounted.
 Result<std::string> find_cgroup_mount();
-// In a container with the node's processes (hostPID) paths in /proc are the node's from here on. Before any thread.
+// In a container that shares the node's PID namespace (hostPID), makes cgroup paths in /proc the node's from here on.
+// Call it before any thread is started.
 void leave_own_cgroup_namespace();
-// An Error if it is no directory of a cgroup v2.
+// An Error if `path` is no directory of a cgroup v2.
 Result<void> check_cgroup(const std::string& path);
 
 class Cgroups {
  public:
-    // Whose pod a cgroup is, by its path.
+    // The pod that a cgroup belongs to, by the cgroup's path.
     struct PodAt {
-        const Pod* pod = nullptr;  // nullptr: nobody's who is known
+        const Pod* pod = nullptr;  // nullptr: no pod, or one that is not known
         bool is_somebodys = false;
     };
     using PodOf = std::function<PodAt(const std::string& path)>;
 
-    // on_change: a cgroup appeared, vanished, or became populated or empty.
-    // `own` is the agent's: it is never enrolled.
+    // `on_change`: cgroups may have been created, removed, populated or emptied, or other rules match them. `own` is
+    // the agent's own cgroup, which is never enrolled.
     Cgroups(asio::io_context& io, std::string root, std::string own, const Policy& policy,
             bpf::Map<std::uint64_t, smc_cgroup> map, PodOf pod_of, std::function<void()> on_change);
 
     Result<void> start();
-    // Walks the tree soon, on another thread, and the rarer the more that costs: the map then holds the cgroups that
-    // exist. Where there are more than it can hold, they share it (share_entries()). A walk that cannot be finished
-    // changes nothing, and is tried again.
+    // Walks the tree soon, on another thread; the more a walk costs, the longer the pause before the next one.
+    // Afterwards the map holds the cgroups that exist. If there are more than fit, they share its entries
+    // (share_entries()). A walk that cannot be completed changes nothing and is repeated.
     void rescan_soon();
 
-    // Pods are others now. True: somebody may do less than before.
+    // The known pods have changed. True: the rules now allow some cgroup less than before.
     bool reconsider();
-    // The same of one, for which these rules were: false, if it is gone.
+    // Whether the rules that match this cgroup now allow less than `rules` did. False if the cgroup is gone.
     [[nodiscard]] bool may_less(std::uint64_t id, std::uint64_t rules) const;
 
     [[nodiscard]] const std::string& root() const { return root_; }
     struct Group {
-        std::string path;  // below root; "/" is root itself
+        std::string path;  // relative to root; "/" is root itself
         std::uint64_t rules = 0;
         bool enrolled = false;
         std::string pod{};     // "namespace/name"; empty: none
-        bool limited = false;  // that pod has a bandwidth of its own
+        bool limited = false;  // the pod's bandwidth is limited
     };
-    // By cgroup id.
+    // By cgroup ID.
     [[nodiscard]] const std::map<std::uint64_t, Group>& groups() const { return groups_; }
-    // The directories of those that some rule matches.
+    // The directories of the enrolled cgroups.
     [[nodiscard]] std::vector<std::string> enrolled() const;
-    // More than the map can hold: how many were left out of it.
+    // How many cgroups do not fit into the map.
     [[nodiscard]] std::size_t left_out() const { return left_out_; }
 
  private:
     void listen();
     void watch(const std::string& path);
     struct Walked {
-        std::optional<Error> failed;  // else:
+        std::optional<Error> failed;  // if set, the rest is empty
         std::vector<CgroupFound> kept;
         std::size_t left_out = 0;
         std::chrono::steady_clock::duration took{};
@@ -94,16 +95,16 @@ class Cgroups {
     asio::posix::stream_descriptor inotify_;
     std::map<std::uint64_t, Group> groups_;
     std::size_t left_out_ = 0;
-    std::deque<CgroupFound> fresh_;  // that are to be added
+    std::deque<CgroupFound> fresh_;  // new cgroups that still have to be added
     asio::steady_timer soon_, more_;
     bool soon_pending_ = false;
-    bool is_cut_short_ = false;  // the last walk, for want of descriptors or memory
+    bool is_cut_short_ = false;  // the last walk, by a lack of descriptors or memory
     std::chrono::steady_clock::duration last_walk_{};
-    loop::Background background_;  // before anything else goes
+    loop::Background background_;  // last member, so destroyed first
 };
 
-// The agent's own place: a cgroup for its CLC sockets. If the process sits in the root of the tree, it
-// moves to ROOT/smc-agent and back again at the end.
+// A cgroup for the agent's CLC sockets. If the process is in the root of the cgroup tree, it moves to ROOT/smc-agent,
+// and back again at the end.
 class OwnCgroup {
  public:
     static Result<OwnCgroup> enter(const std::string& mount, const std::string& root);
@@ -118,7 +119,7 @@ class OwnCgroup {
  private:
     OwnCgroup(std::string path, std::string came_from) : path_(std::move(path)), came_from_(std::move(came_from)) {}
     std::string path_;
-    std::string came_from_;  // empty: did not move
+    std::string came_from_;  // empty: the process did not move
 };
 
 }  // namespace smc

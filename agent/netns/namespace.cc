@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBacklog = 4096;
 
-// L1, for what is a socket before it is a TcpSocket.
+// L1, for sockets that are not yet in a TcpSocket.
 void reset_on_close(int fd) {
     const linger value{1, 0};
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, sizeof value);
@@ -88,7 +88,7 @@ void Namespace::close_listeners() {
     for (const Listener which : {kClc4, kClc6}) {
         if (UniqueFd& listener = listeners_[which]; listener) {
             p_.programs.clc_listeners.erase(slot_ * 2 + (which == kClc6 ? 1 : 0));
-            ::shutdown(listener.get(), SHUT_RDWR);  // also for duplicates
+            ::shutdown(listener.get(), SHUT_RDWR);  // takes effect on duplicates of the descriptor, too
             listener.reset();
         }
     }
@@ -105,7 +105,7 @@ void Namespace::withdraw() {
 void Namespace::close() {
     p_.programs.netns.erase(cookie_);
     close_listeners();
-    asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // they go where they are used
+    asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // destroyed on the thread that uses them
 }
 
 Result<void> Namespace::listen(Listener which) {
@@ -117,15 +117,15 @@ Result<void> Namespace::listen(Listener which) {
     }
     sockaddr_storage address{};
     const socklen_t length = Endpoint::loopback(v6, 0).to_sockaddr(address, family);
-    // Accepted CLC sockets sit on the server's port: an application that binds it again (as on a restart)
-    // must find them no more in its way than its own.
+    // Accepted CLC sockets use the server's port. With these options they hinder an application that binds the port
+    // again (after a restart) no more than its own sockets do.
     const int one = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
-    // lo may be down: nothing ever comes to this address
+    // lo may be down; no packet is ever sent to this address
     ::setsockopt(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof one);
     reset_on_close(fd.get());  // accepted sockets inherit it
-    // The role must be there before listen(): the sockops program acts on it then.
+    // Set the role before listen(), where the sockops program acts on it.
     smc_sock mark{};
     mark.role = SMC_ROLE_AGENT_CLC;
     if (auto marked = p_.programs.mark_socket(fd.get(), mark); !marked) {
@@ -170,7 +170,7 @@ void Namespace::publish() {
 
 Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
     const InNamespace inside(netns_.get());
-    // A socket belongs to the file system user of the thread that makes it.
+    // A socket belongs to the file system user of the thread that creates it.
     const Owner own{::geteuid(), ::getegid()};
     const bool another = owner.uid != own.uid || owner.gid != own.gid;
     if (another) {
@@ -221,7 +221,7 @@ void Namespace::sync_devices() {
 
 void Namespace::probe() {
     const bool all_well = hooking_failed_.empty() && std::ranges::all_of(hooked_.obstacles, &std::string::empty);
-    work(all_well ? Work::kProbe : Work::kSync);  // what could not be done for once is tried again
+    work(all_well ? Work::kProbe : Work::kSync);  // retry what has failed
 }
 
 void Namespace::work(Work what) {
@@ -288,7 +288,7 @@ std::size_t Namespace::local_ports() const {
     if (now < local_ports_until_) {
         return local_ports_;
     }
-    std::size_t first = 32768, last = 60999;  // the kernel's choice
+    std::size_t first = 32768, last = 60999;  // the kernel's default
     if (const InNamespace inside(netns_.get()); inside.entered()) {
         std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first >> last;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// One network namespace that the agent serves: its listeners, its BPF programs, its sockets.
+// One network namespace that the agent serves: its listeners, its BPF programs and the agent's sockets in it.
 #pragma once
 
 #include <unistd.h>
@@ -26,8 +26,8 @@ namespace smc {
 
 class Namespace : public std::enable_shared_from_this<Namespace> {
  public:
-    // What they all share. `hooking`: one thread, on which programs are attached; what comes of it is told on `io`.
-    // `hurry`: it leaves out what can be done later.
+    // What all namespaces share. `hooking`: one thread, on which BPF programs are attached; results are posted to `io`.
+    // While `hurry` is true, that thread puts off what can be done later.
     struct Parts {
         bpf::Programs& programs;
         asio::io_context& io;
@@ -36,67 +36,69 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
         const std::atomic<bool>& hurry;
     };
 
-    // Opens the listeners. The programs follow on the other thread: it serves once obstacle() is empty. `slot` is its
-    // place in the maps.
+    // Opens the listeners. The hooking thread then attaches the programs; the namespace is served once obstacle() is
+    // empty. `slot` is its index in the BPF maps.
     static Result<std::shared_ptr<Namespace>> open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
                                                    std::uint32_t slot);
     ~Namespace();
     Namespace(const Namespace&) = delete;
     Namespace& operator=(const Namespace&) = delete;
 
-    // Detaches and stops listening. What still holds the object can make sockets, but nothing new arrives.
+    // Detaches the programs and stops listening. Holders of the object can still create sockets, but no new connection
+    // arrives.
     void close();
-    // Stops listening, for good: another agent listens there. What there is goes on. The hooking thread does the rest.
+    // Stops listening for good, because another agent listens there. Existing connections continue. The hooking thread
+    // detaches sk_lookup.
     void withdraw();
 
     [[nodiscard]] std::uint64_t cookie() const { return cookie_; }
     [[nodiscard]] std::uint64_t inode() const { return inode_; }
-    // A descriptor of it; invalid where there are none left.
+    // A new descriptor of the namespace; invalid if no descriptors are left.
     [[nodiscard]] UniqueFd handle() const { return duplicate(netns_.get()); }
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] const std::vector<std::string>& devices() const { return hooked_.devices; }
 
-    // A non-blocking TCP socket of the namespace: until somebody says otherwise, its close is a reset (L1). It belongs
-    // to `owner`, so that firewall rules by user see the application's.
+    // A non-blocking TCP socket in the namespace. Closing it sends a reset, unless SO_LINGER is changed (L1). It
+    // belongs to `owner`, so that firewall rules by user treat it as the application's.
     struct Owner {
         std::uint32_t uid = 0, gid = 0;
     };
     [[nodiscard]] Result<UniqueFd> tcp_socket(int family, const smc_sock& mark, Owner owner) const;
-    // Sends a packet, link header included, by a device as it is: no routing, no firewall.
+    // Sends a packet, link header included, unchanged by a device, past routing and firewall.
     Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
 
-    // Ends a socket of an application. See SockDiag::abort().
+    // Ends the socket of an application, or a leg. See SockDiag::abort().
     [[nodiscard]] Result<void> end_socket(const SockDiag::Socket& which) const;
 
     enum Listener : std::uint8_t { kClc4, kClc6, kListeners };
-    // -1 where the family is not there.
+    // -1: the agent cannot listen in this family.
     [[nodiscard]] int listener(Listener which) const { return listeners_[which].get(); }
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
-    // Empty: connections of the family are accelerated here. Else what is in the way.
+    // Why connections of this family are not accelerated here; empty: they are.
     [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
-    // What shapes or filters packets of its devices, and not those of SMC; empty: nothing does.
+    // What shapes or filters packets on the namespace's devices but would not affect SMC; empty: nothing does.
     [[nodiscard]] const std::string& limits() const { return hooked_.limits; }
-    // A hairpin of it has failed lately: it is to be tried again soon.
+    // A hairpin of the namespace has failed recently and is to be tried again soon.
     [[nodiscard]] bool doubtful() const { return hooked_.doubtful; }
-    // Its programs are being attached or tried.
+    // Programs are being attached, or hairpins tried.
     [[nodiscard]] bool busy() const { return working_; }
 
     // Listeners that opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
-    // This one could not be served: take_fresh() tells it again.
+    // This listener could not be served: the next take_fresh() returns it again.
     void still_fresh(Listener which) { fresh_.push_back(which); }
 
-    // Readable when devices or addresses changed; then call sync_devices(). It also opens listeners that
-    // could not be opened before.
+    // Readable when devices or addresses have changed; then call sync_devices(), which also opens listeners that could
+    // not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
     void sync_devices();
-    // An address of this namespace: connections to it do not leave by a device.
+    // Whether the address is the namespace's own: connections to it do not leave by a device.
     [[nodiscard]] bool has_address(const Endpoint& address) const;
-    // How many it gives out to connections (ip_local_port_range), as it was at most a second ago.
+    // How many local ports the namespace gives to connections (ip_local_port_range); at most a second old.
     [[nodiscard]] std::size_t local_ports() const;
-    // It has as many connections as it may have, or no longer.
+    // Tells the BPF programs whether the namespace has used up its quota of connections.
     void set_full(bool full);
-    // Tries the hairpins again.
+    // Tries the hairpins again; if something has failed, attaches programs again, too.
     void probe();
 
  private:
@@ -121,16 +123,16 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
     std::optional<Rtnetlink> link_events_;
-    std::shared_ptr<bpf::Hooks> hooks_;  // used on the other thread, but for its packet socket
+    std::shared_ptr<bpf::Hooks> hooks_;  // used on the hooking thread, except its packet socket
     bpf::Hooks::State hooked_;
     std::string hooking_failed_;
     bool working_ = false;
-    Work wanted_ = Work::kNothing;  // behind what is being done
+    Work wanted_ = Work::kNothing;  // to be done after the work in progress
     smc_netns published_{};
     bool full_ = false;
     bool withdrawn_ = false;
     mutable std::size_t local_ports_ = 0;
-    mutable TimePoint local_ports_until_{};  // then it is to be looked at again
+    mutable TimePoint local_ports_until_{};  // when it is to be read again
 };
 
 }  // namespace smc

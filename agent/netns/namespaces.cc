@@ -21,11 +21,11 @@ namespace smc {
 namespace {
 
 constexpr auto kSoon = std::chrono::milliseconds(20);
-constexpr int kRest = 9;  // so many times what the last look took: a tenth of a processor at most
-constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // or it stood still
+constexpr int kRest = 9;  // pause of nine times the last look: a tenth of a processor at most
+constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // a longer one was interrupted
 constexpr unsigned kAttempts = 3;
 constexpr unsigned kBirthsAtOnce = 4;
-constexpr unsigned kLooksPerPardon = 60;  // of namespaces that could not be opened
+constexpr unsigned kLooksPerPardon = 60;  // looks until namespaces that could not be opened are tried again
 
 std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
@@ -33,8 +33,8 @@ std::string netns_path(int pid) {
 
 }  // namespace
 
-// What asking /proc costs is most of what an agent at rest does, and hardly any process ever changes its namespace. A
-// socket in one that is not known asks for a thorough look (SMC_EVENT_NETNS_WANTED).
+// An idle agent spends most of its time on reading /proc, but hardly any process ever changes its namespace. A socket
+// in an unknown namespace asks for a thorough look (SMC_EVENT_NETNS_WANTED).
 std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>& cgroups, bool thorough) {
     Present present;
     std::unordered_map<int, Seen> seen;
@@ -43,7 +43,7 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
         errno = 0;
         std::ifstream procs(cgroup + "/cgroup.procs");
         if (!procs.is_open() && is_used_up(errno)) {
-            return std::nullopt;  // else it is gone
+            return std::nullopt;  // otherwise the cgroup is gone
         }
         for (int pid = 0; procs >> pid;) {
             const auto before = seen_.find(pid);
@@ -55,7 +55,7 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
             struct stat status {};
             if (::stat(netns_path(pid).c_str(), &status) == 0) {
                 present.emplace(status.st_ino, pid);
-                // Not all of them in the same look again.
+                // Spreads the next look at each process, so that not all of them fall into the same one.
                 seen.insert({pid, {status.st_ino, looks_ - static_cast<unsigned>(pid) % (kGoodFor / 2)}});
             }
         }
@@ -129,7 +129,7 @@ void Namespaces::start() {
     }
 }
 
-// While one look is under way: another one behind it, for what it may have missed.
+// While a look is under way, asks for another one after it, for what the first may have missed.
 void Namespaces::rescan() {
     if (!look_ || looking_) {
         again_ = true;
@@ -147,7 +147,7 @@ void Namespaces::rescan() {
             looked_at_ = os::now();
             last_look_ = std::min(looked.second, kLongestLook);
             if (looked.first) {
-                take(*looked.first);  // else out of descriptors: nothing is known to be gone
+                take(*looked.first);  // otherwise descriptors ran out: no namespace is known to be gone
             }
             if (std::exchange(again_, false)) {
                 rescan_soon();
@@ -171,7 +171,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
     if (withdrawn_) {
         return;
     }
-    // A few at a time: others' connections wait meanwhile.
+    // Only a few at a time, because connections of other namespaces wait meanwhile.
     unsigned births = 0;
     for (const auto& [inode, pid] : present) {
         if (served_.contains(inode) || failed_[inode] >= kAttempts) {
@@ -209,7 +209,7 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     UniqueFd fd(::open(netns_path(pid).c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};
     if (!fd || ::fstat(fd.get(), &status) != 0 || status.st_ino != inode) {
-        return;  // the process ended meanwhile, or went elsewhere
+        return;  // the process has ended, or has entered another namespace
     }
     auto opened = Namespace::open(parts_, std::move(fd), inode, slot);
     UniqueFd copy = opened ? duplicate((*opened)->link_events_fd()) : UniqueFd();
@@ -269,7 +269,7 @@ void Namespaces::withdraw() {
         served.netns->withdraw();
     }
     std::promise<void> rest;
-    asio::post(hooking_, [&rest] { rest.set_value(); });  // one thread: behind all that was begun
+    asio::post(hooking_, [&rest] { rest.set_value(); });  // the only thread: runs after all work begun before
     rest.get_future().wait();
     hurry_ = false;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which network namespaces are served: those in which a process of an enrolled cgroup lives.
+// The network namespaces that are served: those with a process of an enrolled cgroup.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -21,27 +21,27 @@
 
 namespace smc {
 
-// In which network namespaces the processes of cgroups live.
+// Finds the network namespaces that the processes of cgroups are in.
 class Sightings {
  public:
-    // By inode: those that there are, and a process in each. Nothing: they could not all be asked. `thorough`: else
-    // what was seen of a process lately is taken for true.
+    // The namespaces by inode, each with one of its processes. Nothing: descriptors or memory ran out. If not
+    // `thorough`, what was seen of a process within the last looks is taken as still true.
     using Present = std::map<std::uint64_t, int>;
     std::optional<Present> look(const std::vector<std::string>& cgroups, bool thorough);
 
  private:
-    static constexpr unsigned kGoodFor = 16;  // looks
+    static constexpr unsigned kGoodFor = 16;  // in looks
     struct Seen {
         std::uint64_t inode;
         unsigned look;
     };
-    std::unordered_map<int, Seen> seen_;  // by process
+    std::unordered_map<int, Seen> seen_;  // by process ID
     unsigned looks_ = 0;
 };
 
 class Namespaces {
  public:
-    // A namespace may have fresh listeners: it is new, or one could not be opened or served before.
+    // A namespace may have fresh listeners: it is new, or a listener could not be opened or served before.
     using OnFresh = std::function<void(const std::shared_ptr<Namespace>&)>;
 
     Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
@@ -50,23 +50,24 @@ class Namespaces {
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
 
-    // Opens those that are there.
+    // Opens the namespaces that exist now.
     void start();
-    // Looks into /proc on another thread: opens what is new, closes what has had no process for two looks in a row.
+    // Looks into /proc on another thread; then opens new namespaces, and closes those that had no process for two looks
+    // in a row.
     void rescan();
-    // Runs what `io` has until the namespaces that are known are prepared; not for ever.
+    // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();
-    // A rescan soon; several wishes become one.
+    // Schedules a thorough rescan; several calls become one.
     void rescan_soon();
 
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
     [[nodiscard]] std::vector<UniqueFd> handles() const;
-    // Another agent serves from here on: no namespace is opened any more, and none is listened in. Those that are there
-    // stay until they are gone, or this is. When it returns, nobody works on them.
+    // Another agent serves from here on: stops listening everywhere, and opens no namespace any more. Those that are
+    // open stay until they have no process, or this object is destroyed. On return the hooking thread is at rest.
     void withdraw();
-    // When it returns, no program is attached any more.
+    // On return no program is attached any more.
     void close_all();
 
  private:
@@ -85,7 +86,7 @@ class Namespaces {
     asio::io_context& io_;
     const Times& times_;
     asio::thread_pool hooking_{1};
-    std::atomic<bool> hurry_{false};  // of that thread
+    std::atomic<bool> hurry_{false};  // of the hooking thread
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
     OnFresh on_fresh_;
@@ -99,11 +100,11 @@ class Namespaces {
     unsigned looks_ = 0;
     loop::Every probes_;
     bool looking_ = false, again_ = false;
-    bool thorough_ = false;  // the next look
-    Sightings sightings_;    // of that thread
+    bool thorough_ = false;  // for the next look
+    Sightings sightings_;    // used on the thread of look_
     TimePoint looked_at_{};
     std::chrono::steady_clock::duration last_look_{};
-    std::optional<loop::Background> look_;  // nothing: it is closed
+    std::optional<loop::Background> look_;  // nothing: close_all() was called
 };
 
 }  // namespace smc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A pod, as far as rules may ask for it.
+// The properties of a pod that rules can ask for.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@ struct Pod {
     std::string kubernetes_namespace, name;  // its Kubernetes namespace, and its name there
     Words labels, annotations, namespace_labels, namespace_annotations;
 
-    // What CNI's bandwidth plugins, and Cilium's bandwidth manager, go by.
+    // Whether the pod has an annotation that CNI's bandwidth plugins and Cilium's bandwidth manager obey.
     [[nodiscard]] bool has_bandwidth() const {
         return annotations.contains("kubernetes.io/ingress-bandwidth") ||
                annotations.contains("kubernetes.io/egress-bandwidth");

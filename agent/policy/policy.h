@@ -11,31 +11,31 @@
 
 namespace smc {
 
-// enum smc_local, of one of the words that a configuration has for the bypass.
+// The flag of enum smc_local for a value of local.bypass; 0 for "off".
 [[nodiscard]] std::uint32_t bypass_of(const std::string& word);
 
 class Policy {
  public:
-    // The configuration is valid: its remotes and ports parse, and they fit.
+    // The configuration must be valid: its remotes and ports parse, and its rules fit into the table.
     explicit Policy(const Config& config);
 
     // Bit n: the globs of group n match this path below cgroup.root ("/apps/web", "/" for the root itself), or its
-    // selectors the pod whose cgroup it is. A group is all rules about the same applications. nullptr: it is no pod's,
-    // or nobody has told of that yet.
+    // selectors match the pod that the cgroup belongs to. A group is all rules about the same applications. nullptr:
+    // the cgroup belongs to no pod, or to one that the API server has not told of yet.
     [[nodiscard]] std::uint64_t rules_for_cgroup(const std::string& path, const Pod* pod = nullptr) const;
-    // The groups that have rules which allow something, or deny something.
+    // Bit n: group n has a rule that allows; for denying(), one that denies.
     [[nodiscard]] std::uint64_t allowing() const { return allowing_; }
     [[nodiscard]] std::uint64_t denying() const { return denying_; }
-    // Whether a pod that nobody has told of yet may be one that is denied.
+    // Whether any rule denies by pod, so that a pod that the API server has not told of yet may be denied.
     [[nodiscard]] bool denies_by_pod() const;
 
     [[nodiscard]] const std::vector<smc_rule>& table() const { return table_; }
-    // Of the rule that a row of the table comes from; "default" for -1.
+    // The name of the rule that a row of the table comes from; "default" for -1.
     [[nodiscard]] std::string rule_name(int row) const;
     [[nodiscard]] bool default_allow() const { return default_allow_; }
 
  private:
-    // Whom rules are about.
+    // The applications that rules are about.
     struct Group {
         std::vector<std::string> cgroups;
         std::vector<PodSelector> pods;
@@ -44,7 +44,7 @@ class Policy {
     };
     std::vector<Group> groups_;
     std::vector<smc_rule> table_;
-    std::vector<std::string> names_;  // of the rule, by the row
+    std::vector<std::string> names_;  // of the rule of each row
     std::uint64_t allowing_ = 0, denying_ = 0;
     bool default_allow_;
 };

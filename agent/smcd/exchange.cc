@@ -29,7 +29,8 @@ Result<clc::LocalDmb> Exchange::register_dmb(const Peer& peer) {
         }
         own_ = std::move(*fresh);
     }
-    // The peer's as well, which is likely as large: behind Confirm it is too late to find out (RFC 7609 C.3).
+    // Takes memory for the peer's DMB as well, which likely has the same size: after Confirm it is too late to decline
+    // (RFC 7609 C.3).
     if (!peer_.share) {
         peer_.share = pool_.share(dmb_bytes_);
     }
@@ -68,12 +69,12 @@ void Exchange::attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std
 
 void Exchange::give_back() {
     const TimePoint now = os::now();
-    const bool kept = served_ && peer_.dmb.use_count() == 1;  // by nobody else: nothing is written or read any more
+    const bool kept = served_ && peer_.dmb.use_count() == 1;  // no transport is left that could write or read
     if (kept) {
         pool_.park(whose_, peers_token_, std::move(peer_), now);
         pool_.keep(whose_, std::move(*own_), now);
     } else if (own_) {
-        own_->registered.dmb->lease().retire();  // the peer may still keep it for the connection that there was not
+        own_->registered.dmb->lease().retire();  // the peer may still keep it for this connection, which did not come
         own_->fabric->deregister(own_->registered.token);
     }
     own_.reset();

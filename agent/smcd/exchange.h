@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What one connection holds of SMC-D: its own DMB, registered for the peer, and the peer's, attached. Control thread
-// only.
+// The DMBs of one SMC-D connection: its own, registered for the peer, and the peer's, attached. Control thread only.
 #pragma once
 
 #include <chrono>
@@ -17,21 +16,21 @@ namespace smc::smcd {
 
 class Exchange {
  public:
-    // `pool` and the fabrics outlive this object. `dmb_bytes`: of the own DMB.
+    // `pool` and the fabrics outlive this object. `dmb_bytes`: size of the own DMB.
     Exchange(Pool& pool, std::uint32_t dmb_bytes) : pool_(pool), dmb_bytes_(dmb_bytes) {}
     ~Exchange() { give_back(); }
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
 
     Result<clc::LocalDmb> register_dmb(const Peer& peer);
-    // The peer's, of `bytes`. Calls back once, unless this object goes before; perhaps at once.
+    // Attaches the peer's DMB, of `bytes`. Calls `then` once, perhaps before it returns, unless this object goes first.
     void attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 std::function<void(Result<void>)> then);
-    // Nothing of it is needed any more, and the transport is gone: what has served goes to the pool. Also by the
-    // destructor.
+    // Ends the use of both DMBs; the transport must be gone. DMBs that have served a connection go to the pool. The
+    // destructor calls this, too.
     void give_back();
 
-    // Once both are there, and once only: for the data path.
+    // The transport for the data path. To be called once, when both DMBs are there.
     std::unique_ptr<Transport> transport();
     [[nodiscard]] DmbToken own_token() const { return own_ ? own_->registered.token : DmbToken{}; }
     [[nodiscard]] std::uint32_t own_bytes() const { return dmb_bytes_; }
@@ -45,8 +44,8 @@ class Exchange {
     DmbToken peers_token_{};
     std::optional<OwnDmb> own_;
     PeersDmb peer_;
-    bool served_ = false;                                         // a connection has used both
-    const std::shared_ptr<int> alive_ = std::make_shared<int>();  // answers may outlive this object
+    bool served_ = false;                                         // transport() was called
+    const std::shared_ptr<int> alive_ = std::make_shared<int>();  // attach() may call back after this object is gone
 };
 
 }  // namespace smc::smcd

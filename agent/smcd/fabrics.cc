@@ -21,7 +21,8 @@ Chid chid_of(const std::string& text) {
     return Chid{number};
 }
 
-// By who shares it, which is no reason not to start: what is left is SMC-R and TCP.
+// Whether the fabric failed because of what another machine has put into the shared area. The agent starts
+// nevertheless, with SMC-R and TCP.
 bool is_spoilt(const Error& error) {
     return error.code == EPROTO || error.code == ETIMEDOUT;
 }

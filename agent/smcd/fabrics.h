@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The fabrics of SMC-D that this node is on, in order of preference: an ISM device of each. Control thread only.
+// The fabrics of SMC-D that this node is on, in order of preference: one ISM device each. Control thread only.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -17,8 +17,9 @@ class Fabrics {
  public:
     using OnPeerLost = std::function<void(const Peer&)>;
 
-    // As `config` has them, each with a GID of its own. What cannot be had is left out, and the log says so: a machine
-    // that spoils what it shares spoils that alone. An Error: there is none, and not because of what is in an area.
+    // Opens the fabrics of `config`, each with a GID of its own. A fabric that fails is logged and left out, so that a
+    // machine that spoils a shared area harms that fabric only. An Error: no fabric is left, and at least one failed
+    // for another reason than what is in its shared area.
     static Result<std::unique_ptr<Fabrics>> open(asio::io_context& io, const Config& config, OnPeerLost on_peer_lost);
     ~Fabrics() = default;
     Fabrics(const Fabrics&) = delete;
@@ -26,12 +27,12 @@ class Fabrics {
 
     // For CLC.
     [[nodiscard]] std::vector<clc::IsmDevice> devices() const;
-    // nullptr: this node is not on it.
+    // nullptr: this node is not on that fabric.
     [[nodiscard]] Fabric* on(Chid chid) const;
     [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
-    // For the engines.
+    // What the engines have to poll.
     [[nodiscard]] std::vector<std::shared_ptr<BusyPoll>> busy_polls() const;
-    // DMBs of all of them.
+    // DMBs that are registered on all fabrics.
     [[nodiscard]] std::size_t registered() const;
 
  private:

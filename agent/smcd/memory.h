@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How much memory SMC-D may take: of the own DMBs, and of the peers' that are attached, because who touches a page
-// first pays for it. Control thread only.
+// Limits the memory of SMC-D: the own DMBs, and the peers' DMBs that are attached, because a page is charged to the
+// process that touches it first. Control thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class Memory {
 
     [[nodiscard]] std::uint64_t limit() const { return limit_; }
     [[nodiscard]] std::uint64_t taken() const { return taken_; }
-    // What is taken beyond it stays.
+    // Shares that were taken stay, even beyond the new limit.
     void set_limit(std::uint64_t limit) { limit_ = limit; }
 
-    // So much of it, until this goes. `memory` lives longer.
+    // Holds `bytes` of the memory for as long as this object lives. `memory` outlives it.
     class Share {
      public:
         Share() = default;
@@ -46,7 +46,7 @@ class Memory {
         Memory* memory_ = nullptr;
         std::uint64_t bytes_ = 0;
     };
-    // False: there is not so much left.
+    // An empty share: not enough is left.
     [[nodiscard]] Share take(std::uint64_t bytes) {
         return limit_ >= taken_ && limit_ - taken_ >= bytes ? Share(*this, bytes) : Share();
     }

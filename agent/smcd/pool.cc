@@ -8,12 +8,12 @@ namespace smc::smcd {
 
 namespace {
 
-constexpr std::size_t kMost = 256;  // of each kind; a descriptor each
-// The same at both ends, so no key of the configuration.
+constexpr std::size_t kMost = 256;  // own DMBs, and likewise peers'; each holds a descriptor
+// How long an own DMB is kept. It must be the same at both ends, so it is no key of the configuration.
 constexpr auto kIdle = std::chrono::seconds(2);
-// Longer than the owner may keep what the peer has parked, so that it is the owner who lets go.
+// How long a peer's DMB is kept: longer than its owner keeps it, so that the owner drops it first.
 constexpr auto kPeersIdle = 2 * kIdle;
-// The owner took it, and no connection came.
+// How long a peer's DMB is kept that its owner has taken, but for which no connection has come.
 constexpr auto kForgotten = std::chrono::seconds(120);
 
 }  // namespace
@@ -29,7 +29,7 @@ void Pool::release(const Own& own) {
     own.dmb.fabric->deregister(own.dmb.registered.token);
 }
 
-// The oldest of the own, or else of the peers' that may go. False: there is none.
+// Drops the oldest own DMB, or else a peer's DMB that its owner has not taken. False: there is none.
 bool Pool::make_room() {
     if (!own_.empty()) {
         release(own_.front());
@@ -117,7 +117,7 @@ void Pool::forget(const Peer& peer) {
         }
     }
     std::erase_if(own_, [&](const Own& own) { return own.peer == peer; });
-    // One that its owner has taken is on its way to a session, which may not need the peer any more.
+    // A DMB that its owner has taken stays: a session is about to find() it, for which the peer need not be reachable.
     std::erase_if(theirs_, [&](const auto& entry) {
         const Lease& lease = entry.second.dmb.dmb->lease();
         return entry.first.first == peer && (lease.gone() || lease.let_go());

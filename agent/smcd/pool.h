@@ -28,30 +28,30 @@ struct PeersDmb {
 
 class Pool {
  public:
-    // Outlives it, as the fabrics do.
+    // `memory` and the fabrics outlive this object.
     explicit Pool(Memory& memory) : memory_(memory) {}
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
-    // A share of the memory; what is kept here makes room for it. Without: there is not so much.
+    // Takes a share of the memory, and drops kept DMBs to make room for it. An empty share: there is not enough.
     Memory::Share share(std::uint64_t bytes);
 
-    // One of the own that `peer` has parked, as good as new. Nothing: there is none.
+    // An own DMB that `peer` has parked, reset for another connection. nullopt: there is none.
     std::optional<OwnDmb> take(const Peer& peer, std::uint32_t bytes);
-    // Its connection has run and is over, or will be at once; the peer may not know yet.
+    // Keeps an own DMB whose connection has run and is over, or will be at once; the peer may not know yet.
     void keep(const Peer& peer, OwnDmb own, TimePoint now);
 
-    // The peer's DMB that is kept here under this token, if its owner uses it again.
+    // The peer's DMB that is kept here under this token, if its owner has taken it for another connection.
     std::optional<PeersDmb> find(const Peer& peer, DmbToken token, std::uint32_t bytes);
-    // Nobody here writes it any more.
+    // Keeps the peer's DMB, into which this agent writes nothing any more.
     void park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now);
 
-    // What has been idle for some seconds goes, and what is beyond the limit.
+    // Drops DMBs that have been idle for some seconds, and DMBs beyond the memory limit.
     void sweep(TimePoint now);
-    // Nothing of it is kept.
+    // Drops the DMBs that are kept for this peer, except those that their owner has taken.
     void forget(const Peer& peer);
-    // Of both kinds.
+    // Own DMBs and peers' DMBs.
     [[nodiscard]] std::size_t kept() const { return own_.size() + theirs_.size(); }
 
  private:

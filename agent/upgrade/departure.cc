@@ -54,10 +54,11 @@ bool Departure::leave(pid_t asker) {
 }
 
 void Departure::signalled() {
-    // Who ends one that has started its successor ends the service.
+    // A signal to an agent that serves, or that has started its successor, ends the service. Otherwise another agent
+    // takes over.
     const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_timeout : p_.upgrade_timeout;
     const bool again = std::exchange(signalled_, true);
-    again_ = kNever;  // who ends this one does not want another
+    again_ = kNever;  // a signal means that no further successor is wanted
     if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
@@ -113,7 +114,7 @@ void Departure::watch_successor() {
         }
     }
     if (os::now() >= again_ && p_.somebody_serves()) {
-        again_ = kNever;  // which was started by somebody else
+        again_ = kNever;  // an agent that was not started here serves already
     } else if (os::now() >= again_) {
         again_ = kNever;
         if (auto started = Successor::start()) {
@@ -160,11 +161,12 @@ bool Departure::is_over() {
         const bool successor_serves = again_ == kNever && (!successor_ || told_manager_);
         return successor_serves && (p_.connections() == 0 || os::now() >= until_);
     }
-    // Whoever has started the next one ends this one, and would start it again if it just ended.
+    // The service manager or container runtime that started the next agent also ends this one, and would restart it if
+    // it ended by itself.
     return os::now() >= until_ || is_left_alone();
 }
 
-// The agent that has taken the place is gone for good. Whoever keeps this one running starts it again.
+// Whether the agent that took over is gone for good. If this one then ends, its service manager starts it again.
 bool Departure::is_left_alone() {
     if (p_.connections() != 0 || !is_gone(asker_) || p_.somebody_serves()) {
         nobody_since_ = kNever;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How an agent goes. Stopped, it may wait until its connections have ended. If another agent takes its place, it gives
-// up what only one of a node can have as soon as nobody is between a SYN and a first byte; the connections that it has
+// How an agent ends. When it is stopped, it may wait until its connections have ended. When another agent takes its
+// place, it gives up what only one agent of a node can have, as soon as no connection is being set up; its connections
 // stay with it, because their queue pairs and buffers do. No I/O but a timer and the successor; control thread only.
 //
 // Invariant:
-//   U1  At no time do two agents ask, are asked, listen in the same namespace, or drive the bypass: what another one
-//       needs for that, the control socket's lock, is given up last.
-//   U2  An agent that has started its successor does not end before that serves, and starts another one if it fails.
+//   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the
+//       control socket's lock, which an agent needs for all of these, is given up last.
+//   U2  An agent that has started its successor does not end before the successor serves, and starts another one if the
+//       successor fails.
 #pragma once
 
 #include <chrono>
@@ -23,29 +24,29 @@ class Departure {
     struct Parts {
         asio::io_context& io;
         std::chrono::seconds stop_timeout, upgrade_timeout;
-        std::chrono::milliseconds settle;  // for settled()
+        std::chrono::milliseconds settle;  // how long to wait for settled()
         std::function<std::size_t()> connections;
-        std::function<bool()> settled;          // nobody is between a SYN and a first byte
-        std::function<bool()> somebody_serves;  // has the control socket, when this one has released it
-        std::function<void()> changed;          // obstacle() is another one
+        std::function<bool()> settled;          // no connection is being set up
+        std::function<bool()> somebody_serves;  // an agent has the control socket, after this one released it
+        std::function<void()> changed;          // obstacle() returns something else now
         std::function<void()> release;          // U1
-        std::function<void()> over;             // once: there is nothing left to wait for
-        // Who has left, and has nothing any more, ends when nobody has served for so long.
+        std::function<void()> over;             // called once: nothing is left to wait for
+        // An agent that has left and has no connections ends when no agent has served for this long.
         std::chrono::milliseconds left_alone_after{30000};
     };
     explicit Departure(Parts parts);
 
-    // smcctl upgrade: starts what is installed, which then asks this one to leave.
+    // smcctl upgrade: starts the installed program, which then asks this agent to leave.
     Result<pid_t> upgrade();
-    // Another agent takes this one's place. False: it is going already. `asker`: its process, 0: not known; if that has
-    // gone meanwhile, this one goes on.
+    // Another agent takes this one's place. False: this one is leaving already. `asker`: process ID of the other agent,
+    // 0: not known; if that process ends before this agent has left, this one goes on serving.
     bool leave(pid_t asker);
-    // SIGTERM or SIGINT. The second one, or one without timeout, is the end.
+    // SIGTERM or SIGINT. The second signal, or one without a timeout, ends the agent at once.
     void signalled();
 
-    // Why new connections are plain TCP; empty: not because of this.
+    // Why new connections are plain TCP; empty: not because of a departure.
     [[nodiscard]] const char* obstacle() const;
-    // Another agent has what only one can have.
+    // This agent has given up what only one agent of a node can have.
     [[nodiscard]] bool released() const { return state_ == State::kReleased; }
 
  private:
@@ -62,12 +63,12 @@ class Departure {
     bool signalled_ = false;
     pid_t asker_ = 0;
     std::optional<Successor> successor_;
-    bool started_it_ = false;    // who takes the place was started here, so nobody else will end this one
-    bool told_manager_ = false;  // of the successor that it serves
-    TimePoint again_ = kNever;   // to start another one, because that one has failed
+    bool started_it_ = false;    // the next agent was started here, so no service manager ends this one
+    bool told_manager_ = false;  // that the successor serves
+    TimePoint again_ = kNever;   // when to start another successor, because the last one failed
     std::chrono::seconds pause_{1};
     TimePoint until_ = kNever;
-    TimePoint nobody_since_ = kNever;  // somebody_serves() was false
+    TimePoint nobody_since_ = kNever;  // since when somebody_serves() has been false
     loop::Deadline look_;
 };
 

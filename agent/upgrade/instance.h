@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Agents of one control socket that are there at the same time: one serves, the others are leaving, and keep the
-// connections that they have. Each has a number of its own, by which what they leave on devices and pin is told apart.
+// Agents with the same control socket that run at the same time: one serves, the others are leaving and keep their
+// connections. Each instance has a number of its own, which tells apart what the instances pin and attach to devices.
 #pragma once
 
 #include <string>
@@ -14,17 +14,18 @@ class Instance {
  public:
     static constexpr unsigned kMost = 8;
 
-    // The lowest number that nobody has. EBUSY: all are taken.
+    // Takes the lowest free number. EBUSY: none is free.
     static Result<Instance> take(const std::string& control_socket);
 
     [[nodiscard]] unsigned number() const { return number_; }
-    // The numbers that nobody else has, its own too: what is there under one of these is of an agent that was killed.
-    // For who has the control socket's lock: without it another agent may be about to take one.
+    // The numbers that no other agent holds, the own one included: what exists under them was left by agents that were
+    // killed. Call it only with the control socket's lock held; otherwise another agent may be about to take one of
+    // these numbers.
     [[nodiscard]] std::vector<unsigned> deserted() const;
 
-    // Where the agent of that number answers smcctl when it is leaving.
+    // The socket on which the agent with that number answers smcctl while it is leaving.
     static std::string socket_of(const std::string& control_socket, unsigned number);
-    // Those at which somebody answers.
+    // The sockets of the agents that are leaving.
     static std::vector<std::string> leaving(const std::string& control_socket);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kLongestAnswer = 4096;
 
-// Until its end; empty: there was none in time.
+// Reads the answer up to end of file; empty: no whole answer came in time.
 std::string answer_of(int fd) {
     std::string answer;
     char chunk[512];

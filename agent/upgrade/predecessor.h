@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The agent that serves when this one starts.
+// The agent that already serves when this one starts.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace smc::upgrade {
 
-// Asks it to leave. It has said yes when this returns, and gives up its control socket when nobody is between a SYN and
-// a first byte any more. False: nobody is there. An Error: it cannot leave.
+// Asks the serving agent to leave. True: it has agreed, and will give up its control socket once none of its
+// connections is being set up. False: no agent serves. An Error: it cannot leave.
 Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::milliseconds timeout);
 
 }  // namespace smc::upgrade

@@ -23,7 +23,8 @@ namespace {
 
 constexpr const char *kTakeOver = "--take-over", *kReadyFd = "--ready-fd";
 
-// Not /proc/self/exe itself: that is the file which this one was started from, also when another has its name now.
+// Resolves /proc/self/exe instead of executing it: executing it would run the file that this process was started from,
+// even if another file has its name now.
 Result<std::string> installed_program() {
     std::error_code failure;
     std::string path = std::filesystem::read_symlink("/proc/self/exe", failure).string();
@@ -34,7 +35,7 @@ Result<std::string> installed_program() {
     return failure ? Result<std::string>(Error{failure.value(), "finding the own program"}) : path;
 }
 
-// Without those that another one before it has added.
+// The arguments of this process, without those that the agent which started it has added.
 std::vector<std::string> own_arguments() {
     std::vector<std::string> arguments;
     std::ifstream file("/proc/self/cmdline");
@@ -68,7 +69,7 @@ Result<Successor> Successor::start() {
     pointers.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), theirs.get());  // it survives exec() then
+    ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), theirs.get());  // clears FD_CLOEXEC
     pid_t pid = 0;
     const int failed = ::posix_spawn(&pid, program->c_str(), &actions, nullptr, pointers.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);

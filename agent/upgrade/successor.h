@@ -14,17 +14,18 @@ namespace smc::upgrade {
 
 class Successor {
  public:
-    // It runs from here on; it may still find that it cannot serve, and end. It gets a descriptor to say when it does.
+    // Starts the successor. It may still find that it cannot serve, and end. It inherits a descriptor on which it
+    // reports that it serves.
     static Result<Successor> start();
 
     [[nodiscard]] pid_t pid() const { return pid_; }
-    // It has said so.
+    // Whether the successor has reported that it serves.
     [[nodiscard]] bool serves();
     struct End {
-        bool in_order;  // it was told to
+        bool in_order;  // exit code 0: it was told to end
         std::string how;
     };
-    // Once. Nothing: it runs.
+    // How it ended, returned once. Nothing: it still runs.
     [[nodiscard]] std::optional<End> ended() const;
 
  private:
@@ -34,7 +35,7 @@ class Successor {
     bool serves_ = false;
 };
 
-// Tells systemd, if that has started this one, that the service's main process is another one from here on.
+// Tells systemd, if it started this agent, that the service's main process is now `main_process`.
 void tell_service_manager(pid_t main_process);
 
 }  // namespace smc::upgrade

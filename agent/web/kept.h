@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An answer that takes time to make, and that anybody may ask for as often as he likes.
+// Caches an answer that takes time to make and that any client may request at any rate.
 #pragma once
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace smc {
 
-// It is given again for four times as long as its making took: no more than a fifth of the thread's time is spent on
-// it, and an answer is never older than that.
+// Each answer is reused for four times as long as it took to make. So at most a fifth of the thread's time is spent on
+// making it, and no answer is older than that.
 template <class Clock = std::chrono::steady_clock>
 class Kept {
  public:

@@ -6,12 +6,12 @@
 
 #include <strings.h>
 
-#ifndef SMC_PAGE  // by a tool that only looks at this
+#ifndef SMC_PAGE  // defaults for tools that only parse this file
 #define SMC_PAGE "agent/web/page"
 #define SMC_PAGE_CHART SMC_PAGE "/page.js"
 #endif
 
-// The assembler reads the files; the definitions are the build's, and name them.
+// The assembler reads the files; the build defines the macros that name them.
 // NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define SMC_EMBED(name, path)                                                                    \
     asm(".pushsection .rodata\n.global smc_page_" #name "\nsmc_page_" #name ":\n.incbin \"" path \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The page for a browser: files that are part of the program.
+// The web page: files that are embedded in the program.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,11 @@
 
 namespace smc {
 
-// Whether a browser that asks by this name is where this node is meant: an address, the node's own name, localhost, or
-// no name at all. A page from elsewhere whose name has come to be this node's address has its own name still (DNS
-// rebinding).
+// Whether this host name means this node: an address, the node's own name, localhost, or no name at all. With DNS
+// rebinding, a foreign page's name resolves to this node's address, but the browser still sends that name.
 [[nodiscard]] bool is_own_name(const std::string& host);
 
-// "/", "/page.js", ...; nothing: it is none of them.
+// The file at "/", "/page.js", ...; nothing: there is no file at this path.
 [[nodiscard]] std::optional<WebServer::Answer> page_file(const std::string& path);
 
 }  // namespace smc

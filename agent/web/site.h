@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is at each path: probes, metrics, and the page with what it shows. Control thread only.
+// The answer for each path: probes, metrics, and the page with its data. Control thread only.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,12 @@ class Introspection;
 
 class Site {
  public:
-    // `page`: there is one. `stands`: the data path stands still. What is told of outlives this.
+    // `page`: whether the page is served. `stands`: whether the data path stands still. `introspection` outlives this
+    // object.
     Site(const Introspection& introspection, bool page, std::function<bool()> stands)
         : introspection_(introspection), page_(page), stands_(std::move(stands)) {}
 
-    // Who is told of no obstacle may count on programs that are attached and a data path that moves.
+    // Status 200 at /readyz means that the BPF programs are attached and the data path moves.
     [[nodiscard]] std::optional<WebServer::Answer> answer(const WebServer::Request& request);
 
  private:

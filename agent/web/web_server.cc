@@ -19,12 +19,12 @@ namespace {
 
 constexpr unsigned kMostConnections = 64, kMostOfOneAddress = 16;
 constexpr unsigned kIdleSeconds = 5;
-constexpr auto kLongestLife = std::chrono::seconds(10);  // of a connection: who dribbles has no place for ever
+constexpr auto kLongestLife = std::chrono::seconds(10);  // of a connection: a slow client must not keep its place
 constexpr auto kTryAgain = std::chrono::seconds(5);
 constexpr int kBacklog = 16;
 constexpr auto kRest = std::chrono::milliseconds(20);
 
-// Its header "Host" without the port.
+// The request's header "Host" without the port.
 std::string host_of(MHD_Connection* connection) {
     const char* header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
     std::string host = header != nullptr ? header : "";
@@ -34,7 +34,7 @@ std::string host_of(MHD_Connection* connection) {
     return host.substr(0, host.find(':'));
 }
 
-// The page needs nothing from anywhere else, and nobody has to show it in a frame.
+// The page loads nothing from other servers, and must not be shown in a frame.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "frame-ancestors 'none'";
@@ -45,17 +45,17 @@ struct MhdCallbacks {
     static MHD_Result handle(void* self, MHD_Connection* connection, const char* url, const char* method, const char*,
                              const char*, std::size_t* uploaded, void** state) {
         static char seen;
-        if (*state == nullptr) {  // the header only; a body would come now
+        if (*state == nullptr) {  // the first call, with the headers only; a body may follow
             *state = &seen;
             return MHD_YES;
         }
-        if (*uploaded != 0) {  // nobody wants it; the answer comes behind it
+        if (*uploaded != 0) {  // a body is discarded, and answered after its end
             *uploaded = 0;
             return MHD_YES;
         }
         try {
             return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
-        } catch (const std::exception& error) {  // there is C in between
+        } catch (const std::exception& error) {  // no exception may pass through C code
             log()->warn("{}: {}", url, error.what());
             return MHD_NO;
         }
@@ -99,7 +99,7 @@ UniqueFd WebServer::bound() const {
     return fd;
 }
 
-// What cannot be had now may be another agent's that is about to go.
+// If the address is in use, perhaps by an agent that is about to end, tries again later.
 void WebServer::open() {
     UniqueFd fd = bound();
     if (!fd) {
@@ -118,7 +118,7 @@ void WebServer::open() {
         log()->warn("no metrics and no page: libmicrohttpd does not start");
         return again_.set_in(kTryAgain);
     }
-    (void)fd.release();  // its own now
+    (void)fd.release();  // the daemon owns it now
     const auto* info = MHD_get_daemon_info(daemon_.get(), MHD_DAEMON_INFO_EPOLL_FD);
     events_.emplace(io_, UniqueFd(::fcntl(info->epoll_fd, F_DUPFD_CLOEXEC, 0)));
     log()->info("metrics at http://{}/metrics", address_.text());
@@ -129,7 +129,7 @@ void WebServer::open() {
 void WebServer::listen() {
     events_->when_readable([this] {
         turn();
-        // Nobody could be let in, for want of descriptors: the listener stays readable, so do not come back at once.
+        // No connection was accepted, for lack of descriptors. The listener stays readable, so wait a little.
         if (since_.empty()) {
             return rest_.set_in(kRest);
         }
@@ -142,8 +142,9 @@ void WebServer::turn() {
     MHD_run(daemon_.get());
     MHD_UNSIGNED_LONG_LONG ms = 0;
     const bool waits = MHD_get_timeout(daemon_.get(), &ms) == MHD_YES;
-    // A timeout of 0 means that it has work left: behind whoever waits meanwhile. Without any it is looked at all the
-    // same: where it was full it listens again only in a later turn, and nothing else would bring that about.
+    // A timeout of 0 means that the daemon has work left, which follows other work of this thread. Without a timeout it
+    // still gets a turn each second: after it was full, it listens again only in a later turn, which no event would
+    // cause.
     constexpr long kLook = 1000;
     again_.set_in(std::chrono::milliseconds(waits ? std::clamp<long>(static_cast<long>(ms), 1, kLook) : kLook));
 }

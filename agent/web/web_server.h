@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// HTTP for who only looks: metrics, probes, the page. GET and HEAD, one answer for each path, nothing that changes
-// anything. libmicrohttpd speaks it, on the control thread: who gets no answer knows that the control thread stands.
+// Read-only HTTP server for metrics, probes and the page: GET and HEAD, one answer for each path, and no request
+// changes anything. libmicrohttpd runs on the control thread, so a missing answer shows that the control thread hangs.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -29,12 +29,12 @@ class WebServer {
     };
     struct Request {
         std::string path;
-        std::string host;  // as the client names this node, without a port; empty: it does not
+        std::string host;  // header "Host" without the port; empty: none
     };
     // Nothing: there is no such path.
     using Handler = std::function<std::optional<Answer>(const Request& request)>;
 
-    // Has the address as soon as it can be had: an agent without metrics serves all the same.
+    // Listens as soon as the address is free. Until then the agent serves without metrics.
     WebServer(asio::io_context& io, const Endpoint& listen, Handler handler);
     ~WebServer();
     WebServer(const WebServer&) = delete;
@@ -53,8 +53,8 @@ class WebServer {
     Endpoint address_;
     Handler handler_;
     asio::io_context& io_;
-    bool said_ = false;                         // that the address cannot be had
-    std::unordered_map<int, TimePoint> since_;  // of each connection, by its descriptor
+    bool said_ = false;                         // that it cannot listen
+    std::unordered_map<int, TimePoint> since_;  // when each connection began, by its descriptor
     std::unique_ptr<MHD_Daemon, void (*)(MHD_Daemon*)> daemon_;
     std::optional<loop::FdWatch> events_;
     loop::Deadline again_, rest_;

@@ -16,7 +16,7 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-// One byte tells the formats apart, and one can be put back, in a pipe too.
+// The first byte tells the formats apart. One byte can be put back, also in a pipe.
 int first_byte(std::FILE* file) {
     const int first = std::getc(file);
     if (first != EOF) {

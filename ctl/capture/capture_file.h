@@ -11,8 +11,8 @@
 
 namespace smc::capture {
 
-// Calls `frame` for every frame that can be read, whatever its link type. What ended it before the end of the file, if
-// anything did: a file that is no capture, or is cut off. `file` is closed.
+// Calls `frame` for every frame that can be read, whatever its link type. Returns why it stopped before the end of the
+// file, if it did: the file is no capture, or is cut off. Closes `file`.
 std::optional<std::string> read_capture(std::FILE* file, const std::function<void(const Frame&)>& frame);
 
 }  // namespace smc::capture

@@ -5,7 +5,7 @@
 
 namespace smc::capture {
 
-// Microseconds since the epoch; 0 for a time that is none: pcapng can say the year half a million.
+// Microseconds since the epoch; 0 for a time before it or after the year 9999: pcapng can express the year 500,000.
 constexpr std::int64_t capture_time(std::uint64_t seconds, std::int64_t offset, std::int64_t microseconds) {
     constexpr std::int64_t kLatest = 253'402'300'799;  // the end of 9999
     if (seconds > static_cast<std::uint64_t>(kLatest) || offset < -kLatest || offset > kLatest) {

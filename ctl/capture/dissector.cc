@@ -87,9 +87,10 @@ void Dissector::add_tcp(const Packet& packet) {
     const bool again = found != followed_.end() && from_server && (packet.flags & kSyn) != 0 &&
                        connections_[found->second.history].server_answered &&
                        found->second.server_first != packet.sequence &&
-                       found->second.client_first != packet.acknowledgment - 1;  // it may answer one SYN twice
+                       found->second.client_first != packet.acknowledgment - 1;  // a server may answer one SYN twice
     if (found == followed_.end() || again) {
-        // The SYN would have come first. Where it did not, this may be of a new connection on the same ports.
+        // A captured SYN would have opened the connection. Without it, this packet may belong to a new connection on
+        // the same ports.
         if (again) {
             followed_.erase(found);
         }
@@ -115,11 +116,11 @@ void Dissector::add_tcp(const Packet& packet) {
             }
         }
     } else if (from_server && !history.server_answered && whole_message(packet.payload)) {
-        // The SYN-ACK is not in the capture, but this answers it.
+        // The SYN-ACK is not in the capture; a CLC message of the server shows that it had the option.
         history.server_answered = history.server_has_option = history.has_hole = true;
         followed.server = TcpStream(packet.sequence);
     } else if (from_server && !history.server_answered && (packet.flags & kRst) == 0) {
-        return;  // of an earlier connection on these ports
+        return;  // the packet belongs to an earlier connection on these ports
     }
     TcpStream& stream = from_server ? followed.server : followed.client;
     if (!stream.is_near(packet.sequence) && history.server_answered) {
@@ -155,12 +156,12 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
         stream.skip_to(packet.sequence);
         join = false;
     }
-    // A SYN takes a number of its own; TCP Fast Open puts data behind it.
+    // A SYN takes one sequence number; with TCP Fast Open, the same segment has data behind it.
     const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
     stream.add(sequence, packet.payload);
     if (stream.has_hole() && whole_message(packet.payload)) {
-        // A segment that begins with a whole CLC message begins one: what is missing before it will not come any more,
-        // because its sender waited for the answer.
+        // This segment begins with a whole CLC message. What is missing before it will not come any more, because the
+        // sender waited for the answer to it.
         connections_[followed.history].has_hole = true;
         stream.skip_to(sequence);
         stream.add(sequence, packet.payload);
@@ -170,7 +171,7 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     (from_server ? history.server_waits : history.client_waits) = stream.has_hole();
 }
 
-// Behind a Decline that was not captured stands what the application sends.
+// Whether the other peer's Decline may be missing from the capture: behind a Decline comes application data.
 bool Dissector::decline_may_be_missing(const Followed& followed, bool of_server) const {
     const Connection& history = connections_[followed.history];
     if (of_server) {
@@ -209,7 +210,7 @@ void Dissector::read_clc(Followed& followed, bool of_server) {
         const Endpoint& from = of_server ? history.server : history.client;
         const Endpoint& to = of_server ? history.client : history.server;
         sink_({frame_->number, frame_->time_us, from.text(), to.text(), describe_clc(message)});
-        history.reset_by_server.reset();  // a reset before this was another connection's
+        history.reset_by_server.reset();  // an earlier reset belonged to another connection
         if (fault != nullptr) {
             history.broken =
                 std::string(fault->verdict == Verdict::kTreatAsData ? "no CLC message from the "
@@ -257,7 +258,7 @@ void Dissector::learn_decline(Followed& followed, bool from_server, const clc::D
     TcpStream& own = from_server ? followed.server : followed.client;
     TcpStream& other = from_server ? followed.client : followed.server;
     own.stop();
-    // A Confirm may be under way when the server gives up behind its Accept, an Accept when the client does.
+    // A Confirm may be under way when the server declines after its Accept, an Accept when the client declines.
     if (from_server && !history.accept) {
         other.stop();
     } else {
@@ -270,7 +271,7 @@ std::optional<std::size_t> Dissector::group_of(const QpEnd& server) const {
     return found != queue_pairs_.end() && found->second.of_server ? std::optional(found->second.group) : std::nullopt;
 }
 
-// Each half is used as soon as it is there: the client's data may overtake its Confirm (RFC 7609 3.5.2.4).
+// Uses each half as soon as it is known: the client's data may overtake its Confirm (RFC 7609 3.5.2.4).
 void Dissector::learn_halves(std::size_t index) {
     Connection& history = connections_[index];
     const auto* server = history.accept ? std::get_if<clc::AcceptR>(history.accept.get()) : nullptr;
@@ -293,8 +294,8 @@ void Dissector::learn_halves(std::size_t index) {
     }
 }
 
-// First contact; or a subsequent one of a link group whose first contact is not in the capture. Both name the queue
-// pairs.
+// Opens a link group at its first contact, or at a subsequent contact if the first is not in the capture: Accept and
+// Confirm name the queue pairs in both cases.
 void Dissector::open_group(Connection& history, const clc::AcceptR& server, const clc::AcceptR& client) {
     const std::size_t index = link_groups_.size();
     history.link_group = index;
@@ -321,7 +322,7 @@ void Dissector::add_queue_pair(const QpEnd& end, std::size_t group, std::size_t 
     const QpKey key{end.gid.normalised(), end.qpn};
     QueuePair qp{group, link, of_server, SendFlow(first)};
     if (const auto unnamed = unnamed_.find(key); unnamed != unnamed_.end()) {
-        // Named by a later connection of the same link: what was seen of it counts.
+        // The packets of this queue pair that came before this CLC count as well.
         qp.flow = first ? qp.flow : unnamed->second.second;
         unnamed_.erase(unnamed);
     }

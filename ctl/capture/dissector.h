@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Finds SMC in captured frames. CLC: in TCP connections whose SYN carries option 254, both streams put in order. LLC
-// and CDC: in RoCE SENDs to the queue pairs that CLC and LLC have named. What is found goes to a sink, one event per
-// message, and into the history of its connection and link group.
+// and CDC: in RoCE SENDs to the queue pairs that CLC and LLC have named. Each message is passed to a sink as one event
+// and enters the history of its connection and link group.
 //
 //   frame -> packet -> TcpStream -> CLC -> connections, queue pairs
 //                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
 //                                            -> CDC -> cursors
 //
-// A capture may begin late, or have one direction only. Then a segment that is a whole CLC message is believed without
-// the SYN, and a SEND that is an LLC or CDC message in every bit is told without its connection.
+// A capture may begin late, or have one direction only. Then a segment that is a whole CLC message is accepted without
+// the SYN, and a SEND that is an LLC or CDC message in every bit is reported without its connection.
 #pragma once
 
 #include <functional>
@@ -46,14 +46,14 @@ struct Counters {
     std::uint64_t without_syn = 0;               // connections that began before the capture
     std::uint64_t unnamed_qps = 0;               // queue pairs whose CLC is not, or not whole, in the capture
     std::uint64_t connections_not_followed = 0;  // beyond kMaxConnections
-    std::uint64_t sends_to_unknown_qps = 0;      // packets: as before, and they do not look like SMC
+    std::uint64_t sends_to_unknown_qps = 0;      // packets to queue pairs without CLC that do not look like SMC
     std::uint64_t retransmissions = 0;           // RoCE packets seen again
-    std::uint64_t gaps = 0;                      // RoCE packets before which some are missing
-    std::uint64_t naks = 0, rnr_naks = 0;        // that queue pairs of SMC have answered
-    std::uint64_t cut_syns = 0;                  // TCP options cut by the snap length
-    std::uint64_t cut_packets = 0;               // RoCE packets that the snap length cut
-    std::uint64_t cdc_without_connection = 0;    // alert tokens nobody was given
-    std::uint64_t cdc_missing = 0;               // cursors that went further than one message can say
+    std::uint64_t gaps = 0;                      // RoCE packets before which other packets are missing
+    std::uint64_t naks = 0, rnr_naks = 0;        // answers of queue pairs of SMC
+    std::uint64_t cut_syns = 0;                  // SYNs whose TCP options the snap length cut
+    std::uint64_t cut_packets = 0;               // packets of RoCE SENDs that the snap length cut
+    std::uint64_t cdc_without_connection = 0;    // CDC messages whose alert token no captured CLC has named
+    std::uint64_t cdc_missing = 0;               // cursors that went on by more than an RMBE
     std::uint64_t links_not_followed = 0;        // beyond LinkGroup::kMaxLinks
     // Frames that were not looked at.
     std::uint64_t not_ip = 0, fragments = 0, tunnels = 0, other_protocols = 0, broken_frames = 0;
@@ -75,9 +75,9 @@ class Dissector {
     [[nodiscard]] const std::vector<LinkGroup>& link_groups() const { return link_groups_; }
     [[nodiscard]] const std::vector<UnnamedQp>& unnamed_qps() const { return unnamed_qps_; }
     [[nodiscard]] Counters counters() const;
-    // RoCE packets were captured in this direction only; acknowledgements count.
+    // Whether RoCE packets between the two were captured in this direction only. Acknowledgements count, too.
     [[nodiscard]] bool only_to(const RoceGid& to, const RoceGid& from) const;
-    // Frames by DLT_ whose link layer is not known here.
+    // How many frames were skipped because their link type is not known here, by DLT_.
     [[nodiscard]] const std::map<int, std::uint64_t>& skipped() const { return skipped_; }
 
  private:
@@ -87,13 +87,13 @@ class Dissector {
         // Sequence numbers of SYN and SYN-ACK.
         std::uint32_t client_first = 0, server_first = 0;
         TcpStream client, server;
-        // Where these streams begin is not known: they are joined with a segment that is a whole message.
+        // The beginning of these streams is not known: reading starts at a segment that is a whole message.
         bool join_client = false, join_server = false;
-        // Set by the other peer's Decline: a message that was under way is told, whatever else comes is the
+        // Set by the other peer's Decline: one message that was under way is still reported; all other data is the
         // application's.
         bool client_last = false, server_last = false;
     };
-    // What is sent to one end of a link.
+    // The packets that are sent to one end of a link.
     struct QueuePair {
         std::size_t group = 0, link = 0;
         bool of_server = false;
@@ -122,7 +122,7 @@ class Dissector {
     void add_unnamed(const Packet& packet, const RcRequest& request);
     void add_answer(const Packet& packet, const RcAnswer& answer);
     void tell_write(const Packet& packet, const RcRequest& request, SendFlow::Seen seen);
-    // What names sender and receiver of a packet to queue pair `to`; nullopt: it is none of SMC's.
+    // The names of sender and receiver of a packet to queue pair `to`; nullopt: `to` is no queue pair of SMC.
     [[nodiscard]] std::optional<std::pair<std::string, std::string>> ends(const Packet& packet, Qpn to) const;
     void read_unnamed(UnnamedQp& qp, wire::Bytes message);
     void read_llc(const QueuePair& qp, const llc::AnyMessage& message);
@@ -132,16 +132,16 @@ class Dissector {
 
     std::function<void(const Event&)> sink_;
     bool rdma_;
-    const Frame* frame_ = nullptr;                                // being looked at
+    const Frame* frame_ = nullptr;                                // the current frame
     std::map<std::pair<Endpoint, Endpoint>, Followed> followed_;  // by client and server
     std::set<std::pair<Endpoint, Endpoint>> plain_;  // connections whose SYN had no option: what they carry is no CLC
     std::map<QpKey, QueuePair> queue_pairs_;
-    std::map<QpKey, std::pair<std::size_t, SendFlow>> unnamed_;  // -> unnamed_qps_
+    std::map<QpKey, std::pair<std::size_t, SendFlow>> unnamed_;  // -> index in unnamed_qps_
     std::vector<UnnamedQp> unnamed_qps_;
-    std::set<std::pair<RoceGid, RoceGid>> ways_;  // from one to another
+    std::set<std::pair<RoceGid, RoceGid>> ways_;  // senders and receivers of RoCE packets
     std::map<int, std::uint64_t> skipped_;
     std::map<std::tuple<std::size_t, bool, AlertToken>, std::size_t> tokens_;  // group, at the server, token -> history
-    std::map<std::size_t, llc::AddLink> adding_;                               // group -> the server's request
+    std::map<std::size_t, llc::AddLink> adding_;                               // group -> the server's ADD LINK request
     std::vector<Connection> connections_;
     std::vector<LinkGroup> link_groups_;
     Counters counters_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Which TCP connections are looked into for CLC.
+// Selects the TCP connections that are searched for CLC.
 #include "ctl/capture/dissector.h"
 #include "smc/wire/tcp_option.h"
 
 namespace smc::capture {
 
-// The message that stands whole at the start of a segment. An application's own data does not look like that.
+// The type of the whole CLC message at the start of a segment; nullopt: there is none. Application data does not decode
+// as one.
 std::optional<clc::Type> Dissector::whole_message(Bytes payload) {
     if (payload.size() < clc::kHeaderBytes) {
         return std::nullopt;
@@ -19,7 +20,7 @@ std::optional<clc::Type> Dissector::whole_message(Bytes payload) {
     return known->type;
 }
 
-// nullptr: there are too many.
+// nullptr: too many connections.
 Dissector::Followed* Dissector::follow(const Endpoint& client, const Endpoint& server) {
     if (connections_.size() == kMaxConnections) {
         counters_.connections_not_followed++;
@@ -39,12 +40,12 @@ void Dissector::open(const Packet& syn) {
     const auto known = followed_.find(key);
     if (known != followed_.end() && known->second.client_first == syn.sequence) {
         connections_[known->second.history].from_start = true;
-        return;  // the SYN again, or behind its SYN-ACK
+        return;  // a repeated SYN, or one that was captured after its SYN-ACK
     }
     if (known != followed_.end()) {
         followed_.erase(known);
     }
-    followed_.erase(std::pair(syn.to, syn.from));  // the same ports, the other way round
+    followed_.erase(std::pair(syn.to, syn.from));  // an earlier connection in the other direction on the same ports
     plain_.erase(key);
     plain_.erase(std::pair(syn.to, syn.from));
     if (!tcp::find_smc_option(syn.options)) {
@@ -60,14 +61,14 @@ void Dissector::open(const Packet& syn) {
     }
 }
 
-// A connection whose SYN is not in the capture: by its SYN-ACK, or by a segment that is a CLC message.
+// Opens a connection whose SYN is not in the capture, by its SYN-ACK or by a segment that is a CLC message.
 void Dissector::open_late(const Packet& packet) {
     const bool syn_ack = (packet.flags & kSyn) != 0;
     const auto message = syn_ack ? std::nullopt : whole_message(packet.payload);
     if (!message && (!syn_ack || !tcp::find_smc_option(packet.options))) {
         return;
     }
-    // Both may decline. Servers have the lower port, nearly always.
+    // Client and server may send a Decline. The lower port is nearly always the server's.
     const bool from_server = syn_ack || message == clc::Type::kAccept ||
                              (message == clc::Type::kDecline && packet.from.port < packet.to.port);
     const Endpoint& client = from_server ? packet.to : packet.from;
@@ -89,7 +90,7 @@ void Dissector::open_late(const Packet& packet) {
     followed->client = TcpStream(from_server ? packet.acknowledgment : packet.sequence);
     followed->server = TcpStream(from_server ? packet.sequence : packet.acknowledgment);
     followed->join_client = followed->join_server = true;
-    // CLC is spoken only where both have sent the option.
+    // CLC is spoken only if client and server have sent the option.
     history.server_answered = history.server_has_option = history.has_hole = true;
 }
 

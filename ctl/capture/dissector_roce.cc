@@ -47,7 +47,7 @@ void Dissector::add_roce(const Packet& packet) {
             read_cdc(qp, *cdc);
         }
     } else if (const auto decoded = llc::decode(*message); const auto* llc = std::get_if<llc::AnyMessage>(&decoded)) {
-        const QueuePair at = qp;  // a new link may move it
+        const QueuePair at = qp;  // a copy: read_llc() may overwrite the entry
         read_llc(at, *llc);
     }
 }
@@ -94,7 +94,7 @@ void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
     if (const auto* confirm = std::get_if<llc::ConfirmLink>(&message)) {
         group.links[qp.link].number = confirm->link_number;
         group.links[qp.link].confirmed |= confirm->reply;
-        // The sender speaks of its own RMBEs. Linux refuses peers that do not set this (see llc.h).
+        // The flag tells about the sender's own RMBEs. Linux refuses peers that do not set it (see llc.h).
         (qp.of_server ? group.client_plain : group.server_plain) = !has_eye_catchers(*confirm);
     } else if (const auto* add = std::get_if<llc::AddLink>(&message)) {
         read_add_link(qp, *add);
@@ -103,7 +103,8 @@ void Dissector::read_llc(const QueuePair& qp, const llc::AnyMessage& message) {
     }
 }
 
-// The server asks, the client replies. A client's request of version 1 only invites the server to ask.
+// The server sends the request, the client replies. A client's request, of version 1, only invites the server to send
+// one.
 void Dissector::read_add_link(const QueuePair& qp, const llc::AddLink& add) {
     const std::size_t index = qp.group;
     LinkGroup& group = link_groups_[index];
@@ -169,13 +170,13 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
     Half& receiver = qp.of_server ? history.server_half : history.client_half;
     Half& sender = qp.of_server ? history.client_half : history.server_half;
     if ((message.flags & cdc::kFailoverValidation) != 0) {
-        return;  // nothing else in it counts
+        return;  // nothing else in such a message is valid
     }
     if (!receiver.producer) {
         const LinkGroup& group = link_groups_[qp.group];
         const auto plain = qp.of_server ? group.server_plain : group.client_plain;
-        // Without a CONFIRM LINK that tells: a peer with an eye catcher has consumed up to 4 when nothing was written
-        // to it.
+        // If no CONFIRM LINK tells whether there are eye catchers: the consumer cursor of a peer that has them is 4
+        // while nothing has been written to it.
         const bool guess = !sender.producer && message.consumer == cdc::Cursor{0, 4} && message.producer.count >= 4;
         const bool eye_catcher = plain ? !*plain : sender.producer ? sender.first_byte != 0 : guess;
         receiver.first_byte = eye_catcher ? 4 : 0;
@@ -185,7 +186,7 @@ void Dissector::read_cdc(const QueuePair& qp, const cdc::Message& message) {
     const std::int64_t lap = size - receiver.first_byte;
     const cdc::Cursor last = *receiver.producer, now = message.producer;
     if (now.count >= receiver.first_byte && now.count < size) {
-        // Messages may be missing, or late: what counts is how far it went.
+        // CDC messages may be missing or late, so only the distance that the cursor went counts.
         const std::int64_t moved =
             static_cast<std::int16_t>(now.wrap - last.wrap) * lap + now.count - std::int64_t{last.count};
         if (moved > 0) {

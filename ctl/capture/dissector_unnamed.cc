@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SENDs to queue pairs that no CLC here names: the capture began late, or has one direction only.
+// SENDs to queue pairs that no captured CLC names: the capture began late, or has one direction only.
 #include <algorithm>
 
 #include "ctl/capture/dissector.h"
@@ -8,7 +8,7 @@ namespace smc::capture {
 
 namespace {
 
-// Other protocols send messages of 44 bytes, too. A CDC message has 22 reserved bytes, which are zero; of an LLC
+// Other protocols send messages of 44 bytes, too. A CDC message has 22 reserved bytes, which are zero; in an LLC
 // message, type and length must fit together.
 bool looks_like_smc(wire::Bytes message) {
     if (const auto decoded = cdc::decode(message); const auto* cdc = std::get_if<cdc::Message>(&decoded)) {
@@ -24,7 +24,7 @@ bool Dissector::only_to(const RoceGid& to, const RoceGid& from) const {
            !ways_.contains({to.normalised(), from.normalised()});
 }
 
-// A queue pair becomes one of SMC by a message in one packet, and is followed from there on.
+// A queue pair counts as SMC's from the first SMC message on that is whole in one packet.
 void Dissector::add_unnamed(const Packet& packet, const RcRequest& request) {
     const bool is_send = request.operation == RcRequest::Operation::kSend;
     const QpKey key{gid_of(packet.to), request.destination};

@@ -52,7 +52,7 @@ ssize_t GzipStream::read(char* to, std::size_t bytes) {
             return inside_ ? fail("the compressed file is cut off: truncated") : 0;
         }
         if (!inside_ && *z_.next_in != kFirstByte) {
-            return 0;  // tapes and block devices pad the file
+            return 0;  // padding, which tapes and block devices add to a file
         }
         if (!inside_) {
             ::inflateReset(&z_);

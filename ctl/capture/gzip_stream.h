@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A gzip file, read as what was compressed. Wireshark and log rotation write captures so, and libpcap takes none.
+// Reads the uncompressed content of a gzip file. Wireshark and log rotation compress captures; libpcap reads no gzip.
 #pragma once
 
 #include <zlib.h>
@@ -12,15 +12,15 @@ namespace smc::capture {
 
 class GzipStream {
  public:
-    static constexpr int kFirstByte = 0x1f;  // no other capture format begins so
+    static constexpr int kFirstByte = 0x1f;  // no other capture format begins with it
 
-    // `compressed` stays the caller's.
+    // The caller closes `compressed`.
     explicit GzipStream(std::FILE* compressed) : compressed_(compressed) {}
     ~GzipStream();
     GzipStream(const GzipStream&) = delete;
     GzipStream& operator=(const GzipStream&) = delete;
 
-    // To be opened once, and closed before this object goes. nullptr: no memory.
+    // To be called once. The file must be closed before this object goes. nullptr: no memory.
     std::FILE* open();
     // Why reading failed; empty if the file is whole as far as it was read.
     [[nodiscard]] const std::string& problem() const { return problem_; }
@@ -33,7 +33,7 @@ class GzipStream {
     std::FILE* compressed_;
     z_stream z_{};
     bool ready_ = false;
-    bool inside_ = true;  // a member; there may be several, one behind the other
+    bool inside_ = true;  // in a gzip member; a file may have several, one behind the other
     std::string problem_;
     std::array<Bytef, std::size_t{16} * 1024> input_{};
 };

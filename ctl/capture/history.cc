@@ -34,7 +34,7 @@ std::string without_release(const std::string& variant) {
     return variant.substr(0, variant.find('.'));
 }
 
-// Why the server took it: releases are negotiated down and do not count.
+// Why the server chose this variant. Releases are not compared, because they are negotiated down.
 std::string why(const Connection& c) {
     const auto all = offers(*c.proposal);
     const std::string taken = without_release(chosen(*c.accept));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a capture tells about connections and link groups: facts as the dissector finds them, and the sentences that the
-// summary makes of them. What the capture does not show is said to be unknown.
+// The histories of connections and link groups in a capture: the facts that the dissector finds, and the sentences that
+// the summary makes of them. What the capture does not show is reported as unknown.
 #pragma once
 
 #include <memory>
@@ -20,11 +20,11 @@ namespace smc::capture {
 struct Half {
     AlertToken token{};
     BufferSize rmbe_size{};
-    // Where the other peer has written to in this side's RMBE, by its CDC messages.
+    // How far the other peer has written into this side's RMBE, by its CDC messages.
     std::optional<cdc::Cursor> producer;
     std::uint32_t first_byte = 0;  // of the data area: 4 with an eye catcher (RFC 7609), 0 without (Linux)
     std::uint64_t received = 0;    // bytes
-    bool closed = false;           // this side has said so
+    bool closed = false;           // this side has sent that it closed the connection
 };
 
 struct Connection {
@@ -41,29 +41,29 @@ struct Connection {
     struct Declined {
         clc::Decline message;
         bool by_server = false;
-        bool late = false;  // behind the Confirm
+        bool late = false;  // after the Confirm
     };
     std::optional<Declined> decline;
-    std::string broken;                               // something that is no CLC where CLC must stand
+    std::string broken;                               // describes what was no valid CLC where CLC must be
     bool has_hole = false;                            // part of a stream is not in the capture ...
     bool client_waits = false, server_waits = false;  // ... or has not come yet
-    bool data_follows = false;                        // TCP data, as behind a Decline that was not captured
+    bool data_follows = false;                        // TCP data was seen, as after a Decline that was not captured
     std::optional<std::size_t> link_group;
     Half client_half, server_half;
     bool client_fin = false, server_fin = false;
-    std::optional<bool> reset_by_server;    // TCP
-    std::optional<bool> aborted_by_server;  // CDC; the first to say so, the other answers
+    std::optional<bool> reset_by_server;    // by a TCP reset
+    std::optional<bool> aborted_by_server;  // by a CDC message; the first abort counts, the second answers it
 };
 
-// One of two directions is all there is of it, though the other must have been there.
+// Whether only one direction was captured, although the other must have existed.
 bool one_direction(const Connection& connection);
 
 struct Link {
     std::uint8_t number = 0;
     QpEnd server, client;
-    clc::Mtu mtu{};  // the smaller one
+    clc::Mtu mtu{};  // the smaller one of both ends
     bool confirmed = false;
-    std::string deleted;  // why
+    std::string deleted;  // why; empty: it was not
 };
 
 struct LinkGroup {
@@ -76,29 +76,29 @@ struct LinkGroup {
     std::string server_host, client_host;
     std::vector<Link> links;
     std::uint64_t rejected_links = 0;
-    std::string rejection;  // why the last one
+    std::string rejection;  // why the last one was rejected
     std::string ended;
     // By CONFIRM LINK: this side's RMBEs have no eye catcher.
     std::optional<bool> server_plain, client_plain;
 };
 
-// A queue pair to which SMC messages were sent and that no CLC here names.
+// A queue pair to which SMC messages were sent and that no captured CLC names.
 struct UnnamedQp {
     static constexpr std::size_t kMaxTokens = 4096;  // remembered
 
     RoceGid gid;
     Qpn qpn{};
-    RoceGid peer;                 // who sent them ...
-    std::optional<Qpn> peer_qpn;  // ... with which queue pair: its CONFIRM LINK says it
+    RoceGid peer;                 // the sender of the messages ...
+    std::optional<Qpn> peer_qpn;  // ... and its queue pair, from its CONFIRM LINK
     std::uint64_t first_frame = 0, last_frame = 0;
     std::uint64_t llc = 0, cdc = 0;  // messages
     std::set<AlertToken> tokens;     // of connections
-    std::uint8_t version = 0;        // as its LLC messages have it; 0: none was seen
+    std::uint8_t version = 0;        // of its LLC messages; 0: none was seen
 };
 
 // "SMC-Rv2.1", "SMC-Dv1", in the order in which a server selects.
 std::vector<std::string> offers(const clc::Proposal& proposal);
-// What an Accept chose. Without an FCE the release is not told: it is that of the link group.
+// The variant that an Accept chose. An Accept without an FCE does not tell the release, which is the link group's.
 std::string chosen(const clc::Acceptance& acceptance);
 std::string chosen(const Connection& connection, const LinkGroup* group);
 
@@ -109,6 +109,6 @@ std::string proposed(const Connection& connection);
 std::string answered(const Connection& connection, const LinkGroup* group);
 std::string carried(const Connection& connection);
 std::string ended(const Connection& connection);    // empty: not in this capture
-std::string missing(const Connection& connection);  // of its TCP packets; empty: nothing that could be told
+std::string missing(const Connection& connection);  // which TCP packets; empty: none, as far as the capture shows
 
 }  // namespace smc::capture

@@ -23,7 +23,7 @@ bool is_tunnel(std::uint8_t protocol) {
     return protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE;
 }
 
-// What is in IP: `rest` begins behind the IP headers, `length` is what they say follows.
+// Parses the payload of an IP packet. `rest` begins behind the IP headers; `length` is the length that they announce.
 Parsed parse_transport(Packet packet, std::uint8_t protocol, Bytes rest, std::size_t length) {
     std::size_t header = 8;
     if (protocol == IPPROTO_TCP) {
@@ -50,7 +50,7 @@ Parsed parse_transport(Packet packet, std::uint8_t protocol, Bytes rest, std::si
     packet.length = length - header;
     if (protocol == IPPROTO_UDP) {
         packet.transport = Transport::kUdp;
-        // The datagram says its own length; large ones from offload say 0.
+        // The UDP header has a length of its own, which is 0 in large datagrams from segmentation offload.
         const std::size_t said = number(rest, 4, 2);
         if (said >= 8) {
             packet.length = std::min(packet.length, said - 8);
@@ -107,7 +107,7 @@ Parsed parse_ipv6(Bytes ip) {
     rest = rest.first(std::min(rest.size(), length));
     for (int i = 0; i < kMaxExtensionHeaders; i++) {
         if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS) {
-            return parse_transport(packet, next, rest, length);  // fragments end there, too
+            return parse_transport(packet, next, rest, length);  // for a fragment, too, which it refuses
         }
         if (rest.size() < 8) {
             return Skipped::kBroken;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// From a captured frame to TCP, UDP, or the InfiniBand packet in a RoCEv1 frame.
+// Parses a captured frame down to TCP, UDP, or the InfiniBand packet in a RoCEv1 frame.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ inline constexpr std::uint8_t kFin = 0x01, kSyn = 0x02, kRst = 0x04, kAck = 0x10
 struct Packet {
     Transport transport = Transport::kTcp;
     Endpoint from, to;       // RoCEv1: GIDs, no ports
-    Bytes payload;           // of the captured bytes; points into the frame
+    Bytes payload;           // as far as it was captured; points into the frame
     std::size_t length = 0;  // bytes of payload on the wire; more than payload.size() when the snap length cut it
 
     // TCP
@@ -31,7 +31,7 @@ struct Packet {
     bool options_cut = false;  // by the snap length: then there is no payload
 };
 
-// What names the end of a RoCE packet, in the one notation in which GIDs are compared.
+// The GID of one end of a RoCE packet, in the one notation in which GIDs are compared.
 inline RoceGid gid_of(const Endpoint& end) {
     return RoceGid{end.ip}.normalised();
 }

@@ -17,7 +17,7 @@ std::int64_t microseconds(const pcap_pkthdr& header) {
     constexpr std::int64_t kLastMicrosecond = 999'999;
     std::int64_t seconds = header.ts.tv_sec;
     if (seconds < 0 && seconds >= INT32_MIN) {
-        seconds = static_cast<std::uint32_t>(seconds);  // libpcap takes pcap's 32 bits for signed: after 2038
+        seconds = static_cast<std::uint32_t>(seconds);  // after 2038: libpcap reads pcap's 32 bits as signed
     }
     return capture_time(static_cast<std::uint64_t>(seconds), 0,
                         std::clamp<std::int64_t>(header.ts.tv_usec, 0, kLastMicrosecond));

@@ -27,11 +27,11 @@ const char* const kTruncated = "truncated: the file ends inside a block";
 struct Interface {
     int link_type = 0;  // DLT_
     std::uint32_t snap_length = 0;
-    std::uint64_t units = 1'000'000;  // of time, in a second
+    std::uint64_t units = 1'000'000;  // of time, per second
     std::int64_t offset = 0;          // seconds
 };
 
-// The file numbers link types as LINKTYPE_; of those that are known here, one is another number as DLT_.
+// pcapng files number link types as LINKTYPE_. Of the link types known here, only raw IP has another number as DLT_.
 int dlt_of(std::uint64_t link_type) {
     constexpr int kLinkTypeRaw = 101;
     return link_type == kLinkTypeRaw ? DLT_RAW : static_cast<int>(link_type);
@@ -72,7 +72,7 @@ class Reader {
         return false;
     }
 
-    // Of the body; 0 behind its end.
+    // A number in the body, in the byte order of the section; 0 behind the end of the body.
     [[nodiscard]] std::uint64_t number(std::size_t offset, std::size_t bytes) const {
         std::uint64_t value = 0;
         for (std::size_t i = 0; i < bytes && offset + bytes <= body_.size(); i++) {
@@ -86,7 +86,7 @@ class Reader {
         return std::fread(body_.data(), 1, bytes, file_) == bytes;
     }
 
-    // Takes the next block: its type and body. False at the end of the file, or when there is a problem.
+    // Reads the type and the body of the next block. False at the end of the file, or when there is a problem.
     bool next() {
         const int first = std::getc(file_);
         if (first == EOF) {
@@ -99,7 +99,7 @@ class Reader {
         type_ = static_cast<std::uint32_t>(number(0, 4));
         const std::vector<std::uint8_t> head = body_;
         std::size_t taken = head.size();
-        if (type_ == kSectionHeader) {  // says in which byte order its own length is
+        if (type_ == kSectionHeader) {  // its magic number tells the byte order, also that of its own length
             if (!read(4)) {
                 return fail(kTruncated);
             }
@@ -146,7 +146,7 @@ class Reader {
         interfaces_.push_back(described);
     }
 
-    // The exponent of 10, or of 2 with the upper bit; what does not fit in 64 bits is no resolution.
+    // `resolution` is an exponent of 10, or of 2 if the upper bit is set. One that does not fit in 64 bits is ignored.
     static std::uint64_t units_of(std::uint8_t resolution) {
         const bool binary = (resolution & 0x80) != 0;
         const unsigned exponent = resolution & 0x7fU;
@@ -178,7 +178,7 @@ class Reader {
                 Bytes(body_).subspan(header, captured)});
     }
 
-    // Of the first interface, without a time; cut where that interface cuts.
+    // A simple frame belongs to the first interface, has no time, and is cut at the snap length of that interface.
     void add_simple_frame() {
         std::uint64_t captured =
             std::min<std::uint64_t>(number(0, 4), body_.size() - std::min<std::size_t>(4, body_.size()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// pcapng (draft-ietf-opsawg-pcapng). Read here and not by libpcap, which refuses a file whose interfaces have different
-// link types; `tcpdump -i any` beside a device, or two merged captures, make one.
+// Reads pcapng (draft-ietf-opsawg-pcapng). libpcap is not used, because it refuses files whose interfaces have
+// different link types, as `tcpdump -i any` beside a device, or merging two captures, makes them.
 #pragma once
 
 #include <cstdio>
@@ -12,10 +12,10 @@
 
 namespace smc::capture {
 
-// What every pcapng file begins with: the type of a Section Header Block reads the same in both byte orders.
+// The first byte of every pcapng file: the type of a Section Header Block is the same in both byte orders.
 inline constexpr int kPcapngFirstByte = 0x0a;
 
-// As read_capture(); `file` stays the caller's.
+// As read_capture(), but the caller closes `file`.
 std::optional<std::string> read_pcapng(std::FILE* file, const std::function<void(const Frame&)>& frame);
 
 }  // namespace smc::capture

@@ -24,7 +24,7 @@ struct Opcode {
     std::size_t extension;  // bytes of headers behind the BTH
 };
 
-// Reliable connection is 000 in the upper three bits.
+// The upper three bits are 000 for a reliable connection.
 std::optional<Opcode> opcode(std::uint8_t code) {
     using enum RcRequest::Operation;
     switch (code) {
@@ -158,7 +158,7 @@ SendFlow::Seen SendFlow::classify(std::uint32_t psn) {
         seen_.set(psn % kRemembered);
         return again ? Seen::kAgain : Seen::kLate;
     }
-    // Forward; or so far back that what was seen means nothing any more.
+    // The PSN is ahead, or so far back that the remembered PSNs do not apply any more.
     if (ahead > kRemembered) {
         seen_.reset();
     }
@@ -185,7 +185,7 @@ SendFlow::Seen SendFlow::accept(const RcRequest& request) {
     } else if (psn != assembly_next_) {
         const std::uint32_t back = (assembly_next_ - 1 - psn) & kPsnMask;
         if (whole_ && back < ((assembly_next_ - first_) & kPsnMask)) {
-            return seen;  // one that is in it already
+            return seen;  // the packet is in the message already
         }
         whole_ = false;
     }
@@ -202,7 +202,7 @@ SendFlow::Seen SendFlow::accept(const RcRequest& request) {
         complete_ = true;
         return seen;
     }
-    // Parts of it may have been seen before without the rest.
+    // The last packet may have been seen before, while other packets of the message were missing.
     complete_ = finished_ != first_;
     finished_ = first_;
     return complete_ && seen == Seen::kAgain ? Seen::kLate : seen;

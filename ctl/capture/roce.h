@@ -23,60 +23,60 @@ struct RcRequest {
     Qpn destination{};
     Psn psn{};
     wire::Bytes payload;  // without headers, padding and the invariant CRC
-    bool cut = false;     // the snap length took some of it
-    // Of the first packet of a write: where to, by which key, and how many bytes in all.
+    bool cut = false;     // the snap length cut the payload
+    // In the first packet of a write: the remote address, its key, and the bytes of the whole write.
     VirtualAddress address{};
     RKey rkey{};
     std::uint32_t bytes = 0;
 };
 
-// What a queue pair answers.
+// An answer of a queue pair to requests.
 struct RcAnswer {
     enum class Kind : std::uint8_t { kTaken, kNotReady, kRefused };  // ACK, RNR NAK, NAK
     Kind kind = Kind::kTaken;
-    std::uint8_t code = 0;  // credits, timer, or what is wrong
+    std::uint8_t code = 0;  // credits of an ACK, timer of an RNR NAK, error of a NAK
     Qpn destination{};
     Psn psn{};
 };
 
-// nullopt for acknowledgements, other services, and what is no RoCE. `packet` begins with the BTH, and `length` is its
-// own on the wire: the CRC is cut off its end.
+// nullopt for acknowledgements, other services, and packets that are no RoCE. `packet` begins with the BTH; `length` is
+// its length on the wire, with the CRC, which is cut off.
 std::optional<RcRequest> parse_rc_request(wire::Bytes packet, std::size_t length);
 
 std::optional<RcAnswer> parse_rc_answer(wire::Bytes packet, std::size_t length);
 
-// The first packet of a write. `again`: it was seen before.
+// Describes the first packet of a write. `again`: it was seen before.
 Description describe(const RcRequest& write, bool again);
 Description describe(const RcAnswer& answer);
 
-// SENDs towards one queue pair.
+// Puts together the SENDs to one queue pair.
 class SendFlow {
  public:
     enum class Seen : std::uint8_t { kNew, kAgain, kAfterGap, kLate };
 
-    // Without `first`, whatever comes first is.
+    // `first`: the PSN of the first packet; nullopt: that of the first packet that is seen.
     explicit SendFlow(std::optional<Psn> first) {
         if (first) {
             next_ = static_cast<std::uint32_t>(*first);
         }
     }
 
-    // A packet again is a retransmission and is not to be looked at; a late one was missing so far.
+    // kAgain: a retransmission, which is to be ignored. kLate: a packet that was missing so far.
     Seen accept(const RcRequest& request);
     // The message that ended with the last packet accepted; nullopt if it did not end, or not all of it was seen.
     [[nodiscard]] std::optional<wire::Bytes> message() const;
 
  private:
-    static constexpr std::size_t kLongest = 8192;  // v2.1: LLC messages are no longer
+    static constexpr std::size_t kLongest = 8192;  // the longest LLC message, of v2.1
     static constexpr std::uint32_t kRemembered = 4096;
 
     Seen classify(std::uint32_t psn);
 
-    std::optional<std::uint32_t> next_;  // one behind the highest that was seen
-    std::bitset<kRemembered> seen_;      // of those before it, by the number modulo kRemembered
-    // The message that is being put together; of several packets, it may need some that were seen before.
+    std::optional<std::uint32_t> next_;  // the PSN behind the highest one seen
+    std::bitset<kRemembered> seen_;      // PSNs before next_ that were seen, modulo kRemembered
+    // The message that is being put together. A message of several packets may need packets that were seen before.
     std::uint32_t first_ = 0, assembly_next_ = 0;
-    std::optional<std::uint32_t> finished_;  // first packet of the last one of several packets
+    std::optional<std::uint32_t> finished_;  // first PSN of the last whole message of several packets
     bool whole_ = false;
     bool complete_ = false;
     std::vector<std::uint8_t> bytes_;

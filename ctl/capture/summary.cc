@@ -39,7 +39,7 @@ struct Counter {
     const char* name;
     std::uint64_t Counters::*value;
     const char* meaning;
-    bool is_usual = false;  // says nothing about what is missing
+    bool is_usual = false;  // does not mean that SMC is missing
 };
 
 constexpr Counter kCounters[] = {
@@ -68,7 +68,7 @@ constexpr Counter kCounters[] = {
     {"broken_frames", &Counters::broken_frames, "frames not looked at: broken, or cut too short"},
 };
 
-// Empty: both directions, or nothing at all.
+// The only direction in which packets of the link were captured; empty: both, or none.
 std::string one_direction(const Dissector& dissector, const Link& link) {
     const RoceGid &server = link.server.gid, &client = link.client.gid;
     return dissector.only_to(server, client)   ? "client to server"

@@ -7,7 +7,7 @@ namespace smc::capture {
 
 namespace {
 
-// As much may be missing from a capture before a connection is lost from sight.
+// If more bytes than these are missing from a capture, later segments no longer count as this connection's.
 constexpr std::int32_t kNear = 1 << 28;
 
 std::int32_t distance(std::uint32_t to, std::uint32_t from) {
@@ -27,7 +27,7 @@ void TcpStream::seen(std::uint32_t end) {
     }
 }
 
-// Precondition: the payload begins at or before next_. What does not fit any more is not CLC.
+// Precondition: the payload begins at or before next_. Bytes beyond kMostReady are dropped: they are not CLC.
 void TcpStream::append(std::uint32_t sequence, wire::Bytes payload) {
     const std::size_t seen = next_ - sequence;
     if (seen >= payload.size()) {

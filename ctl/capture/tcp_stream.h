@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The first bytes of one direction of a TCP connection, put in order: CLC stands there. Only what a CLC message can
-// need is kept; what lies further ahead will be seen again if it matters, or there is a hole for good.
+// The first bytes of one direction of a TCP connection, put in order: they are CLC. Only as many bytes are kept as CLC
+// messages can need. Bytes further ahead are dropped; the stream has a hole unless they are captured again.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ class TcpStream {
 
     // Payload as captured; what the snap length cut off makes a hole.
     void add(std::uint32_t sequence, wire::Bytes payload);
-    // In order, from the first byte that has not been taken.
+    // The bytes in order, from the first one that has not been taken.
     [[nodiscard]] wire::Bytes ready() const { return ready_; }
     void take(std::size_t bytes);
-    // Goes on at `sequence`, over a hole.
+    // Goes on at `sequence`, behind a hole.
     void skip_to(std::uint32_t sequence);
-    // Nothing more is wanted: what is kept is given back.
+    // Takes no more bytes, and frees those that are kept.
     void stop();
 
     [[nodiscard]] bool stopped() const { return stopped_; }
-    // Later bytes are there, but not the next.
+    // Whether later bytes are there, but not the next one.
     [[nodiscard]] bool has_hole() const { return !ahead_.empty(); }
-    // Could be of this connection, by what was seen so far: a predecessor's on the same ports is somewhere else.
+    // Whether `sequence` may belong to this connection: the sequence numbers of an earlier one on the same ports are
+    // far away from those seen so far.
     [[nodiscard]] bool is_near(std::uint32_t sequence) const;
-    // A segment of it was seen, whether its bytes are kept or not.
+    // Notes that a segment up to `end` was seen, whether its bytes are kept or not.
     void seen(std::uint32_t end);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a connection in the data path does, over any transport: two of them back to back, each in an engine of its own,
-// with real sockets as legs. Include once, after defining SMC_TRANSPORTS as the types to run over (transports.h).
+// Test cases of connections in the data path, over any transport: two connections back to back, each in an engine of
+// its own, with real sockets as legs. Include this file once, after defining SMC_TRANSPORTS as the types of transport
+// to run over (transports.h).
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +23,7 @@
 
 namespace smc::test {
 
-// What agents do by default.
+// The agent's default.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 struct SocketPair {
@@ -120,7 +121,7 @@ class ByHand final : public Task {
     void abort(Reason) override { transport_->stop(); }
     [[nodiscard]] bool ended() const override { return false; }
 
-    // Calls with the transport there, and waits until that is done.
+    // Calls `call` with the transport, on the engine's thread, and waits until it has returned.
     template <class Call>
     auto on(Engine& engine, const std::shared_ptr<ByHand>& self, Call call) {
         using Value = decltype(call(*transport_));
@@ -149,7 +150,7 @@ class ByHand final : public Task {
     std::vector<std::function<void()>> calls_;
 };
 
-// A connection whose peer is the test: what it publishes is what a hostile agent could publish.
+// A connection whose peer is the test, which can publish whatever a hostile agent could publish.
 template <class Transports>
 struct Hostile {
     Transports transports;
@@ -168,11 +169,11 @@ struct Hostile {
         engine->add_task(hand);
         victim.run(std::move(pair.b), std::move(transports.ends[1]), close_timeout);
     }
-    // With nothing written where the cursor says that there is something.
+    // Publishes a cursor, and writes none of the bytes that the cursor covers.
     void publish(const cdc::Producer& producer) {
         hand->on(*engine, hand, [&](Transport& t) { t.publish(producer, 0); });
     }
-    // Takes cursor and flags along.
+    // Publishes the consumer cursor: the message of publish() carries it.
     void consume(const cdc::Cursor& cursor) {
         hand->on(*engine, hand, [&](Transport& t) {
             t.consumed(cursor);
@@ -198,7 +199,8 @@ struct Hostile {
     }
 };
 
-// Both run in threads of their own, where Catch2 cannot be asked: what fails shows in what arrives.
+// send_all() and receive_all() run in threads of their own, where Catch2's macros cannot be used. A failure shows in
+// the data that arrives.
 inline void send_all(int fd, const std::vector<std::uint8_t>& data, std::mt19937& random) {
     for (std::size_t at = 0; at < data.size();) {
         const auto step = std::min<std::size_t>(data.size() - at, random() % 50'000 + 1);
@@ -339,7 +341,7 @@ SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation_F4") {
 }
 
 SMC_CONNECTION_CASE("an_end_of_the_clc_socket_without_the_closed_flag_is_an_error_not_an_end_F4") {
-    Hostile<TestType> h(std::chrono::milliseconds(50));  // the flag goes another way and may be later
+    Hostile<TestType> h(std::chrono::milliseconds(50));  // the flag comes by the transport, perhaps later
     h.clc.reset();
     CHECK(h.victim.ends.wait() == Reason::kPeerReset);
     CHECK(receive_error(h.victim.app.get()) == ECONNRESET);
@@ -357,7 +359,7 @@ SMC_CONNECTION_CASE("a_peer_that_still_reads_is_given_time_to_close") {
     REQUIRE(::send(h.victim.app.get(), "unread", 6, 0) == 6);
     ::shutdown(h.victim.app.get(), SHUT_WR);
     h.publish({{0, 0}, 0, cdc::kSendingDone});
-    // Twice the flag that asks how far the peer is: twice the time has passed, and the connection is still there.
+    // The connection has requested the peer's cursor twice: the timeout has passed twice, and it is still there.
     for (int asked = 0; asked < 2; asked++) {
         h.await([](const cdc::Producer& p) {
             return (p.state & cdc::kConnectionClosed) != 0 && (p.flags & cdc::kCursorRequested) != 0;
@@ -377,7 +379,7 @@ SMC_CONNECTION_CASE("a_full_ring_says_writer_blocked_and_goes_on_when_read") {
     const std::vector<char> data(window + 1000, 'x');
     REQUIRE(::send(h.victim.app.get(), data.data(), data.size(), 0) == static_cast<ssize_t>(data.size()));
     h.await([](const cdc::Producer& p) { return (p.flags & cdc::kWriterBlocked) != 0; });
-    // Of less memory than the ring has a part is kept back, to ask a peer with that stands still.
+    // If the send memory is smaller than the ring, a sixteenth of it is kept back, to ask a peer that stands still.
     const std::uint32_t used = window < size ? window - window / 16 : window;
     const cdc::Cursor full = cdc::advance({}, used, size);
     CHECK(h.published().producer.cursor == full);

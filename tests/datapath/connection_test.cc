@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The connection cases over shared memory and over a link that is no device.
+// The connection cases over shared memory, and over a link without a device.
 #define SMC_TRANSPORTS DmbPair, LinkPair, NarrowLinkPair
 #include <poll.h>
 #include <sys/epoll.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Descriptors are looked at by the test alone.
+// Watches nothing: the test looks at descriptors itself.
 class Nobody final : public Poller {
  public:
     bool watch(int, std::uint32_t, Source&) override { return true; }
@@ -18,7 +18,7 @@ class Nobody final : public Poller {
     void ready(Task&) override {}
 };
 
-// To a peer that says nothing.
+// A transport to a peer that sends nothing.
 class Unheard final : public Transport {
  public:
     explicit Unheard(std::vector<cdc::Producer>& published) : published_(published) {}
@@ -49,7 +49,7 @@ bool is_readable(int fd) {
 
 }  // namespace
 
-// What it can see already has its place among the news of others: that of its doorbell.
+// Data of the peer is taken when the event of the doorbell has its turn, even if it can be seen before.
 TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     DmbPair transports;
     Transport& peer = *transports.ends[0].transport;
@@ -65,12 +65,12 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     std::memset(peer.space({}, 1).part[0].iov_base, 'x', 1);
     peer.publish({{0, 1}, 0, 0}, 1);
     REQUIRE(::send(leg.a.get(), "y", 1, 0) == 1);
-    connection.on_event(0, EPOLLIN);  // its leg's
+    connection.on_event(0, EPOLLIN);  // the leg's event
     CHECK_FALSE(connection.run({}));
     CHECK(peer.peer().producer.cursor.count == 1);
     CHECK_FALSE(is_readable(leg.a.get()));
 
-    connection.on_event(2, EPOLLIN);  // its doorbell's
+    connection.on_event(2, EPOLLIN);  // the doorbell's event
     CHECK_FALSE(connection.run({}));
     CHECK(is_readable(leg.a.get()));
     connection.abort(Reason::kStopped);

@@ -7,16 +7,16 @@
 
 namespace smc::test {
 
-// What has come for one end.
+// The state of one end, which the other end writes to.
 struct MemoryLink::Side {
     std::mutex mutex;
     std::deque<std::vector<std::uint8_t>> messages;
     std::uint64_t retired = 0;  // of the requests that this end posted
-    bool gone = false;          // the other end
+    bool gone = false;          // the other end is
     bool armed = true, wants_completions = false;
     UniqueFd event{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
-    // Something has come; as with completion queues, that is told once, and to who asked for it.
+    // Something has come. As with completion queues, fd() tells that once, and only if this end has asked for it.
     void wake() {
         if (std::exchange(armed, false)) {
             const std::uint64_t one = 1;

@@ -37,7 +37,7 @@ class MemoryLink final : public smcr::Link {
     void want_completions(bool wanted) override;
     [[nodiscard]] bool wants_poll() const override { return !broken_ && !failure_.empty(); }
     bool poll(smcr::LinkHandler& handler, bool readable, bool asks) override;
-    // Whether fd() will tell of the next.
+    // Whether fd() becomes readable with the next news.
     [[nodiscard]] bool asked() const;
 
  private:
@@ -57,7 +57,7 @@ class MemoryLink final : public smcr::Link {
     bool broken_ = false;
 };
 
-// One element, whose "address" is where it is.
+// Memory of one element. Its RDMA address is its address in this process.
 class PlainMemory final : public smcr::ElementOwner {
  public:
     explicit PlainMemory(std::size_t bytes) : bytes_(bytes) {}

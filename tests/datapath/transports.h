@@ -37,7 +37,7 @@ struct DmbPair {
     }
 };
 
-// SMC-R over two ends of a link: two drivers, and for each end an RMBE and as much to send from as there is.
+// SMC-R over two ends of a link: two drivers, and for each end an RMBE and all of `sends` as its send element.
 template <class Memory>
 std::array<End, 2> rmbe_ends(std::array<std::unique_ptr<smcr::Link>, 2> links,
                              const std::array<std::shared_ptr<Memory>, 2>& rmbes,
@@ -79,7 +79,7 @@ struct LinkPair {
     std::array<End, 2> ends = memory_ends(64, false, kRing);
 };
 
-// With eye catchers, little to send from, and a short queue.
+// With eye catchers, small send elements, and a short queue.
 struct NarrowLinkPair {
     std::array<End, 2> ends = memory_ends(6, true, 3000);
 };

@@ -31,7 +31,7 @@ std::string Application::state() const {
                       : ", not connected");
 }
 
-// Who read an end has read everything before it (F2).
+// An application that has read the end has read everything before it (F2).
 bool Application::has_read_from(const Application& writer) const {
     return read_ <= writer.written_ && (end_ != End::kOrderly || (writer.ended_writing_ && read_ == writer.written_));
 }
@@ -112,7 +112,7 @@ void Application::read_some() {
             break;
         }
         for (const Byte& byte : bytes) {
-            // What counted as consumed too early was overwritten meanwhile (F1).
+            // A byte that was reported as consumed too early has been overwritten meanwhile (F1).
             const Byte expected = byte_of(plan_.in, read_, plan_.urgent);
             if (byte.value != expected.value || byte.urgent != expected.urgent) {
                 const char* what = byte.value != expected.value ? " reads a wrong byte at "

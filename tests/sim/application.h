@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A simulated program with one TCP connection: writes a stream that anybody can check, reads the other's, and remembers
-// how it ended.
+// A simulated program with one TCP connection: it writes a stream whose bytes follow from their position, reads and
+// checks the peer's stream, and remembers how the connection ended.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace smc::sim {
 
-// Which bytes a stream has: every one of them, and which are urgent, follows from its number.
+// Byte `at` of a stream: its value and its urgent mark follow from the number of the stream.
 Byte byte_of(std::uint64_t stream, std::uint64_t at, bool with_urgent);
 
 class Application {
@@ -19,11 +19,11 @@ class Application {
     struct Plan {
         std::string name;
         std::uint64_t out = 0, in = 0;  // numbers of the streams
-        std::uint64_t bytes = 0;        // that it writes
-        bool urgent = false;            // now and then
+        std::uint64_t bytes = 0;        // to write
+        bool urgent = false;            // some bytes are urgent
         TimePoint resets_at = kNever;
         bool waits_for_end = false;  // writes only when it has read everything
-        Delay reads_late{};          // nothing so long
+        Delay reads_late{};          // time before the first read
         bool is_slow = false;        // reads a little now and then, so that a ring is mostly full
     };
     enum class End : std::uint8_t { kNone, kOrderly, kError };
@@ -45,7 +45,7 @@ class Application {
     [[nodiscard]] std::uint64_t written() const { return written_; }
     [[nodiscard]] std::uint64_t read() const { return read_; }
     [[nodiscard]] std::string state() const;
-    // What was read so far and how it ended is what `writer` wrote and how that ended.
+    // Whether this application has read no more than `writer` wrote and, if it ended in order, all of it.
     [[nodiscard]] bool has_read_from(const Application& writer) const;
 
  private:
@@ -65,7 +65,7 @@ class Application {
     Timer timer_;
 };
 
-// A server: every connection that it accepts is served alike. An attempt that comes to nothing may leave one behind.
+// A server that serves all accepted connections alike. An attempt that fails may leave an accepted connection behind.
 class Listener {
  public:
     Listener(World& world, Application::Plan plan) : world_(world), plan_(std::move(plan)) {}

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::size_t kSocketBytes = 32 * 1024;
 
-// What may happen to the TCP connection that CLC is spoken on.
+// Mishaps of the TCP connection that CLC is spoken on.
 void trouble(World& world, const Socket::Pair& pair) {
     const auto& victim = world.chance(50) ? pair.first : pair.second;
     if (world.strikes(Mishap::kClcReset)) {
         world.after(world.some_time(std::chrono::seconds(10)), [weak = std::weak_ptr(victim)] {
             if (const auto socket = weak.lock()) {
                 socket->reset();
-                // Who is told of a reset by the network hears it at both ends.
+                // A reset by the network is noticed at both ends.
                 socket->descriptor().changed();
             }
         });
@@ -79,14 +79,14 @@ void ClientAttempt::on(const session::FinishConnect&) {
     leg_ = pair.second;
     after(world_.local(), [this, front = pair.first] {
         if (session_.state() != session::Client::State::kFinishing) {
-            return;  // it has been let go
+            return;  // the session does not wait for the leg any more
         }
         application_.connected(front);
         feed(session_.leg_connected(world_.now()));
     });
 }
 
-// The application's own SYN.
+// The application's own SYN goes to the server.
 void ClientAttempt::on_tcp() {
     const auto pair = Socket::pair(world_, kSocketBytes, true);
     const Delay there = world_.network(), back = world_.network();
@@ -107,7 +107,7 @@ void ServerAttempt::on(const session::ConnectApplication&) {
     after(world_.local(), [this] { feed(session_.application_connected(world_.now())); });
 }
 
-// The leg's last packet: now the application hears of it.
+// The last packet of the leg's handshake: only now can the application accept the leg.
 void ServerAttempt::runs() {
     world_.after(world_.local(), [&listener = listener_, socket = front_] { listener.accepted(socket); });
 }

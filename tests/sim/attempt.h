@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out what the session of a connection asks for, on either side. The two sides differ in who the application is
-// to them, and in who begins.
+// Carries out the actions of a connection's session, on the client's or the server's side. The sides differ in how they
+// connect to the application, and in which of them begins.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@
 
 namespace smc::sim {
 
-// What there is of a node, for its sessions.
+// The parts of a node that its sessions use.
 struct NodeParts {
     World& world;
     std::string name;
@@ -57,9 +57,9 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
     Attempt& operator=(const Attempt&) = delete;
 
     [[nodiscard]] std::uint64_t id() const { return id_; }
-    // The application is not told otherwise.
+    // The session was refused. Tells the application, which hears of it in no other way.
     virtual void refused() {}
-    // The session has ended so.
+    // The session has ended, and the connection runs on SMC or on TCP.
     virtual void runs() {}
     virtual void on_tcp() {}
 
@@ -84,7 +84,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
             read_clc();
         }
     }
-    // Later, if this is still there.
+    // Calls `then` after `delay`, if this attempt is still there.
     template <class Then>
     void after(Delay delay, Then then) {
         world_.after(delay, [weak = this->weak_from_this(), then = std::move(then)] {
@@ -132,7 +132,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
  private:
     [[nodiscard]] group::MemberId member() const { return group::MemberId{id_}; }
     [[nodiscard]] TimePoint now() const { return world_.now(); }
-    // Every step of a handshake; the client has a budget for all of them.
+    // More than all steps of a handshake may take together. A client has a smaller budget for them.
     static constexpr auto kLongest = std::chrono::seconds(40);
 
     void read_clc() {
@@ -280,7 +280,7 @@ class ServerAttempt final : public Attempt<session::Server> {
                   std::move(on_end)),
           listener_(listener) {}
 
-    // The SYN carried the option, and was accepted.
+    // To be called when a SYN with the option was accepted.
     void start(std::shared_ptr<Socket> clc) {
         use_clc_socket(std::move(clc));
         feed({});
@@ -290,7 +290,7 @@ class ServerAttempt final : public Attempt<session::Server> {
  private:
     void on(const session::ConnectApplication& action) override;
 
-    std::shared_ptr<Socket> front_;  // of the leg; the application has not heard of it
+    std::shared_ptr<Socket> front_;  // the application's end of the leg, before the application accepts it
 
     Listener& listener_;
 };

@@ -57,7 +57,7 @@ void Engine::spin(Task& task, TimePoint until) {
     look(task, entries_.at(&task)->runs, until);
 }
 
-// Now and then, until it runs.
+// Looks for news of the task now and then, until the task runs.
 void Engine::look(Task& task, std::uint64_t runs, TimePoint until) {
     const auto soon = std::min<Delay>(world_.some_time(kLongestSpin), until - world_.now());
     world_.after(soon, [this, raw = &task, runs, until, weak = std::weak_ptr(entries_.at(&task)->task)] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A data path's engine in simulated time: drives the same tasks as smc::Engine does.
+// An engine of the data path in simulated time: drives the same tasks as smc::Engine does.
 #pragma once
 
 #include <functional>
@@ -43,7 +43,7 @@ class Engine final : public Poller {
 
     World& world_;
     OnEnd on_end_;
-    std::map<Task*, std::unique_ptr<Entry>> entries_;  // looked up only: the order is the heap's
+    std::map<Task*, std::unique_ptr<Entry>> entries_;  // never iterated: its order depends on addresses
 };
 
 }  // namespace smc::sim

@@ -3,7 +3,7 @@
 
 namespace smc::sim {
 
-// Either side's.
+// The doorbell of a DMB, for its owner and for its peer.
 class Fabric::Doorbell final : public smcd::Doorbell {
  public:
     Doorbell(World& world, std::shared_ptr<Bell> bell) : world_(world), bell_(std::move(bell)) {}

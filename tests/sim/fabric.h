@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Simulated DMBs: memory that both peers see at once, and doorbells that take their time.
+// Simulated DMBs: memory that both peers see at once, and doorbells that ring with a delay.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ class Fabric {
     };
     Registered register_dmb(const Gid& owner, std::uint32_t bytes);
     void deregister(DmbToken token) { dmbs_.erase(token); }
-    // Once; nothing: there is no such DMB, or it is taken.
+    // A DMB can be attached once. nullopt: there is no such DMB, or it is attached already.
     std::optional<smcd::Dmb> attach(const Gid& owner, DmbToken token);
     [[nodiscard]] std::size_t registered() const { return dmbs_.size(); }
 

@@ -9,11 +9,11 @@ namespace smc::sim {
 
 namespace {
 
-// Until a sender gives up on a peer that does not acknowledge.
+// How long a sender retries before it gives up on a peer that does not acknowledge.
 constexpr auto kRetries = std::chrono::milliseconds(500);
-// What a queue pair that is broken may still bring comes in this time, or not at all.
+// Packets of a broken queue pair arrive within this time, or not at all.
 constexpr auto kStrayTime = std::chrono::milliseconds(300);
-// What is looked at in one go.
+// Messages that one poll() takes.
 constexpr int kPerPoll = 16;
 
 }  // namespace
@@ -112,7 +112,7 @@ bool SimLink::reaches_peer() const {
     return there != nullptr && !there->failure_ && there->peer_;
 }
 
-// At the sender's side, because the sender's memory is read now.
+// Runs at the sender's side, because the sender's memory is read now.
 void SimLink::arrive() {
     if (failure_) {
         return;
@@ -120,7 +120,7 @@ void SimLink::arrive() {
     Request request = std::move(in_flight_.front());
     in_flight_.pop_front();
     if (!unacknowledged_.empty() || !reaches_peer()) {
-        unacknowledged_.push_back(std::move(request));  // Q1: what comes later waits behind it
+        unacknowledged_.push_back(std::move(request));  // Q1: later requests wait behind it
         if (unacknowledged_.size() == 1) {
             world_.after(kRetries, [weak = std::weak_ptr(self_)] {
                 if (const auto self = weak.lock()) {
@@ -166,12 +166,12 @@ void SimLink::deliver(Request request) {
     });
 }
 
-// By the peer, into memory of this end.
+// The peer writes into memory of this end.
 void SimLink::put(RKey rkey, VirtualAddress to, std::span<const std::uint8_t> bytes) {
     const auto it = port_.memory.find(rkey);
     const auto memory = it == port_.memory.end() ? nullptr : it->second.lock();
     const auto there = memory ? memory->range(to, bytes.size()) : std::span<std::uint8_t>{};
-    if (there.empty()) {  // V1: it ended while a peer could still write to it
+    if (there.empty()) {  // V1: the memory was freed while a peer could still write to it
         world_.violated("RDMA write of " + std::to_string(bytes.size()) + " bytes to " + text(to) + " with " +
                         text(rkey) + ", where no memory is registered");
     }
@@ -193,7 +193,8 @@ void SimLink::fail(std::string why) {
     }
 }
 
-// All that the peer did not get: it lies in a queue of this host, or is being sent again.
+// Lets all requests arrive later that the peer did not get: they are in a queue of this host, or are being
+// retransmitted.
 void SimLink::set_strays_loose() {
     TimePoint when = world_.now() + world_.below(100) * kStrayTime / 100;
     for (const std::deque<Request>* requests : {&unacknowledged_, &in_flight_}) {
@@ -212,7 +213,7 @@ void SimLink::set_strays_loose() {
     }
 }
 
-// Taken by a queue pair that works: they are what it waits for next.
+// If the peer's queue pair works, it takes the packets: they are the next ones that it expects.
 void SimLink::stray(const Stray& request) {
     SimLink* there = other_end();
     if (there == nullptr || there->failure_ || !there->peer_) {

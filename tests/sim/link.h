@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Simulated queue pairs and registered memory: what InfiniBand promises, and not more. Memory is read when a write
-// arrives, not when it is posted; a broken end is noticed by whoever sends. What a queue pair has sent may arrive for
-// as long as it exists, also when it is broken.
+// Simulated queue pairs and registered memory, with the guarantees of InfiniBand and no others. Memory is read when a
+// write arrives, not when it is posted; an end notices that the other end is broken only when it sends. Packets of a
+// queue pair may arrive for as long as it exists, also when it is broken.
 #pragma once
 
 #include <deque>
@@ -30,14 +30,14 @@ class SimMemory final : public smcr::ElementOwner, public std::enable_shared_fro
           on_returned_(std::move(on_returned)) {}
 
     smcr::Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at)}; }
-    // Keys of a port that is none of this link's are refused.
+    // Sets the lkey for a link. A write with the lkey of another port is a violation.
     void register_for(std::uint8_t link, std::uint32_t lkey) { lkeys_[link] = lkey; }
     [[nodiscard]] std::uint32_t lkey(std::uint8_t link) const override { return lkeys_.at(link); }
     [[nodiscard]] std::span<std::uint8_t> bytes_of(std::size_t at) {
         return std::span(bytes_).subspan(at * element_bytes_, element_bytes_);
     }
     [[nodiscard]] VirtualAddress address() const { return address_; }
-    // Empty: outside of it.
+    // The bytes at an address; empty: they are not in this memory.
     [[nodiscard]] std::span<std::uint8_t> range(VirtualAddress from, std::size_t bytes);
     void returned(std::size_t at) override { on_returned_(at); }
 
@@ -49,7 +49,7 @@ class SimMemory final : public smcr::ElementOwner, public std::enable_shared_fro
     std::function<void(std::size_t)> on_returned_;
 };
 
-// What a node's RoCE port has: who is behind a queue pair number, and behind a key.
+// A RoCE port of a node: its queue pairs by number, and its memory by key.
 struct Port {
     std::string device;
     RoceGid gid;
@@ -84,7 +84,7 @@ class SimLink final : public smcr::Link {
     [[nodiscard]] bool wants_poll() const override { return !broken_ && failure_.has_value(); }
     bool poll(smcr::LinkHandler& handler, bool readable, bool asks) override;
 
-    // Nothing that is sent arrives any more.
+    // From now on, nothing that either end sends arrives.
     void cut() { cut_ = true; }
 
  private:
@@ -96,9 +96,9 @@ class SimLink final : public smcr::Link {
     struct Request {
         std::vector<Write> writes;
         std::vector<std::uint8_t> message;
-        std::uint64_t sequence = 0;  // everything before is done with it
+        std::uint64_t sequence = 0;  // its completion completes everything before it
     };
-    // A request as packets that are under way: they have left, and their memory may change.
+    // A request whose packets are under way: a copy, because the memory that they were read from may change.
     struct Stray {
         struct Write {
             std::vector<std::uint8_t> bytes;
@@ -112,7 +112,7 @@ class SimLink final : public smcr::Link {
     void retry();
     void deliver(Request request);
     [[nodiscard]] bool reaches_peer() const;
-    // What came of a request of this end.
+    // The peer has acknowledged the requests of this end up to `sequence`.
     void acknowledged(std::uint64_t sequence);
     void fail(std::string why);
     void set_strays_loose();
@@ -120,7 +120,7 @@ class SimLink final : public smcr::Link {
     void put(RKey rkey, VirtualAddress to, std::span<const std::uint8_t> bytes);
     [[nodiscard]] std::uint32_t level() const;
     [[nodiscard]] SimLink* peer() const;
-    // The other end's queue pair, whatever is between them. nullptr: destroyed.
+    // The other end's queue pair, even if it cannot be reached. nullptr: it is destroyed.
     [[nodiscard]] SimLink* other_end() const;
 
     World& world_;
@@ -131,15 +131,15 @@ class SimLink final : public smcr::Link {
     std::optional<QpEnd> peer_;
     std::vector<Write> writes_;  // that leave with the next message
     std::deque<Request> in_flight_;
-    std::deque<Request> unacknowledged_;  // that the peer could not be told
+    std::deque<Request> unacknowledged_;  // that did not reach the peer
     std::deque<std::vector<std::uint8_t>> messages_;
     std::uint64_t posted_ = 0, done_ = 0, retired_ = 0;
     std::optional<std::string> failure_;
     bool broken_ = false, cut_ = false, wants_completions_ = false;
-    bool has_lost_ = false;  // what the peer's device had acknowledged; nothing comes through it any more
-    bool asked_ = true;      // to tell of the next
+    bool has_lost_ = false;  // a request that the peer's device had acknowledged; since then, nothing arrives
+    bool asked_ = true;      // fd() is to become readable with the next news
     TimePoint last_arrival_{};
-    // Events of this link find out by it whether it is still there.
+    // By it, events of this link find out whether the link still exists.
     std::shared_ptr<SimLink*> self_ = std::make_shared<SimLink*>(this);
     Descriptor descriptor_;
 };

@@ -110,7 +110,7 @@ void LinkGroups::move_connections() {
             has_moved_any_ = true;
             live(group->id())->driver->retire(from);
             engine_.kick(link->driver);
-            // It has been left by then, and may be used again.
+            // By then the connections have left the link, and it may be used again.
             world_.after(std::chrono::microseconds(21), [this, id = group->id(), from] {
                 const group::SmcrGroup* there = groups_.find(id);
                 LiveLink* again = live(id, from);
@@ -133,14 +133,14 @@ void LinkGroups::speak_nonsense() {
     const auto& [number, link] = *std::next(group.links.begin(), static_cast<long>(world_.below(group.links.size())));
     std::vector<std::uint8_t> message(world_.chance(80) ? llc::kSmallBytes : world_.between(1, llc::kMaxMessage));
     std::ranges::generate(message, [&] { return static_cast<std::uint8_t>(world_.below(256)); });
-    // A type that there is, of version 1 or 2, and the length that belongs to it; or just anything that is no CDC.
+    // An existing type, of version 1 or 2, mostly with the right length; or any type that is not CDC's.
     const auto type = static_cast<std::uint8_t>(world_.between(1, 9) | (world_.chance(50) ? 0x20U : 0U));
     message[0] = world_.chance(70) ? type : static_cast<std::uint8_t>(world_.below(cdc::kType));
     if (message.size() > 3 && world_.chance(80)) {
         const bool large = (message[0] & 0x20U) != 0;  // of version 2, whose length has two bytes
         message[1] = static_cast<std::uint8_t>(large ? message.size() >> 8U : message.size());
         message[2] = static_cast<std::uint8_t>(large ? message.size() : 0);
-        message[3] = world_.chance(50) ? 0x80 : 0;  // most are a request or a reply, and no more is said
+        message[3] = world_.chance(50) ? 0x80 : 0;  // mostly the only flag is the one for a reply
     }
     tell("says nonsense of type " + std::to_string(message[0]) + " on link " + std::to_string(number) + " of " +
          name(id));
@@ -198,7 +198,8 @@ void LinkGroups::await_peer(group::MemberId member) {
     });
 }
 
-// The peer's RMB has a key on each link; nothing says that both directions of a connection use the same (section 2.3).
+// The peer's RMB has a key on each link. RFC 7609 does not say that both directions of a connection use the same link
+// (section 2.3).
 smcr::RemoteRmbe LinkGroups::on_any_link(const Live& group, smcr::RemoteRmbe rmbe) {
     if (!sends_on_any_link_) {
         return rmbe;
@@ -285,7 +286,8 @@ void LinkGroups::carry_out(group::Actions actions) {
     deadline_.set(groups_.next_deadline());
 }
 
-// G4: whoever waits for the link of a group that is over was told. C3: nobody ends while there is a link for it.
+// G4: a member that waits for the link of a group that is over has been told. C3: no connection ends while there is a
+// link for it.
 void LinkGroups::check() const {
     for (const auto& [id, there] : live_) {
         world_.require(there.driver->stranded() == 0,
@@ -345,7 +347,7 @@ void LinkGroups::on(const group::CreateLink& action) {
     carry_out(groups_.link_created(id, number, own, LinkId{link_id}, world_.chance(50), world_.now()));
 }
 
-// Destroying a queue pair may take seconds, as it does where packets of it wait for their way out.
+// Destroys a queue pair late. On a device that may take seconds, while packets of the queue pair wait to leave.
 void LinkGroups::bury(std::shared_ptr<void> remains) {
     if (!world_.struck(Mishap::kStrays)) {
         return;
@@ -397,7 +399,7 @@ void LinkGroups::on(const group::EndLink& action) {
             driver->end(action.why, action.at_once);
             engine_.kick(driver);
         };
-        if (world_.strikes(Mishap::kEndsLate)) {  // as Linux does: its connections have left long before
+        if (world_.strikes(Mishap::kEndsLate)) {  // as on Linux, where the connections have left the link long before
             world_.after(world_.below(1000) * std::chrono::milliseconds(1), end);
             engine_.kick(there->driver);
         } else {
@@ -468,7 +470,7 @@ void LinkGroups::on(const group::DropBuffer& action) {
     }
 }
 
-// A last message of a connection goes by whatever link there is.
+// The last message of a connection goes by any link that there is.
 void LinkGroups::on(const group::SendMessage& action) {
     Live* group = live(action.group);
     LiveLink* there = live(action.group, action.link);

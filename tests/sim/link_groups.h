@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Carries out what group::SmcrGroups decides on simulated queue pairs and memory.
+// Carries out the decisions of group::SmcrGroups, on simulated queue pairs and memory.
 #pragma once
 
 #include <deque>
@@ -20,10 +20,10 @@ class LinkGroups {
  public:
     LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
                const std::vector<std::unique_ptr<Port>>& ports, const group::SmcrTerms& terms, bool sends_on_any_link);
-    // Which ports work.
+    // Tells the link groups which ports work.
     void tell_ports();
 
-    // What a member is told.
+    // How a member is told what becomes of it.
     struct Hooks {
         std::function<void(const group::Joined&)> joined;
         std::function<void(const group::JoinRefused&)> refused;
@@ -38,23 +38,25 @@ class LinkGroups {
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
     void end_all();
 
-    // --- what else may happen to them
-    // A port's device is gone. tell_ports() has it again.
+    // --- what else may happen to link groups
+    // The device of a port is gone, until tell_ports() is called again.
     void lose_device(const Port& port);
-    // One of what makes an LLC flow: a link or all are to go, or there may be another one.
+    // Makes one random change that starts LLC flows: all groups end, or a port is missing for a while, or all ports are
+    // there.
     void change_links();
-    // Every connection sends on another link of its group from now on, though its own works. The peer's stay.
+    // In each group with two links, the connections on one of them send on the other from now on, although their link
+    // works. The peer's connections stay on their links.
     void move_connections();
-    // Some of them were to.
+    // Whether move_connections() has moved any.
     [[nodiscard]] bool has_moved_any() const { return has_moved_any_; }
-    // One message that no peer expects.
+    // Sends one message that no peer expects.
     void speak_nonsense();
-    // Nothing that their links were sent, or send, arrives any more, and they are gone.
+    // Cuts all links, so that nothing arrives at either end any more, and ends all groups.
     void die();
 
-    // The queue pairs of every link that is up: own and peer's.
+    // The own and the peer's queue pair of every link that is up.
     [[nodiscard]] std::map<std::string, std::string> active() const;
-    // Nothing is left of any group.
+    // Requires that nothing is left of any group.
     void check_all_is_gone() const;
 
  private:
@@ -97,7 +99,7 @@ class LinkGroups {
     void on(const group::LinkFailed& action);
     void on(const group::GroupUp& action);
     void on(const group::GroupOver& action);
-    // How many messages have come: of all groups, or of one.
+    // Tells the link groups how many messages have come: on the links of all groups, or of one.
     void hear();
     void hear(group::GroupId id);
     void tick();
@@ -120,7 +122,7 @@ class LinkGroups {
     std::shared_ptr<Graves> graves_ = std::make_shared<Graves>();
     std::uint64_t next_grave_ = 0;
     std::map<group::MemberId, Hooks> hooks_;
-    std::map<group::MemberId, group::GroupId> awaiting_;  // their link
+    std::map<group::MemberId, group::GroupId> awaiting_;  // members that wait for their link
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;
     Timer deadline_;

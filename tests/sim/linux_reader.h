@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A transport whose reader tells of its consumer cursor when net/smc does, and not sooner (5.18 and later): when it
-// consumes, and more than a tenth of its RMBE is to be told and the peer has half of it in use or is blocked; or the
-// peer has asked; or urgent data was consumed. Whatever else it says tells it as well, and then the peer has not asked.
-// A peer that is blocked is forgotten once all is read.
+// A transport that sends its consumer cursor when net/smc (5.18 and later) does, and not sooner. When it consumes
+// bytes, it sends the cursor in three cases: more than a tenth of the RMBE was consumed since the cursor was sent, and
+// the peer has half of the RMBE in use or is blocked; the peer has requested the cursor; urgent data was consumed.
+// Every other message carries the cursor as well, and answers a request. Once everything is read, the peer no longer
+// counts as blocked.
 #pragma once
 
 #include <memory>
@@ -38,12 +39,12 @@ class LinuxReader final : public Transport {
     [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(smc_->receive_ring().size()); }
 
     std::unique_ptr<Transport> smc_;
-    cdc::Producer said_;  // last
+    cdc::Producer said_;  // last one published
     cdc::Cursor consumed_, told_;
-    std::uint16_t heard_ = 0;            // last
-    bool blocked_ = false;               // the peer, and that is not forgotten
-    bool asked_ = false;                 // by the peer, and that is not forgotten
-    std::optional<cdc::Cursor> urgent_;  // whose consumption was told
+    std::uint16_t heard_ = 0;            // last message
+    bool blocked_ = false;               // the peer
+    bool asked_ = false;                 // the peer's request for the cursor is not answered
+    std::optional<cdc::Cursor> urgent_;  // urgent data whose consumption was sent
 };
 
 }  // namespace smc::sim

@@ -16,7 +16,7 @@ unsigned long long number(std::uint64_t n) {
     return n;
 }
 
-// Leaves out one mishap after the other, from the last to the first, as long as it fails.
+// Leaves out each mishap without which the run still fails, from the last to the first.
 Choice shorten(Choice choice) {
     choice.tell = false;
     for (std::uint64_t i = smc::sim::run(choice).drawn; i > 0; i--) {

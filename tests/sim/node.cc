@@ -12,7 +12,7 @@ namespace smc::sim {
 namespace {
 
 constexpr auto kCloseTimeout = std::chrono::seconds(10);
-// After which an application's own TCP gives up in connect().
+// Time after which an application's own TCP gives up in connect().
 constexpr auto kConnectTimeout = std::chrono::seconds(60);
 
 std::vector<std::unique_ptr<Port>> make_ports(World& world, const Node::Terms& terms) {
@@ -60,7 +60,7 @@ void Node::flap_first_port(Delay later, Delay down) {
     flap(*ports_.front(), later, down, world_.below(100) * std::chrono::milliseconds(1));
 }
 
-// `heard`: how long it takes until the node knows.
+// `heard`: how long it takes until the node notices.
 void Node::flap(Port& port, Delay later, Delay down, Delay heard) {
     const auto turn = [this, &port, heard](bool goes_down) {
         world_.tell(name() + ": port " + port.device + (goes_down ? " goes down" : " is back"));
@@ -194,7 +194,8 @@ void Node::connection_ended(const ConnectionEnd& end) {
     const auto it = running_.find(end.id);
     world_.require(it != running_.end(), name() + ": connection " + std::to_string(end.id) + " ends twice");
     world_.tell(name() + " connection " + std::to_string(end.id) + " ended: " + reason_name(end.reason));
-    // A connection that has said all, and whose peer has given its RMBE to another one, ends when it is to move.
+    // A connection ends when it is to move to another link, but has sent everything and the peer has given its RMBE to
+    // another connection.
     const bool moved = end.reason == Reason::kLinkDown && smcr_groups_.has_moved_any();
     world_.require(end.reason == Reason::kNone || moved || world_.anything_struck(),
                    name() + ": nothing went wrong, and a connection ends with " + reason_name(end.reason));

@@ -21,24 +21,24 @@ class Node {
         std::vector<RoceGid> ports;
         group::SmcrTerms smcr;
         std::uint32_t dmb_bytes = kSmallestBuffer;
-        bool chooses_buffers = false;  // its applications, while they run
-        // Of SMC-R: what other stacks do, and RFC 7609 allows.
+        bool chooses_buffers = false;  // its applications change their send buffers while they run
+        // Behaviour of other SMC-R stacks, which RFC 7609 allows.
         bool reads_like_linux = false;
-        bool sends_on_any_link = false;  // of the group, whichever CLC named
+        bool sends_on_any_link = false;  // of the group, not only on the one that CLC named
     };
     Node(World& world, SimLink::Network& network, Fabric& fabric, const Terms& terms);
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
 
-    // An application here connects to one there. Both live as long as the node.
+    // An application of this node connects to a listener of `server`. Both live as long as the node.
     void connect(Application& application, Node& server, Listener& listener);
-    // A SYN with the option has come.
+    // To be called when a SYN with the option has come.
     void accept(const std::shared_ptr<Socket>& clc, Listener& listener);
-    // Something else than the connections happens to it.
+    // Events that are not about a single connection. They happen after `later`, if they have one.
     void end_link_groups() { smcr_groups_.end_all(); }
-    // A port goes down, and comes back after a while.
+    // A random port goes down, and comes back after `down`.
     void flap_port(Delay later, Delay down);
-    // The one that most connections use.
+    // Likewise, the port that most connections use.
     void flap_first_port(Delay later, Delay down);
     // Only if this node sends on any link.
     void move_connections(Delay later);
@@ -52,11 +52,11 @@ class Node {
         }
     }
 
-    // How connections of this node ran, as clients: by the path's name.
+    // How many connections of this node's clients ran on each path, by its name.
     [[nodiscard]] const std::map<std::string, unsigned>& paths() const { return paths_; }
     [[nodiscard]] const std::string& name() const { return parts_.name; }
     [[nodiscard]] const LinkGroups& smcr_groups() const { return smcr_groups_; }
-    // No session, no connection, and the books are right.
+    // Requires that no session and no connection is left, and that SMC-D's link groups count none.
     void check_quiet() const;
 
  private:

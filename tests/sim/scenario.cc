@@ -19,9 +19,10 @@ constexpr Mishap kMishaps[] = {
 #undef SMC_SIM_LIST
 };
 
-// In this time every connection has come to its end, whatever happened to it.
+// Every connection ends within this time, whatever happens to it.
 constexpr auto kLongest = 15min;
-// Then whoever has not heard of the end of a link asks for it (TEST LINK), and surplus memory goes.
+// Afterwards, within this time, a peer that has not heard of the end of a link finds out (TEST LINK), and surplus
+// memory is freed.
 constexpr auto kSettle = 2min;
 
 struct Connection {
@@ -38,7 +39,7 @@ class Scenario {
  public:
     explicit Scenario(const Choice& choice)
         : world_(choice.seed, choice.tell, choice.spared), fabric_(world_), stormy_(choice.stormy) {}
-    ~Scenario() { world_.stop(); }  // before the nodes go that its events are about
+    ~Scenario() { world_.stop(); }  // before the nodes go, which pending events refer to
     Scenario(const Scenario&) = delete;
     Scenario& operator=(const Scenario&) = delete;
 
@@ -92,10 +93,10 @@ class Scenario {
     SimLink::Network network_;
     Node::Terms terms_a_, terms_b_;
     bool tight_ = false;  // little memory: not every connection gets what it asks for
-    // Two links, of which one breaks under load, and what it had sent comes late.
+    // Two links, of which one breaks under load, and packets that it had sent arrive late.
     bool stormy_;
     std::deque<Connection> connections_;
-    std::unique_ptr<Node> a_, b_;  // before everything that they use
+    std::unique_ptr<Node> a_, b_;  // destroyed before everything that they use
 };
 
 Node::Terms Scenario::draw_node(const std::string& name, std::uint8_t number) {
@@ -212,7 +213,7 @@ void Scenario::draw() {
     world_.tell("expected: " + expected_path());
 }
 
-// What these two agree on when nothing is in the way.
+// The path that the two nodes agree on if nothing goes wrong.
 std::string Scenario::expected_path() const {
     const bool common_eid = terms_a_.node.ueids == terms_b_.node.ueids;
     const bool both_want_smcd = terms_a_.means.smcd && terms_b_.means.smcd;
@@ -287,7 +288,7 @@ void Scenario::check_connections() const {
     }
 }
 
-// Both sides have the same link groups, and nothing in them.
+// Requires that both sides have the same link groups, without connections.
 void Scenario::check_quiet() const {
     a_->check_quiet();
     b_->check_quiet();
@@ -296,7 +297,7 @@ void Scenario::check_quiet() const {
     for (const auto& [own, peer] : of_b) {
         mirrored.emplace(peer, own);
     }
-    // Who was told nonsense may believe it.
+    // A peer may have acted on the nonsense that it was sent.
     world_.require(of_a == mirrored || world_.struck(Mishap::kNonsense),
                    "the peers disagree about their link groups: a has " + std::to_string(of_a.size()) + ", b " +
                        std::to_string(of_b.size()));

@@ -14,12 +14,12 @@ struct Report {
     std::map<std::string, unsigned> paths;  // how the clients' connections ran
     std::string mishaps;                    // that happened
     std::uint64_t events = 0;
-    std::uint64_t faults = 0, drawn = 0;  // mishaps that happened, and that would have
+    std::uint64_t faults = 0, drawn = 0;  // mishaps that happened; with those that were spared
 };
 
 struct Choice {
     std::uint64_t seed = 0;
-    bool stormy = false;               // two links, of which one breaks under load; else a few of all seeds are
+    bool stormy = false;               // two links, of which one breaks under load; if false, a few seeds are stormy
     bool tell = false;                 // print the story
     std::set<std::uint64_t> spared{};  // mishaps that do not happen after all, by their number
 };

@@ -61,7 +61,7 @@ std::size_t Socket::write(const std::vector<Byte>& bytes) {
     used_ += n;
     send([part = std::vector<Byte>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n))](Socket& peer) {
         if (peer.closed_) {
-            peer.reset();  // nobody will read it
+            peer.reset();  // the application has closed it and will not read the bytes
         } else if (!peer.broken_) {
             peer.inbox_.insert(peer.inbox_.end(), part.begin(), part.end());
             peer.urgent_ += static_cast<std::size_t>(std::ranges::count_if(part, &Byte::urgent));

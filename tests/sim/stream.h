@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A simulated TCP connection: what is written at one end comes out at the other, in order, later. Urgent marks are
-// kept, one a byte. After a reset what had come before can still be read, as on Linux.
+// A simulated TCP connection: bytes that are written at one end arrive at the other, in order, after a delay. Each byte
+// keeps its urgent mark. After a reset, bytes that had arrived before can still be read, as on Linux.
 #pragma once
 
 #include <deque>
@@ -20,38 +20,38 @@ struct Byte {
 class Socket : public std::enable_shared_from_this<Socket> {
  public:
     using Pair = std::pair<std::shared_ptr<Socket>, std::shared_ptr<Socket>>;
-    // Connected to each other. `capacity`: bytes that one direction holds. `remote`: not on one host.
+    // Two connected sockets. `capacity`: bytes that one direction holds. `remote`: they are on different hosts.
     static Pair pair(World& world, std::size_t capacity, bool remote);
     Socket(World& world, std::size_t capacity, bool remote);
-    // What nobody closed is reset.
+    // Resets the connection if this end was not closed.
     ~Socket();
     Socket(const Socket&) = delete;
     Socket& operator=(const Socket&) = delete;
 
-    // How many were taken; 0: there is no room, or it is broken.
+    // Returns how many bytes were taken; 0: there is no room, or the connection is broken.
     std::size_t write(const std::vector<Byte>& bytes);
-    // At most `most`, and never across an urgent byte, which comes alone.
+    // Reads at most `most` bytes, and never across an urgent byte, which is read alone.
     std::vector<Byte> read(std::size_t most);
-    // The stream ends behind what was written.
+    // Ends the stream behind the bytes that were written.
     void end_writing();
-    // A close(): with something unread it is a reset.
+    // As close(): a reset if unread bytes are left.
     void close();
     void reset();
     // The network loses everything; both ends give up after a while, as TCP does.
     void lose();
-    // Segments that are sent from now on take so much longer.
+    // Segments that are sent from now on take `more` longer.
     void delay(Delay more) { extra_ = more; }
 
     [[nodiscard]] std::size_t room() const { return broken_ || ended_ ? 0 : capacity_ - used_; }
     [[nodiscard]] std::size_t readable() const { return inbox_.size(); }
-    // Everything before the peer's end has been read.
+    // Whether everything before the end of the peer's stream has been read.
     [[nodiscard]] bool at_end() const { return peer_ended_ && inbox_.empty() && !broken_; }
     [[nodiscard]] bool broken() const { return broken_; }
     [[nodiscard]] Descriptor& descriptor() { return descriptor_; }
 
  private:
     [[nodiscard]] std::uint32_t level() const;
-    // Something arrives at the peer, behind everything that was sent before.
+    // Calls `arrives` at the peer, after everything that was sent before.
     void send(std::function<void(Socket& peer)> arrives);
     void read_by_peer(std::size_t bytes);
 
@@ -60,7 +60,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
     bool remote_;
     std::weak_ptr<Socket> peer_;
     std::deque<Byte> inbox_;
-    std::size_t urgent_ = 0;  // in it
+    std::size_t urgent_ = 0;  // urgent bytes in inbox_
     std::size_t used_ = 0;    // sent, and not yet read by the peer
     bool ended_ = false, peer_ended_ = false, broken_ = false, closed_ = false;
     TimePoint last_arrival_{};

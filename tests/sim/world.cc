@@ -9,7 +9,7 @@ namespace smc::sim {
 
 namespace {
 
-// So many events at one time are an endless loop.
+// This many events at one time are an endless loop.
 constexpr std::uint64_t kMostAtOnce = 100'000;
 
 }  // namespace
@@ -109,7 +109,7 @@ void Descriptor::changed() {
         self->news_ = false;
         const std::uint32_t level = self->level_();
         if (self->watcher_ && level != 0) {
-            const auto watcher = self->watcher_;  // may be replaced by what it calls
+            const auto watcher = self->watcher_;  // a copy: the call may replace watcher_
             watcher(level);
         }
     });
@@ -125,7 +125,7 @@ void Timer::set(TimePoint when) {
         return;
     }
     world_.at(when, [this, mine, weak = std::weak_ptr(current_)] {
-        const auto current = weak.lock();  // and with it the timer is still there
+        const auto current = weak.lock();  // exists as long as the timer
         if (current && *current == mine) {
             when_ = kNever;
             then_();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The world of one simulated run: its time, its chance, what goes wrong in it, and its story. Everything that happens
-// comes from one seed, so a run can be repeated exactly.
+// The world of one simulated run: its time, its random numbers, its mishaps, and its story, which is its log.
+// Everything that happens follows from one seed, so a run can be repeated exactly.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace smc::sim {
 
-// What a run may suffer.
+// Mishaps that may happen in a run.
 #define SMC_SIM_MISHAPS(X)                                               \
     X(kNoOption, "the server does not speak SMC")                        \
     X(kEcho, "the server echoes the option")                             \
@@ -70,7 +70,8 @@ class Descriptor;
 
 class World {
  public:
-    // `tell`: print the story while it happens. `spared`: mishaps that do not happen after all, by their number in it.
+    // `tell`: print the story while it happens. `spared`: mishaps that do not happen after all, by their number in the
+    // story.
     World(std::uint64_t seed, bool tell, std::set<std::uint64_t> spared)
         : random_(seed), spared_(std::move(spared)), tell_(tell) {}
     World(const World&) = delete;
@@ -80,10 +81,10 @@ class World {
     [[nodiscard]] TimePoint now() const { return now_; }
     void at(TimePoint when, std::function<void()> what);
     void after(Delay delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
-    // Until nothing more happens, or until then. True: nothing more happens.
+    // Runs events until none is left, or until `limit`. True: none is left.
     bool run_until(TimePoint limit);
     [[nodiscard]] std::uint64_t events() const { return events_; }
-    // What was to happen does not, and what it was about is let go of.
+    // Drops the pending events, and the objects that they own.
     void stop();
 
     // --- chance
@@ -94,7 +95,7 @@ class World {
     bool chance(unsigned percent) { return below(100) < percent; }
     // From one microsecond to `longest`, each order of magnitude as likely as the others.
     Delay some_time(Delay longest);
-    // What a message takes between two hosts, and a call within one.
+    // How long a message takes between two hosts; local(): a call within one host.
     Delay network() {
         return some_time(slow_network_ ? std::chrono::milliseconds(10) : std::chrono::microseconds(300));
     }
@@ -103,16 +104,16 @@ class World {
 
     // --- mishaps
     //
-    // From now on this may happen, so many times in a hundred.
+    // From now on, strikes() lets this mishap happen `percent` times in a hundred.
     void allow(Mishap mishap, unsigned percent) { allowed_[mishap] = percent; }
     void forbid_all() { allowed_.clear(); }
-    // Does it happen here and now?
+    // Draws whether this mishap happens here and now.
     bool strikes(Mishap mishap);
-    // Happened at least once.
+    // Whether this mishap happened at least once.
     [[nodiscard]] bool struck(Mishap mishap) const { return struck_.contains(mishap); }
     [[nodiscard]] bool anything_may_strike() const { return !allowed_.empty(); }
     [[nodiscard]] bool anything_struck() const { return !struck_.empty(); }
-    // How many did, and how many would have.
+    // How many mishaps happened, and how many with those that were spared.
     [[nodiscard]] std::uint64_t faults() const { return faults_; }
     [[nodiscard]] std::uint64_t drawn() const { return drawn_; }
 
@@ -125,7 +126,7 @@ class World {
         }
     }
 
-    // nullptr: it is closed.
+    // nullptr: the descriptor is closed.
     [[nodiscard]] Descriptor* descriptor(int fd) const;
 
  private:
@@ -152,7 +153,8 @@ class World {
     bool tell_, slow_network_ = false;
 };
 
-// What an epoll could watch: an edge now and then, and a level to begin with.
+// A descriptor that can be watched as by an edge-triggered epoll: changed() is an edge, and so is watch() if the level
+// is not 0.
 class Descriptor {
  public:
     Descriptor(World& world, std::function<std::uint32_t()> level) : world_(world), level_(std::move(level)) {
@@ -166,7 +168,7 @@ class Descriptor {
     [[nodiscard]] int fd() const { return fd_; }
     void watch(std::function<void(std::uint32_t)> watcher);
     void unwatch() { watcher_ = nullptr; }
-    // Something changed: the watcher hears of it a moment later, if it still watches.
+    // To be called when the level has changed. The watcher is called a moment later, if it still watches.
     void changed();
 
  private:
@@ -177,7 +179,7 @@ class Descriptor {
     bool news_ = false;
 };
 
-// One time at which something is to be done.
+// Calls `then` at the time that was set last.
 class Timer {
  public:
     Timer(World& world, std::function<void()> then) : world_(world), then_(std::move(then)) {}
@@ -187,7 +189,7 @@ class Timer {
     World& world_;
     std::function<void()> then_;
     TimePoint when_ = kNever;
-    // Events of this timer find it by this, and only the last one that was set counts.
+    // By it, events of this timer find out whether the timer still exists and whether it was set again.
     std::shared_ptr<std::uint64_t> current_ = std::make_shared<std::uint64_t>(0);
 };
 
