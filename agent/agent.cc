@@ -293,10 +293,10 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     verdict_ = verdict;
     if (verdict.obstacle.empty()) {
         programs_->allow_local(SMC_LOCAL_BYPASS);
-        log()->info("the bypass of automatic rules is on ({} us): another trial has found nothing in the way",
+        log()->info("the bypass is on for rules that say auto ({} us): another trial has found nothing in the way",
                     verdict.took.count());
     } else if (last) {
-        log()->info("the bypass of automatic rules stays off: {}", verdict.obstacle);
+        log()->info("the bypass stays off for rules that say auto: {}", verdict.obstacle);
         if (!bypass_forced_ && !bypass_->has_members()) {
             asio::post(io_, [this] { unload_bypass(); });  // posted, because rounds_ is calling this function
         }
@@ -386,7 +386,7 @@ std::string Agent::obstacle() const {
         return going;
     }
     if (drain_.on) {
-        return "it is drained";
+        return "smcctl drain is in effect";
     }
     return gateway_->obstacle();
 }
@@ -492,7 +492,7 @@ void Agent::stop() {
     if (!engines_->stop(config_.times.engine)) {
         // Ends as if killed: the kernel resets the sockets, and the programs, which stay, bring the resets to the
         // applications.
-        log()->error("the data path does not end: ending without it");
+        log()->error("the data path did not stop in time: exiting, the kernel resets its connections");
         end_log();
         ::_exit(1);
     }

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs")
         ->check([](const std::string& name) { return name.empty() ? "no file is named" : ""; });
     app.add_option("--ready-fd", ready_fd)->group("");  // of the agent that starts this one (agent/upgrade/successor.h)
-    app.add_flag("--take-over", take_over, "If an agent serves already, have it leave and take its place");
+    app.add_flag("--take-over", take_over, "If an agent serves already, have it leave, and take over from it");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
     app.add_flag("--print-default-config", print, "Print the built-in default configuration");
     app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");

@@ -14,7 +14,7 @@
 #define SMC_OUTBOUND_CHECKS(X)                                                                                         \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
 	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
-	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are on this host, which leaves them to TCP")                    \
+	X(SMC_OUT_LOOPBACK, NODE, loopback, "both ends are on this host; such connections stay TCP")                   \
 	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
 	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                  \
 	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \

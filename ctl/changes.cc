@@ -39,10 +39,11 @@ std::optional<json> wait_for_drain(Context& context, json answer, std::chrono::s
 }
 
 void add_drain(CLI::App& app, Context& context) {
-    auto* drain = app.add_subcommand("drain", "New connections stay plain TCP; those that are there run on");
+    auto* drain = app.add_subcommand("drain", "New connections stay plain TCP; existing ones continue");
     const auto wait = std::make_shared<unsigned>(0);
     const auto end = std::make_shared<bool>(false);
-    auto* waits = drain->add_option("--wait", *wait, "Until all have ended, for so many seconds at most");
+    auto* waits =
+        drain->add_option("--wait", *wait, "Wait until all connections have ended, at most this many seconds");
     drain->add_flag("--end", *end, "Serve again")->excludes(waits);
     drain->callback([&context, wait, end] {
         auto answer = answer_of(context, {{"command", "drain"}, {"on", !*end}});
@@ -118,8 +119,8 @@ json upgrade(const std::string& socket) {
 }
 
 void add_upgrade(CLI::App& app, Context& context) {
-    auto* command = app.add_subcommand(
-        "upgrade", "Have the program that is installed now take the agent's place; no connection is reset");
+    auto* command =
+        app.add_subcommand("upgrade", "Replace the agent by the program that is installed now; no connection is reset");
     command->callback([&context] {
         const json done = upgrade(context.socket);
         if (done.contains("error")) {

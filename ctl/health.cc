@@ -52,7 +52,9 @@ std::string problem_of(const std::string& socket, bool ready) {
     if (!agent) {
         return std::string("this container's agent does not ") + (ready ? "serve" : "answer");
     }
-    return ready && !agent->value("serving", false) ? agent->value("obstacle", "it does not serve") : "";
+    return ready && !agent->value("serving", false)
+               ? agent->value("obstacle", "the agent does not serve new connections")
+               : "";
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ std::string problem_of(const std::string& socket, bool ready) {
 void add_health(CLI::App& app, Context& context) {
     auto* command = app.add_subcommand("health", "Whether this container's own agent answers: a probe");
     const auto ready = std::make_shared<bool>(false);
-    command->add_flag("--ready", *ready, "And serves: no other agent has its place");
+    command->add_flag("--ready", *ready, "Also require that it serves, and was not replaced by another agent");
     command->callback([&context, ready] {
         std::string problem;
         try {

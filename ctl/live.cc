@@ -227,7 +227,7 @@ void capture(Context& context, std::uint64_t id, const std::string& path, std::u
 void add_live(CLI::App& app, Context& context) {
     auto* events = app.add_subcommand("events", "What happens: connections, link groups, namespaces, as it happens");
     const auto once = std::make_shared<bool>(false);
-    events->add_flag("--once", *once, "Those that are remembered, and no more");
+    events->add_flag("--once", *once, "Print the remembered events and exit");
     events->callback([&context, once] {
         stop_at_interrupt();
         follow_events(context, *once);
@@ -235,8 +235,8 @@ void add_live(CLI::App& app, Context& context) {
     auto* tops = app.add_subcommand("top", "Who moves how much, every second or every --watch seconds");
     const auto times = std::make_shared<unsigned>(0);
     const auto lines = std::make_shared<std::size_t>(20);
-    tops->add_option("-n,--times", *times, "So often, and not until Ctrl-C");
-    tops->add_option("-l,--lines", *lines, "So many connections")->capture_default_str();
+    tops->add_option("-n,--times", *times, "Number of updates; default: until Ctrl-C");
+    tops->add_option("-l,--lines", *lines, "Number of connections to show")->capture_default_str();
     tops->callback([&context, times, lines] {
         stop_at_interrupt();
         top(context, *times, *lines);

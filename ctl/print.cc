@@ -115,7 +115,7 @@ void print_status(std::ostream& out, const json& s) {
               {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) + " below " +
                               word(s["cgroups"]["root"])},
               {"Pods",
-               !s["kubernetes"]["enabled"].get<bool>() ? std::string("no API server tells of them")
+               !s["kubernetes"]["enabled"].get<bool>() ? std::string("not known: kubernetes.api is not set")
                : word(s["kubernetes"]["problem"]).empty()
                    ? word(s["kubernetes"]["pods"]) + " on this node"
                    : word(s["kubernetes"]["pods"]) + " on this node, as it was: " + word(s["kubernetes"]["problem"])},

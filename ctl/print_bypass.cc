@@ -43,7 +43,7 @@ void print_probe(std::ostream& out, const json& v) {
                                   : ""});
     }
     print_table(out, rows);
-    out << "\nThe bypass of automatic rules is "
+    out << "\nFor rules that say auto, the bypass is "
         << (v["automatic"].get<bool>() ? std::string("on") : "off: " + word(v["obstacle"])) << " ("
         << v["took_us"].get<double>() / 1000 << " ms)\n";
 }

@@ -124,7 +124,7 @@ void print_drain(std::ostream& out, const json& answer) {
 }
 
 void print_upgrade(std::ostream& out, const json& answer) {
-    out << "smc-agent " << word(answer["version"]) << ", pid " << word(answer["pid"]) << ", has taken the place of pid "
+    out << "smc-agent " << word(answer["version"]) << ", pid " << word(answer["pid"]) << ", has taken over from pid "
         << word(answer["before"]) << " after " << word(answer["took_ms"]) << " ms\n";
     for (const auto& agent : answer["leaving"]) {
         out << word(agent["connections"]) << " connections stay with the agent at " << word(agent["socket"])

@@ -82,7 +82,7 @@ json since_reset(const json& status) {
 bool reset_stats(const json& status) {
     const auto path = memory();
     if (path.empty()) {
-        std::cerr << "Error: there is no HOME to remember a reset in\n";
+        std::cerr << "Error: the reset cannot be saved: neither XDG_STATE_HOME nor HOME is set\n";
         return false;
     }
     std::error_code failure;

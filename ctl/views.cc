@@ -101,7 +101,7 @@ void add_linkgroup(CLI::App& app, Context& context) {
 // The connections of an answer. Warns if connections are missing from it.
 json listed(json answer) {
     if (!answer.value("whole", true)) {
-        std::cerr << "smcctl: more connections may be tuned than are listed here\n";
+        std::cerr << "smcctl: the list is incomplete: not all tuned connections are shown\n";
     }
     return std::move(answer["connections"]);
 }
@@ -190,7 +190,7 @@ void add_explain(CLI::App& app, Context& context) {
     explain->callback([&context, address, pid] {
         context.exit = show(context, {{"command", "explain"}, {"address", *address}, {"pid", *pid}}, print_explanation);
     });
-    app.add_subcommand("dry-run", "What would become of the connections that there are now; touches none")
+    app.add_subcommand("dry-run", "Show whether the connections of now would be offered SMC; changes nothing")
         ->callback([&context] { context.exit = show(context, dry_run_of, print_dry_run); });
 }
 

@@ -28,7 +28,7 @@ Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microse
         return last_error("creating the data path's epoll");
     }
     if (!engine->watch(engine->wake_.get(), EPOLLIN, engine->wake_source_)) {
-        return last_error("watching the data path's doorbell");
+        return last_error("adding the wake-up eventfd of an engine to epoll");
     }
     engine->thread_ = std::thread([raw = engine.get()] { raw->loop(); });
     ::pthread_setname_np(engine->thread_.native_handle(), "smc-datapath");

@@ -43,7 +43,7 @@ void Conntrack::Close::operator()(mnl_socket* socket) const {
 Result<Conntrack> Conntrack::open() {
     // Without this check, asking would make the kernel load its connection tracking.
     if (::access("/proc/sys/net/netfilter/nf_conntrack_max", F_OK) != 0) {
-        return Error{EOPNOTSUPP, "no connections are tracked"};
+        return Error{EOPNOTSUPP, "nf_conntrack is not loaded"};
     }
     std::unique_ptr<mnl_socket, Close> socket(mnl_socket_open2(NETLINK_NETFILTER, SOCK_CLOEXEC));
     if (!socket || mnl_socket_bind(socket.get(), 0, MNL_SOCKET_AUTOPID) < 0) {

@@ -37,7 +37,7 @@ Result<LockFile> LockFile::take(const std::string& path, bool directory) {
             return last_error("creating " + path);
         }
         if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-            return Error{errno == EWOULDBLOCK ? EBUSY : errno, "taking " + path};
+            return Error{errno == EWOULDBLOCK ? EBUSY : errno, "locking " + path};
         }
         if (is_at(path, fd.get())) {
             return LockFile(path, std::move(fd));

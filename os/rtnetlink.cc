@@ -37,19 +37,19 @@ int on_message(const nlmsghdr* header, void* data) {
 Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
     request->nlmsg_seq = kSequence;
     if (mnl_socket_sendto(socket, request, request->nlmsg_len) < 0) {
-        return last_error("asking the kernel about the network");
+        return last_error("sending an rtnetlink request");
     }
     alignas(nlmsghdr) std::array<char, kBuffer> answer;
     const bool dump = (request->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
     for (int more = MNL_CB_OK; more > MNL_CB_STOP;) {
         const ssize_t n = mnl_socket_recvfrom(socket, answer.data(), answer.size());
         if (n < 0) {
-            return last_error("hearing from the kernel about the network");
+            return last_error("receiving an rtnetlink answer");
         }
         more = mnl_cb_run(answer.data(), static_cast<std::size_t>(n), kSequence, mnl_socket_get_portid(socket),
                           on_message, &on);
         if (more < 0) {
-            return last_error("asking the kernel about the network");
+            return last_error("sending an rtnetlink request");
         }
         if (!dump) {
             break;

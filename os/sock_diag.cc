@@ -55,7 +55,7 @@ Result<void> SockDiag::abort(const Socket& which) const {
     request->id.idiag_cookie[0] = static_cast<std::uint32_t>(which.cookie);
     request->id.idiag_cookie[1] = static_cast<std::uint32_t>(which.cookie >> 32);
     if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
-        return last_error("asking to end a socket");
+        return last_error("sending SOCK_DESTROY");
     }
     const ssize_t n = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
     if (n < 0 || mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1, mnl_socket_get_portid(socket_.get()),

@@ -178,7 +178,7 @@ void Bypass::set_guards() const {
     const auto guards = bpf::load_what_is_allowed<smc_guards>(smc_guards__open, smc_guards__load, smc_guards__destroy,
                                                               prepare, bpf::guard_programs(), states);
     if (!guards) {
-        log()->warn("no guards of the bypass: {}", guards.error().text());
+        log()->warn("the guards of the bypass are not loaded: {}", guards.error().text());
     }
     for (bpf::ProgramState& state : states) {
         const bpf_program* program =
@@ -282,7 +282,8 @@ void Bypass::set_limits() {
 std::vector<std::uint64_t> Bypass::turn() {
     skeleton_->bss->smc_inexact = 0;
     if (const auto missed = this->missed(); missed > missed_) {
-        log()->warn("the kernel has not shown {} receives: the bypass ends for all that have it", missed - missed_);
+        log()->warn("{} receives were not counted (recursion): all connections return from the bypass to TCP",
+                    missed - missed_);
         missed_ = missed;
         skeleton_->bss->smc_inexact = 1;
         revoke();

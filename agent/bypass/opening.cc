@@ -22,7 +22,7 @@ Opened open_as_configured(const Config& config, std::uint64_t policy, int cgroup
     auto bypass = Bypass::open(
         config.pin_path, {std::uint64_t{config.bypass_mib} << 20, config.cgroup_share, policy, cgroup_fd}, states);
     if (!bypass) {
-        log()->warn("no bypass: {}", bypass.error().text());
+        log()->warn("the bypass is not available: {}", bypass.error().text());
         return opened;
     }
     opened.bypass = std::move(*bypass);
@@ -32,7 +32,7 @@ Opened open_as_configured(const Config& config, std::uint64_t policy, int cgroup
     }
     opened.verdict = probe(*opened.bypass, config.times.trial);
     const bool fit = opened.verdict->obstacle.empty();
-    log()->info("the bypass of automatic rules is {} ({} us){}", fit ? "on" : "off", opened.verdict->took.count(),
+    log()->info("the bypass is {} for rules that say auto ({} us){}", fit ? "on" : "off", opened.verdict->took.count(),
                 fit ? "" : ": " + opened.verdict->obstacle);
     if (!fit && opened.verdict->lasts && !opened.forced && !opened.bypass->has_members()) {
         unload(opened.bypass, states);

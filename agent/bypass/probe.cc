@@ -302,7 +302,7 @@ Finding tried(Bypass& bypass, const Case& which, std::chrono::milliseconds momen
         trial.wait_for_bytes();
     }
     if (!trial.enrol()) {
-        finding.difference = "the kernel does not take the sockets";
+        finding.difference = "the kernel refuses the sockets in a sockmap";
         finding.excluded.clear();
         return finding;
     }

@@ -181,7 +181,7 @@ ConfigKey rules_key() {
 ConfigKey other_fabrics_key() {
     return list_key(
         {"ism", "others", fabrics_schema(),
-         "Fabrics beside that one, tried behind it in this order: each with a chid of its own."},
+         "More fabrics, tried after that of ism.provider in this order; each has its own chid."},
         [](Config& c) -> auto& { return c.other_fabrics; }, fabric_from, fabrics_of);
 }
 

@@ -87,7 +87,7 @@ json Admin::drain(const json& wanted) {
 // Request of the agent that takes this one's place.
 json Admin::leave(pid_t asker) {
     if (!p_.departure.leave(asker)) {
-        return error("it is going already");
+        return error("this agent is already leaving");
     }
     return {{"leaving", true}, {"connections", p_.connections.live()}};
 }

@@ -176,7 +176,7 @@ void ControlServer::admit(UniqueFd fd) {
     const Who who = who_is(fd.get());
     const auto others = std::ranges::count_if(conversations_, [](const auto& one) { return !one.second->owner(); });
     if (!who.owner && others >= static_cast<std::ptrdiff_t>(kMostOfOthers)) {
-        constexpr std::string_view kLater = "{\"error\": \"too many ask at once\"}\n";
+        constexpr std::string_view kLater = "{\"error\": \"too many clients at once, try again\"}\n";
         ::send(fd.get(), kLater.data(), kLater.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
         return;
     }

@@ -40,7 +40,7 @@ void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tup
         return;  // the next retransmission goes
     }
     if (const auto sent = netns->send_packet(syn, !remote_of(tuple).is_v4(), request.ifindex); !sent) {
-        log()->debug("a SYN waits for its retransmission: {}", sent.error().text());
+        log()->debug("the held SYN could not be sent: {}; TCP will retransmit it", sent.error().text());
     }
 }
 
@@ -140,7 +140,7 @@ bool ClientRunner::catches_up() {
 // Checks again, because the leg may have connected while this thread was late.
 void ClientRunner::timed_out() {
     if (is_connecting(leg_->fd())) {
-        feed(session_.leg_failed(false, "something keeps its packets"));
+        feed(session_.leg_failed(false, "the SYN of the leg got no answer in time; a firewall may drop it"));
     }
 }
 

@@ -55,7 +55,7 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    return os::now() < used_up_until_ ? "it has no descriptors left" : has_room() ? "" : "it is full";
+    return os::now() < used_up_until_ ? "it is out of file descriptors or memory" : has_room() ? "" : "it is full";
 }
 
 // Clients that were already answered with option 254 keep waiting; stop inviting new ones for one second.

@@ -155,7 +155,8 @@ void ServerRunner::on(const session::RunOnTcp& action) {
         TcpSocket(std::move(leg)).reset();
         TcpSocket(clc_->release()).reset();
         return end(
-            {SessionEnd::Kind::kRefused, {.reason = Reason::kServerRefused, .detail = "its leg takes no bytes"}});
+            {SessionEnd::Kind::kRefused,
+             {.reason = Reason::kServerRefused, .detail = "the leg did not accept the first bytes of the client"}});
     }
     const bool is_silent = action.outcome.reason == Reason::kAnswerLost && size == 0 && !has_lost_answer(inbound_);
     end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release(), is_silent});

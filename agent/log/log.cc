@@ -96,7 +96,8 @@ class Sink final : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
     static std::string line_about(std::uint64_t dropped) {
-        const std::string text = fmt::format("log: {} lines were dropped: nobody has read standard error", dropped);
+        const std::string text =
+            fmt::format("log: {} lines of the log were dropped: standard error is not read fast enough", dropped);
         spdlog::memory_buf_t line;
         line_formatter().format({spdlog::source_loc{}, "smc-agent", spdlog::level::warn, text}, line);
         return {line.data(), line.size()};

@@ -231,7 +231,7 @@ void add_places(Families& to, const json& status) {
     }
     for (const auto& [key, name, help] :
          {std::tuple{"entries", "smc_agent_map_entries", "Entries of the BPF maps that can fill up."},
-          std::tuple{"room", "smc_agent_map_max_entries", "What these have room for."}}) {
+          std::tuple{"room", "smc_agent_map_max_entries", "Maximum entries of these BPF maps."}}) {
         for (const auto& map : status["maps"]) {
             to.gauge(name, help, number(map[key]), {{"map", text(map["map"])}});
         }

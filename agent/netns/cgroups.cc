@@ -172,7 +172,7 @@ void Cgroups::watch(const std::string& path) {
 void Cgroups::take(Walked walked) {
     if (walked.failed) {
         if (!std::exchange(is_cut_short_, true)) {
-            log()->warn("cgroups are not looked for until that is over: {}", walked.failed->text());
+            log()->warn("new cgroups are not found for now: {}; trying again", walked.failed->text());
         }
         return rescan_soon();
     }
@@ -191,7 +191,7 @@ void Cgroups::take(Walked walked) {
     }
     groups_ = std::move(found);
     if (std::exchange(left_out_, walked.left_out) == 0 && left_out_ != 0) {
-        log()->warn("{} cgroups are not served: there are more than {}", left_out_, SMC_MAX_CGROUPS);
+        log()->warn("{} cgroups are not served: the limit is {}", left_out_, SMC_MAX_CGROUPS);
     }
 }
 

@@ -181,7 +181,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
         const bool was_full = std::exchange(full_, slot >= SMC_MAX_NETNS);
         if (full_) {
             if (!was_full) {
-                log()->warn("network namespaces are not served: there are more than {}", SMC_MAX_NETNS);
+                log()->warn("some network namespaces are not served: the limit is {}", SMC_MAX_NETNS);
             }
             break;
         }
@@ -216,8 +216,9 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
     if (!opened || !events->watch()) {
         failed_[inode]++;
-        log()->warn("netns {} is not served: {}", inode,
-                    opened ? "its changes cannot be watched" : opened.error().text());
+        log()->warn(
+            "netns {} is not served: {}", inode,
+            opened ? "its rtnetlink socket cannot be watched (fs.epoll.max_user_watches?)" : opened.error().text());
         return;
     }
     failed_.erase(inode);

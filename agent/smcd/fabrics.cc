@@ -61,7 +61,7 @@ Result<void> Fabrics::add(asio::io_context& io, const IsmFabric& wanted) {
             return opened.error();
         }
         if (!(*opened)->has_slot()) {
-            log()->warn("ism: all places of {} are taken: nobody is reached by it until one is free", *path);
+            log()->warn("ism: all peer slots of {} are in use: SMC-D over it does not work until one is free", *path);
         }
         all_.push_back(std::move(*opened));
         log()->info("ism: {} is shared with other machines, CHID {}", *path, text(chid));

@@ -472,7 +472,8 @@ void LinkGroups::on(const group::SendMessage& action) {
     }
     if (!there->driver->send_soon(action.bytes)) {
         post([id = action.group, number](LinkGroups& self) {
-            self.carry_out(self.groups_.link_down(id, number, "the peer does not take what it is sent", os::now()));
+            self.carry_out(
+                self.groups_.link_down(id, number, "the send queue is full: the peer accepts no messages", os::now()));
         });
     }
     group->engine->kick(there->driver);

@@ -68,7 +68,7 @@ std::string limit_of(const DeviceRules& rules, std::optional<unsigned> own_prior
     if (rules.tcx_behind) {
         return "it has programs at its egress behind the agent's (tcx)";
     }
-    return rules.native_xdp ? "it has a program of XDP" : "";
+    return rules.native_xdp ? "it has a native XDP program" : "";
 }
 
 Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, const std::vector<NetDevice>& devices,

@@ -183,7 +183,7 @@ void Hooks::attach(unsigned index, Device& device) const {
     }
     Result<void> attached;
     if (device.mac_len == kHeaderUnknown) {
-        attached = Error{EPFNOSUPPORT, "its packets begin with a header of its own"};
+        attached = Error{EPFNOSUPPORT, "unsupported link-layer header"};
     } else if (tc_ == Tc::kClsact) {
         attached = attach_clsact(index, device);
     } else {
@@ -376,7 +376,7 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
         device.missed[family] = now;
     }
     if (misses >= kMisses && std::exchange(device.works[family], false)) {
-        log()->warn("device {}: the hairpin does not work any more; is a filter or a qdisc in the way?", device.name);
+        log()->warn("device {}: the hairpin lost three probes; is a filter or a qdisc in the way?", device.name);
     }
 }
 

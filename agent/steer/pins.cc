@@ -69,7 +69,7 @@ Result<void> has_only_ours(const std::string& path) {
     for (const auto& entry : std::filesystem::directory_iterator(path, ignored)) {
         const std::string name = entry.path().filename().string();
         if (!is_ours(name)) {
-            return Error{EEXIST, "pinning maps: " + path + " holds " + name + ", which is not ours"};
+            return Error{EEXIST, "pinning maps: " + path + " holds " + name + ", which no smc-agent created"};
         }
     }
     return {};

@@ -116,7 +116,7 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     if (auto chosen = ChosenBuffers::open(programs->map_fd("smc_chosen"), SMC_MAX_CHOSEN)) {
         programs->chosen_ = std::move(*chosen);
     } else {
-        log()->warn("map smc_chosen: {}; lost: SO_SNDBUF that is chosen behind connect()", chosen.error().text());
+        log()->warn("map smc_chosen: {}; lost: changes of SO_SNDBUF after connect()", chosen.error().text());
     }
     programs->try_to_run();
     if (auto filled = programs->fill_tables(config, policy, local); !filled) {
@@ -360,7 +360,7 @@ Result<UniqueFd> Programs::stamped(Stamped which, std::uint32_t slot) const {
     const bpf_insn* first = bpf_program__insns(program);
     std::vector<bpf_insn> code(first, first + bpf_program__insn_cnt(program));
     if (!replace_slot(code, slot)) {
-        return Error{EINVAL, std::string("finding the slot's place in ") + bpf_program__name(program)};
+        return Error{EINVAL, std::string("internal: no unique slot placeholder in ") + bpf_program__name(program)};
     }
     bpf_prog_load_opts options{};
     options.sz = sizeof options;

@@ -70,7 +70,7 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
     }
     mark->hold = 0;
     if (auto put = socks.put(fd, *mark); !put) {
-        log()->warn("releasing a leg: {}", put.error().text());
+        log()->warn("clearing the hold mark of a leg: {}", put.error().text());
     }
     const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
     const auto held = requests.get(mark->app);

@@ -47,7 +47,7 @@ bool Departure::leave(pid_t asker) {
     asker_ = asker;
     started_it_ = successor_.has_value();
     until_ = os::now() + p_.settle;
-    log()->info("leaving: another agent takes this one's place");
+    log()->info("leaving: another agent takes over");
     p_.changed();
     look_.set_in(kSettlingLook);
     return true;
@@ -82,7 +82,7 @@ const char* Departure::obstacle() const {
             return "it is being stopped";
         case State::kSettling:
         case State::kReleased:
-            return "another agent takes its place";
+            return "another agent takes over";
     }
     return "";
 }
@@ -106,7 +106,7 @@ void Departure::watch_successor() {
         tell_service_manager(successor_->pid());
     }
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
-        log()->error("upgrade: pid {} ended, {}", successor_->pid(), end->how);
+        log()->error("upgrade: the successor, pid {}, ended: {}", successor_->pid(), end->how);
         successor_.reset();
         if (state_ == State::kReleased && !end->in_order && !signalled_) {
             again_ = os::now() + pause_;
@@ -118,7 +118,7 @@ void Departure::watch_successor() {
     } else if (os::now() >= again_) {
         again_ = kNever;
         if (auto started = Successor::start()) {
-            log()->info("upgrade: started pid {} in its place", started->pid());
+            log()->info("upgrade: started pid {} to replace the successor that failed", started->pid());
             successor_.emplace(std::move(*started));
             told_manager_ = false;
         } else {
@@ -130,7 +130,7 @@ void Departure::watch_successor() {
 
 void Departure::settle() {
     if (is_gone(asker_)) {
-        log()->warn("who wanted this agent's place has gone: it keeps it");
+        log()->warn("the agent that was to take over has ended: this one goes on serving");
         state_ = signalled_ ? State::kStopping : State::kServing;
         until_ = os::now() + p_.stop_timeout;
         return p_.changed();
@@ -140,7 +140,8 @@ void Departure::settle() {
     }
     state_ = State::kReleased;
     until_ = os::now() + p_.upgrade_timeout;
-    log()->info("left: {} connections stay until they end, {} s at most", p_.connections(), p_.upgrade_timeout.count());
+    log()->info("left: another agent serves; {} connections run on here, for {} s at most", p_.connections(),
+                p_.upgrade_timeout.count());
     p_.release();
 }
 

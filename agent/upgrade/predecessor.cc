@@ -46,7 +46,8 @@ Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::millis
     if (answer.is_object() && answer.value("leaving", false)) {
         return true;
     }
-    const std::string why = answer.is_object() ? answer.value("error", "it does not know how") : "no answer";
+    const std::string why =
+        answer.is_object() ? answer.value("error", "it gave no reason; it may be too old for this") : "no answer";
     return Error{EBUSY, "asking the agent at " + control_socket + " to leave (it said: " + why + ")"};
 }
 

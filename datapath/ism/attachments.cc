@@ -53,7 +53,7 @@ struct Attachments::Peer {
             return true;  // the request has timed out
         }
         if (reply.status != 0) {
-            settle(reply.number, Error{reply.status, "attaching a DMB, says its owner"});
+            settle(reply.number, Error{reply.status, "attaching a DMB: refused by its owner"});
         } else {
             settle(reply.number, attach_dmb(memory, std::move(doorbell), it->second.bytes));
         }
@@ -96,7 +96,7 @@ void Attachments::attach(const Gid& gid, DmbToken token, std::uint32_t bytes, st
     std::memcpy(request.gid, own_.bytes.data(), sizeof request.gid);
     if (!peer->waiting.empty() || !send_request(peer->socket.native_handle(), request)) {
         if (peer->waiting.empty() && errno != EAGAIN) {
-            on_attached(last_error("asking the owner for a DMB"));
+            on_attached(last_error("sending the attach request to the owner of a DMB"));
             return;
         }
         peer->waiting.push_back(request);
@@ -106,7 +106,7 @@ void Attachments::attach(const Gid& gid, DmbToken token, std::uint32_t bytes, st
     timer->async_wait([weak = std::weak_ptr(peer), number = request.number](std::error_code error) {
         const auto strong = weak.lock();
         if (!error && strong) {
-            strong->settle(number, Error{ETIMEDOUT, "waiting for the owner of a DMB"});
+            strong->settle(number, Error{ETIMEDOUT, "waiting for the reply of a DMB's owner"});
         }
     });
     peer->unanswered.insert(request.number);
@@ -170,7 +170,8 @@ void Attachments::drop(const Gid& gid) {
     const auto peer = it->second;
     peers_.erase(it);
     while (!peer->pending.empty()) {
-        peer->settle(peer->pending.begin()->first, Error{ECONNRESET, "asking the owner of a DMB"});
+        peer->settle(peer->pending.begin()->first,
+                     Error{ECONNRESET, "attaching a DMB: its owner closed the connection"});
     }
 }
 

@@ -79,10 +79,10 @@ Result<void> Area::lay_out() {
         // `state` is set before anything else is written, so a magic number beside a state of 0 is not ours.
         const bool others = magic != 0 && seen == 0 && state.load() == 0;
         if ((magic != 0 && magic != kMagic) || (version != 0 && version != kVersion) || others) {
-            return Error{EPROTO, "the shared area holds something else"};
+            return Error{EPROTO, "the shared memory is not empty, and has no layout of this version"};
         }
         if (now - begun >= kLongest) {
-            return Error{ETIMEDOUT, "waiting for who lays out the shared area"};
+            return Error{ETIMEDOUT, "waiting for another machine to lay out the shared memory"};
         }
         if ((seen == 0 || now >= until) && state.compare_exchange_strong(seen, number)) {
             shared(super.magic).store(kMagic);
@@ -103,7 +103,7 @@ Result<void> Area::lay_out() {
         }
     }
     if (shared(super.magic).load() != kMagic) {
-        return Error{EPROTO, "the shared area holds something else"};
+        return Error{EPROTO, "the shared memory is not empty, and has no layout of this version"};
     }
     if (const std::uint32_t version = shared(super.version).load(); version != kVersion) {
         return Error{EPROTO, "the shared area is laid out in version " + std::to_string(version) +

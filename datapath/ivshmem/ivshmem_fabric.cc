@@ -78,7 +78,7 @@ std::shared_ptr<BusyPoll> IvshmemFabric::busy_poll() const {
 
 Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, std::uint32_t bytes) {
     if (lost_) {
-        return Error{ENODEV, "registering a DMB: the slot in the shared area is lost"};
+        return Error{ENODEV, "registering a DMB: this machine has no slot in the shared memory"};
     }
     const std::uint32_t count = blocks_for(bytes);
     const auto first = area_->allocate(count);

@@ -89,7 +89,7 @@ Result<void> VfioDevice::find_position() {
     std::int32_t position = -1;
     if (::pread(device_.get(), &position, sizeof position, static_cast<off_t>(registers_ + kPosition)) !=
         sizeof position) {
-        return last_error("reading the device's position");
+        return last_error("reading the IVPosition register of the ivshmem device");
     }
     if (position < 0 || position > UINT16_MAX) {
         return Error{ENODEV, "the device has no position: it is no ivshmem-doorbell, or its server does not answer"};

@@ -254,7 +254,7 @@ void RcLink::complete(const ibv_wc& completion, smcr::LinkHandler& handler) {
     }
     // An RDMA write with immediate data uses up a receive, too, but byte_len is then the length of the write.
     if (completion.opcode != IBV_WC_RECV || completion.byte_len > kSlotBytes) {
-        shut("the peer sent something that is no message");
+        shut("the peer sent an RDMA write with immediate data, or a message that is too long");
         return;
     }
     const std::uint64_t slot = completion.wr_id & ~kIsReceive;

@@ -324,7 +324,7 @@ void LinkDriver::send_last(const wire::Encoded<cdc::kMessageBytes>& message) {
         return pass_on({view.begin(), view.end()});
     }
     if (!send_soon({view.begin(), view.end()})) {
-        link_->shut("the peer does not take what it is sent");
+        link_->shut("the send queue is full: the peer accepts no messages");
     }
     poller_->ready(*this);
 }
@@ -346,7 +346,7 @@ void LinkDriver::on_message(wire::Bytes message) {
         return;
     }
     if (llc_pending_.fetch_add(1) >= kMaxLlcPending) {
-        link_->shut("the peer sends more LLC messages than can be dealt with");
+        link_->shut("more than 256 LLC messages of the peer wait to be handled");
         return;
     }
     hooks_.llc({message.begin(), message.end()});

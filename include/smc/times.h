@@ -15,17 +15,17 @@ namespace smc {
     TIME(beat, 250, 50, 1000,                                                                                          \
          "The heartbeat: how often the agent tells the BPF programs that it lives.")                                   \
     TIME(stale, 900, 100, 60000,                                                                                       \
-         "An older heartbeat is none: the programs ask nobody, new connections are plain TCP.")                        \
+         "An older heartbeat counts as missing: no requests, new connections are plain TCP.")                          \
     TIME(standstill, 750, 100, 60000,                                                                                  \
-         "The data path has not moved for so long, the agent itself in time: the same follows.")                       \
+         "A data path that has stood still for this long has the same effect.")                                        \
     TIME(leg, 0, 0, 900,                                                                                               \
          "Longest handshake of a leg, on this host. 0: 3/10 of fallback.budget_ms, at most 900.")                      \
     TIME(last_word, 250, 10, 10000,                                                                                    \
-         "How late what a client's agent said may come, after it has closed its CLC socket.")                          \
+         "How long the last message of a client's agent may take, after its CLC socket has closed.")                   \
     TIME(late, 100, 10, 10000,                                                                                         \
          "A server's agent that is this late for a deadline looks once more at what has come.")                        \
     TIME(reset_grace, 250, 0, 10000,                                                                                   \
-         "A reset has come: how long data that was sent before it may still come, by RDMA.")                           \
+         "How long after a reset data that the peer sent before it may still arrive by RDMA.")                         \
     TIME(last_messages, 300, 10, 10000,                                                                                \
          "A link ends: how long its last messages may take to leave.")                                                 \
     TIME(idle, 2000, 100, 3600000,                                                                                     \
@@ -43,9 +43,9 @@ namespace smc {
     TIME(settle, 3000, 100, 60000,                                                                                     \
          "An agent that leaves waits so long for connections that are being set up.")                                  \
     TIME(answer, 5000, 100, 60000,                                                                                     \
-         "An agent that takes a place waits so long for an answer, and after the settling.")                           \
-    TIME(requests, 900, 0, 10000,                                                                                     \
-         "An agent that ends waits so long for answers to SYNs that have asked.")                                      \
+         "How long an agent that takes over waits for an answer, also after times.settle_ms.")                         \
+    TIME(requests, 900, 0, 10000,                                                                                      \
+         "How long an agent that ends waits for answers to SYNs with option 254.")                                     \
     TIME(engine, 5000, 100, 60000,                                                                                     \
          "An agent that ends waits so long for its data path.")                                                        \
     TIME(control, 5000, 1000, 60000,                                                                                   \

@@ -284,7 +284,8 @@ Actions ClientHandshake::attached(const LocalDmb& own, bool in_sync) {
         return {};
     }
     if (!in_sync) {
-        return decline(Reason::kOutOfSync, "server thinks it knows us", true);
+        return decline(Reason::kOutOfSync, "the server says subsequent contact, but no such link group is known here",
+                       true);
     }
     Actions actions{Send{encode(own_half(Type::kConfirm, node_, smcd_, own))}};
     actions.push_back(finish({.kind = Outcome::Kind::kSmcD, .smcd = smcd_}).front());

@@ -53,7 +53,7 @@ Actions ServerHandshake::proposed(Bytes bytes, TimePoint now) {
     }
     proposal_ = std::get<Proposal>(decoded);
     deadline_ = now + node_.step_timeout;
-    return try_next("nothing offered that this node has");
+    return try_next("the Proposal offers no type of SMC that this node can use");
 }
 
 // H1: no Decline answers a Decline.

@@ -45,7 +45,7 @@ void ConfirmLinkFlow::start(const GroupTerms& group, const LinkTerms& link, cons
 std::string ConfirmLinkFlow::on(const ConfirmLink& m, const GroupTerms& group, const LinkTerms& link,
                                 const LinkOut& out) {
     if (state_ != State::kAwaited || m.reply != group.server) {
-        return "CONFIRM LINK out of place";
+        return "unexpected CONFIRM LINK";
     }
     if (const char* wrong = what_differs(m, group, link)) {
         return std::string("CONFIRM LINK does not repeat what was agreed: ") + wrong;

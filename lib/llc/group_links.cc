@@ -13,7 +13,7 @@ using Adding = AddLinkFlow::State;
 void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoint now) {
     const bool first = awaits_confirm_link();
     if (!first && link.state != LinkLlc::State::kConfirming) {
-        return violated(actions, link.terms.number, "CONFIRM LINK out of place", now);
+        return violated(actions, link.terms.number, "unexpected CONFIRM LINK", now);
     }
     if (std::string wrong = link.confirm.on(m, terms_, link.terms, out(actions, link)); !wrong.empty()) {
         return first ? violated(actions, link.terms.number, std::move(wrong), now)
@@ -56,7 +56,7 @@ Actions GroupLlc::offer_link(const LinkTerms& own, const RoceGid& target, TimePo
     Actions actions;
     const LinkLlc* over = carrier();
     if (!may_offer_link()) {
-        actions.push_back(LinkGone{own.number, "it is not the time to offer it"});
+        actions.push_back(LinkGone{own.number, "a link cannot be offered now: another exchange is under way"});
         actions.push_back(AddLinkOver{});
         return actions;
     }
@@ -108,11 +108,11 @@ void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const Ad
         return;
     }
     if (m.rejected) {
-        return adding_failed(actions, "the client rejects it: " + text(m.reason),
+        return adding_failed(actions, "the client rejected ADD LINK: " + text(m.reason),
                              m.reason == AddLinkReason::kNoAlternatePath, now);
     }
     if (!add_link_.on_reply(m, out(actions, link), reply_by(now))) {
-        return adding_failed(actions, "the client's reply does not fit", false, now);
+        return adding_failed(actions, "the reply to ADD LINK has a wrong link number or MTU", false, now);
     }
     connect_or_go_on(actions);
 }
@@ -125,8 +125,9 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
     }
     if (!add_link_.on(m, out(actions, link), reply_by(now))) {
         const std::uint8_t over_link = add_link_.over();
-        adding_failed(actions, "the numbers of RKeys do not fit", false, now);  // C.7.1: as if the link had failed
-        return lose(actions, over_link, "ADD LINK CONTINUATION does not fit", now);
+        adding_failed(actions, "ADD LINK CONTINUATION has a wrong number of RKeys", false,
+                      now);  // C.7.1: as if the link had failed
+        return lose(actions, over_link, "ADD LINK CONTINUATION has a wrong number of RKeys or link number", now);
     }
     learn(actions);
     connect_or_go_on(actions);
@@ -166,7 +167,7 @@ Actions GroupLlc::link_connected(std::uint8_t number, TimePoint now) {
         return actions;
     }
     if (would_be_parallel(add_link_.terms())) {
-        adding_failed(actions, "it would be parallel to another one", true, now);
+        adding_failed(actions, "another link already joins the same two ports", true, now);
         proceed(actions, now);
         return actions;
     }
@@ -182,7 +183,7 @@ Actions GroupLlc::accept_link(const LinkTerms& own, TimePoint now) {
     Actions actions;
     const auto over = links_.find(add_link_.over());
     if (add_link_.state() != Adding::kChoosing || add_link_.number() != own.number || over == links_.end()) {
-        actions.push_back(LinkGone{own.number, "the server does not wait for it any more"});
+        actions.push_back(LinkGone{own.number, "accepted too late: the offer of the server has expired"});
         return actions;
     }
     add_link_.accept(own, own_rmbs_.pairs(add_link_.over(), own.number), out(actions, over->second),
@@ -321,7 +322,7 @@ void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoin
     const bool agreeing =
         add_link_.under_way() && add_link_.state() != Adding::kWanted && add_link_.state() != Adding::kAwaited;
     if (agreeing && add_link_.over() == number) {
-        adding_failed(actions, "the link that it was agreed on over is gone", false, now);
+        adding_failed(actions, "link lost during ADD LINK", false, now);
     }
 }
 

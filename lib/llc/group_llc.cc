@@ -174,7 +174,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmRkey& m, TimePoi
     actions.push_back(PeerRmb{*rmb});
     for (const std::uint8_t number : up()) {
         if (!rmb->contains(number) && m.others.size() >= m.other_tokens) {
-            lose(actions, number, "no RKey was told for it", now);  // C.7.1
+            lose(actions, number, "CONFIRM RKEY has no RKey for this link", now);  // C.7.1
             return;
         }
     }
@@ -294,7 +294,7 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
             return false;
         }
         // C.7.1 has both sides break the TCP connection, but a Linux client waits for the server's Decline.
-        over(actions, {Reason::kTimeoutConfirmLink, "waiting for CONFIRM LINK", terms_.server});
+        over(actions, {Reason::kTimeoutConfirmLink, "CONFIRM LINK did not come in time", terms_.server});
         return true;
     }
     if (now >= add_link_.deadline()) {
@@ -305,7 +305,7 @@ bool GroupLlc::tick_flows(Actions& actions, TimePoint now) {
             over(actions, {Reason::kTimeoutAddLink, "ADD LINK was not answered"});
             return true;
         }
-        adding_failed(actions, "it was not added in time", false, now);
+        adding_failed(actions, "adding the link timed out", false, now);
         if (unanswered) {
             lose(actions, over_link, "ADD LINK was not answered", now);
         }

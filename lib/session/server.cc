@@ -82,8 +82,10 @@ Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
 }
 
 Actions Server::begin(TimePoint now) {
-    return peer_.answer_lost ? join_application("its SYN was only to ask, and its application is connected", now)
-                             : Actions{};
+    return peer_.answer_lost
+               ? join_application(
+                     "the client did not see option 254 in the SYN-ACK; its application is connected by TCP", now)
+               : Actions{};
 }
 
 // Only before anything was agreed on. A client's agent would have refused a SYN-ACK without the option.
@@ -101,10 +103,10 @@ Actions Server::join_application(std::string detail, TimePoint now) {
 
 Actions Server::clc_message(wire::Bytes message, TimePoint now) {
     if (state_ == State::kConnecting && outcome_.reason == Reason::kAnswerLost) {
-        return refuse(Reason::kHandshakeTimeout, "a CLC message, and the application is being connected", {});
+        return refuse(Reason::kHandshakeTimeout, "a CLC message came too late: fallback to TCP has begun", {});
     }
     if (state_ == State::kAwaitingClient) {
-        return refuse(Reason::kProtocolError, "a CLC message behind the handshake", {GiveBack{outcome_}});
+        return refuse(Reason::kProtocolError, "unexpected CLC message after the handshake", {GiveBack{outcome_}});
     }
     return state_ == State::kNegotiating ? translate(handshake_.message(message, now), now) : Actions{};
 }
@@ -126,7 +128,7 @@ Actions Server::clc_closed(TimePoint now, bool in_order) {
         return {};
     }
     if (in_order && may_have_lost_answer() && !clc_began_) {
-        return join_application("it ends, and has said nothing", now);
+        return join_application("the client closed without sending a byte", now);
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
         return {};  // the peer of a short connection may close it before this side hears that the link is ready
@@ -231,7 +233,7 @@ Actions Server::application_refused(std::string detail, TimePoint now) {
 
 Actions Server::tick(TimePoint now) {
     if (state_ == State::kConnecting && now >= deadline_) {
-        return refuse(Reason::kServerRefused, "the application does not answer", {});
+        return refuse(Reason::kServerRefused, "connecting to the server application timed out", {});
     }
     if (state_ == State::kAwaitingClient && now >= deadline_ + node_.late && !std::exchange(was_late_, true)) {
         deadline_ = now + node_.last_word;
@@ -239,7 +241,7 @@ Actions Server::tick(TimePoint now) {
     }
     if (state_ == State::kAwaitingClient && now >= deadline_) {
         const Reason reason = clc_closed_ ? Reason::kPeerClosed : Reason::kHandshakeTimeout;
-        return refuse(reason, "the client's agent does not say that its application is connected",
+        return refuse(reason, "the client's agent did not say in time that its application is connected",
                       {GiveBack{outcome_}});
     }
     if (may_have_lost_answer() && !clc_began_) {
@@ -251,7 +253,7 @@ Actions Server::tick(TimePoint now) {
             silence_until_ = now + node_.last_word;
             return {};
         }
-        return join_application("it says nothing", now);
+        return join_application("no CLC Proposal came in time", now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
 }

@@ -55,7 +55,7 @@ constexpr std::array kEntries{
     Entry{Reason::kRmbNotRegistered, "rmb_not_registered", "the RMB could not be registered"},
     Entry{Reason::kPeerEchoes, "peer_echoes", "peer repeats unknown TCP options"},
     Entry{Reason::kOptionLost, "option_lost", "only a SYN without the option was answered"},
-    Entry{Reason::kAnswerLost, "answer_lost", "something on the way to the client takes the option out of answers"},
+    Entry{Reason::kAnswerLost, "answer_lost", "option 254 is removed from SYN-ACKs on the way to the client"},
     Entry{Reason::kHandshakeTimeout, "handshake_timeout", "a CLC message did not come in time"},
     Entry{Reason::kBudget, "budget", "the attempt took longer than it may"},
     Entry{Reason::kProtocolError, "protocol_error", "peer sent something that is no CLC message"},
@@ -64,7 +64,7 @@ constexpr std::array kEntries{
     Entry{Reason::kApplicationGone, "application_gone", "application gave up connecting"},
     Entry{Reason::kServerRefused, "server_refused", "server application did not take the connection"},
     Entry{Reason::kLimit, "limit", "a configured limit is reached"},
-    Entry{Reason::kLocalPorts, "local_ports", "connections over SMC take no more local ports"},
+    Entry{Reason::kLocalPorts, "local_ports", "the quota of local ports for SMC is used up"},
     Entry{Reason::kFabric, "fabric", "the ISM fabric failed"},
     Entry{Reason::kPeerAborted, "peer_aborted", "peer's application reset the connection"},
     Entry{Reason::kApplicationReset, "application_reset", "local application reset the connection"},
@@ -75,8 +75,8 @@ constexpr std::array kEntries{
     Entry{Reason::kStopped, "stopped", "agent stopped"},
     Entry{Reason::kLinkDown, "link_down", "the link group lost its link"},
     Entry{Reason::kLlcViolation, "llc_violation", "the peer broke the rules of LLC or CDC"},
-    Entry{Reason::kDataLost, "data_lost", "what the peer had sent before the failover never came"},
-    Entry{Reason::kNoLeg, "no_leg", "agent and application could not be joined"},
+    Entry{Reason::kDataLost, "data_lost", "data was lost in a failover: a message of the peer never arrived"},
+    Entry{Reason::kNoLeg, "no_leg", "the leg between agent and application could not be connected"},
     Entry{Reason::kPeerClosedEarly, "peer_closed_early", "the application wrote when the peer had closed"},
 };
 

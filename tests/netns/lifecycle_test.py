@@ -134,7 +134,7 @@ class Lifecycle(TwoNodes):
         theirs = f"{self.a.pins}/theirs"
         sh("bpftool", "map", "pin", "pinned", f"{self.a.pins}/smc_config", theirs)
         self.a.agent.stop(signal.SIGKILL)
-        with self.assertRaisesRegex(RuntimeError, f"{self.a.pins} holds theirs, which is not ours"):
+        with self.assertRaisesRegex(RuntimeError, f"{self.a.pins} holds theirs, which no smc-agent created"):
             self.a.start_agent()
         self.assertTrue(os.path.exists(theirs))
         os.unlink(theirs)

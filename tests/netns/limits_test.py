@@ -90,7 +90,7 @@ class Limits(Greeting):
         device = self.a.device
         self.comes_and_goes(
             self.a,
-            "it has a program of XDP",
+            "it has a native XDP program",
             lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "pinned", pin], check=True),
             lambda: self.a.run(["ip", "link", "set", device, "xdpdrv", "off"], check=True),
             "SMC_OUT_LIMITED",

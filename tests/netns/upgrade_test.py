@@ -71,7 +71,7 @@ class Upgrade(TwoNodes):
         before = node.agent.status()["agent"]["pid"]
         done = node.agent.ctl("upgrade")
         self.assertEqual((done.returncode, done.stderr), (0, ""), node.agent.log()[-2000:])
-        self.assertIn(f"has taken the place of pid {before}", done.stdout)
+        self.assertIn(f"has taken over from pid {before}", done.stdout)
         wait_for("the next agent to serve", node.agent.prepared)
         return done.stdout
 
@@ -132,7 +132,7 @@ class Tcx(Upgrade):
             self.assert_talks(talker)
         for socket in self.a.agent.status()["agent"]["leaving"]:
             seen = self.status_at(self.a, socket)
-            self.assertEqual(seen["agent"]["obstacle"], "another agent takes its place")
+            self.assertEqual(seen["agent"]["obstacle"], "another agent takes over")
             self.assertEqual(seen["agent"]["live"], 1)
         self.end_program(first)
         self.end_program(second)

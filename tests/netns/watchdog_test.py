@@ -120,7 +120,7 @@ class Watchdog(TwoNodes):
         self.a.agent.send_signal(signal.SIGTERM)
         wait_for("the agent to end", stop.gone, 30)
         self.assertEqual(self.a.agent.process.wait(30), 1)
-        self.assertIn("the data path does not end: ending without it", self.a.agent_log())
+        self.assertIn("the data path did not stop in time: exiting", self.a.agent_log())
 
     def test_a_data_path_that_does_not_end(self):
         """SIGTERM ends the agent all the same. What it leaves is what a killed one leaves, until the next one comes."""

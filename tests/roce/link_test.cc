@@ -274,7 +274,8 @@ TEST_CASE("link__a_write_with_immediate_data_is_no_message") {
     Side idle(choose("10.99.0.1"));
     REQUIRE(drive(victim, idle, [&] { return victim.link->broken(); }));
     CHECK(victim.messages.empty());
-    CHECK(victim.broken == std::vector<std::string>{"the peer sent something that is no message"});
+    CHECK(victim.broken ==
+          std::vector<std::string>{"the peer sent an RDMA write with immediate data, or a message that is too long"});
 }
 
 TEST_CASE("link__an_rmb_is_written_and_neither_read_nor_counted_in") {

@@ -51,7 +51,7 @@ pid_t dead_process() {
 TEST_CASE("departure__gives_up_its_place_when_nobody_is_half_way") {
     Agent agent;
     REQUIRE(agent.departure.leave(::getpid()));
-    CHECK(agent.obstacle() == "another agent takes its place");
+    CHECK(agent.obstacle() == "another agent takes over");
     CHECK_FALSE(agent.departure.leave(::getpid()));
     CHECK_FALSE(agent.released);
     agent.settled = true;

@@ -24,5 +24,5 @@ TEST_CASE("device_limits__filters_count_that_come_behind_ours") {
 
 TEST_CASE("device_limits__tcx_and_xdp_of_a_driver") {
     CHECK(limit_of({.tcx_behind = true}, std::nullopt) == "it has programs at its egress behind the agent's (tcx)");
-    CHECK(limit_of({.native_xdp = true}, std::nullopt) == "it has a program of XDP");
+    CHECK(limit_of({.native_xdp = true}, std::nullopt) == "it has a native XDP program");
 }

@@ -134,7 +134,7 @@ bool attaches(Driven& driven, const std::shared_ptr<Connection>& connection) {
 TEST_CASE("link_driver__llc_messages_that_nobody_has_dealt_with_are_bounded") {
     Driven driven(false);
     driven.send(300);
-    CHECK(driven.why_down() == "the peer sends more LLC messages than can be dealt with");
+    CHECK(driven.why_down() == "more than 256 LLC messages of the peer wait to be handled");
     CHECK(driven.llc == 256);
 }
 

@@ -153,7 +153,7 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
     CHECK(are<ResetClc, Refuse>(late.server.tick(late.server.next_deadline())));
 }
 
-// --- something on the way to the client takes the option out of answers ----------------------------------------------
+// --- a box on the way takes the option out of answers ----------------------------------------------
 
 namespace {
 

@@ -168,7 +168,8 @@ Decoded<Acceptance> decode_acceptance(Bytes message, Type expected) {
     }
     const Header& h = std::get<Header>(frame);
     if (h.type != expected) {
-        return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type), "the message whose turn it is");
+        return fault_at<Header, &Header::type>(0, static_cast<std::uint64_t>(h.type),
+                                               "the expected message, Accept or Confirm");
     }
     if (h.version > kVersion2) {
         return fault_at<Header, &Header::version>(0, h.version, "1 or 2", Verdict::kDecline);

@@ -107,7 +107,7 @@ Decoded<Header> decode_header(Bytes first8) {
     }
     const auto [shortest, longest] = limits(h.type, h.version);
     if (h.length < shortest || h.length > longest) {
-        return fault_at<Header, &Header::length>(0, h.length, "a length this message can have");
+        return fault_at<Header, &Header::length>(0, h.length, "a valid length for this type of message");
     }
     if (h.version == 0) {
         return fault_at<Header, &Header::version>(0, 0, "1 or more");
