@@ -55,7 +55,7 @@ clc::LocalNode local_node(const Config& config) {
 
 // Hash of the settings that decide which connections may be bypassed.
 std::uint64_t policy_hash(const Config& config) {
-    const auto all = nlohmann::json::parse(print_config(config, -1));
+    const auto all = nlohmann::json::parse(print_config(config, Keys::kAll, -1));
     return std::hash<std::string>()(all.at("policy").dump() + all.at("local").dump() + all.at("cgroup").dump());
 }
 
@@ -88,7 +88,7 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       refresh_(kRefresh),
       tidying_(kTidying),
       node_(local_node(config_)),
-      departure_({io_, config_.stop_timeout, config_.upgrade_timeout, settling(config_),
+      departure_({io_, config_.stop_drain, config_.upgrade_drain, settling(config_),
                   [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->requests() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },

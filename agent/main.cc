@@ -57,14 +57,16 @@ int main(int argc, char** argv) {
     std::string path;
     bool check = false, take_over = false;
     int ready_fd = -1;
-    bool print = false, print_schema = false, print_reference = false;
+    bool print = false, all = false, print_schema = false, print_reference = false;
     app.set_version_flag("--version", std::string("smc-agent ") + smc::kVersion);
     app.add_option("--config", path, "Configuration (JSON); without it the built-in default runs")
         ->check([](const std::string& name) { return name.empty() ? "no file is named" : ""; });
     app.add_option("--ready-fd", ready_fd)->group("");  // of the agent that starts this one (agent/upgrade/successor.h)
     app.add_flag("--take-over", take_over, "If an agent serves already, have it leave, and take over from it");
     app.add_flag("--check-config", check, "Check the configuration, print nothing if it is good");
-    app.add_flag("--print-default-config", print, "Print the built-in default configuration");
+    auto* printed =
+        app.add_flag("--print-default-config", print, "Print the built-in default of the keys to start with");
+    app.add_flag("--all", all, "With --print-default-config: print all keys")->needs(printed);
     app.add_flag("--print-config-schema", print_schema, "Print the JSON Schema of the configuration");
     app.add_flag("--print-config-reference", print_reference,
                  "Print every key, its default and its meaning (Markdown)");
@@ -74,7 +76,7 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : kExitUsage;
     }
     if (print) {
-        std::cout << smc::print_config({}) << "\n";
+        std::cout << smc::print_config({}, all ? smc::Keys::kAll : smc::Keys::kFirst) << "\n";
         return 0;
     }
     if (print_schema) {
@@ -94,7 +96,7 @@ int main(int argc, char** argv) {
     }
     smc::start_log(config->log_level);
     smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
-    smc::log()->info("effective configuration {}", smc::print_config(*config, -1));
+    smc::log()->info("effective configuration {}", smc::print_config(*config, smc::Keys::kAll, -1));
 
     smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));
     if (const auto started = agent.start(); !started) {

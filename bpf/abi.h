@@ -124,7 +124,6 @@ struct smc_sock {
 	__u8 hold;            /* server's leg: the end of its handshake is held back from the application */
 	__u8 paws;            /* enum smc_paws; of a leg */
 	char control[16];     /* congestion control before tuning; empty: it was not changed */
-	__u32 queue;          /* TCP_NOTSENT_LOWAT that tuning set; 0: none */
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
 };
 
@@ -239,7 +238,6 @@ struct smc_config {
 	__u32 tag;         /* this agent's, in our own TCP option */
 	__u32 local;       /* enum smc_local, or'ed: for connections within this node that match no rule */
 	__u32 local_mask;  /* the part of enum smc_local that this node can do */
-	__u32 queue;       /* most unsent bytes of a tuned socket over lo; 0: the system's default */
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
@@ -493,7 +491,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "the checks are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 80);
+static_assert(sizeof(smc_sock) == 76);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

@@ -186,7 +186,6 @@ struct inet_connection_sock {
 };
 #define SMC_SOL_TCP 6
 #define SMC_TCP_CONGESTION 13
-#define SMC_TCP_NOTSENT_LOWAT 25
 #define SMC_SNDBUF_LOCK 1
 #define SMC_RCVBUF_LOCK 2
 struct tcp_md5sig_info;

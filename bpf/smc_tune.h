@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Tuning of TCP connections whose two ends are on this node. They cross no network, so they need not be paced (bbr
- * would), and over lo a long send queue only falls out of the processor's caches. Settings that an application chose
- * for its socket stay.
+ * would). A congestion control that an application chose for its socket stays.
  *
  * Over lo the socket's route and the device of the first packet show that the other end is here; the route alone does
  * not, because its address may be translated to another host's. Between two namespaces smc_pairs.h shows it.
@@ -43,27 +42,20 @@ static __always_inline void smc_read_control(struct inet_connection_sock *connec
 		name[i] = control->name[i];
 }
 
-static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client, __u32 queue)
+static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, bool client)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)tcp;
 	char reno[] = "reno"; /* built into every kernel */
 	char before[16] = {};
-	bool tuned = false;
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct smc_tuned_socket listed = {};
 	struct smc_sock *state;
 	struct bpf_sock *sk;
 
-	if (!BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt) && smc_paces(connection)) {
-		smc_read_control(connection, before);
-		tuned = !bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno));
-	}
-	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
-		queue = 0; /* MPTCP has one queue for several of its subflows */
-	if (!queue || tcp->notsent_lowat ||
-	    bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &queue, sizeof(queue)))
-		queue = 0;
-	if (!tuned && !queue)
+	if (BPF_CORE_READ_BITFIELD(connection, icsk_ca_setsockopt) || !smc_paces(connection))
+		return;
+	smc_read_control(connection, before);
+	if (bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, reno, sizeof(reno)))
 		return;
 	smc_count(SMC_TUNED);
 	sk = ctx->sk;
@@ -72,7 +64,6 @@ static __always_inline void smc_tune(struct bpf_sock_ops *ctx, struct tcp_sock *
 		return;
 	state->role = client ? SMC_ROLE_TUNED_CLIENT : SMC_ROLE_TUNED_SERVER;
 	__builtin_memcpy(state->control, before, sizeof(state->control));
-	state->queue = queue;
 	smc_address_of(ctx, true, state->app.remote_ip);
 	smc_address_of(ctx, false, state->app.local_ip);
 	state->app.remote_port = bpf_ntohl(ctx->remote_port);
@@ -93,7 +84,6 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 	struct tcp_sock *tcp;
 	char before[16];
 	__u64 cookie;
-	__u32 none = 0;
 
 	if (!state || (!smc_is_tuned(state) && state->role != SMC_ROLE_APP))
 		return;
@@ -106,8 +96,6 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 		__builtin_memcpy(before, state->control, sizeof(before));
 		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_CONGESTION, before, sizeof(before));
 	}
-	if (tcp && state->queue && tcp->notsent_lowat == state->queue)
-		bpf_setsockopt(ctx, SMC_SOL_TCP, SMC_TCP_NOTSENT_LOWAT, &none, sizeof(none));
 	bpf_sk_storage_delete(&smc_socks, sk);
 }
 
@@ -171,7 +159,7 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 		return;
 	local = smc_policy_says(ctx, config, tcp, client);
 	if (local & SMC_LOCAL_TUNE)
-		smc_tune(ctx, tcp, client, lo ? config->queue : 0);
+		smc_tune(ctx, tcp, client);
 	if (pair)
 		smc_pair_up(ctx, tcp, pair, client, local & (SMC_LOCAL_BYPASS | SMC_LOCAL_FORCE));
 }

@@ -13,7 +13,7 @@ Between network namespaces; the baseline is TCP with cubic, beside it is TCP wit
            what cannot be had for less. asked: the server's node has no agent, so every connection asks. denied: the
            policy leaves them alone.
   tuned    within one node. default: two pods of one agent, and the system's default at both, which is the baseline,
-           too. lo: over 127.0.0.1, local.queue_kib 16.
+           too. lo: over 127.0.0.1.
   bypass   within one node: two pods of one agent, and local.bypass "force". Both sides use poll(), and each connection
            but those of "connections" is used for a second before it is measured.
   smcd     SMC-D between two agents of one kernel.

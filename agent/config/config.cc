@@ -66,10 +66,12 @@ std::vector<IsmFabric> Config::fabrics() const {
     return all;
 }
 
-std::string print_config(const Config& config, int indent) {
+std::string print_config(const Config& config, Keys which, int indent) {
     nlohmann::ordered_json document;
     for (const ConfigKey& key : config_keys()) {
-        document[key.section][key.name] = key.get(config);
+        if (key.first || which == Keys::kAll) {
+            document[key.section][key.name] = key.get(config);
+        }
     }
     return document.dump(indent);
 }

@@ -76,7 +76,7 @@ struct Config {
     std::string pin_path = "/sys/fs/bpf/smc-agent";
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
-    std::chrono::seconds stop_timeout{0}, upgrade_timeout{3600};
+    std::chrono::seconds stop_drain{0}, upgrade_drain{3600};
     std::string http_listen = "127.0.0.1:7609";  // empty: no HTTP server
     bool http_page = true;
 
@@ -96,7 +96,6 @@ struct Config {
                              {"0-65535"}}};
     bool past_limits = false;  // SMC also where a device shapes or filters packets
     bool tune = true;
-    unsigned queue_kib = 0;  // most unsent KiB of a tuned socket over lo; 0: the system's default
     std::string bypass = "auto";
     unsigned bypass_mib = 256;
     bool smcd = false;  // with other agents; unset in JSON: true with ivshmem
@@ -129,7 +128,6 @@ struct Config {
         std::chrono::seconds test_link{30};
         unsigned sends = 256, receives = 128;
         unsigned timeout = 17, retries = 7;
-        bool eye_catchers = false;
     } roce;
 
     unsigned cache_entries = 8192;
@@ -159,7 +157,8 @@ struct ConfigProblem {
 
 std::variant<Config, ConfigProblem> parse_config(const std::string& json);
 // All keys with their effective values, in the form that parse_config() takes; indent -1: one line.
-std::string print_config(const Config& config, int indent = 2);
+enum class Keys : std::uint8_t { kFirst, kAll };
+std::string print_config(const Config& config, Keys which = Keys::kAll, int indent = 2);
 
 // nullopt: not an address, or more bits than the family has.
 std::optional<Cidr> parse_cidr(const std::string& text);

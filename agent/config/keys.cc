@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/config/keys.h"
 
+#include <algorithm>
+#include <string_view>
 #include <type_traits>
 
 #include "agent/config/lists.h"
@@ -65,6 +67,12 @@ ConfigKey directory(const char* section, const char* name, Member member, ordere
 
 // --- the rows
 
+// The keys that most nodes need no others than.
+constexpr std::string_view kFirst[] = {
+    "cgroup.root",        "policy.default", "policy.rules",    "kubernetes.api",  "http.listen",
+    "limits.connections", "ism.memory_mib", "roce.memory_mib", "upgrade.drain_s", "log.level",
+};
+
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a member name cannot be put in parentheses
 #define SMC_MEMBER(name) [](auto& c) -> auto& { return c.name; }
 
@@ -81,9 +89,9 @@ std::vector<ConfigKey> make_keys() {
             "How the programs attach to devices. auto: tcx where the kernel has it (6.6), else clsact."),
         key("control", "socket", SMC_MEMBER(control_socket), string(kAbsolutePath, 90),
             "UNIX socket of smcctl; its .lock file keeps a second agent out."),
-        key("stop", "patience_s", SMC_MEMBER(stop_timeout), integer(0, 86400),
+        key("stop", "drain_s", SMC_MEMBER(stop_drain), integer(0, 86400),
             "From SIGTERM on, how long connections may take to end; new ones are plain TCP."),
-        key("upgrade", "patience_s", SMC_MEMBER(upgrade_timeout), integer(0, 604800),
+        key("upgrade", "drain_s", SMC_MEMBER(upgrade_drain), integer(0, 604800),
             "How long connections may take to end in an agent that another one has replaced."),
         key("kubernetes", "api", SMC_MEMBER(kubernetes.api),
             string(R"(^(in-cluster|https://.+|http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?)?$)", 200),
@@ -107,8 +115,6 @@ std::vector<ConfigKey> make_keys() {
         rules_key(),
         key("local", "tune", SMC_MEMBER(tune), boolean(),
             "Connections within this node are not paced where the system's default is (bbr)."),
-        key("local", "queue_kib", SMC_MEMBER(queue_kib), integer(0, 4096),
-            "How much a tuned socket over lo may have unsent; 0: as much as the system lets."),
         key("local", "bypass", SMC_MEMBER(bypass), one_of({"auto", "off", "force"}),
             "auto: connections between pods may go past TCP, if `smcctl probe` says so."),
         key("local", "bypass_mib", SMC_MEMBER(bypass_mib), integer(1, 65536),
@@ -177,8 +183,6 @@ std::vector<ConfigKey> make_keys() {
         key("roce", "timeout", SMC_MEMBER(roce.timeout), integer(8, 24),
             "InfiniBand's local ACK timeout: 4.096 us times 2 to this power."),
         key("roce", "retries", SMC_MEMBER(roce.retries), integer(0, 7), "Retransmissions before a link breaks."),
-        key("roce", "eye_catchers", SMC_MEMBER(roce.eye_catchers), boolean(),
-            "RMBEs begin with an eye catcher (RFC 7609 4.4.1). Linux declines such peers."),
         {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),
          "How long the data path busy-polls before it sleeps. auto: 50, or 0 on one processor.",
          [](Config& c, const json& value) {
@@ -201,9 +205,9 @@ std::vector<ConfigKey> make_keys() {
         key("limits", "handshakes", SMC_MEMBER(max_handshakes), integer(1, 1000000),
             "Of these, handshakes under way. Beyond it new connections are plain TCP."),
         key("limits", "namespace_percent", SMC_MEMBER(namespace_share), integer(1, 100),
-            "Percent of limits.connections and limits.handshakes that one network namespace may have."),
+            "Percent of these two limits that one network namespace may have."),
         key("limits", "cgroup_percent", SMC_MEMBER(cgroup_share), integer(1, 100),
-            "Percent of limits.connections and limits.handshakes that one cgroup may have."),
+            "Percent of these two limits that one cgroup may have."),
         key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),
             "debug, info, warn or error. debug has a line for every connection."),
     };
@@ -211,6 +215,9 @@ std::vector<ConfigKey> make_keys() {
     keys.push_back(key("times", #name "_ms", SMC_MEMBER(times.name), integer(least, most), meaning));
     SMC_TIMES(SMC_TIME_KEY)
 #undef SMC_TIME_KEY
+    for (ConfigKey& row : keys) {
+        row.first = std::ranges::count(kFirst, row.section + "." + row.name) != 0;
+    }
     return keys;
 }
 
@@ -218,6 +225,17 @@ std::vector<ConfigKey> make_keys() {
 
 const std::vector<ConfigKey>& config_keys() {
     static const std::vector<ConfigKey> keys = make_keys();
+    return keys;
+}
+
+const std::vector<FormerKey>& former_keys() {
+    static const std::vector<FormerKey> keys{
+        {"stop", "patience_s", "it is called stop.drain_s"},
+        {"upgrade", "patience_s", "it is called upgrade.drain_s"},
+        {"local", "queue_kib", "it is gone: TCP_NOTSENT_LOWAT is left to applications"},
+        {"roce", "eye_catchers", "it is gone: RMBEs begin with an eye catcher where the peer's do"},
+        {"roce", "busy_poll_us", "it is gone: engine.spin_us decides for SMC-R, too"},
+    };
     return keys;
 }
 

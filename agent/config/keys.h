@@ -18,9 +18,17 @@ struct ConfigKey {
     std::string meaning;
     std::function<void(Config&, const nlohmann::json&)> set{};  // takes only a value that the schema allows
     std::function<nlohmann::ordered_json(const Config&)> get{};
+    bool first = false;  // one of the few to start with; the others are for experts
+};
+
+// A key that an earlier version had.
+struct FormerKey {
+    const char *section, *name;
+    const char* now;  // what has become of it
 };
 
 // In the order in which the schema and the documentation list them; keys of one section are together.
 const std::vector<ConfigKey>& config_keys();
+const std::vector<FormerKey>& former_keys();
 
 }  // namespace smc

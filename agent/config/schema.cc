@@ -104,6 +104,14 @@ std::string shortened(const json& value) {
     return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
+// What has become of a key of an earlier version; nullptr: there was none of this name.
+const char* become_of(const json::json_pointer& key) {
+    const auto it = std::ranges::find_if(former_keys(), [&](const FormerKey& former) {
+        return key == json::json_pointer("/" + std::string(former.section) + "/" + former.name);
+    });
+    return it == former_keys().end() ? nullptr : it->now;
+}
+
 ConfigProblem explain(const json& schema, const json& document, const json::json_pointer& pointer) {
     const json& value = document.at(pointer);
     const json* node = schema_at(schema, document, pointer);
@@ -114,8 +122,11 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
         const auto& properties = (*node)["properties"];
         for (const auto& [key, unused] : value.items()) {
             if (!properties.contains(key)) {
+                const char* now = become_of(pointer / key);
                 return {(pointer / key).to_string(),
-                        fmt::format("found an unknown key, allowed: {}", fmt::join(keys(properties), ", "))};
+                        now != nullptr
+                            ? fmt::format("found a key of an earlier version: {}", now)
+                            : fmt::format("found an unknown key, allowed: {}", fmt::join(keys(properties), ", "))};
             }
         }
         for (const auto& key : node->value("required", json::array())) {
@@ -125,6 +136,22 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
         }
     }
     return {pointer.to_string(), "found " + shortened(value) + ", allowed: " + allowed(*node)};
+}
+
+// A row each, of the keys to start with or of the others.
+std::string table_of(bool first) {
+    std::string out = "| key | default | meaning |\n|---|---|---|\n";
+    for (const ConfigKey& key : config_keys()) {
+        if (key.first != first) {
+            continue;
+        }
+        const auto value = key.get({});
+        const bool is_objects = value.is_array() && !value.empty() && value.front().is_object();
+        out += "| `" + key.section + "." + key.name + "` | " +
+               (is_objects ? "`" + value.front()["name"].get<std::string>() + "`" : "`" + value.dump() + "`") + " | " +
+               key.meaning + " |\n";
+    }
+    return out;
 }
 
 }  // namespace
@@ -146,7 +173,7 @@ std::string print_config_schema() {
         {"$schema", "http://json-schema.org/draft-07/schema#"},
         {"$id", "smc-agent.schema.json"},
         {"title", "smc-agent configuration"},
-        {"description", "Every key is optional; smc-agent --print-default-config shows the defaults."},
+        {"description", "Every key is optional; smc-agent --print-default-config --all shows the defaults."},
         {"type", "object"},
         {"additionalProperties", false},
         {"properties", sections}};
@@ -154,15 +181,7 @@ std::string print_config_schema() {
 }
 
 std::string print_config_reference() {
-    std::string out = "| key | default | meaning |\n|---|---|---|\n";
-    for (const ConfigKey& key : config_keys()) {
-        const auto value = key.get({});
-        const bool is_objects = value.is_array() && !value.empty() && value.front().is_object();
-        out += "| `" + key.section + "." + key.name + "` | " +
-               (is_objects ? "`" + value.front()["name"].get<std::string>() + "`" : "`" + value.dump() + "`") + " | " +
-               key.meaning + " |\n";
-    }
-    return out;
+    return "### Start with these\n\n" + table_of(true) + "\n### For experts\n\n" + table_of(false);
 }
 
 std::optional<ConfigProblem> check_schema(const json& document) {

@@ -27,7 +27,6 @@ group::SmcrTerms terms_of(const Config::Roce& config) {
     terms.rmbes_per_rmb = static_cast<std::uint8_t>(config.rmbes_per_rmb);
     terms.link_bytes = roce::message_bytes(link_limits(config));
     terms.memory_limit = std::size_t{config.memory_mib} << 20;
-    terms.eye_catchers = config.eye_catchers;
     terms.idle = config.group_idle;
     terms.llc_timeout = config.llc_timeout;
     terms.test_interval = config.test_link;

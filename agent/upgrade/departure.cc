@@ -56,7 +56,7 @@ bool Departure::leave(pid_t asker) {
 void Departure::signalled() {
     // A signal to an agent that serves, or that has started its successor, ends the service. Otherwise another agent
     // takes over.
-    const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_timeout : p_.upgrade_timeout;
+    const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_drain : p_.upgrade_drain;
     const bool again = std::exchange(signalled_, true);
     again_ = kNever;  // a signal means that no further successor is wanted
     if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
@@ -132,16 +132,16 @@ void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("the agent that was to take over has ended: this one goes on serving");
         state_ = signalled_ ? State::kStopping : State::kServing;
-        until_ = os::now() + p_.stop_timeout;
+        until_ = os::now() + p_.stop_drain;
         return p_.changed();
     }
     if (!p_.settled() && os::now() < until_) {
         return;
     }
     state_ = State::kReleased;
-    until_ = os::now() + p_.upgrade_timeout;
+    until_ = os::now() + p_.upgrade_drain;
     log()->info("left: another agent serves; {} connections run on here, for {} s at most", p_.connections(),
-                p_.upgrade_timeout.count());
+                p_.upgrade_drain.count());
     p_.release();
 }
 

@@ -23,7 +23,7 @@ class Departure {
  public:
     struct Parts {
         asio::io_context& io;
-        std::chrono::seconds stop_timeout, upgrade_timeout;
+        std::chrono::seconds stop_drain, upgrade_drain;
         std::chrono::milliseconds settle;  // how long to wait for settled()
         std::function<std::size_t()> connections;
         std::function<bool()> settled;          // no connection is being set up

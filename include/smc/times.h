@@ -21,7 +21,7 @@ namespace smc {
     TIME(leg, 0, 0, 900,                                                                                               \
          "Longest handshake of a leg, on this host. 0: 3/10 of fallback.budget_ms, at most 900.")                      \
     TIME(last_word, 250, 10, 10000,                                                                                    \
-         "How long the last message of a client's agent may take, after its CLC socket has closed.")                   \
+         "How late a last message may come from a client's agent whose CLC socket has closed.")                        \
     TIME(late, 100, 10, 10000,                                                                                         \
          "A server's agent that is this late for a deadline looks once more at what has come.")                        \
     TIME(reset_grace, 250, 0, 10000,                                                                                   \

@@ -158,7 +158,7 @@ class OverLo(Pairs):
     path, variant, wanted = "tuned", "lo", ("SMC_TUNED",)
 
     def prepare(self):
-        self.client.start_agent(log={"level": "warn"}, local={"queue_kib": 16})
+        self.client.start_agent(log={"level": "warn"})
         self.agents = [(self.client.agent, 0)]
         self.server, self.d = self.client, self.c
         self.ip = self.base_ip = "127.0.0.1"

@@ -69,7 +69,7 @@ WAYS = {
     "upgrade": [
         "upgrade_test.Tcx.test_connections_stay_and_new_ones_have_the_next_agent",
         "upgrade_test.Tcx.test_who_cannot_serve_takes_nobodys_place",
-        "upgrade_test.Patience.test_a_stop_waits_for_connections",
+        "upgrade_test.Drain.test_a_stop_waits_for_connections",
     ],
     "refuse": [
         "refused_test.Refused.test_programs_of_user_space_run_as_sched_cls",

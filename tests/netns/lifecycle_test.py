@@ -500,9 +500,13 @@ class CommandLine(unittest.TestCase):
     def test_default_configuration_is_printed_and_good(self):
         printed = self.agent("--print-default-config")
         self.assertEqual(printed.returncode, 0)
-        self.assertEqual(json.loads(printed.stdout)["ism"]["chid"], "0xff00")
-        checked = self.with_config(printed.stdout, "--check-config")
-        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+        self.assertEqual(sum(map(len, json.loads(printed.stdout).values())), 10)
+        everything = self.agent("--print-default-config", "--all")
+        self.assertEqual(json.loads(everything.stdout)["ism"]["chid"], "0xff00")
+        for text in (printed.stdout, everything.stdout):
+            checked = self.with_config(text, "--check-config")
+            self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+        self.assertEqual(self.agent("--all").returncode, 2)
 
     def test_a_bad_configuration_is_one_line_and_exit_2(self):
         for text, words in (

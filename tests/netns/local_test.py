@@ -124,18 +124,10 @@ class Local(TwoPods):
         for ip in ("127.0.0.1", "::1", self.one.ip4, self.one.ip6):
             self.assertEqual(self.ends(ip), [[RENO, LONG], [RENO, LONG]], ip)
 
-    def test_over_lo_the_queue_is_short_if_wished_for(self):
-        self.default(BBR)
-        self.start(local={"queue_kib": 16})
-        self.serve_on("0.0.0.0", node=self.one)
-        self.serve_on("0.0.0.0")
-        self.assertEqual(self.ends("127.0.0.1"), [[RENO, SHORT], [RENO, SHORT]])
-        self.assertEqual(self.ends(self.two.ip4), [[RENO, LONG], [RENO, LONG]])
-
     def test_over_lo_by_the_route_only(self):
         """The address is this namespace's own, and translated to that of another node."""
         self.default(BBR)
-        self.start(local={"queue_kib": 16})
+        self.start()
         elsewhere = self.lab.node("elsewhere")
         self.lab.link(self.one, elsewhere)
         self.serve_on("0.0.0.0", node=elsewhere)
@@ -186,7 +178,7 @@ table ip t {{
 
     def test_a_socket_that_is_used_again_is_as_it_was(self):
         self.default(BBR)
-        self.start(local={"queue_kib": 16})
+        self.start()
         self.serve_on("0.0.0.0", node=self.one)
         self.serve_on("0.0.0.0", node=self.b)
         elsewhere = self.lab.node("elsewhere")
@@ -203,7 +195,7 @@ for ip in sys.argv[1:]:
         )
         done = self.one.python(script, "127.0.0.1", elsewhere.ip4)
         found = [json.loads(line) for line in done.stdout.splitlines()]
-        self.assertEqual(found, [[RENO, SHORT], [BBR, LONG]], done.stderr)
+        self.assertEqual(found, [[RENO, LONG], [BBR, LONG]], done.stderr)
 
     def test_what_the_application_chose_stays_when_its_socket_is_used_again(self):
         self.default(BBR)

@@ -309,8 +309,8 @@ class Clsact(Upgrade):
     test_a_server_that_accepts_when_its_agent_has_left = Tcx.test_a_server_that_accepts_when_its_agent_has_left
 
 
-class Patience(Upgrade):
-    overrides = {"upgrade": {"patience_s": 1}, "stop": {"patience_s": 60}}
+class Drain(Upgrade):
+    overrides = {"upgrade": {"drain_s": 1}, "stop": {"drain_s": 60}}
 
     def test_what_does_not_end_in_time_is_reset(self):
         talker = self.talk()

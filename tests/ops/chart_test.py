@@ -56,8 +56,8 @@ class Chart(unittest.TestCase):
         ["--set", "rdma.resource=rdma/hca,podMonitor.enabled=true,podMonitor.labels.release=main"],
         ["--set", "nodeSelector.kind=fast,podLabels.team=net,podAnnotations.note=yes,imagePullSecrets[0].name=pull"],
         ["--set", "tolerations=null,config.http.listen=[::]:9000", "--set", "resources.limits=null"],
-        ["--set", "config.control.socket=/run/smc-agent/other.sock,config.stop.patience_s=5"],
-        ["--set", "config.stop.patience_s=5,config.upgrade.patience_s=7200"],
+        ["--set", "config.control.socket=/run/smc-agent/other.sock,config.stop.drain_s=5"],
+        ["--set", "config.stop.drain_s=5,config.upgrade.drain_s=7200"],
     )
 
     def typed(self, document):
@@ -192,21 +192,21 @@ class Chart(unittest.TestCase):
             self.assertEqual(container["livenessProbe"]["exec"]["command"], health)
             self.assertEqual(container["readinessProbe"]["exec"]["command"], [*health, "--ready"])
             for section in ("stop", "upgrade"):
-                self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["patience_s"])
+                self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["drain_s"])
             # Two pods beside each other: neither waits for the other's node port.
             self.assertEqual(daemon["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
             self.assertIn("--take-over", container["args"])
             self.assertNotIn("ports", container)
 
-    def test_each_patience_is_its_own(self):
-        def timeout(*values):
+    def test_each_drain_is_its_own(self):
+        def drains(*values):
             config = json.loads(the("ConfigMap", documents(helm.template(*values)))["data"]["config.json"])
-            return config["stop"]["patience_s"], config["upgrade"]["patience_s"]
+            return config["stop"]["drain_s"], config["upgrade"]["drain_s"]
 
-        self.assertEqual(timeout(), (3600, 3600))
-        self.assertEqual(timeout("--set", "config.stop.patience_s=5"), (5, 3600))
-        self.assertEqual(timeout("--set", "config.upgrade.patience_s=5"), (3600, 5))
-        self.assertEqual(timeout("--set", "config.stop.patience_s=7,config.upgrade.patience_s=5"), (7, 5))
+        self.assertEqual(drains(), (3600, 3600))
+        self.assertEqual(drains("--set", "config.stop.drain_s=5"), (5, 3600))
+        self.assertEqual(drains("--set", "config.upgrade.drain_s=5"), (3600, 5))
+        self.assertEqual(drains("--set", "config.stop.drain_s=7,config.upgrade.drain_s=5"), (7, 5))
 
     def test_rights_are_the_least(self):
         found = documents(helm.template())

@@ -36,6 +36,8 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
     CHECK(problem(R"({"limits": {"conections": 5}})") ==
           "/limits/conections: found an unknown key, "
           "allowed: cgroup_percent, connections, handshakes, namespace_percent");
+    CHECK(problem(R"({"stop": {"patience_s": 1}})") ==
+          "/stop/patience_s: found a key of an earlier version: it is called stop.drain_s");
     CHECK(problem(R"({"tc": 1})").starts_with("/tc: found an unknown key, allowed: $schema, bpf, cgroup"));
     CHECK(problem(R"({"bpf": {"tc": "xdp"}})") == R"(/bpf/tc: found "xdp", allowed: "auto", "tcx", "clsact")");
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==

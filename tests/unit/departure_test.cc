@@ -130,7 +130,7 @@ TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
     CHECK(agent.until([&] { return agent.over; }));
 }
 
-TEST_CASE("departure__what_it_has_left_is_reset_when_its_patience_is_over") {
+TEST_CASE("departure__what_it_has_left_is_reset_when_its_time_to_drain_is_over") {
     Agent agent(60, 0);
     agent.settled = true;
     REQUIRE(agent.departure.leave(::getpid()));

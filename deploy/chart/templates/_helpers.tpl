@@ -8,13 +8,13 @@ app.kubernetes.io/name: smc-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 {{- define "smc-agent.config" -}}
-{{- $stop := dict "patience_s" .Values.drainSeconds -}}
-{{- $upgrade := dict "patience_s" .Values.drainSeconds -}}
+{{- $stop := dict "drain_s" .Values.drainSeconds -}}
+{{- $upgrade := dict "drain_s" .Values.drainSeconds -}}
 {{- mergeOverwrite (dict "stop" $stop "upgrade" $upgrade) (deepCopy .Values.config) | toPrettyJson }}
 {{- end }}
-{{- define "smc-agent.patience" -}}
+{{- define "smc-agent.drain" -}}
 {{- $config := include "smc-agent.config" . | fromJson -}}
-{{- max $config.stop.patience_s $config.upgrade.patience_s | int -}}
+{{- max $config.stop.drain_s $config.upgrade.drain_s | int -}}
 {{- end }}
 {{- define "smc-agent.privileged" -}}
 {{- $privileged := or .Values.rdma.privileged .Values.ism.privileged -}}
