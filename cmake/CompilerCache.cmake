@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-# ccache, where it is installed: what was compiled once, in whatever clone, is not compiled again. For that the path of
-# the clone (SMC_SOURCE_DIR) is no part of what ccache compares, but for the few sources that are told it.
+# ccache, if it is installed: a source that was compiled once, in any clone, is not compiled again. Therefore ccache
+# does not compare the path of the clone (SMC_SOURCE_DIR), except for the few sources that get it.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${SMC_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})

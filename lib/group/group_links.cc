@@ -112,7 +112,7 @@ GroupType GroupLinks::type() const {
     if (numbers.size() <= 1) {
         return numbers.empty() ? GroupType::kNone : GroupType::kSingle;
     }
-    bool local = true, peer = true;  // one port for all
+    bool local = true, peer = true;  // all links share one port of this node; of the peer
     const GroupLink& first = links_.at(numbers.front());
     for (const std::uint8_t number : numbers) {
         local &= links_.at(number).port.is(first.port);
@@ -121,7 +121,7 @@ GroupType GroupLinks::type() const {
     return local ? GroupType::kAsymmetricLocal : peer ? GroupType::kAsymmetricPeer : GroupType::kSymmetric;
 }
 
-// Ends of others that this link shares.
+// How many ends this link has in common with other links.
 unsigned GroupLinks::shares(std::uint8_t number) const {
     const GroupLink& link = links_.at(number);
     unsigned n = 0;
@@ -155,7 +155,7 @@ std::vector<LocalPort> GroupLinks::candidates(const std::vector<LocalPort>& port
             out.push_back(port);
         }
     }
-    // That of an asymmetric link, which will go.
+    // The port of an asymmetric link, which will be deleted.
     for (auto it = std::next(links_.begin()); it != links_.end(); ++it) {
         const bool there = std::ranges::any_of(ports, [&](const LocalPort& port) { return port.is(it->second.port); });
         if (there && !it->second.port.is(first.port)) {

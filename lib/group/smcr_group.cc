@@ -7,13 +7,14 @@ namespace smc::group {
 
 namespace {
 
-// A client that is not told by its server goes a little later than the server would.
+// An idle group is ended by its server; a client that hears nothing ends it this much later.
 constexpr auto kClientTimeout = std::chrono::seconds(10);
-// An RMB that nobody uses is kept for so long.
+// How long an RMB without connections is kept.
 constexpr auto kSurplusTime = std::chrono::seconds(10);
-// Until an exchange that is under way is over.
+// When to try again if a link cannot be added because another exchange is under way.
 constexpr auto kBusy = std::chrono::milliseconds(200);
-// An attempt costs a queue pair and the registration of all memory: a peer that asks again and again has to wait.
+// Time between attempts to add a link that a client asks for: each costs a queue pair and the registration of all
+// memory, so a client that asks again and again has to wait.
 constexpr auto kBetweenWishes = std::chrono::seconds(1);
 
 }  // namespace
@@ -54,7 +55,7 @@ bool SmcrGroup::can_be_told() const {
 }
 
 bool SmcrGroup::has_room() const {
-    // Elements that members which are gone still occupy count as well.
+    // Elements that are still taken although their members have left count, too.
     const auto members = static_cast<unsigned>(members_.size());
     const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), members) - members; };
     return !closed_ && members + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
@@ -141,10 +142,11 @@ void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
     out.actions.push_back(DropBuffer{id_, buffer});
 }
 
-// One more RMB, and as much to send from, where all is in use. Both or none: half of it helps nobody.
+// Adds an RMB if all RMBEs are taken, and a send buffer if all send elements are; both or none, because a member needs
+// an element of each.
 void SmcrGroup::grow(Out out) {
     if (growing() || adding_) {
-        return;  // a link that is being added needs what there is
+        return;  // while a link is being added, the buffers must stay as they are
     }
     const bool send = buffers_.all_full(BufferKind::kSend), rmb = buffers_.all_full(BufferKind::kRmb);
     if (registered_ + (send ? buffer_bytes() : 0) + (rmb ? buffer_bytes() : 0) > terms_.memory_limit) {
@@ -183,7 +185,7 @@ void SmcrGroup::registered_everywhere(BufferId id, Buffer& buffer, Out out) {
     if (!std::ranges::all_of(links, [&](const auto& entry) { return buffer.tokens.contains(entry.first); })) {
         return;
     }
-    // G2: the first RMB is told by CLC.
+    // G2: CLC tells the peer of the first RMB, CONFIRM RKEY of further ones.
     if (buffer.kind == BufferKind::kRmb && state_ != State::kCreating) {
         buffer.state = Buffer::State::kConfirming;
         if (llc_) {
@@ -201,7 +203,7 @@ void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, 
         return;
     }
     if (adding_ == link) {
-        give_up(link, out);  // the group goes on as it was
+        give_up(link, out);  // the group continues without the new link
         return;
     }
     if (buffer->state != Buffer::State::kRegistering) {
@@ -263,8 +265,8 @@ void SmcrGroup::rkey_deleted(const llc::RkeyDeleted& done, Out out) {
     }
 }
 
-// Memory that nobody uses goes: what is only sent from at once, an RMB after a while, because the next burst would
-// register it again.
+// Drops unused memory: send buffers at once, RMBs after kSurplusTime, because the next burst of connections would have
+// to register them again.
 void SmcrGroup::shrink(Out out) {
     if (!active() || growing() || adding_) {
         surplus_since_ = kNever;
@@ -336,7 +338,7 @@ void SmcrGroup::on(const llc::LinkRetired& retired, Out out) {
     }
 }
 
-// Version 2 tells all ports, version 1 that there is another one.
+// A client of version 2 lists all its ports, one of version 1 only another port that it has.
 void SmcrGroup::on(const llc::LinkWanted& wanted, Out out) {
     peer_.gids.resize(0);
     for (const RoceGid& gid : wanted.gids) {

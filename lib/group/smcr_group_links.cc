@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The links of a group: the first one, a second one at another port, and what follows when one goes (RFC 7609 sections
-// 2.2.1, 3.5.1.6 and 3.5.5.1, C.8).
+// The links of a group: the first link, a second one at another port, and the loss of links (RFC 7609 sections 2.2.1,
+// 3.5.1.6 and 3.5.5.1, C.8).
 #include <algorithm>
 
 #include "smc/group/smcr_group.h"
@@ -9,9 +9,9 @@ namespace smc::group {
 
 namespace {
 
-// What keeps an attempt from beginning now is over soon.
+// When to try to replace a link that is gone: an exchange that keeps the attempt from beginning now is over soon.
 constexpr auto kSoon = std::chrono::milliseconds(200);
-// Each time in a row that a peer has no other path, the next attempt waits twice as long: 16 times at most.
+// Each attempt in a row that fails for lack of another path doubles the time until the next one, up to 16 times.
 constexpr unsigned kMostRefusals = 4;
 
 bool is_parallel(const GroupLinks& links, const LocalPort& port, const RoceGid& peer) {
@@ -120,13 +120,13 @@ bool SmcrGroup::could_be_better() const {
     return active() && peer_.max_links > 1 && links_.type() != GroupType::kSymmetric;
 }
 
-// What of the peer's ports no link uses (SMC v2.1, Client RoCEv2 GID list, note 6).
+// The first port of the peer that no link uses; zero: there is none (SMC v2.1, Client RoCEv2 GID list, note 6).
 RoceGid SmcrGroup::target() const {
     const auto free = std::ranges::find_if(peer_.gids, [&](const RoceGid& gid) { return !links_.has_peer(gid); });
     return free == peer_.gids.end() ? RoceGid{} : *free;
 }
 
-// The server's attempt. With one port it is an asymmetric link, in case that the client has two.
+// Server: begins to add a link. If this node has only one port, the link is asymmetric, in case the client has two.
 void SmcrGroup::add_link_if_wanted(Out out) {
     if (!key_.server || adding_ || !llc_ || !llc_->may_offer_link() || growing() || links_.all().empty() ||
         links_.all().size() >= llc::kMostLinks) {
@@ -144,7 +144,7 @@ void SmcrGroup::add_link_if_wanted(Out out) {
     begin_link(*adding_, candidates.empty() ? links_.all().begin()->second.port : candidates.front(), out);
 }
 
-// The client's: it may only say that it has another port.
+// Client: tells the server that this node has another port; only the server may add a link.
 void SmcrGroup::ask_for_link(Out out) {
     if (links_.all().empty()) {
         return;
@@ -163,7 +163,7 @@ void SmcrGroup::ask_for_link(Out out) {
     }
 }
 
-// The server's queue pair, or the client's, and all memory for it is there.
+// Continues to add a link when its queue pair exists and all buffers are registered for it.
 void SmcrGroup::prepared(std::uint8_t number, Out out) {
     GroupLink* link = links_.find(number);
     if (adding_ != number || link == nullptr || link->state != GroupLink::State::kCreating || !link->exists ||
@@ -203,9 +203,9 @@ void SmcrGroup::offered(const llc::LinkOffered& offer, Out out) {
     begin_link(offer.number, *port, out);
 }
 
-// It cannot be had.
+// The link that is being added cannot be created or connected here.
 void SmcrGroup::give_up(std::uint8_t number, Out out) {
-    drop_link(number, "it is not to be had", out);
+    drop_link(number, "its queue pair or memory could not be set up on this node", out);
     if (!key_.server) {
         carry_out(llc_->reject_link(llc::AddLinkReason::kNoAlternatePath, out.now), out);
         if (adding_) {
@@ -213,14 +213,14 @@ void SmcrGroup::give_up(std::uint8_t number, Out out) {
         }
         return;
     }
-    carry_out(llc_->link_down(number, "it is not to be had", out.now), out);
+    carry_out(llc_->link_down(number, "its queue pair or memory could not be set up on this node", out.now), out);
     carry_out(llc_->no_link(out.now), out);
     added({}, out);
 }
 
 void SmcrGroup::added(const llc::AddLinkOver& how, Out out) {
     if (adding_ && !how.added) {
-        drop_link(*adding_, "it was not added", out);
+        drop_link(*adding_, "the attempt to add it failed or was rejected", out);
     }
     adding_.reset();
     offered_.reset();
@@ -240,14 +240,13 @@ void SmcrGroup::link_up(const llc::LinkUp& up, Out out) {
     if (up.number != llc::kFirstLink || state_ == State::kActive) {
         out.actions.push_back(LinkChanged{id_, up.number, true, {}});
     }
-    // Symmetric now: the asymmetric one has served (section 2.2.1).
+    // The group is symmetric now, and needs its asymmetric link no more (section 2.2.1).
     if (const auto surplus = links_.surplus(); surplus && key_.server) {
         carry_out(llc_->delete_link(*surplus, llc::DeleteLinkReason::kAsymmetricNotNeeded, out.now), out);
     }
-    leave_dead_ports(out);  // that the new link replaces
+    leave_dead_ports(out);  // the new link replaces links on these ports
 }
 
-// Nothing is left of it.
 void SmcrGroup::drop_link(std::uint8_t number, const std::string& why, Out out) {
     const GroupLink* link = links_.find(number);
     if (link == nullptr) {
@@ -264,7 +263,7 @@ void SmcrGroup::drop_link(std::uint8_t number, const std::string& why, Out out) 
         refusals_ = 0;
         retry_at_ = std::min(retry_at_, out.now + kSoon);
     }
-    // What only waited for this link is complete without it.
+    // Buffers that waited only for their registration with this link are complete without it.
     for (const auto& [id, buffer] : std::map(buffers_.all())) {
         if (Buffer* waiting = buffers_.find(id); waiting != nullptr && waiting->state == Buffer::State::kRegistering) {
             registered_everywhere(id, *waiting, out);
@@ -298,7 +297,8 @@ bool SmcrGroup::is_on_a_dead_port(std::uint8_t number) const {
     return link != nullptr && std::ranges::any_of(down_, [&](const LocalPort& port) { return port.is(link->port); });
 }
 
-// Its device would repeat for seconds what it cannot send. The only link may outlive the moment.
+// The device of a dead port would retransmit for seconds before the link breaks. If no other link is up, the links
+// stay: the port may come back in time.
 void SmcrGroup::leave_dead_ports(Out out) {
     const auto up = links_.up();
     if (std::ranges::all_of(up, [&](std::uint8_t number) { return is_on_a_dead_port(number); })) {
@@ -326,7 +326,7 @@ bool SmcrGroup::is_up(std::uint8_t link) const {
     return std::ranges::count(links_.up(), link) != 0;
 }
 
-// Those of an asymmetric link are for a failure of the other one.
+// In an asymmetric group connections begin on the first link; the other one is there in case the first link fails.
 std::uint8_t SmcrGroup::least_used_link() const {
     const auto numbers = links_.up();
     if (numbers.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What happens to the link groups and on their links, and what follows for all who wait. Their members are in
-// smcr_members.cc.
+// Results and events of the link groups and their links, and their effects on members that wait. smcr_members.cc has
+// the members.
 #include "smc/group/smcr_groups.h"
 
 #include <algorithm>
@@ -120,7 +120,7 @@ Actions SmcrGroups::end_all(TimePoint now) {
     Actions actions;
     for (auto& [id, group] : groups_) {
         group->end(llc::DeleteLinkReason::kOperator, {actions, now});
-        group->down("the agent stops", {actions, now});  // without waiting for the answer
+        group->down("the agent stops", {actions, now});  // without waiting for the peer's answer
     }
     return after(nullptr, std::move(actions), now);
 }
@@ -151,11 +151,11 @@ TimePoint SmcrGroups::next_deadline() const {
     return next;
 }
 
-// --- what follows from anything that happened -----------------------------------------------------------------------
+// --- effects on waiting members and ended groups --------------------------------------------------------------------
 
 Actions SmcrGroups::after(const SmcrGroup* changed, Actions actions, TimePoint now) {
     const Out out{actions, now};
-    // A growth that was refused is refused to all who wait for it: asking again would get the same answer.
+    // If the group cannot grow, all members that wait for an RMBE of it are refused: another try would fail, too.
     if (SmcrGroup* group = changed != nullptr ? lookup(changed->id()) : nullptr;
         group != nullptr && group->state() != SmcrGroup::State::kOver) {
         if (const auto refusal = group->take_refusal()) {
@@ -176,7 +176,7 @@ Actions SmcrGroups::after(const SmcrGroup* changed, Actions actions, TimePoint n
 void SmcrGroups::settle(Out out) {
     for (bool moved = true; moved;) {
         moved = false;
-        const auto waiting = waiting_;  // members leave it as they get on
+        const auto waiting = waiting_;  // a copy: advance() removes members from waiting_
         for (const MemberId id : waiting) {
             while (waiting_.contains(id) && advance(members_.at(id), out)) {
                 moved = true;
@@ -194,7 +194,9 @@ void SmcrGroups::expire(Out out) {
         }
         const bool choosing = member.state == Member::State::kChoosing;
         refuse(member, choosing ? Refusal::kBusy : Refusal::kTimeout,
-               choosing ? "waiting for the first contact of another connection" : "waiting for an RMBE", out);
+               choosing ? "the first contact of another connection with this peer took too long"
+                        : "an RMBE was not registered or confirmed in time",
+               out);
     }
 }
 
@@ -211,7 +213,7 @@ void SmcrGroups::forget_groups(Out out) {
     });
 }
 
-// --- what there is to know ------------------------------------------------------------------------------------------
+// --- queries --------------------------------------------------------------------------------------------------------
 
 SmcrGroup* SmcrGroups::lookup(GroupId id) {
     const auto it = groups_.find(id);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a member of the link groups asks for, and how it gets on from state to state (the table is in smcr_groups.h).
+// The members of the link groups: their requests, and their steps from state to state (the table is in smcr_groups.h).
 #include <algorithm>
 
 #include "smc/group/smcr_groups.h"
@@ -8,11 +8,11 @@ namespace smc::group {
 
 namespace {
 
-constexpr auto kManyConnect = "too many queue pairs wait for their peer's address";
+constexpr auto kManyConnect = "too many first contacts wait for the neighbour entry of their peer";
 
 }  // namespace
 
-// --- what it asks for -----------------------------------------------------------------------------------------------
+// --- a member's requests --------------------------------------------------------------------------------------------
 
 Actions SmcrGroups::join_as_server(Join join, TimePoint now) {
     const MemberId id = join.member;
@@ -37,7 +37,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         }
         return after(nullptr, std::move(actions), now);
     }
-    // Which connections share one is the server's to say. Linux's has one for all EIDs.
+    // The EID is not compared: the server decides which connections share a group, and Linux has one for all EIDs.
     const auto is_with_peer = [&](const SmcrGroup& group) {
         return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
                group.active();
@@ -49,7 +49,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     });
     const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
     if (it == groups_.end()) {
-        // One that has gone meanwhile is no reason to end the others.
+        // kBusy if there is a group with this server: a link that has just gone is no reason to end the group.
         refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
                out);
     } else {
@@ -71,8 +71,8 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     member.state = Member::State::kAwaitingLink;
     member.join.deadline = kNever;  // LLC has its own
     waiting_.insert(id);
-    // Section 3.5.2.3: any link of the group; also one that has gone while the Confirm was on its way, with an RMB that
-    // was confirmed: the connection begins on another one.
+    // The Confirm may name any link of the group (section 3.5.2.3). It may also name a link that has gone while the
+    // Confirm was on its way, if its RMB is known on that link: the connection then begins on another link.
     auto named = group.links().with_peer(peer.link);
     if (const auto once = group.links().once_with_peer(peer.link);
         !named && once && group.peer_rmb(*once, peer.rmbe.rkey) != nullptr) {
@@ -119,9 +119,9 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
             group->end(llc::DeleteLinkReason::kProtocolViolation, out);
         }
     }
-    if (group != nullptr && member.assignment) {  // G1: until now it had one
+    if (group != nullptr && member.assignment) {  // G1: it keeps its assignment until now
         const bool counts = !how.declined && member.state != Member::State::kConnecting;
-        // A client tells with its Confirm, and awaits the link from then on.
+        // A client tells the peer of its RMBE by its Confirm, and is kJoined until that is sent.
         const bool told = counts && (member.server || member.state != Member::State::kJoined);
         group->leave(id, *member.assignment, {told, counts ? member.peer_rmbe : std::nullopt, ran}, out);
     }
@@ -130,9 +130,9 @@ Actions SmcrGroups::leave(MemberId id, const Leaving& how, TimePoint now) {
     return after(group, std::move(actions), now);
 }
 
-// --- its steps ------------------------------------------------------------------------------------------------------
+// --- a member's steps -----------------------------------------------------------------------------------------------
 
-// True: the member got further, and may get further still.
+// True: the member's state has changed, and may change again at once.
 bool SmcrGroups::advance(Member& member, Out out) {
     switch (member.state) {
         case Member::State::kChoosing:
@@ -178,7 +178,7 @@ bool SmcrGroups::assign(Member& member, Out out) {
         return false;
     }
     if (member.server && !member.first_contact && !group.has_room()) {
-        member.state = Member::State::kChoosing;  // it has become full meanwhile
+        member.state = Member::State::kChoosing;  // the group has become full meanwhile
         return true;
     }
     if (!group.can_be_told()) {
@@ -215,7 +215,8 @@ bool SmcrGroups::assign(Member& member, Out out) {
     return false;
 }
 
-// What waits stays until it is done, though its group goes: whoever leaves at once must not begin more than others.
+// A group stays in connecting_ until its ConnectLink is answered, even if the group has gone: a peer that leaves at
+// once must not get more attempts than others.
 bool SmcrGroups::connect(SmcrGroup& group, const clc::SmcrPeer& peer, Out out) {
     if (connecting_.size() >= terms_.max_connecting) {
         return false;
@@ -247,7 +248,8 @@ bool SmcrGroups::await(Member& member, Out out) {
     } else if (group.state() == SmcrGroup::State::kOver || !member.first_contact) {  // G4
         const llc::Over& over = group.why_over();
         const bool may_decline = member.first_contact && (over.may_decline || (member.server && !group.llc_began()));
-        // The peer is told why it is declined, in words that it knows.
+        // A Decline tells the peer this reason, so it is one that Linux knows.
+
         const Reason reason = over.reason == Reason::kTimeoutConfirmLink ? over.reason
                               : may_decline                              ? Reason::kLinkNotReady
                               : over.reason == Reason::kNone             ? Reason::kLinkDown
@@ -270,7 +272,8 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     return std::nullopt;
 }
 
-// G5. The peer is done with the connection that had this RMBE, and we had not heard.
+// G5: ends other members that write into this RMBE of the peer. The peer has given it to another connection, so it is
+// done with theirs, although its last message has not come.
 void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
     const auto set_of = [&](std::uint8_t link, RKey rkey) { return member.group->peer_rmb(link, rkey); };
     for (auto& [id, other] : members_) {
@@ -286,7 +289,8 @@ void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out)
     }
 }
 
-// The peer has taken this RMB back: whoever writes there is a connection that the peer does not have any more.
+// The peer has deleted this RMB: ends the members that write into it, whose connections the peer does not have any
+// more.
 void SmcrGroups::end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out out) {
     for (auto& [id, member] : members_) {
         const auto token = rmb.find(member.peer_link);
@@ -298,9 +302,9 @@ void SmcrGroups::end_those_in(SmcrGroup& group, const llc::RTokenSet& rmb, Out o
     }
 }
 
-// --- what it is told ------------------------------------------------------------------------------------------------
+// --- notifications to a member --------------------------------------------------------------------------------------
 
-// G4: who was told this, or the opposite by refuse(), does not wait any more.
+// G4: a member that was told Joined, or JoinRefused by refuse(), does not wait any more.
 void SmcrGroups::joined(Member& member, Out out) {
     const SmcrGroup& group = *member.group;
     const GroupLink& link = *group.links().find(member.assignment->link);
@@ -314,7 +318,8 @@ void SmcrGroups::joined(Member& member, Out out) {
     out.actions.push_back(Joined{member.join.member, group.id(), *member.assignment, local});
 }
 
-// A first contact whose only member it was ends with it.
+// Ends the group of a first contact with its member, which is the only one.
+
 void SmcrGroups::abandon(const Member& member, llc::DeleteLinkReason reason, Out out) {
     if (member.group != nullptr && member.first_contact) {
         member.group->end(reason, out);

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What scripts/bench measures: where (namespaces.py, machines.py), what (cases.py), and how it is drawn (plot.py)."""
+"""The parts of scripts/bench: scenes (namespaces.py, machines.py), measurements (cases.py), the picture (plot.py)."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What is measured, and how it becomes a row: our way, the baseline and what is shown beside them, in turn."""
+"""Cases and their measurement: the agent's path, the baseline and other paths shown beside them, measured in turn."""
 import os
 import statistics
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ OURS, BASELINE = "ours", "baseline"
 @dataclass(frozen=True)
 class Case:
     name: str
-    what: str  # of the program, and its size
+    what: str  # the mode of the program, and its size
     size: int
     unit: str
-    higher: bool  # is better
+    higher: bool  # a higher value is better
 
     def ratio(self, ours, other):
         return ours / other if self.higher else other / ours
 
     def cpu_us(self, value, used, seconds):
-        """Microseconds of processor time for a round trip, a MB or a connection; None: it is not known of how many."""
+        """Microseconds of processor time per round trip, MB or connection; None: their number is not known."""
         count = {"roundtrip": 1e6 / value, "stream": value * 1e3, "connect": value}.get(self.what)
         return used * 1e6 / (count * seconds) if count else None
 
@@ -40,10 +40,10 @@ SUBSEQUENT_CONTACT = Case("subsequent contact", "contact", 1, "ms", False)
 
 
 class Scene:
-    """Where something is measured. prepare() before, check() behind it."""
+    """A place where cases are measured: prepare() comes before them, check() after them."""
 
     path = variant = baseline_is = ""
-    beside = ()  # names of what is measured, too
+    beside = ()  # names of other ways that are measured, too
     cores = ("one core", "a core each")
     cases = CASES
 
@@ -58,15 +58,15 @@ class Scene:
         pass
 
     def before(self, case):
-        """Of each round."""
+        """Called before each round."""
 
     def once(self, which, case, cores, seconds):
-        """The value, and the seconds of processor time that it took."""
+        """Measures once: the value, and the seconds of processor time that it took."""
         raise NotImplementedError
 
 
 def processor_seconds():
-    """That the machine was busy since its start."""
+    """Seconds that the machine's processors were busy since its start."""
     with open("/proc/stat") as file:
         user, nice, system, _, _, irq, softirq = map(int, file.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
@@ -129,7 +129,7 @@ def as_text(row):
 
 
 def measure_all(scene, options):
-    """Rows of one scene, which is prepared here."""
+    """Prepares one scene and returns its rows."""
     scene.prepare()
     rows = []
     for cores in scene.cores:

@@ -15,7 +15,7 @@ ONLY_SOCKETS = [case for case in CASES if case.what != "crowded"]
 
 
 class Machines(Scene):
-    """Two of them. `ways`: the port of each, and how its program is started. Only ours is accelerated."""
+    """Two virtual machines. `ways`: the port and the program's command of each. Only our way is accelerated."""
 
     cores = ("a core each",)
     kernel = os.environ.get("SMC_VM_KERNEL", "7")

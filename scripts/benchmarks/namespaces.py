@@ -14,7 +14,7 @@ CUBIC = ("--cc", "cubic")
 PROCESSORS = {"one core": ("0", "0"), "a core each": ("0", "1")}
 PORTS = {"one core": 7000, "a core each": 7001}
 DEFAULT = "the system's default"
-DEFAULTS_PORTS = 10  # from those of the others
+DEFAULTS_PORTS = 10  # their offset from the ports of the other ways
 
 
 def default_control():
@@ -23,13 +23,13 @@ def default_control():
 
 
 class Pairs(Scene):
-    """Two pairs of namespaces: ours and the baseline. `arguments` of the programs on our way, and `baseline`."""
+    """Two pairs of namespaces: ours and the baseline's. `arguments`, `baseline`: arguments of the programs in each."""
 
     arguments = baseline = CUBIC
     baseline_is = "TCP with cubic"
     beside = (DEFAULT,)
-    wanted = ()  # counters that show the path
-    paths = set()  # of the agent's connections
+    wanted = ()  # counters that must have grown if the path was taken
+    paths = set()  # the paths that the agent's connections must take
 
     def __init__(self, lab):
         self.client, self.server, self.c, self.d = (lab.node(name) for name in "abcd")
@@ -46,7 +46,7 @@ class Pairs(Scene):
         raise NotImplementedError
 
     def ways(self):
-        """Of each: the client's node, the server's, its address, the programs' arguments, how far its ports are."""
+        """For each way: client's node, server's node, server's address, the programs' arguments, offset of ports."""
         return {
             OURS: (self.client, self.server, self.ip, self.arguments, 0),
             BASELINE: (self.c, self.d, self.base_ip, self.baseline, 0),
@@ -84,7 +84,7 @@ class Pairs(Scene):
 
 
 class Nobody(Pairs):
-    """No agent at all: what the two pairs differ by themselves, which no other row can be more exact than."""
+    """No agent at all: the difference between the two pairs themselves, which limits how exact all other rows are."""
 
     path, variant = "plain", "nobody"
 
@@ -96,7 +96,7 @@ class Nobody(Pairs):
 
 
 class Hooks(Nobody):
-    """The least that somebody on a device costs: filters that let everything pass."""
+    """The least that programs on a device cost: filters that let everything pass."""
 
     variant = "hooks"
 

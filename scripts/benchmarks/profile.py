@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Where the time of a case goes: how long each BPF program ran, and which system calls the agents made, for each round
+"""Profiles a case: how long each BPF program ran, and which system calls the agents made, for each round
 trip, MB or connection. The case runs once, and more slowly than when it is measured."""
 import json
 import re
@@ -15,7 +15,7 @@ STATS = "/proc/sys/kernel/bpf_stats_enabled"
 
 
 def programs():
-    """Of each: how often it ran, and for how many nanoseconds."""
+    """For each BPF program: how often it ran, and for how many nanoseconds."""
     found = {}
     for one in json.loads(sh("bpftool", "-j", "prog", "show")):
         runs, spent = found.get(one.get("name", "?"), (0, 0))
@@ -32,7 +32,7 @@ class Strace:
         wait_for("strace", lambda: b"attached" in self.process.stderr.readline())
 
     def end(self):
-        """What was counted; its program goes on without it."""
+        """Stops counting and returns the counts; the traced program continues."""
         self.process.send_signal(signal.SIGINT)
         self.process.wait(10)
         self.process.stderr.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""An smc-agent on a host, which is a Node or a Machine: what both can do is all that is used here.
+"""An smc-agent on a host, which is a Node or a Machine. Only methods that both have are used here:
 
     host.write(name, text)           a file in the host's own directory; its path there
     host.start(argv, log)            a program: .pid, .send_signal(), .wait(timeout), .poll(), .text() of its log
@@ -15,7 +15,7 @@ DEFAULT_SOCKET = "/run/smc-agent/control.sock"
 
 class Agent:
     def __init__(self, host, config, name="agent", command=()):
-        """`command`: what runs the agent, with its arguments. Back when it serves its own network namespace."""
+        """`command`: runs the agent, with its arguments. Returns when the agent serves its own network namespace."""
         self.host, self.config = host, config
         self.socket = config.get("control", {}).get("socket", DEFAULT_SOCKET)
         path = host.write(f"{name}.json", json.dumps(config))
@@ -32,7 +32,7 @@ class Agent:
         return self
 
     def prepared(self):
-        """How many namespaces it has; 0 while one is being prepared."""
+        """The number of namespaces that the agent serves; 0 while one is being prepared."""
         spaces = (self.ask("status") or {}).get("namespaces") or []
         return 0 if any("being prepared" in space["ipv4_obstacle"] for space in spaces) else len(spaces)
 
@@ -47,7 +47,7 @@ class Agent:
         self.process.send_signal(number)
 
     def stop(self, how=signal.SIGTERM, timeout=60):
-        """Its exit code."""
+        """Ends the agent and returns its exit code."""
         self.send_signal(how)
         return self.process.wait(timeout)
 
@@ -56,7 +56,7 @@ class Agent:
         return self.host.run([CTL, "--socket", self.socket, *arguments], timeout=60, check=False)
 
     def ask(self, *arguments):
-        """The answer as an object; None if there is none."""
+        """The agent's answer to a request, as an object; None if it does not answer."""
         done = self.ctl(*arguments, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else None
 
@@ -64,7 +64,7 @@ class Agent:
         return self.ask("status")
 
     def connections(self, port=None, ended=False):
-        """Those to this port of the server, or all."""
+        """The connections to this port of the server, or all."""
         found = self.ask("connections", *(["--ended"] if ended else [])) or []
         return [c for c in found if port is None or c["server"].endswith(f":{port}")]
 
@@ -81,7 +81,7 @@ class Agent:
         return self.status()["decisions"]
 
     def totals(self):
-        """{(path, reason): count}, without those that never were."""
+        """{(path, reason): count} of ended connections, without counts of 0."""
         return {(t["path"], t["reason"]["name"]): t["count"] for t in self.status()["totals"] if t["count"]}
 
     def smcr_groups(self):

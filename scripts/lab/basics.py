@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Where things are, waiting for something, commands, and what is in a map."""
+"""Paths of the build, waiting for a condition, commands, and the entries of a map."""
 import json
 import os
 import subprocess
@@ -23,11 +23,11 @@ def is_sanitized():
 
 
 class Timeout(Exception):
-    """Something took longer than it may. Says what."""
+    """A condition did not come true in time; the text names it."""
 
 
 def wait_for(what, condition, timeout=60.0):
-    """Polls until condition() is true; the value it returned."""
+    """Polls until condition() is true, and returns its value."""
     end = time.monotonic() + timeout
     while not (value := condition()):
         if time.monotonic() > end:
@@ -44,8 +44,8 @@ def sh(*command, check=True):
 
 
 def map_entries(path):
-    """What is in a pinned map, key and value by name. Without what goes while bpftool walks through it: there is an
-    error instead of the value, and the walk begins again, so that others come twice."""
+    """The entries of a pinned map, key and value by name. An entry that is deleted while bpftool walks through the map
+    has an error in place of its value, and is left out; the walk then begins again, so others come twice."""
     dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", path))
     entries = [entry["formatted"] for entry in dumped if "formatted" in entry]
     return list({json.dumps(entry["key"]): entry for entry in entries}.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What smcctl decode says about captures and messages."""
+"""Runs smcctl decode on captures and messages."""
 import json
 import subprocess
 
@@ -13,7 +13,7 @@ def run(*arguments, data=None):
 
 
 def decode(*arguments, data=None, strict=False):
-    """Objects, one a line. A capture that is still being written ends inside a packet; `strict`: it must not."""
+    """The messages, as objects. A capture that is being written may end inside a packet; `strict`: it must not."""
     done = run("--json", *arguments, data=data)
     if strict and done.returncode != 0:
         raise AssertionError(done.stderr.decode())
@@ -21,7 +21,7 @@ def decode(*arguments, data=None, strict=False):
 
 
 def histories(capture):
-    """Of connections and link groups."""
+    """The histories of connections and link groups."""
     return decode("--summary", capture)
 
 

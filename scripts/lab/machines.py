@@ -78,8 +78,8 @@ class Machine:
         return f"52:54:00:00:{99 - wire}:{self.index:02x}"
 
     def boot(self, netdevs, cables=()):
-        """`netdevs`: one for each of its devices. `cables`: what is plugged into a hub of its own, which the first
-        device is then a port of."""
+        """`netdevs`: one for each device of the machine. `cables`: netdevs that a hub of the machine joins
+        with its first device."""
         control, qmp = os.path.join(self.job, "control"), os.path.join(self.job, "qmp")
         self.plugs = netdevs, cables
         listener = socket.socket(socket.AF_UNIX)
@@ -233,7 +233,7 @@ class Machine:
         return f"/job/{name}"
 
     def start_server(self, argv, log):
-        """A program that says so when it listens."""
+        """Starts a program, and waits until it prints that it listens."""
         server = self.start(argv, log)
         wait_for("the server to listen", lambda: "listening" in server.text())
         return server
@@ -266,7 +266,7 @@ class Machine:
             )
 
     def soft_roce(self, *netdevs):
-        """A device on each: rxe0, rxe1 .."""
+        """Makes a soft-RoCE device on each network device: rxe0, rxe1 .."""
         with open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")) as file:
             if "crc32_generic" in file.read():
                 self.modprobe("crc32_generic")  # rxe needs it there and does not say so
@@ -275,7 +275,7 @@ class Machine:
             self.run(["rdma", "link", "add", f"rxe{number}", "type", "rxe", "netdev", netdev])
 
     def set_link(self, up, wire=0):
-        """The Ethernet cable of eth`wire`."""
+        """Plugs in or pulls the Ethernet cable of eth`wire`."""
         with socket.socket(socket.AF_UNIX) as qmp:
             qmp.connect(os.path.join(self.job, "qmp"))
             stream = qmp.makefile("rw")
@@ -289,7 +289,7 @@ class Machine:
                 stream.readline()
 
     def pci_driver(self, device, name):
-        """Which the PCI devices with this number have from here on; "": none."""
+        """The driver that PCI devices with this number use from now on; "": none."""
         self.sh(
             f"""for path in $(grep -l {device} /sys/bus/pci/devices/*/device); do
                     cd ${{path%/device}}
@@ -304,8 +304,8 @@ class Machine:
         self.qemu.wait()
 
     def forget(self):
-        """What was said with a machine that was killed: it can be started again."""
-        self._reader.join()  # the last it writes down is that the machine is gone
+        """Drops the channel to a machine that was killed, so that it can be started again."""
+        self._reader.join()  # its last act is to note that the machine is gone
         self._channel.close()
         self._replies, self._next, self._dead, self._channel = {}, 1, None, None
         os.unlink(os.path.join(self.job, "control"))
@@ -336,10 +336,10 @@ class Machine:
 
 class VmLab:
     def __init__(self, name, roce_wires=0, area_mib=0, memory_mib=1024, doorbells=False, areas="one", capture=True):
-        """`roce_wires`: so many networks beside the first, and soft-RoCE there; 0: soft-RoCE on the first.
+        """`roce_wires`: number of networks besides the first, which then have soft-RoCE; 0: soft-RoCE on the first.
         `area_mib`: memory that machines share, an ivshmem device of each; 0: none. `memory_mib`: of each machine.
         `doorbells`: with interrupts, and an IOMMU in each machine. `areas`: "one" that all share, "own": not shared,
-        each has its own, "pairs": one for each two machines. `capture`: of what goes over the networks."""
+        each has its own, "pairs": one for each two machines. `capture`: record the traffic of the networks."""
         self.name, self.roce_wires, self.machines, self.failed = name, roce_wires, [], False
         self.area_mib, self.memory_mib, self.areas, self.capture = area_mib, memory_mib, areas, capture
         self._remove_stale()
@@ -348,13 +348,13 @@ class VmLab:
         atexit.register(self.clean)
 
         def terminated(*_):
-            raise KeyboardInterrupt  # what unittest does not take for a failed test
+            raise KeyboardInterrupt  # which unittest does not treat as a failed test
 
         signal.signal(signal.SIGTERM, terminated)
 
     @staticmethod
     def _remove_stale():
-        """What a test left that was killed. Its machines died with it."""
+        """Removes files that a killed test has left. Its machines died with it."""
         for path in glob.glob(os.path.join(tempfile.gettempdir(), "smc-vm-*-*-*")):
             pid = os.path.basename(path).split("-")[2]
             if pid.isdigit() and not os.path.exists(f"/proc/{pid}") and not os.environ.get("SMC_KEEP"):
@@ -362,11 +362,11 @@ class VmLab:
 
     @property
     def area(self):
-        """The file behind the memory that they share."""
+        """The file behind the memory that the machines share."""
         return os.path.join(self.dir, "area")
 
     def areas_of(self, machine):
-        """The files of a machine's devices, in the order of its PCI bus. In "pairs" that of its other machines."""
+        """The files of a machine's ivshmem devices, in the order of its PCI bus; in "pairs", of the other machines."""
         if self.areas == "one":
             return [self.area]
         if self.areas == "own":
@@ -379,12 +379,12 @@ class VmLab:
         return os.path.join(self.dir, "doorbells")
 
     def machine(self, name, series, systemd=False):
-        """`systemd`: what the host has installed runs there, with nothing but what basic.target wants."""
+        """`systemd`: the machine runs the host's systemd, with no services but those of basic.target."""
         self.machines.append(Machine(self, name, series, len(self.machines) + 1, systemd))
         return self.machines[-1]
 
     def boot(self):
-        """All machines, their network and soft-RoCE devices."""
+        """Starts all machines, their networks and their soft-RoCE devices."""
         wires = [os.path.join(self.dir, f"ethernet{n}") for n in range(1 + self.roce_wires)]
         third = os.path.join(self.dir, "third")  # a cable from the second machine to a third one
         plug = "stream,id={{}},server={},addr.type=unix,addr.path={}".format
@@ -405,7 +405,8 @@ class VmLab:
             machine.soft_roce(*[f"eth{n}" for n in range(1, len(wires))] or ["eth0"])
 
     def power_cut(self, machine):
-        """What it had in its own memory is gone. Of two machines the second, whose cables can be plugged in again."""
+        """Kills a machine, which loses its own memory, and boots it again. Of two machines it must be the second: only
+        its cables can be plugged in again."""
         machine.kill()
         machine.forget()
         machine.boot(*machine.plugs)
@@ -421,7 +422,7 @@ class VmLab:
         self.clean()
 
     def clean(self):
-        """Also at the end of the program, when nobody leaves the lab in order. SMC_KEEP=1 keeps logs and captures."""
+        """Also runs at the end of the program if the lab was not left in order. SMC_KEEP=1 keeps logs and captures."""
         atexit.unregister(self.clean)
         for machine in self.machines:
             machine.stop()

@@ -21,7 +21,7 @@ NLMSG_ERROR, NLMSG_DONE = 2, 3
 GET_LGR_SMCR, GET_LINK_SMCR, GET_STATS, GET_FBACK_STATS, ADD_UEID, FLUSH_UEID = 2, 3, 7, 8, 10, 12
 STATS, FBACK_STATS, SMCR_TECH, CLIENT_V2, SERVER_V2 = 7, 8, 2, 8, 10
 PNETID_ADD = 2
-# as they are called in JSON
+# their names in JSON
 LGR_R_TYPE, LINK_SMCR, LINK_DEVICE, LINK_CONNECTIONS = "3", "3", "2", "6"
 TYPES = ("NONE", "SINGLE", "SYMMETRIC", "ASYMMETRIC_PEER", "ASYMMETRIC_LOCAL")  # net/smc/smc_core.h
 NESTED = {GET_LGR_SMCR: "link_groups", GET_LINK_SMCR: "links", GET_FBACK_STATS: "fallbacks"}
@@ -44,7 +44,7 @@ def attributes(data):
 
 
 def request(sock, family, command, flags, payload=b""):
-    """Payloads of the answers."""
+    """Sends a netlink request; the payloads of its answers."""
     body = struct.pack("=BBH", command, 1, 0) + payload
     sock.send(struct.pack("=IHHII", 16 + len(body), family, NLM_F_REQUEST | flags, 1, 0) + body)
     answers = []
@@ -119,24 +119,24 @@ UEID = "SMC-AGENT.DEFAULT"
 
 
 def ask(machine, *arguments):
-    """Runs this program there; what it printed, as an object."""
+    """Runs this program in the machine; its output, as an object."""
     printed = machine.run(["python3", "-B", os.path.abspath(__file__), *arguments]).stdout
     return json.loads(printed) if printed else None
 
 
 def make_ready(machine, ueid=UEID):
-    """For SMC-Rv2.1."""
+    """Configures net/smc in the machine for SMC-Rv2.1."""
     machine.modprobe("smc", "smc_diag")
     ask(machine, "ueid", ueid)
 
 
 def types(machine):
-    """What its SMC-R link groups are."""
+    """The types of the SMC-R link groups in the machine."""
     return [TYPES[number(next(iter(a.values()))[LGR_R_TYPE])] for a in ask(machine, "show")["link_groups"]]
 
 
 def busy_devices(machine):
-    """Of its links that have connections."""
+    """The devices of links that have connections."""
     links = [a[LINK_SMCR] for a in ask(machine, "show")["links"] if LINK_SMCR in a]
     busy = [link for link in links if number(link[LINK_CONNECTIONS])]
     return [bytes.fromhex(link[LINK_DEVICE]).rstrip(b"\0").decode() for link in busy]

@@ -46,7 +46,7 @@ def enter_netns(name):
 
 
 def sanitizer_reports(log):
-    """What an agent that was built with a sanitizer wrote of it, a few lines each; none from any other agent."""
+    """Reports that an agent with a sanitizer has written, a few lines each; other agents write none."""
     lines = log.split("\n")
     marks = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer:", "runtime error:")
     return ["\n".join(lines[n : n + 40]) for n, line in enumerate(lines) if any(mark in line for mark in marks)]
@@ -66,7 +66,7 @@ class Process(subprocess.Popen):
 
 
 class Node:
-    defaults = {}  # of an agent's configuration, where a test says nothing
+    defaults = {}  # of an agent's configuration, unless a test sets something else
 
     def __init__(self, lab, name):
         self.lab, self.name = lab, name
@@ -114,7 +114,7 @@ class Node:
         return self.run(["/usr/bin/python3", "-c", script, *arguments], **kwargs)
 
     def start(self, argv, log):
-        """What is no application: in the node's namespace, in nobody's cgroup."""
+        """Starts a program that is no application: in the node's namespace, but in no cgroup that an agent serves."""
         process = Process(argv, os.path.join(self.dir, log), lambda: enter_netns(self.netns))
         self.lab.processes.append(process)
         return process
@@ -142,14 +142,14 @@ class Node:
         return config
 
     def start_agent(self, command=(), **overrides):
-        """`command`: what runs it."""
+        """`command`: runs the agent, with its arguments."""
         self.agent = Agent(self, self.config(**overrides), command=command)
         # A process in the cgroup makes the agent serve the namespace before the first connection.
         self.popen(["sleep", "3600"])
         return self.agent.wait_serving()
 
     def agent_log(self):
-        """Of every agent that this node has had."""
+        """The logs of all agents that this node has had."""
         path = os.path.join(self.dir, "agent.log")
         if not os.path.exists(path):
             return ""
@@ -191,7 +191,7 @@ class Lab:
         return node
 
     def link(self, a, b):
-        """A veth pair: 10.77.N.1 and .2, fd77:N+1::1 and ::2."""
+        """Joins two nodes by a veth pair: 10.77.N.1 and .2, fd77:N+1::1 and ::2."""
         n = self.links
         self.links += 1
         ends = [f"v{n}{a.name}", f"v{n}{b.name}"]
@@ -249,7 +249,7 @@ class Lab:
                 os.rmdir(directory)
             except FileNotFoundError:
                 pass
-            except OSError:  # who was killed is not all gone yet
+            except OSError:  # killed processes are not all gone yet
                 return False
             return True
 

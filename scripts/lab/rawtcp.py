@@ -29,7 +29,7 @@ SMC_OPTION = "fe06e2d4c3d9"
 
 
 def option_list(data):
-    """Bytes of TCP options as scapy has them."""
+    """The bytes of TCP options that are given in scapy's form."""
     out = []
     while data:
         length = 1 if data[0] in (0, 1) else data[1]
@@ -65,7 +65,7 @@ class Wire:
             self.poll(0.1)
 
     def poll(self, timeout):
-        """The next TCP segment for this address, with the source's beside it; None: there is none."""
+        """The next TCP segment for this address, and its source address; None: there is none."""
         if not select.select([self.sock], [], [], timeout)[0]:
             return None
         frame = Ether(self.sock.recv(65536))
@@ -128,7 +128,7 @@ class Connection:
         self.out("SA", options)
 
     def is_begun_by(self, syn):
-        """Whether it is this connection's SYN, once more."""
+        """True if the segment is this connection's SYN, perhaps repeated."""
         return self.ack == (syn.seq + 1) & 0xFFFFFFFF and not self.established and self.ended == "open"
 
     def answer_again(self):

@@ -9,7 +9,7 @@ from lab.basics import BUILD
 
 SHIM = os.path.join(BUILD, "tests", "libsmc-test-refuse.so")
 
-# What the agent asks of a kernel -> the words of refuse.c; their numbers are those of <linux/bpf.h>.
+# A feature that the agent needs of the kernel -> the words of refuse.c; their numbers are those of <linux/bpf.h>.
 REFUSALS = {
     "programs `sched_cls`": "load:3",
     "programs `sock_ops`": "load:13",
@@ -44,15 +44,15 @@ def preloaded(words):
 
 
 def command(what):
-    """What runs an agent that is refused this."""
+    """The command that runs an agent whose kernel refuses this feature."""
     return preloaded(REFUSALS[what])
 
 
 def late(seconds):
-    """What runs an agent to which nothing comes in time for so long."""
+    """The command that runs an agent whose probe of the bypass receives nothing for so many seconds."""
     return preloaded(f"late:{seconds}")
 
 
 def left_out(agent):
-    """{program or helper: what is lost without it}"""
+    """{program or helper that the agent has left out: the function that is lost}"""
     return {one["program"]: one["lost"] for one in agent.status()["left_out"]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A look at the sockets of another process, as that has them."""
+"""Reads options of another process's sockets, through descriptors of the same sockets."""
 import contextlib
 import ctypes
 import os
@@ -18,7 +18,7 @@ def process(pid):
 
 
 def sockets_of(pid):
-    """Its open sockets, of which the caller gets descriptors of his own, one after the other."""
+    """The open sockets of a process, one after the other, each as a new descriptor."""
     libc = ctypes.CDLL(None, use_errno=True)
     with process(pid) as whose:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -33,7 +33,7 @@ def sockets_of(pid):
 
 
 def waits_of(pid, port):
-    """How long each socket of this process waits that is connected to that port of another host: SO_KEEPALIVE,
+    """The timeouts of each socket of this process that is connected to that port of another host: SO_KEEPALIVE,
     TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT."""
     found = []
     for taken in sockets_of(pid):

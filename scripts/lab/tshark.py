@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What tshark says about SMC in a capture, and which of its fields is which of ours."""
+"""tshark's view of SMC in a capture, and the table that maps its fields to ours."""
 import json
 import re
 import subprocess
@@ -9,7 +9,7 @@ OS = {"none": 0, "z/OS": 1, "Linux": 2, "AIX": 3, "unknown": 15}
 
 
 def number(value):
-    """Ours or tshark's: a number, a flag, or text that begins with one."""
+    """The number in a value of ours or tshark's: a number, a flag, or text that begins with one."""
     if isinstance(value, (bool, int)):
         return int(value)
     return int(re.match(r"0x[0-9a-fA-F]+|\d+", value).group(), 0)
@@ -27,7 +27,7 @@ def os_type(value):
     return OS[value] if value in OS else number(value)
 
 
-# type -> our field, or several that tshark has under one name -> (tshark's field, how to compare)
+# type -> our field, or several that tshark shows under one name -> (tshark's field, how to compare)
 COMMON = {"clc_message_length": ("smc.length", number)}
 FIELDS = {
     "PROPOSAL": {

@@ -38,7 +38,7 @@ using namespace smc;
 constexpr int kRounds = 31;
 constexpr int kEach = 20000;
 
-// Keeps the compiler from leaving out what is measured.
+// Keeps the compiler from leaving out the code that is measured.
 template <class T>
 void use(const T& value) {
     asm volatile("" : : "r"(&value) : "memory");
@@ -62,7 +62,7 @@ void measure(const char* name, Work work) {
     std::printf("%s\t%.1f\t%zu\n", name, rounds[kRounds / 2], allocated);
 }
 
-// What Linux sends, and a Proposal with every area full.
+// Messages as Linux sends them, and a Proposal with every area full.
 clc::Proposal plain() {
     clc::Proposal p;
     p.v2_offer = clc::Offer::kSmcR;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// An ordinary TCP program to measure with. It knows nothing of SMC.
+// An ordinary TCP program for measurements. It knows nothing of SMC.
 //
 //   peer serve PORT COUNT                      echoes or swallows on COUNT ports from PORT on
 //   peer roundtrip IP PORT BYTES SECONDS       prints microseconds a round trip
-//   peer stream IP PORT BYTES SECONDS          prints GB/s, until the server has it all
+//   peer stream IP PORT BYTES SECONDS          prints GB/s, measured until the server has all bytes
 //   peer crowded IP PORT BYTES SECONDS         prints microseconds a round trip, the median, beside four streams
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
 //   peer --cc NAME ...                         with this congestion control, and not the system's default
-//   peer --poll SECONDS ...                    sockets do not wait: poll() does. roundtrip and stream use a connection
-//                                              so long, now and then, before they measure
+//   peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and stream use a connection
+//                                              now and then for so long before they measure
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -55,7 +55,7 @@ void make_ready(int fd) {
     }
 }
 
-// True: a call that did not want to wait may succeed now.
+// After EAGAIN on a non-blocking socket, waits; true: the call may succeed now.
 bool wait_for(int fd, short what) {
     pollfd one{fd, what, 0};
     return errno == EAGAIN && polls && ::poll(&one, 1, -1) == 1;
@@ -120,8 +120,9 @@ int connect_to(const char* ip, int port) {
     return fd;
 }
 
-// The first 8 bytes say what follows: a size to echo (kOnce: one time, then the server closes, so that the
-// client's ports do not wait), or 0 for a stream that is answered at its end. kWarm: nothing yet, and it comes back.
+// The first 8 bytes of a connection: a size to echo (kOnce: one time, then the server closes, so that TIME_WAIT does
+// not hold the client's ports), or 0 for a stream that is answered at its end. kWarm: the word is echoed, another
+// follows.
 constexpr std::uint64_t kOnce = 1ULL << 63;
 constexpr std::uint64_t kWarm = 1ULL << 62;
 

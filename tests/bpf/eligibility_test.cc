@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The real programs, asked by BPF_PROG_TEST_RUN, against an oracle that knows only the configuration's text. Needs
+// The real programs, run by BPF_PROG_TEST_RUN, against an oracle that knows only the text of the configuration. Needs
 // root.
 #include <arpa/inet.h>
 #include <sched.h>
@@ -134,16 +134,16 @@ TEST_CASE("explain__without_roce_only_what_wants_smcd_within_the_node_is_asked")
 
 namespace {
 
-// A rule as somebody might write it.
+// A rule of the configuration.
 struct Written {
     std::string name;
     bool allow = false;
     std::string direction;
     std::vector<std::string> cgroups, remotes, ports;
-    unsigned smcd = 0;  // 1: it says no; 2: it says yes; else nothing
+    unsigned smcd = 0;  // 1: the rule denies it; 2: the rule allows it; else not set
 };
 
-// In words of the documentation, with nothing of the implementation: text against text.
+// The oracle follows the documentation and shares no code with the implementation: it compares text with text.
 bool address_matches(const std::string& cidr, const std::string& address) {
     const auto slash = cidr.find('/');
     const std::string prefix = cidr.substr(0, slash);
@@ -196,7 +196,7 @@ class Draw {
  public:
     explicit Draw(unsigned seed) : random_(seed) {}
     unsigned below(unsigned n) { return static_cast<unsigned>(random_()) % n; }
-    // Close to each other, so that rules and checks meet.
+    // The values are few, so that rules often match.
     std::string address() {
         const std::string last = std::to_string(below(4));
         return below(2) == 0 ? "10." + std::to_string(below(3)) + ".0." + last
@@ -263,7 +263,7 @@ json as_json(const std::vector<Written>& rules, bool default_allow) {
     return {{"default", default_allow ? "allow" : "deny"}, {"rules", list}};
 }
 
-// What decides, and what it decides.
+// The rule that decides, and its decision.
 struct Expected {
     std::string rule;
     bool allow = false, smcd = false;
@@ -313,7 +313,7 @@ TEST_CASE("property__the_programs_decide_what_the_configuration_says") {
 
 namespace {
 
-// What a SYN has besides the usual.
+// Unusual options of a SYN.
 struct Has {
     bool smc = false, mptcp = false, fast_open = false, own_tag = false;
 };
@@ -402,7 +402,7 @@ std::uint64_t own_cgroup() {
 }  // namespace
 
 TEST_CASE("property__tc_decides_what_the_configuration_says") {
-    REQUIRE(::unshare(CLONE_NEWNET) == 0);  // the listeners are seen by nobody
+    REQUIRE(::unshare(CLONE_NEWNET) == 0);  // the listeners are in no other test's namespace
     REQUIRE(::system("ip link set lo up") == 0);
     const std::uint64_t cgroup = own_cgroup();
     REQUIRE(cgroup != 0);
@@ -467,7 +467,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             } else if (!roce && !expected_of(rules, default_allow, rule, default_smcd).smcd) {
                 expected = SMC_IN_NOTHING;
             }
-            // A SYN with this agent's tag may ask nobody else.
+            // A SYN with this agent's tag may ask no other agent.
             const bool counts = has.smc || expected == SMC_IN_SAME_AGENT;
             const auto packet = syn(from, v6 ? "::1" : "127.0.0.1", port, has, config->tag);
             std::vector<std::uint64_t> before;
@@ -480,7 +480,7 @@ TEST_CASE("property__tc_decides_what_the_configuration_says") {
             options.data_in = packet.data();
             options.data_size_in = static_cast<__u32>(packet.size());
             REQUIRE(bpf_prog_test_run_opts(p.programs->program_fd("smc_ingress"), &options) == 0);
-            CHECK(options.retval == static_cast<__u32>(-1));  // TC_ACT_UNSPEC: the packet goes on
+            CHECK(options.retval == static_cast<__u32>(-1));  // TC_ACT_UNSPEC: the packet passes
             for (int d = 0; d < SMC_DECISIONS; d++) {
                 const auto decision = static_cast<smc_decision>(d);
                 CAPTURE(bpf::Programs::decision_name(decision), bpf::Programs::decision_name(expected));

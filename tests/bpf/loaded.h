@@ -59,7 +59,7 @@ struct Loaded {
     Policy policy;
     std::unique_ptr<bpf::Programs> programs;
     smc_query query{};
-    bool serves = true, roce = false;  // what the heartbeat says, which beats before every request
+    bool serves = true, roce = false;  // contents of the heartbeat, which is written before every query
 };
 
 }  // namespace smc

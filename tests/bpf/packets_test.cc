@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the programs make of packets that arrive, and of entries that age: a packet in, a verdict and the bytes out, and
-// the maps before and behind. Without sockets of applications, so neither requests nor legs: those are netns.*.
+// The programs with packets that arrive, and with entries that age: a packet in, a verdict and the bytes out, and the
+// maps before and after. There are no sockets of applications, so requests and legs are tested in netns.*.
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ std::uint32_t get32(const Bytes& from, std::size_t at) {
     return get16(from, at) << 16 | get16(from, at + 2);
 }
 
-// The ones' complement sum of 16-bit words; 0xffff for what holds a right checksum.
+// The ones' complement sum of 16-bit words; 0xffff if the bytes include a right checksum.
 unsigned sum_of(const Bytes& bytes, std::size_t at, std::size_t length, std::uint32_t sum = 0) {
     for (std::size_t i = 0; i < length; i += 2) {
         sum += static_cast<unsigned>(bytes[at + i] << 8 | (i + 1 < length ? bytes[at + i + 1] : 0));
@@ -58,7 +58,7 @@ struct Family {
     [[nodiscard]] const char* server() const { return v6 ? "fd00::2" : "10.0.0.2"; }
     [[nodiscard]] Endpoint client_end() const { return *Endpoint::parse(v6 ? "[fd00::1]:40000" : "10.0.0.1:40000"); }
     [[nodiscard]] Endpoint server_end() const { return *Endpoint::parse(v6 ? "[fd00::2]:80" : "10.0.0.2:80"); }
-    // The checksum over the TCP header and what stands for the IP header in it.
+    // The sum over the TCP header and the pseudo header.
     [[nodiscard]] unsigned tcp_sum(const Bytes& packet) const {
         const std::size_t addresses = v6 ? 22 : 26, size = v6 ? 32 : 8, length = packet.size() - tcp_at();
         const auto pseudo = sum_of(packet, addresses, size, static_cast<std::uint32_t>(6 + length));
@@ -66,7 +66,7 @@ struct Family {
     }
 };
 
-// From the server to the client, as it arrives by Ethernet.
+// A packet from the server to the client, with its Ethernet header.
 Bytes answer(const Family& family, std::uint8_t flags, std::uint32_t seq, std::uint32_t ack, const Bytes& options) {
     const std::size_t tcp_bytes = 20 + options.size(), at = family.tcp_at();
     Bytes packet(at + tcp_bytes);
@@ -100,7 +100,7 @@ Bytes answer(const Family& family, std::uint8_t flags, std::uint32_t seq, std::u
     return packet;
 }
 
-// A node that serves its namespace, into whose lo packets come.
+// A node whose agent serves its namespace; packets arrive on lo.
 struct Node : Loaded {
     Node() : Loaded(json::parse(R"({"default": "allow"})")) {
         const auto rtnetlink = Rtnetlink::open();
@@ -118,7 +118,7 @@ struct Node : Loaded {
         tag = bpf::Map<std::uint32_t, smc_config>(programs->map_fd("smc_config")).get(0)->tag;
         counted();
     }
-    // What has been counted since the last request.
+    // The decisions that were counted since the last call.
     std::map<std::string, std::uint64_t> counted() {
         std::map<std::string, std::uint64_t> fresh;
         for (int d = 0; d < SMC_DECISIONS; d++) {
@@ -171,13 +171,13 @@ struct Node : Loaded {
 
 using Counted = std::map<std::string, std::uint64_t>;
 
-// Of a process whose other test cases are in other namespaces.
+// Each test case enters a namespace of its own.
 void enter_a_namespace() {
     REQUIRE(::unshare(CLONE_NEWNET) == 0);
     REQUIRE(::system("ip link set lo up") == 0);
 }
 
-// The answer has become a reset of the connection that the server thinks is half open.
+// Checks that the answer became a RST to the server, whose connection is half open.
 void check_is_rst(const Node& node, const Family& family, const Bytes& in) {
     CHECK(node.verdict == kRedirected);
     const std::size_t at = family.tcp_at();
@@ -269,7 +269,7 @@ TEST_CASE("answer__with_option_254_is_the_agents_and_the_application_never_sees_
         CHECK(node.state(family) == SMC_REQUEST_HELD);
 
         const Bytes other = answer(family, kSyn | kAck, kServersIsn + 7, kIsn + 1, kSmcOption);
-        node.arrive(other);  // of the connection that the SYN without options has made
+        node.arrive(other);  // an answer to the SYN without options
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == other);
         CHECK(node.counted().empty());
@@ -303,7 +303,7 @@ TEST_CASE("answer__to_another_syn_is_tcps_own_business") {
         CHECK(node.verdict == kGoesOn);
         CHECK(node.out == late);
         CHECK(node.state(family) == SMC_REQUEST_ASKED);
-        // Nor is there anything to be said to who never asked, and has no socket.
+        // An answer to a client that never asked, and has no socket, passes, too.
         node.requests().erase(tuple_of(family.client_end(), family.server_end(), 0));
         node.arrive(late);
         CHECK(node.verdict == kGoesOn);

@@ -51,7 +51,7 @@ def connection():
 
 
 def push(sender):
-    """How many bytes go before the sender is stopped for good, or the time or the limit is over."""
+    """How many bytes are sent before the sender blocks for good, or the time or the limit is over."""
     sender.setblocking(False)
     sent, block, end = 0, bytes(1 << 18), time.monotonic() + SECONDS
     while sent < LIMIT and time.monotonic() < end:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What must hold for whatever a peer sends.
+// Properties that must hold for any bytes that a peer sends.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ inline void require(bool holds) {
     }
 }
 
-// A fault can be told; a message can be printed and, once written by us, stays what it is.
+// A fault has a text; a message can be printed, and its encoding is decoded and encoded again to the same bytes.
 template <class T, class Decode, class Encode>
 void check(const Decoded<T>& decoded, Decode decode_again, Encode encode_it) {
     if (const auto* fault = std::get_if<Fault>(&decoded)) {

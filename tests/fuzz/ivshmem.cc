@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that several machines share, written by one of them as it likes while another one works with it. The input is
-// a list of steps: a byte that says which, and its numbers.
+// Memory that several machines share: one machine writes anything into it while another one works with it. The input is
+// a list of steps: a byte for the kind of step, and its numbers.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -65,12 +65,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     own.bytes.fill(1);
     other.bytes.fill(2);
     Input input(data, size);
-    // What is there when it begins, too.
+    // The initial contents of the area come from the input, too.
     for (auto stores = input.take<std::uint8_t>() % 4; stores > 0; stores--) {
         const auto at = input.take<std::uint32_t>() % (kBytes / 8) * 8;
         auto word = input.take<std::uint64_t>();
         if (at == offsetof(Superblock, state)) {
-            word &= kReady;  // for somebody who is at it for ever it waits two seconds
+            word &= kReady;  // open() would wait two seconds for a peer that never finishes laying it out
         }
         std::memcpy(theirs->bytes().data() + at, &word, sizeof word);
     }
@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         switch (input.take<std::uint8_t>() % 10) {
             case 0:
             case 1: {
-                // the tables are more worth it than what is in blocks
+                // mostly in the control structures: contents of blocks matter less
                 const std::size_t most = input.take<std::uint8_t>() % 4 != 0 ? 16384 : kBytes;
                 const auto at = input.take<std::uint32_t>() % (most / 8) * 8;
                 const auto word = input.take<std::uint64_t>();

@@ -27,7 +27,7 @@ def program(target):
 
 
 def replay(target, kept):
-    """0 if every input that was kept is read without a fault."""
+    """Runs the target once on every kept input; 0 if none breaks it."""
     command = [program(target), *LIMITS, longest(target), "-runs=0", kept]
     run = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", timeout=300)
     count = len(os.listdir(kept))

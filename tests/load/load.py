@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Connections between two agents on a machine that is busy, or whose agents stand still: which way they go, and whether
-that lasts. Prints a table; see docs/testing.md.
+"""Connections between two agents on a machine that is busy, or whose agents stand still: the path that they take, and
+whether that lasts. Prints a table; see docs/testing.md.
 
     load.py [LOAD ...]        all of them without an argument; wants root
 
-A connection is right if it echoes. Its way may be any while the load is there, for it takes what the agent needs; six
-seconds after its end all have to be SMC-D again (a server that has failed once is not asked for five). Times are shown,
+A connection is right if it echoes. During the load it may take any path, because agents lack processor time; six
+seconds after the load all must be SMC-D again (a server that has failed once is not asked for five). Times are shown,
 beside those of plain TCP in the same run, and decide nothing."""
 import contextlib
 import ctypes
@@ -45,7 +45,7 @@ while time.monotonic() < end:
 print(json.dumps({'served': seen['5000'], 'plain': seen['5001']}))
 """
 BUSY = "while True: pass"
-# As many seconds of each period as are said, on the processor that is said, and nobody else runs there meanwhile.
+# Takes a processor for part of each period; no other process runs there. Arguments: seconds, period, processor.
 HOG = """
 import os, sys, time
 os.sched_setaffinity(0, [int(sys.argv[3])]); os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
@@ -58,7 +58,7 @@ while True:
 
 @contextlib.contextmanager
 def programs(*commands):
-    """They die with this one: nobody else could end what leaves others no processor."""
+    """Runs programs that die with this process: they leave no processor time, so no other process could end them."""
     die = lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     running = [subprocess.Popen(["/usr/bin/python3", "-c", *command], preexec_fn=die) for command in commands]
     try:
@@ -79,7 +79,7 @@ def hogs(taken, period):
 
 @contextlib.contextmanager
 def stopped(nodes, seconds):
-    """The agents stand still, and then the load is over."""
+    """A load: the agents are stopped for its duration."""
     for node in nodes:
         node.agent.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
@@ -112,7 +112,7 @@ PATHS = ("smcd", "fallback", "refused")
 
 
 def connect(nodes, seconds):
-    """What the client has seen, and which ways its connections took: {"smcd", "fallback", "refused", "never asked"}"""
+    """The client's results, and the paths of its connections: {"smcd", "fallback", "refused", "never asked"}"""
     a, b = nodes
     before = sums(a)
     done = a.run(["/usr/bin/python3", "-c", CLIENT, b.ip4, str(seconds)], timeout=300, check=True)
@@ -129,7 +129,7 @@ def start(nodes):
 
 
 def upgrade(nodes):
-    """Another agent takes the place of each. The processes of the next ones are children of those before."""
+    """Another agent takes the place of each agent, and is a child process of it."""
     for node in nodes:
         done = node.agent.ctl("upgrade")
         if done.returncode != 0:
@@ -138,7 +138,7 @@ def upgrade(nodes):
 
 
 def measure(name, load, when):
-    """A row of the table, and whether it is right."""
+    """A row of the table, and whether all connections were right."""
     with Lab(f"load.{when}.{name}") as lab:
         nodes = a, b = lab.node("a"), lab.node("b")
         lab.link(a, b)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Both ends see each other's true addresses, ports and devices, and a socket's options mean what they mean.
+"""Both ends see each other's true addresses, ports and devices, and options of sockets work as without an agent.
 
 Each scene is played without an agent, then with one on both nodes, where its server is asked and then remembered.
 """
@@ -19,7 +19,7 @@ IPV6_DSTOPTS, IPV6_MINHOPCOUNT = 59, 73
 PAD_N = "0000010400000000"  # a destination options header: nothing but padding
 RESET = [socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0).hex()]  # the port is free at once
 
-# {"at": [address, port], "options": [[level, option, int or hex]]}. Whoever says "who" is told how the server sees him.
+# {"at": [address, port], "options": [[level, option, int or hex]]}. "who" is answered by the client's address.
 SERVER = """
 import json, socket, sys, threading
 spec = json.loads(sys.argv[1])
@@ -70,7 +70,7 @@ c = c.makefile('rb')
 print('right' if all(c.read(1 << 20) == piece for _ in range(64)) else 'wrong', flush=True)
 """
 
-# Two devices without a link header, tun0 in each namespace, and what one sends the other receives.
+# Two joined devices without a link header, tun0 in each namespace: each receives the packets that the other sends.
 TUNNEL = """
 import ctypes, fcntl, os, select, struct, sys
 ends = []
@@ -103,7 +103,7 @@ class Addresses(TwoNodes):
         return json.dumps(what)
 
     def agreed(self, seen):
-        """What both ends say of the connection, if they agree; or the error."""
+        """The connection as both ends report it, which must be the same; or the error."""
         if seen["error"]:
             return seen["error"]
         accepted, peer, own = [[plain_ip(ip), port] for ip, port in seen["seen"]]
@@ -136,7 +136,7 @@ class Addresses(TwoNodes):
 
     # --- names -----------------------------------------------------------------------------------------
     def names(self, target, listener):
-        """Several at once: both ends and ss at both ends tell the same."""
+        """For several connections at once: both ends, and ss at both ends, report the same addresses."""
         self.listen(listener)
 
         def scene():
@@ -182,7 +182,7 @@ class Addresses(TwoNodes):
         self.assertPath(self.a, "smcd", at_least=12)
 
     def test_the_server_sees_the_device_and_the_hops(self):
-        """By IP_PKTOPTIONS."""
+        """The server reads them by IP_PKTOPTIONS."""
         self.listen()
 
         def packet():
@@ -222,7 +222,7 @@ class Addresses(TwoNodes):
         self.assertEqual(self.same(scene)[0], foreign)
 
     def gtsm(self, listener, target, level, ttl, least):
-        """Both ends take nothing from farther away than the next hop."""
+        """Both ends accept packets from the next hop only (GTSM, RFC 5082)."""
         options = [[level, ttl, 255], [level, least, 255]]
         self.listen(listener, options=options)
         self.same(lambda: isinstance(self.connect_as(ip=target, options=options), tuple), path="smcd")
@@ -254,7 +254,7 @@ class Addresses(TwoNodes):
         self.same(lambda: self.connect_as(**how)[1])
 
     def test_packets_of_more_than_64_kib(self):
-        """BIG TCP: those of IPv6 have a header of its own between."""
+        """BIG TCP: such packets of IPv6 have a hop-by-hop header before the TCP header."""
         for node in (self.a, self.b):
             big = ["gso_max_size", "262144", "gro_max_size", "262144"]
             sh("ip", "-n", node.netns, "link", "set", node.device, *big)
@@ -270,7 +270,7 @@ class Addresses(TwoNodes):
             self.assertEqual(errors, "0")
 
     def test_a_mark_that_routes(self):
-        """To a server that has a route for marked packets only."""
+        """The server is reached by a route for marked packets only."""
         there = "10.99.0.2"
         sh("ip", "-n", self.b.netns, "addr", "add", f"{there}/32", "dev", "lo")
         sh("ip", "-n", self.a.netns, "rule", "add", "fwmark", "7", "lookup", "100")

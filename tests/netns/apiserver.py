@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A stand-in for the Kubernetes API server: lists and watches of pods and namespaces as the real one speaks them.
+"""A stand-in for the Kubernetes API server: lists and watches of pods and namespaces, as the real server sends them.
 
 https with a bearer token; lists in pages (limit, continue); watches that stream one JSON object a line, from a
 resourceVersion on, with bookmarks; 410 for what has been forgotten; field selectors on spec.nodeName; only metadata,
@@ -26,10 +26,10 @@ class ApiServer:
         self.history = {"pods": [], "namespaces": []}  # (version, type, object)
         self.forgotten = 0  # watches from before this version are told 410
         self.refuse = None  # a status for every request
-        self.lies = None  # "deep": each answer is nested without an end; "long": a list has always more
-        self.refuse_pages = 0  # so many requests for a further page of a list
+        self.lies = None  # "deep": each answer is nested without end; "long": a list never ends
+        self.refuse_pages = 0  # how many requests for further pages of a list to refuse
         self.wrong = set()  # kinds whose watches end by an error until they are listed again
-        self.cuts = 0  # watches begun before the last cut end
+        self.cuts = 0  # number of cuts; each ends the watches that began before it
         self.requests = []
         self.closing = False
         self.ca = os.path.join(directory, "ca.crt")
@@ -48,7 +48,7 @@ class ApiServer:
         )
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.http.daemon_threads = True
-        self.http.handle_error = lambda *_: None  # clients that go, or do not trust it
+        self.http.handle_error = lambda *_: None  # clients that close, or do not trust its certificate
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.ca, key)
         self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
@@ -90,7 +90,7 @@ class ApiServer:
             self.lock.notify_all()
 
     def forget(self):
-        """As etcd's compaction does: nobody can watch from before now, and watches that stand are told."""
+        """Forgets the history, as etcd's compaction does: open watches are told, and none can begin before now."""
         with self.lock:
             self.version += 1
             self.forgotten = self.version
@@ -98,7 +98,7 @@ class ApiServer:
             self.lock.notify_all()
 
     def go_wrong(self):
-        """Watches that stand end, and the next ones from where they were by an error."""
+        """Open watches end, and watches that continue from there end by an error."""
         with self.lock:
             self.wrong = set(self.objects)
             self.cuts += 1

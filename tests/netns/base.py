@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What the namespace tests share: two linked nodes per test class, small servers and clients."""
+"""Helpers of the namespace tests: two linked nodes for each test class, small servers and clients."""
 import contextlib
 import json
 import os
@@ -33,7 +33,7 @@ while True:
     threading.Thread(target=serve, args=(c, peer), daemon=True).start()
 """
 
-# Says what a connection saw: {"ok", "echo", "who", "own", "peer", "error", "took": seconds of a connect() that worked}
+# Prints what a connection saw: {"ok", "echo", "who", "own", "peer", "error", "took": seconds of a successful connect()}
 CLIENT = """
 import socket, sys, json, time
 out = {}
@@ -54,7 +54,7 @@ print(json.dumps(out))
 """
 
 
-# Says when it is up, and sends and is answered a line whenever it is told one; an error ends it.
+# Prints "up" when it is connected; then sends each line of its stdin, and prints the answer. An error ends it.
 TALK = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000), 10); c.sendall(b'x'); c.recv(1); print('up', flush=True)
@@ -71,7 +71,7 @@ for line in sys.stdin:
         print('error', e, flush=True)
 """
 
-# Connections one behind the other, each with bytes of its own there and back, until it is told to stop.
+# Makes one connection after the other, each with its own bytes there and back, until it is told to stop.
 CHURN = """
 import os, socket, sys, threading
 stop, right, wrong = threading.Event(), 0, []
@@ -91,12 +91,12 @@ print(right, *wrong, flush=True)
 """
 
 
-# For an agent whose every connection is to be accelerated, on a machine that is busy, too.
+# A configuration with long timeouts: every connection is accelerated, even on a busy machine.
 TIME_ENOUGH = {"fallback": {"budget_ms": 10000}, "times": {"stale_ms": 10000, "standstill_ms": 10000}}
 
 
 class TwoNodes(unittest.TestCase):
-    """client a, server b; a fresh lab for every test."""
+    """Node a has the client, node b the server; each test has a new lab."""
 
     def setUp(self):
         self.lab = Lab(f"{type(self).__name__}.{self._testMethodName}")
@@ -116,7 +116,7 @@ class TwoNodes(unittest.TestCase):
         self.b.start_agent(**overrides)
 
     def program(self, node, script, *arguments, says=None, **kwargs):
-        """A Python program that is spoken with line by line. `says`: its first line, which is waited for."""
+        """Starts a Python program that reads and prints lines, and waits for its first line, `says`."""
         command = ["/usr/bin/python3", "-B", "-c", script, *map(str, arguments)]
         process = node.popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **kwargs)
         self.addCleanup(self.end_program, process)
@@ -128,7 +128,7 @@ class TwoNodes(unittest.TestCase):
         process.kill()
         process.wait()
         process.stdout.close()
-        with contextlib.suppress(BrokenPipeError):  # of what it was told and did not read
+        with contextlib.suppress(BrokenPipeError):  # it has not read all of its stdin
             process.stdin.close()
 
     def hear(self, process):
@@ -142,12 +142,12 @@ class TwoNodes(unittest.TestCase):
         return self.program(node or self.b, ECHO, ip or "0.0.0.0", port, says="ready")
 
     def accepted(self, port=5000):
-        """How many connections the server has accepted, without the one that asks."""
+        """How many connections the server has accepted, without the one that asks for the number."""
         ask = f"import socket; s = socket.create_connection(('{self.b.ip4}', {port})); s.send(b'accepted')"
         return int(self.b.python(ask + "; print(s.recv(9).decode())").stdout) - 1
 
     def pod(self):
-        """Another namespace that a's agent serves, linked to b, whose address is that of this link from now on."""
+        """Another namespace that a's agent serves, linked to b. From now on b's address is its address on this link."""
         pod = self.lab.node("pod")
         self.lab.link(pod, self.b)
         pod.apps = f"{self.a.cgroup}/pods/pod1"
@@ -162,7 +162,7 @@ class TwoNodes(unittest.TestCase):
         return json.loads(done.stdout)
 
     def assertAtOnce(self, seen):
-        """It works, and its connect() has not waited until TCP repeats a SYN, which is after a second."""
+        """The connection worked, and its connect() took less than a second, when TCP would repeat the SYN."""
         self.assertTrue(seen["ok"], seen)
         self.assertLess(seen["took"], 0.95, seen)
 
@@ -178,21 +178,21 @@ class TwoNodes(unittest.TestCase):
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
     def table(self, node, name):
-        """What is in a map of the programs, also while no agent can be asked."""
+        """The entries of a map of the BPF programs; needs no agent that answers."""
         return map_entries(f"{node.pins}/{name}")
 
     def decisions(self, node):
-        """What the programs have decided, also while no agent can be asked."""
+        """The decisions that the BPF programs have counted; needs no agent that answers."""
         return {e["key"]: sum(cpu["value"] for cpu in e["values"]) for e in self.table(node, "smc_counters")}
 
     def processor_time(self, pid):
-        """Seconds."""
+        """Seconds of processor time that the agent has used."""
         with open(f"/proc/{pid}/stat") as file:
             user, system = file.read().rsplit(")", 1)[1].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def resources(self):
-        """What b's agent holds for its peers."""
+        """Resources that b's agent holds for its peers."""
         agent = self.b.agent
         with open(f"/proc/{agent.pid}/maps") as maps:
             dmbs = sum("smc-dmb" in line for line in maps)
@@ -205,7 +205,7 @@ class TwoNodes(unittest.TestCase):
         }
 
     def assertGivenBack(self, before, timeout=60):
-        """b's agent comes to hold what it held before."""
+        """b's agent comes to hold no more than before the test."""
         try:
             wait_for("everything to be given back", lambda: self.resources() == before, timeout)
         except Timeout:
@@ -216,7 +216,7 @@ class TwoNodes(unittest.TestCase):
 
 
 class TwoPods(TwoNodes):
-    """Beside the two nodes: two linked pods of a's agent."""
+    """Two linked pods of a's agent, beside the two nodes."""
 
     def setUp(self):
         super().setUp()
@@ -233,7 +233,7 @@ class TwoPods(TwoNodes):
         wait_for("the pods' namespaces", lambda: self.a.agent.prepared() == 3)
 
     def translate(self):
-        """An address that pod one translates to pod two's, and its own with it."""
+        """An address that pod one translates to that of pod two, together with its own address."""
         rules = f"""
 table ip t {{
   chain pre {{ type nat hook output priority -100; ip daddr 10.99.0.1 dnat to {self.two.ip4}; }};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The benchmark runs on every path and writes what others read. What it measures is nobody's verdict here."""
+"""The benchmark runs on every path and writes what others read. The measured values are not judged here."""
 import json
 import os
 import subprocess
@@ -15,7 +15,7 @@ ROW = {
 
 
 def bench(*arguments):
-    """Its rows, and what it printed."""
+    """Runs the benchmark: its rows, and its output."""
     with tempfile.NamedTemporaryFile() as file:
         command = [sys.executable, "-B", BENCH, "--json", file.name, *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

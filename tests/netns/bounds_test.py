@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What an application or a pod may try and does not get: docs/security.md."""
+"""Limits on what an application or a pod can take or do to others: docs/security.md."""
 import contextlib
 import glob
 import json
@@ -13,7 +13,7 @@ from base import CLIENT, TwoNodes
 from lab.basics import is_sanitized, wait_for
 from lab.rawtcp import SMC_OPTION
 
-# Begins connections that nobody answers, and keeps them. Arguments: address, port, how many.
+# Begins connections that no host answers, and keeps them. Arguments: address, port, how many.
 FLOOD = """
 import resource, socket, sys, time
 address, port, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -45,7 +45,7 @@ while True:
     bpf(TEST_RUN, run)
 """
 
-# SYNs that ask, and nothing behind them, each from another port. Arguments: device, own address, server's, option.
+# Sends SYNs with the option and nothing more, each from another port. Arguments: device, address, server's, option.
 SYNS = """
 import socket, struct, sys
 from scapy.layers.inet import IP, TCP
@@ -63,7 +63,7 @@ for port in range(2000, 60000):
     s.send(frame)
 """
 
-# An application that says what it hears. Each line of its stdin is sent.
+# An application that prints what it receives, and sends each line of its stdin.
 TALKER = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000)); c.settimeout(10)
@@ -74,7 +74,7 @@ for line in sys.stdin:
     except OSError as e: print(type(e).__name__, flush=True)
 """
 
-# What arrives at a leg of the agent's: its port, and what it expects next. Arguments: device, the application's port.
+# Prints the port of a leg, and the sequence number that it expects next. Arguments: device, the application's port.
 LISTENER = """
 import json, socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)); s.bind((sys.argv[1], 0))
@@ -90,7 +90,7 @@ while True:
         break
 """
 
-# A RST as from the application. Arguments: device, own address and port, its address, number.
+# Sends a RST in the application's name. Arguments: device, its address and port, the peer's address, sequence number.
 FORGER = """
 import sys
 from scapy.layers.inet import IP, TCP
@@ -111,7 +111,7 @@ class Bounds(TwoNodes):
         most = 32768 * 20 // 100
         self.sweep_meanwhile(lambda: self.flood([9000], 8000))
         asked = self.a.agent.decisions()["SMC_OUT_ASKED"]
-        self.assertAlmostEqual(asked, most, delta=2)  # one on each processor is between two counts
+        self.assertAlmostEqual(asked, most, delta=2)  # each processor may be between two counts
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8000 - asked)
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKS_MUCH"], 8001 - asked)
@@ -123,16 +123,16 @@ class Bounds(TwoNodes):
             return ("smcd", "none") in self.a.agent.totals()
 
         wait_for("another cgroup to be accelerated", accelerated)
-        # What is answered, by a RST here, does not count.
+        # A request that is answered, by a RST here, does not count.
         for _ in range(3):
             done = self.a.python(CLIENT, self.b.ip4, 5001, 10, cgroup=others)
             self.assertEqual(json.loads(done.stdout)["error"], "ECONNREFUSED")
         counts = [entry["value"]["now"] for entry in self.table(self.a, "smc_asking")]
         self.assertEqual(max(counts), asked)
-        self.assertLessEqual(sum(counts) - asked, 1)  # the one that was accelerated, for a while
+        self.assertLessEqual(sum(counts) - asked, 1)  # the accelerated connection, for a while
 
     def programs_of(self, pid):
-        """The BPF programs that it holds by a descriptor."""
+        """The BPF programs for which the process has a descriptor."""
         found = set()
         for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
             with contextlib.suppress(FileNotFoundError), open(path) as file:
@@ -140,7 +140,7 @@ class Bounds(TwoNodes):
         return found
 
     def sweep_meanwhile(self, do):
-        """The tables of a's programs are swept without a pause."""
+        """Sweeps the tables of a's BPF programs without a pause, meanwhile."""
         shown = subprocess.run(["bpftool", "-j", "prog", "show", "name", "smc_sweep"], check=True, capture_output=True)
         all_agents = {program["id"] for program in json.loads(shown.stdout)}
         [mine] = all_agents & self.programs_of(self.a.agent.pid)
@@ -150,7 +150,7 @@ class Bounds(TwoNodes):
         self.end_program(sweeps)
 
     def flood(self, ports, each):
-        """SYNs of a's applications that nobody answers."""
+        """Makes a's applications send SYNs that no host answers."""
         self.b.run(["nft", "add table ip t; add chain ip t c { type filter hook input priority 0; }"], check=True)
         self.b.run(["nft", "add rule ip t c tcp dport 9000-9099 drop"], check=True)
         for flood in [self.program(self.a, FLOOD, self.b.ip4, port, each) for port in ports]:
@@ -160,10 +160,10 @@ class Bounds(TwoNodes):
         self.start_agents(limits={"cgroup_percent": 100})
         self.serve()
 
-        def left_alone():  # a cgroup that has all of it is told first
+        def left_alone():  # a cgroup whose quota is the whole table meets its quota first
             return sum(self.a.agent.decisions()[name] for name in ("SMC_OUT_TABLE_FULL", "SMC_OUT_ASKS_MUCH"))
 
-        # More than it holds; and where the machine is so slow that the first are forgotten by then, more again.
+        # More than the table holds; if the machine is so slow that the first have expired by then, still more.
         for port in range(9000, 9012, 2):
             self.flood([port, port + 1], 16500)
             if before := left_alone():
@@ -189,7 +189,7 @@ class Bounds(TwoNodes):
         wait_for("the table to be swept", accelerated, 20)
 
     def use_up_descriptors(self, agent):
-        """It gets no more. The limits that it had."""
+        """Leaves the process no more descriptors. Returns the limits that it had."""
         used = {int(fd) for fd in os.listdir(f"/proc/{agent.pid}/fd")}
         lowest_free = min(set(range(len(used) + 1)) - used)
         return resource.prlimit(agent.pid, resource.RLIMIT_NOFILE, (lowest_free, 20000))
@@ -201,7 +201,7 @@ class Bounds(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         wait_for("its end", lambda: not self.b.agent.connections())
         before = self.use_up_descriptors(self.b.agent)
-        self.assertTrue(self.connect(timeout=5)["ok"])  # it was remembered, so nobody could say no
+        self.assertTrue(self.connect(timeout=5)["ok"])  # the server is remembered, so no query could deny it
         full = lambda: self.decisions(self.b)["SMC_IN_AGENT_FULL"]
 
         def asked_in_vain():
@@ -238,7 +238,7 @@ class Bounds(TwoNodes):
         self.assertNotIn("closed", self.a.agent_log())
         self.assertEqual(
             agent.decisions()["SMC_OUT_NOT_ENROLLED"], strangers
-        )  # what it cannot see is there all the same
+        )  # cgroups that it could not look at stay enrolled
         self.assertEqual(agent.totals()[("smcd", "none")], 1)
 
         def accelerated():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Who leaves the bypass, and why; what becomes of pairs when agents come and go."""
+"""Sockets that leave the bypass, and why; pairs when agents start, stop and die."""
 import json
 import os
 import signal
@@ -16,9 +16,9 @@ ROUNDS = int(os.environ.get("SMC_ROUNDS", "3"))
 
 
 class Leave(Pairs):
-    # --- who leaves
+    # --- sockets that leave
     def test_habits_that_do_not_go_with_it(self):
-        """Each shows itself on a socket that is bypassed: it does what it does with TCP, and the pair leaves."""
+        """Each habit begins on a bypassed socket: it works as with TCP, and the pair leaves the bypass."""
         self.begin()
         pair = self.promoted()
         pair.tell(pair.server, "waiting_receive", count=10)
@@ -39,7 +39,7 @@ class Leave(Pairs):
                 self.assertByTcp(pair)
 
     def test_habits_of_who_sends(self):
-        """A time stamp of what it has sent comes; its pace is kept."""
+        """Its time stamps of sent data arrive, and its pacing rate is kept."""
         self.begin()
         pair = self.promoted()
         pair.ask(pair.client, "choose", level=1, option=37, value=0x12)  # SO_TIMESTAMPING: of what is sent, by software
@@ -58,7 +58,7 @@ class Leave(Pairs):
         self.wait_until_out()
 
     def test_a_member_whose_receives_may_wait_or_that_is_signalled_is_sent_nothing_more(self):
-        """From that moment on: it may wait in a receive, or read too little behind a signal."""
+        """Nothing more goes past TCP to it: it could be asleep in a receive, or read too little after a signal."""
         self.begin()
         for number, change in enumerate(("block", "signalled")):
             with self.subTest(change=change):
@@ -114,7 +114,7 @@ class Leave(Pairs):
         self.end(pair)
         pair = Pair(self)
         pair.exchange(PROOF)
-        time.sleep(1)  # four turns of the agent's
+        time.sleep(1)  # four turns of the agent
         self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
 
     def test_a_stream_is_left_to_tcp(self):
@@ -122,7 +122,7 @@ class Leave(Pairs):
         pair = self.promoted()
         count = 100 << 20
         deadline = time.monotonic() + 60
-        # how much of it is seen between two turns of the agent's depends on the machine: until it is seen
+        # how much the agent sees between two turns depends on the machine, so this is repeated until it sees it
         while self.states() == [MEMBER] * 2 and time.monotonic() < deadline:
             pair.tell(pair.client, "send", count=count)
             self.assertEqual(pair.ask(pair.server, "receive", count=count, chunk=4096), count)
@@ -159,12 +159,12 @@ class Leave(Pairs):
         self.assertEqual(self.redirected(), after)
 
     def test_connection_tracking_that_ends(self):
-        """As it does by `conntrack -D`, or when it times out: nothing of the pair is on the wire."""
+        """As by `conntrack -D`, or because it times out, since no packets of the pair are on the wire."""
         self.begin()
         rules = "table ip t { chain c { type filter hook input priority 0; ct state established accept; }; }"
         self.two.run(["nft", rules], check=True)
         pair = self.promoted()
-        time.sleep(2)  # two looks of the agent's
+        time.sleep(2)  # two checks of the agent
         self.assertEqual(self.states(), [MEMBER] * 2)
         self.two.run(["conntrack", "-D", "-p", "tcp", "--dport", "5000"], check=True)
         self.wait_until_out()
@@ -246,7 +246,7 @@ class Leave(Pairs):
         self.assertEqual(self.pins(), [])
 
     def test_a_pair_that_lost_its_right_while_no_agent_looked(self):
-        """Its pods have lost the label by which they were allowed."""
+        """Its pods have lost the label by which a rule allowed them."""
         api = within(self.a, lambda: ApiServer(self.a.dir))
         self.addCleanup(api.close)
         api.put("namespaces", "web")
@@ -300,7 +300,7 @@ class Leave(Pairs):
         )
         self.assertTrue(os.path.exists(f"{place}/theirs"))
         self.assertEqual(self.a.agent.ctl("bypass", "revoke").returncode, 1)
-        self.assertByTcp(pair)  # nobody could end it any more
+        self.assertByTcp(pair)  # no agent could end the bypass any more
         os.unlink(f"{place}/theirs")
 
     def test_an_agent_that_may_not_have_it_switches_off_what_was_left(self):
@@ -316,7 +316,7 @@ class Leave(Pairs):
         pair.exchange(50)
 
     def test_programs_of_another_build_are_left_to_their_pairs(self):
-        """They are switched off, and their pins go with the last of their sockets."""
+        """They are switched off, and their pins are removed with the last of their sockets."""
         self.begin()
         pair = self.promoted()
         self.a.agent.stop()
@@ -331,7 +331,7 @@ class Leave(Pairs):
         self.assertEqual(len(self.pins()), 2)
         self.assertFalse(self.a.agent.ask("bypass")["taken_over"])
         pair.exchange(50)
-        self.promoted(port=5001)  # a new one is the new agent's
+        self.promoted(port=5001)  # a new pair belongs to the new agent
         for end in (pair.client, pair.server):
             self.end_program(end)
         self.a.agent.stop()

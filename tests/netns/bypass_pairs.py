@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Pairs of sockets of two pods that the bypass may have, and what is known of them."""
+"""Pairs of sockets of two pods that may be bypassed, and their entries in the agent's tables."""
 import glob
 import json
 import os
@@ -14,7 +14,7 @@ PROOF = 40  # receives, and some more
 
 
 class Pair:
-    """The two ends; each method of pair_peer.End by its name."""
+    """The two ends of a connection; it has each method of pair_peer.End."""
 
     def __init__(self, test, ip=None, port=5000, listen="::"):
         self.test = test
@@ -60,7 +60,7 @@ class Pairs(TwoPods):
         return sorted(glob.glob(f"{self.a.pins}-bypass*"))
 
     def members(self):
-        """What is known of every socket that may be bypassed, the client's first."""
+        """The entries of all sockets that may be bypassed, the client's first."""
         entries = map_entries(f"{self.a.pins}-bypass/smc_bypass")
         return sorted((entry["value"] for entry in entries), key=lambda m: -m["client"])
 
@@ -71,7 +71,7 @@ class Pairs(TwoPods):
         return [m["redirected"] for m in self.members()]
 
     def other_programs(self):
-        """In the pods, from here on: other cgroups, of which nothing is known."""
+        """Programs of the pods run in other cgroups from now on, whose habits are not known."""
         for pod in (self.one, self.two):
             pod.apps += "-next"
             os.makedirs(pod.apps)
@@ -88,7 +88,7 @@ class Pairs(TwoPods):
         wait_for("their entries to go", lambda: not self.members(), 30)
 
     def assertExchangedPastTcp(self, pair, rounds):
-        pair.exchange(1)  # once in ten seconds a message goes by TCP: perhaps this one, perhaps one of those below
+        pair.exchange(1)  # once in ten seconds a message goes by TCP: this one, or one of those below
         before = self.redirected()
         pair.exchange(rounds)
         for was, now in zip(before, self.redirected()):
@@ -98,7 +98,7 @@ class Pairs(TwoPods):
         wait_for("both to be out", lambda: self.states() == [OUT] * 2, 30)
 
     def assertByTcp(self, pair):
-        """It goes on, past nothing."""
+        """The connection continues, and nothing goes past TCP."""
         before = self.redirected()
         pair.exchange(20)
         self.assertEqual(self.redirected(), before)

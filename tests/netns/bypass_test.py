@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Connections between two pods of a node go past TCP, where both ends prove fit for it; bypass_leave_test: until they
-do not any more."""
+"""Connections between two pods of a node go past TCP if both ends prove fit for it. bypass_leave_test: ends that are
+fit no more."""
 import json
 import re
 import signal
@@ -15,7 +15,7 @@ from rogue import within
 
 
 class Bypass(Pairs):
-    # --- who is bypassed
+    # --- sockets that are bypassed
     def test_ipv4_and_ipv6(self):
         self.begin()
         for ip in (self.two.ip4, self.two.ip6):
@@ -35,7 +35,7 @@ class Bypass(Pairs):
         return within(self.a, ask)
 
     def counted(self):
-        """Sockets that were bypassed, and bytes of theirs that went past TCP."""
+        """The number of sockets that were bypassed, and of their bytes that went past TCP."""
         text = self.fetch("/metrics")
         values = {name: float(value) for name, value in re.findall(r'^(\w+){path="bypass"} (\S+)$', text, re.M)}
         sent, received = (values[f"smc_agent_{which}_bytes_total"] for which in ("sent", "received"))
@@ -54,7 +54,7 @@ class Bypass(Pairs):
         self.assertEqual([sum(pod[way] for pod in pods) for way in ("sent", "received")], [moved, moved])
         self.assertIn("Bypass", self.a.agent.ctl("stats", "--absolute").stdout)
         self.end(pair)
-        self.assertEqual(self.counted(), (2, moved))  # an end takes nothing away
+        self.assertEqual(self.counted(), (2, moved))  # the counters do not fall when connections end
 
     def test_through_an_address_that_is_translated_and_syn_cookies(self):
         self.two.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
@@ -100,7 +100,7 @@ class Bypass(Pairs):
         pair.exchange(5)
         self.assertEqual(self.redirected(), [0, 0])
 
-    # --- what goes past TCP
+    # --- data that goes past TCP
     def test_every_byte_once_and_in_order(self):
         self.begin()
         pair = self.promoted()
@@ -111,7 +111,7 @@ class Bypass(Pairs):
         self.assertGreater(min(client["redirected"], server["redirected"]), 100_000)
 
     def test_what_tcp_holds_goes_first(self):
-        """The server has not read what came before it became a member."""
+        """The server has not read the bytes that came before it became a member."""
         self.begin()
         pair = Pair(self)
         pair.exchange(30)  # nearly enough
@@ -140,7 +140,7 @@ class Bypass(Pairs):
         pair.exchange(10)
 
     def test_a_receive_buffer_that_was_chosen_is_not_exceeded(self):
-        """Or TCP would drop what comes behind it, and send it again when it likes."""
+        """Otherwise TCP would drop bytes that come after, and retransmit them late."""
         self.begin()
         pair = self.promoted()
         pair.ask(pair.server, "choose", level=1, option=8, value=30_000)  # SO_RCVBUF
@@ -160,7 +160,7 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.client, "receive", count=200_000), 100_000)
 
     def test_who_reads_late_misses_nothing(self):
-        """Its peer is long gone, and forgotten."""
+        """It reads when its peer was closed and forgotten long ago."""
         self.begin()
         pair = self.promoted()
         before = self.redirected()[0]
@@ -199,7 +199,7 @@ class Bypass(Pairs):
         self.assertExchangedPastTcp(staying, 10)
 
     def test_a_socket_that_is_used_again(self):
-        """What it had not read of its first connection is not of its second."""
+        """Bytes of its first connection that it had not read do not appear in its second."""
         self.begin()
         pair = self.promoted()
         self.assertEqual(pair.ask(pair.server, "send", count=1000), 1000)
@@ -238,9 +238,9 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.server, "receive", count=2000), 1000)
         self.assertEqual(pair.ask(pair.server, "send", count=1), 1)
 
-    # --- programs that know nothing of it
+    # --- unmodified programs
     def run_over_it(self, server, port, client, timeout=60):
-        """The client's output. Its connections are bypassed, sooner or later; then its stdin ends."""
+        """Runs a client until its connections are bypassed, then ends its stdin; the client's output."""
         self.begin()
         process = self.two.popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(lambda: (process.kill(), process.wait()))

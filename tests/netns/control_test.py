@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The control socket and who may use it up; what smcctl shows of the connections and link groups that there are."""
+"""The control socket: clients that try to use it up, and smcctl's view of connections and link groups."""
 import contextlib
 import json
 import os
@@ -31,7 +31,7 @@ class ControlSocket(TwoNodes):
         self.before = self.resources()
 
     def tearDown(self):
-        """Whatever it was, the agent answers, and has forgotten it."""
+        """After each test the agent answers, and holds nothing of the test's clients."""
         self.assertTrue(self.b.agent.status()["agent"]["serving"])
         self.assertGivenBack(self.before)
 
@@ -43,7 +43,7 @@ class ControlSocket(TwoNodes):
         return client
 
     def answer(self, client):
-        """All that comes until the agent closes."""
+        """All bytes until the agent closes."""
         said = b""
         try:
             while data := client.recv(65536):
@@ -58,7 +58,7 @@ class ControlSocket(TwoNodes):
         return json.loads(self.answer(client))
 
     def closed(self, clients):
-        """Those of them that the agent has closed, or said something to."""
+        """The sockets that the agent has closed, or sent something to."""
         return select.select(clients, [], [], 0)[0]
 
     def test_names_do_not_move_the_terminals_cursor(self):
@@ -83,7 +83,7 @@ class ControlSocket(TwoNodes):
             self.assertEqual((done.returncode, done.stderr), (1, "Error: cannot write the output\n"))
 
     def answered(self, answers, *command):
-        """smcctl, at a socket where its requests have these answers."""
+        """Runs smcctl against a socket that answers its requests with these answers."""
         path = os.path.join(self.b.dir, "answers")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
@@ -167,7 +167,7 @@ class ControlSocket(TwoNodes):
         )
         askers = [subprocess.Popen(["/usr/bin/python3", "-c", ask, self.b.control]) for _ in range(4)]
         try:
-            for _ in range(20):  # by SMC, most of them: an agent that is late answers no request
+            for _ in range(20):  # most of them by SMC: an agent that is late answers no request
                 self.assertTrue(self.connect()["ok"])
         finally:
             for asker in askers:
@@ -190,7 +190,7 @@ class ControlSocket(TwoNodes):
         silent = [self.client() for _ in range(64)]
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
-        # There is no room for another one, so who is answered now has the place of one that was thrown out.
+        # All places are taken: a client that is answered now has the place of a client that was thrown out.
         self.assertTrue(self.b.agent.status()["agent"]["serving"])
         self.assertNotEqual(self.closed(silent), [])
         self.assertEqual({self.answer(client) for client in silent}, {b""})
@@ -208,7 +208,7 @@ class ControlSocket(TwoNodes):
         silent, too_long = self.client(), self.client()
         too_long.sendall(b" " * (70 * KIB))
         self.assertEqual(self.answer(too_long), b"")
-        self.assertEqual(self.closed([silent]), [])  # it was not the time that was up
+        self.assertEqual(self.closed([silent]), [])  # it was not closed by a timeout
         silent.close()
         self.assertIn("agent", self.ask(b" " * (60 * KIB) + b'{"command": "status"}\n'))
 
@@ -288,7 +288,7 @@ class ControlSocket(TwoNodes):
 
 
 class Shown(TwoNodes):
-    """What smcctl says while there is an SMC-D connection, and one that fell back, to its server."""
+    """smcctl's output while a server has an SMC-D connection, and one that fell back."""
 
     SS = ["State", "UID", "Inode", "Local Address", "Peer Address", "Intf", "Mode"]
     SS_SMCD = ["GID", "Token", "Peer-GID", "Peer-Token", "Linkid"]
@@ -316,7 +316,7 @@ class Shown(TwoNodes):
         self.assertEqual((self.at_server["path"], self.fallen_back["path"]), ("smcd", "fallback"))
 
     def text(self, node, *arguments):
-        """What it prints, by lines and columns."""
+        """The output of smcctl, split into lines and columns."""
         done = node.agent.ctl(*arguments)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return [re.split(r" {2,}", line) if line else [] for line in done.stdout.splitlines()]
@@ -336,7 +336,7 @@ class Shown(TwoNodes):
         smcd = ["ACTIVE", "-", "-", f"{self.b.ip4}:5000", client, "-", "SMCD"]
         plain = ["ACTIVE", "-", "-", f"{self.b.ip4}:5000", self.fallen_back["client"], "-", "TCP 0x03030007"]
         self.assertEqual(self.text(self.b, "ss"), [self.SS, smcd, plain])
-        # the other end: its own address first, and the user is known
+        # the other end has its own address first, and knows the user
         seen = ["ACTIVE", "0", "-", client, f"{self.b.ip4}:5000", "-", "SMCD"]
         self.assertEqual(self.text(self.a, "ss"), [self.SS, seen])
 

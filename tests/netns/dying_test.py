@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agents that die or hang, under load: nobody is worse off than with TCP, but for connections that break."""
+"""Agents that die or hang, under load: clients are no worse off than with TCP, except for connections that break."""
 import json
 import os
 import random
@@ -11,13 +11,13 @@ import unittest
 from greeting import CLIENTS, Greeting
 from lab.basics import sh, wait_for
 
-ROUNDS = int(os.environ.get("SMC_ROUNDS", 10))  # of agents that die
-SEED = int(os.environ.get("SMC_SEED") or random.randrange(1 << 31))  # which of them, and when
+ROUNDS = int(os.environ.get("SMC_ROUNDS", 10))  # how many agents die
+SEED = int(os.environ.get("SMC_SEED") or random.randrange(1 << 31))  # decides which agents die, and when
 
 
 class Dying(Greeting):
     def under_fire(self, within, fire, kills=0):
-        """Clients all the time, and agents that come and go: as good as plain TCP, but for connections that break."""
+        """Clients connect while agents die and start: as good as plain TCP, except for connections that break."""
         threads = 8
         asked_again = {"fallback": {"cache_s": 1, "budget_ms": 1000}}
         ports = ["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"]  # TIME_WAITs of a minute
@@ -28,7 +28,7 @@ class Dying(Greeting):
         clients = self.program(self.a, CLIENTS, json.dumps(spec))
         smcd = lambda: self.a.agent_log().count(" smcd client ")
         fire(asked_again)
-        time.sleep(1)  # with agents that go on
+        time.sleep(1)  # while the agents run undisturbed
         wait_for("enough connections by SMC", lambda: smcd() > 100, 60)
         seen = json.loads(clients.communicate(timeout=60)[0])
         for node in (self.a, self.b):
@@ -36,7 +36,7 @@ class Dying(Greeting):
         server = json.loads(greeter.communicate(timeout=60)[0])
         print(f"{self._testMethodName}: clients {seen}, by smcd {smcd()}, server {server}", file=sys.stderr)
         with self.subTest("no connect() fails, and none ends cleanly before its time"):
-            # The reset of a connection that is not a millisecond old may be what connect() itself tells.
+            # If a connection is reset within a millisecond, connect() itself may report that.
             wrong = {how for how in seen["ends"] if how.startswith(("connect", "clean", "timed"))}
             self.assertLessEqual(wrong, {"connect: ECONNRESET"} if kills else set())
             self.assertLessEqual(seen["ends"].get("connect: ECONNRESET", 0), kills * threads)
@@ -67,7 +67,7 @@ class Dying(Greeting):
         self.restarts(signal.SIGTERM)
 
     def waits_while_its_agent_dies(self, dropped):
-        """A client whose request or answer is lost, until the next agent is there; what that one decided then."""
+        """A client waits, its request or answer lost, until the next agent runs; the decisions of that agent."""
         router = self.lab.node("r")
         self.lab.link(self.a, router)
         near = router.ip4
@@ -97,8 +97,8 @@ class Dying(Greeting):
         self.assertGreater(decisions["SMC_OUT_LATER_SYN"], 0)
 
     def test_an_answer_to_the_request_of_an_agent_that_died(self):
-        """It is refused, or, where the SYN has come so often that the answer has no option any more, the application's
-        connection goes through the server's agent."""
+        """The answer is refused; or, if the SYN was repeated so often that the answer has no option any more, the
+        application's connection goes through the server's agent."""
         self.b.start_agent()
         decisions = self.waits_while_its_agent_dies("tcp sport 5000")
         joined = self.b.agent.totals().get(("fallback", "answer_lost"), 0)
@@ -113,7 +113,7 @@ class Dying(Greeting):
                 node.agent.send_signal(number)
                 time.sleep(seconds)
 
-        # A SYN that was there before is repeated in vain while the heartbeat is not too old, and once more after 3 s.
+        # A SYN from before is repeated in vain while the heartbeat is not too old, and once more after 3 s.
         self.under_fire(3.9, fire)
 
     def test_an_agent_that_hangs_at_the_client(self):

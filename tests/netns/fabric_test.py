@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agents of the `local` fabric that are broken or worse. The honest ones go on, and nothing has leaked."""
+"""Agents of the `local` fabric that are broken or hostile. The honest agents continue, and nothing leaks."""
 import errno
 import fcntl
 import os
@@ -35,7 +35,7 @@ class Fabric(TwoNodes):
         self.addCleanup(self.clients.close)
 
     def tearDown(self):
-        """Whatever it was, the honest agent has not noticed."""
+        """After each test the honest agent works as before."""
         self.assertGivenBack(self.before)
         self.assertEqual(self.b.agent.status()["groups"]["smcd"], self.groups)
         honest = self.b.agent.totals()[("smcd", "none")]
@@ -92,13 +92,13 @@ class Fabric(TwoNodes):
                     for number in range(200):
                         socket.send_fds(victim, [rogue.reply(number)], fds)
                 except (BrokenPipeError, ConnectionResetError):
-                    pass  # it has closed already
+                    pass  # the agent has closed already
                 self.assertTrue(rogue.ended(victim))
             self.clients.reset(client)
         self.assertGivenBack(self.before)
 
     def asked(self, agent):
-        """A client that has confirmed, and b's request for its DMB: the connection and the number."""
+        """A client sends its Confirm, and b requests the client's DMB; the connection, and the request's number."""
         client, accept = self.clients.accepted()
         victim = agent.accept()
         self.addCleanup(victim.close)
@@ -128,7 +128,7 @@ class Fabric(TwoNodes):
                 self.assertGivenBack(self.before)
 
     def test_the_right_answer_is_taken(self):
-        """Or the others would prove nothing: so much is needed to be a peer."""
+        """Shows that this answer is enough for a peer: otherwise the other tests would prove nothing."""
         client, victim, number = self.asked(self.rogue_agent().listen())
         (memory,) = self.descriptors(1)
         os.truncate(memory, PAGE + MIB)
@@ -187,7 +187,7 @@ class Fabric(TwoNodes):
         self.assertEqual(self.ask(stranger, 1, token, OTHER), (errno.EACCES, 0))
         self.assertEqual(self.ask(stranger, 2, token ^ 1, OTHER), (errno.ENOENT, 0))
         self.assertEqual(self.ask(stranger, 3, 0, OTHER), (errno.ENOENT, 0))
-        stranger.send(rogue.request(token, rogue.GID))  # now as the one that it is for
+        stranger.send(rogue.request(token, rogue.GID))  # now with the GID of the right peer
         self.assertTrue(rogue.ended(stranger))
 
         friend = self.visit()
@@ -224,7 +224,7 @@ class Fabric(TwoNodes):
                 sent += 1
             except BlockingIOError:
                 pass
-        self.assertLess(sent, most)  # its answers are not kept for it
+        self.assertLess(sent, most)  # the agent does not queue answers for it without limit
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.b, "smcd", at_least=2)
 
@@ -247,7 +247,7 @@ class Fabric(TwoNodes):
 
 
 class Gone(TwoNodes):
-    """What the agents of a node meet by is removed under them."""
+    """The files and sockets by which the agents of a node find each other are removed while they run."""
 
     def test_a_gid_and_then_the_fabric(self):
         soon = {"fallback": {"cache_s": 1, "budget_ms": 10000}}
@@ -258,17 +258,17 @@ class Gone(TwoNodes):
         ism = self.b.agent.status()["ism"]["directory"]
         for gid in os.listdir(ism):
             os.unlink(f"{ism}/{gid}")
-        for words in ("still", "there"):  # who has met needs no place to meet
+        for words in ("still", "there"):  # agents that are connected do not need them
             self.tell(talk, words)
             self.assertEqual(self.hear(talk), words)
-        # Whoever comes now finds nobody: TCP.
+        # An agent that starts now finds no other: TCP.
         self.assertEqual(self.a.agent.stop(), 0)
         self.assertIn("error", self.told(talk))
         shutil.rmtree(ism)
         self.a.start_agent(**soon)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "fallback", "fabric")
-        # Until the other one is there again, too.
+        # Until the other agent has made them again, too.
         self.assertEqual(self.b.agent.stop(), 0)
         self.b.start_agent(**soon)
 

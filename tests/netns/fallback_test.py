@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Everything that keeps a connection on TCP, with nothing lost."""
+"""Connections that stay on TCP, for every reason, and lose nothing."""
 import json
 import signal
 import unittest
@@ -15,7 +15,7 @@ DECLINE = "e2d4c3d904001c10" + "00" * 8 + "03030008" + "00" * 4 + "e2d4c3d9"
 
 WHEN_TOLD = "import sys; print('ready', flush=True); sys.stdin.readline()\n"
 
-# Connects from a port, to an echo server. Told so, it ends the connection by a reset.
+# Connects from a port to an echo server. On a line of stdin it resets the connection.
 FROM_A_PORT = """
 import socket, struct, sys
 c = socket.socket(); c.settimeout(4); c.setsockopt(1, 2, 1); c.setsockopt(1, 13, struct.pack('ii', 1, 0))
@@ -23,7 +23,7 @@ c.bind(('', int(sys.argv[2]))); c.connect((sys.argv[1], 5000)); c.sendall(b'x');
 sys.stdin.readline()
 """
 
-# Connects and sets options of its socket. Told something, it sends that, and tells how the connection ended.
+# Connects and sets options of its socket. It sends its stdin, and prints how the connection ended.
 PATIENT = """
 import errno, json, socket, sys
 c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 10); c.sendall(b'x'); c.settimeout(40)
@@ -38,11 +38,11 @@ class Fallback(TwoNodes):
     def test_a_server_without_smc_is_asked_and_answers_plain_tcp(self):
         self.a.start_agent()
         self.serve()
-        for _ in range(2):  # nothing is remembered: it may speak SMC tomorrow
+        for _ in range(2):  # the server is not remembered: it may speak SMC later
             self.assertTrue(self.connect()["ok"])
         decisions = self.a.agent.decisions()
         self.assertEqual((decisions["SMC_OUT_ASKED"], decisions["SMC_ANSWER_PLAIN"]), (2, 2))
-        self.assertEqual(self.a.agent.totals(), {})  # the agent never heard of it
+        self.assertEqual(self.a.agent.totals(), {})  # the agent was not told of it
         self.assertEqual(self.table(self.a, "smc_requests"), [])
 
     def test_the_memory_of_servers_is_bounded(self):
@@ -79,7 +79,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertAtOnce(self.connect())
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_HELD"], 2)
         self.assertTrue(self.connect()["ok"])
-        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 2)  # it was forgotten
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_ASKED"], 2)  # the server was forgotten
 
     def test_a_capable_server_is_asked_once_and_remembered(self):
         self.start_agents()
@@ -117,8 +117,8 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 2})
 
     def test_a_decline_behind_the_servers_leg_leaves_no_trace(self):
-        """The client has no memory for a DMB, which it finds out when the server's leg stands: its application connects
-        by itself at once, and the server's hears of one connection only."""
+        """The client has no memory for a DMB, which it learns when the server's leg is connected: its application then
+        connects by itself at once, and the server's application sees only one connection."""
         self.a.start_agent(ism={"dmb_kib": 4096}, limits={"connections": 1})
         self.b.start_agent()
         server = self.serve()
@@ -143,9 +143,9 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
 
-    # --- while one is late ---------------------------------------------------------------------------------
+    # --- while one agent is late ---------------------------------------------------------------------------------
     def slow_server(self):
-        """The server's agent hangs, and its heartbeat is good for long. Its client has sent the Proposal."""
+        """The server's agent hangs, but its heartbeat stays valid. The client's agent has sent its Proposal."""
         self.a.start_agent(fallback={"budget_ms": 20000}, times={"stale_ms": 5000})
         self.b.start_agent(fallback={"budget_ms": 20000}, times={"stale_ms": 60000})
         self.serve()
@@ -166,7 +166,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.a.agent.decisions()["SMC_SYN_LET_GO"], 0)
 
     def test_a_client_that_goes_on_while_its_agent_hangs(self):
-        """The server's leg, which nobody has accepted, makes way. When the client's agent goes on it is too late."""
+        """The server's leg, which was not accepted, makes way. When the client's agent continues, it is too late."""
         client = self.slow_server()
         self.a.agent.send_signal(signal.SIGSTOP)
         self.b.agent.send_signal(signal.SIGCONT)
@@ -183,7 +183,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.a.agent.totals(), {("refused", "application_gone"): 1})
 
     def test_an_agent_that_is_killed_while_the_agents_talk(self):
-        """It leaves no trace for long: its successor is asked although the last connection failed."""
+        """Its death has no lasting effect: its successor is asked again, although the last connection failed."""
         client = self.slow_server()
         self.b.agent.stop(signal.SIGKILL)
         self.assertTrue(json.loads(self.hear(client))["ok"])
@@ -197,7 +197,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         wait_for("it to be asked again", accelerated, 30)  # sooner than after fallback.cache_s
 
     def test_a_port_that_is_in_use_at_the_server(self):
-        """By a connection whose end it has not heard of: none of an agent's takes its place."""
+        """The server has an old connection of that port, not knowing its end: no agent's connection replaces it."""
         self.serve()
         first = self.program(self.a, FROM_A_PORT, self.b.ip4, 40000, says="x")
         lost = "table inet t { chain c { type filter hook output priority 0; tcp sport 40000 drop; }; }"
@@ -213,11 +213,11 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.b.agent.totals(), {("smcd", "none"): 1, ("fallback", "server_refused"): 1})
 
     def test_an_answer_that_finds_no_agent(self):
-        """It is refused all the same, because the application did not ask; its own SYN follows."""
+        """The answer is refused, because the application did not ask; the application's own SYN follows."""
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, seconds=15)
         client = self.program(self.a, WHEN_TOLD + CLIENT, RAW_IP, 6000, 5, says="ready")
-        # It answers when the agent has gone. Until then it answers no ARP either.
+        # The server answers when the agent has gone. Until then it does not answer ARP either.
         mac = sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/address").strip()
         sh("ip", "-n", self.a.netns, "neigh", "add", RAW_IP, "lladdr", mac, "dev", self.a.device)
         peer.send_signal(signal.SIGSTOP)
@@ -226,7 +226,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.a.agent.stop(signal.SIGKILL)
         peer.send_signal(signal.SIGCONT)
         seen = json.loads(self.hear(client))
-        self.assertGreater(seen.pop("took"), 0)  # so it is its recv() that ends so
+        self.assertGreater(seen.pop("took"), 0)  # so connect() succeeded, and recv() has failed
         self.assertEqual(seen, {"ok": False, "error": "timed out"})
         counters = self.decisions(self.a)
         self.assertEqual((counters["SMC_ANSWER_REFUSED"], counters["SMC_ANSWER_SMC"]), (1, 0))
@@ -234,7 +234,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.heard(peer), [("refused", b""), ("fin", b"who")])
 
     def test_an_agent_that_was_killed_just_now(self):
-        """Its heartbeat is not too old yet."""
+        """The heartbeat of the killed agent is not too old yet."""
         self.serve()
         for _ in range(5):
             self.a.start_agent()
@@ -245,19 +245,19 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
             self.assertAtOnce(json.loads(self.hear(client)))
             after = self.decisions(self.a)
             if after["SMC_OUT_AGENT_STALE"] == before["SMC_OUT_AGENT_STALE"]:
-                break  # and else it was too late to try it
+                break  # otherwise the heartbeat was too old already
         self.assertEqual(after["SMC_OUT_AGENT_GONE"], before["SMC_OUT_AGENT_GONE"] + 1)
 
     # --- peers that no agent would be ------------------------------------------------------------------------
     def peer(self, options, send=(), seconds=8, **more):
-        """A server on RAW_IP that answers SYNs with these options and then says what it is told."""
+        """Starts a server on RAW_IP that answers SYNs with these options, and then sends the given bytes."""
         script = {"options": options, "send": list(send), "listen_s": seconds, **more}
         process = self.raw(self.b, RAW_IP, "server", 6000, json.dumps(script))
         self.assertEqual(self.hear(process), "listening")
         return process
 
     def talk(self):
-        """Connects to the raw peer, sends one line; what the application saw."""
+        """An application connects to the raw peer and sends one line; its result."""
         return self.a.python(
             f"""
 import socket, time
@@ -272,7 +272,7 @@ print('slow' if took > 2.5 else 'in time')
         ).stdout
 
     def heard(self, process):
-        """What the raw peer heard, a line a connection: the request, a CLC socket, the application."""
+        """The bytes that the raw peer received, by connection: request, CLC socket, application."""
         return [(r["ended"], bytes.fromhex(r["received"])) for r in self.raw_results(process)]
 
     def test_a_peer_that_echoes_unknown_options_gets_plain_tcp(self):
@@ -301,7 +301,7 @@ print('slow' if took > 2.5 else 'in time')
         self.assertEqual([data for _, data in self.heard(peer)][2:], [b"GET /", b"GET /"])
 
     def test_a_peer_whose_every_answer_has_the_option(self):
-        """Also to a SYN that did not ask: it means nothing by it."""
+        """It answers so even if the SYN did not ask, so its option has no meaning."""
         self.a.start_agent(fallback={"budget_ms": 300})
         peer = self.peer(SMC_OPTION, always=True)
         self.assertEqual(self.talk(), "got TimeoutError\nin time\n")
@@ -325,7 +325,7 @@ print('slow' if took > 2.5 else 'in time')
         self.assertEqual([data for _, data in self.heard(process)], [b"GET /", b"GET /"])
 
     def test_what_follows_a_decline_is_the_applications(self):
-        """A server without an agent goes on on the connection that CLC was spoken on."""
+        """A server without an agent continues on the connection that carried CLC."""
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [DECLINE + b"banner".hex()])
         self.assertEqual(self.talk(), "got b'banner'\nin time\n")
@@ -335,7 +335,7 @@ print('slow' if took > 2.5 else 'in time')
         self.assertTrue(clc[1].startswith(bytes.fromhex("e2d4c3d901")) and clc[1].endswith(b"GET /"))
 
     def test_half_closed_behind_a_decline_and_its_application_gone(self):
-        """As TCP forgets it after its FIN-WAIT-2, although the server never ends its half."""
+        """It is forgotten as by TCP after FIN-WAIT-2, although the server never ends its half."""
         self.a.run(["sysctl", "-qw", "net.ipv4.tcp_fin_timeout=5"], check=True)
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [DECLINE], seconds=40)
@@ -347,8 +347,8 @@ print('slow' if took > 2.5 else 'in time')
         self.assertIsNone(peer.poll())
 
     def cut_off(self, options, wanted, data):
-        """How it ends for an application that chose to wait for few seconds, when the server it was declined by is
-        gone. `wanted`: what the socket that stands for its own has of that."""
+        """How a declined connection ends for an application with a timeout of few seconds when the server is gone.
+        `wanted`: the timeouts that the agent's socket to the server must have."""
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [DECLINE], seconds=60)
         client = self.program(self.a, PATIENT, RAW_IP, 6000, json.dumps(options), says="ready")

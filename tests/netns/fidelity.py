@@ -24,8 +24,8 @@ from lab.nodes import Lab, enter_netns
 FAMILIES = {"4": socket.AF_INET, "6": socket.AF_INET6}
 
 
-# A socket that receives without waiting, again and again, and then does something else for the first time, on a kernel
-# that has no guards (`smcctl probe`): {case: why}.
+# Cases that differ on a kernel without guards (`smcctl probe`), where a socket that has only received without waiting
+# does something else for the first time: {case: why}.
 KNOWN = {
     "splice_both_ways": "splice() does not find what was redirected",
     "urgent_data": "the first urgent byte is an ordinary one",
@@ -36,7 +36,7 @@ KNOWN = {
 
 
 class WarmBench(socket_cases.Bench):
-    """Before a case has its pairs they exchange messages without waiting; with an agent, until it bypasses them."""
+    """Its pairs first exchange messages without waiting; with an agent, until it bypasses them."""
 
     agent = None
 
@@ -53,7 +53,7 @@ class WarmBench(socket_cases.Bench):
             end = f":{client.getsockname()[1]}"
             wait_for("the pair to be bypassed", lambda: self.bypassed(end) == 2, 60)
         for sock in (client, server):
-            sock.settimeout(0.7)  # which is a socket that does not block, and poll()
+            sock.settimeout(0.7)  # Python then uses a non-blocking socket and poll()
         return client, server
 
     def bypassed(self, end):
@@ -61,7 +61,7 @@ class WarmBench(socket_cases.Bench):
 
 
 class Stuck(Exception):
-    """A case does not end. No OSError, which cases take for what they have come to see."""
+    """A case does not end. This is no OSError, because cases take an OSError for a result."""
 
 
 def enter(node):
@@ -71,7 +71,7 @@ def enter(node):
 
 
 def enter_another(node, port):
-    """A cgroup of which nobody knows anything."""
+    """Enters a new cgroup, whose programs have no known habits."""
     node.apps = os.path.join(os.path.dirname(node.apps), str(port))
     os.makedirs(node.apps, exist_ok=True)
     enter(node)
@@ -94,7 +94,7 @@ def serve_listeners(node, channel, another):
             sock.listen(16)
             socket.send_fds(channel, [b"f"], [sock.fileno()])
             sock.close()
-            channel.send(b"c")  # the other side holds the only descriptor now: its close() is the end of the listener
+            channel.send(b"c")  # the other side has the only descriptor now: its close() ends the listener
         except OSError as error:
             sock.close()
             channel.send(str(error).encode())
@@ -163,7 +163,7 @@ def run_cases(kind, client, server, listen, family_name, first_port, only):
                 lines.append(repr(line))
         except Exception as error:
             lines.append(f"{type(error).__name__}: {error}")
-            if not isinstance(error, OSError):  # which is what TCP says
+            if not isinstance(error, OSError):  # an OSError is a result of TCP
                 flaws.append(f"IPv{family_name} {case.__name__}: {lines[-1]}")
             if os.environ.get("TRACE"):
                 traceback.print_exc()
@@ -209,7 +209,7 @@ def compare(mode, family, plain, other):
 
 
 def check_path(client, mode, options, families):
-    """The comparison means something only if the connections really went that way."""
+    """Checks that the connections took the path, without which the comparison means nothing."""
     totals, decisions = client.agent.totals(), client.agent.decisions()
     print("paths of the client's agent:", totals)
     print("its decisions:", {name: count for name, count in decisions.items() if count})
@@ -223,7 +223,7 @@ def check_path(client, mode, options, families):
 
 
 def run_bypassed(lab, client, server, run, families, next_port):
-    """Both are pods of a node of its own."""
+    """Runs the cases between two pods of one node that has no other pods."""
     node = lab.node("n")
     for pod in (client, server):
         pod.apps = f"{node.cgroup}/pods/{pod.name}/0"
@@ -268,7 +268,7 @@ def main():
                 port += 1000
             return results, flaws
 
-        plain, wrong = run()  # a case that fails by itself on plain TCP compares nothing
+        plain, wrong = run()  # a case that fails on plain TCP cannot be compared
         short = {"smc": {"step_timeout_ms": 2000}, "fallback": {"budget_ms": 10000}}
         if "asked" in modes:
             client.start_agent(**short)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Attaches pinned programs where bpftool of Debian 12 cannot. Each returns a descriptor of the link: when it is closed,
-the program goes."""
+"""Attaches pinned programs in ways that bpftool of Debian 12 cannot. Each function returns a descriptor of the link;
+closing it detaches the program."""
 import ctypes
 import os
 import socket
@@ -29,7 +29,7 @@ def _attach(pinned, target, place):
 
 
 def to_netns(pinned, netns):
-    """A sk_lookup program."""
+    """Attaches a sk_lookup program to the namespace."""
     space = os.open(f"/run/netns/{netns}", os.O_RDONLY)
     try:
         return _attach(pinned, space, SK_LOOKUP)
@@ -38,5 +38,5 @@ def to_netns(pinned, netns):
 
 
 def to_egress(pinned, device):
-    """A program of tcx, behind those that are there; in the calling thread's network namespace."""
+    """Attaches a tcx program after the existing ones, in the calling thread's network namespace."""
     return _attach(pinned, socket.if_nametoindex(device), TCX_EGRESS)

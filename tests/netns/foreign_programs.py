@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What foreign_test.py runs: programs in several languages, and configurations of servers."""
+"""Programs in several languages, and configurations of servers, for foreign_test.py."""
 
-# By HTTP: "ranges" of a file, "files" that are put and got, or what is posted comes back ("echo").
+# HTTP clients: "ranges" of a file, "files" that are put and got, or posted data that comes back ("echo").
 NODE_CLIENT = """
 const http = require('http'), noise = require('fs').readFileSync('noise');
 const [host, port, how, ...sizes] = process.argv.slice(1), agent = new http.Agent({keepAlive: true, maxSockets: 3});
@@ -33,7 +33,7 @@ process.stdin.on('data', () => stop = true);
 Promise.all(['/1', '/2', '/3'].map(work)).then(() => { console.log(`${n} good`); process.exit(0); });
 """
 
-# nginx does not go on sending to who answers before he has heard all.
+# nginx sends no more to a server that answers before it has received the whole request.
 NODE_SERVER = """
 require('http').createServer((q, s) => {
     const parts = [];
@@ -92,7 +92,7 @@ while n == 0 or not stop.is_set():
 print(n, 'good')
 """
 
-# Posts pieces and gets them back, with the sum of what the server has got.
+# Posts pieces and gets them back, with the checksum of the bytes that the server has received.
 GO = """
 package main
 
@@ -167,7 +167,7 @@ func main() {
 }
 """
 
-# One selector, or a thread that waits: "serve PORT", "ask HOST PORT SIZES", "wait HOST PORT SIZES".
+# Uses one selector, or ("wait") a blocking thread: "serve PORT", "ask HOST PORT SIZES", "wait HOST PORT SIZES".
 JAVA = """
 import java.net.*;
 import java.nio.ByteBuffer;

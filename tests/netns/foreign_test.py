@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Programs that others wrote, between two pods of a node: past TCP where they prove fit for it, and over tuned TCP.
+"""Unmodified programs between two pods of a node: past TCP if they prove fit for it, and over tuned TCP.
 
 Clients written here send and receive pieces of one file of noise, 1 B to 1 MB from places that change, with pauses,
-over connections that they keep. Each byte that comes is compared. They go on until they are told to stop, which is when
-their connections have been seen to take the way that they should.
+over connections that they keep. Each byte that comes is compared. The clients run until their
+connections have been seen to take the right path.
 """
 import os
 import random
@@ -38,8 +38,8 @@ SIZES = [1, 2, 100, 1447, 4096, 16384, 20000, 65536, 100_001, 300_000, 1 << 20]
 POSTGRES = "/usr/lib/postgresql/15/bin"
 WEB, BEHIND, ECHO, DATABASE = 8080, 8081, 5000, 5432
 
-# An end of a pair that waits for edges only, and takes a read that does not fill its buffer for the end of what there
-# is, as epoll(7) says it may.
+# An end of a pair that waits for edges only, and takes a read that does not fill its buffer as the end of the available
+# data, as epoll(7) allows.
 EDGES = f"""
 import select, sys
 sys.path.insert(0, {os.path.dirname(bypass_pairs.PEER)!r})
@@ -75,7 +75,7 @@ class PairOfEdges(bypass_pairs.Pair):
 
 
 class Programs:
-    """Each test runs in both classes below, which say by which way, and how that shows."""
+    """Each test runs in both classes below, which set the path and how it is recognised."""
 
     def setUp(self):
         super().setUp()
@@ -110,7 +110,7 @@ class Programs:
         return process
 
     def finish(self, process, told=None):
-        """What it has said, when it has ended well."""
+        """The program's output; it must have ended with status 0."""
         out, _ = process.communicate(told, timeout=60)
         self.assertEqual(process.returncode, 0)
         return out
@@ -127,14 +127,14 @@ class Programs:
         self.server(pod, port, "nginx", "-e", "stderr", "-p", self.files, "-c", f"nginx-{port}.conf")
 
     def haproxy(self):
-        """In pod two, before who is in pod one."""
+        """Runs HAProxy in pod two, in front of a server in pod one."""
         config = self.write("haproxy.cfg", HAPROXY.format(port=WEB, ip=self.one.ip4, behind=BEHIND))
         self.server(self.two, WEB, "haproxy", "-q", "-db", "-f", config)
 
     def ask_by_http(self, how, look):
         self.ask("node", "-e", NODE_CLIENT, self.two.ip4, str(WEB), how, look=look)
 
-    # It waits for edges, and believes a short read, or FIONREAD.
+    # It waits for edges, and trusts a short read, or FIONREAD.
     def test_nginx(self):
         self.nginx(self.two, WEB, FILES)
         self.ask_by_http("ranges", look=self.is_left_alone(WEB, SHORT_READS))
@@ -165,12 +165,12 @@ class Programs:
         subprocess.run(build, cwd=self.files, env={**os.environ, **choices}, check=True)
         program = f"{self.files}/talk"
         self.server(self.two, WEB, program, "serve", str(WEB))
-        # It waits for edges, but looks once more before it waits: how often shows where messages are short.
+        # It waits for edges, but reads once more before it waits; with short messages the number of reads shows that.
         self.ask(program, "ask", f"{self.two.ip4}:{WEB}", look=self.goes_by(WEB), sizes=SIZES[:5])
 
     # --- a database
     def postgres(self):
-        """What comes behind the name of one of its programs."""
+        """Runs a server; arguments for its clients, which follow the name of the program."""
         data, user = f"{self.files}/data", "setpriv --reuid postgres --regid postgres --clear-groups".split()
         os.mkdir(data)
         shutil.chown(data, "postgres", "postgres")
@@ -203,7 +203,7 @@ class Programs:
         self.assertEqual([history, branches, tellers], [f"{done}|{accounts}", accounts, accounts])
 
     def test_psql(self):
-        """Pieces there and back, each a statement; before that little ones, for as long as it is looked at."""
+        """Pieces there and back, each a statement; before that small ones, until the connection was observed."""
         where = self.postgres()
         pieces = [piece.hex() for piece in self.pieces(3 * len(SIZES))]
         waits = ["SELECT pg_sleep(0.005);"] * 1500
@@ -236,7 +236,7 @@ class Programs:
         self.python(WAITING_CLIENT, look=self.is_left_alone(ECHO, WAITS))
 
     def test_who_waits_for_edges(self):
-        """Some of what it has not read yet came past TCP, and then some by TCP: of that there is no edge any more."""
+        """While it has unread data that came past TCP, more comes by TCP, for which there is no further edge."""
         pair = PairOfEdges(self)
         pair.exchange(bypass_pairs.PROOF)
         self.is_left_alone(ECHO, SHORT_READS)(pair.client)
@@ -268,7 +268,7 @@ class PastTcp(Programs, TwoPods):
 
         return wait_for(what, so, 60)
 
-    # --- what connections to some ports may be seen to do
+    # --- ports whose connections are left alone
     def goes_by(self, *ports):
         def enough(port, client):
             ends = [m for m in self.ends(port) if m["client"] == client and m["state"] == MEMBER]
@@ -281,7 +281,7 @@ class PastTcp(Programs, TwoPods):
         return look
 
     def is_left_alone(self, port, habit):
-        """Its ends have received often enough, and the agent has seen what is in the way."""
+        """Its ends have received often enough to be fit, and the agent has noticed the obstacle."""
 
         def seen():
             ends = self.ends(port)
@@ -302,7 +302,7 @@ class Tuned(Programs, TwoPods):
         self.start(local={"bypass": "off"})
 
     def goes_by(self, *ports):
-        """Not paced, at either end."""
+        """The connection is tuned: neither end is paced."""
 
         def both_ends(port):
             return {c["role"] for c in self.a.agent.connections(port)} == {"client", "server"}

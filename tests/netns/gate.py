@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """The namespace tests of the gate (.ci/run): a few of each way that a connection can go, and none whose outcome depends
-on how soon somebody is scheduled.
+on how soon a process is scheduled.
 
     gate.py            the ways, and how many tests each has
     gate.py WAY        runs these, and says how long each took
 
-Agents have time enough here: what is tried is what they do, not whether they do it within a second. Tests about times
+Agents have long timeouts here: the tests check what they do, not whether they do it within a second. Tests about times
 are in netns.*. A test that fails without a fault behind it goes from
 this list into docs/testing.md, with its reason.
 """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A server that greets, clients that know what they should hear, and programs of somebody else."""
+"""A server that greets, clients that check the greeting, and foreign BPF programs."""
 import json
 import os
 
 from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 
-# A server that greets every client with 100 bytes, and wants a token of 4. When its stdin ends it tells how many
-# connections ended how. Arguments: backlog, seconds between two accept(), "close" if it closes first.
+# A server that greets every client with 100 bytes, and expects a token of 4 bytes. When its stdin ends, it prints how
+# many connections ended in which way. Arguments: backlog, seconds between two accept(), "close" if it closes first.
 GREETER = """
 import collections, json, socket, sys, threading, time
 ends, backlog, pause = collections.Counter(), int(sys.argv[1]), float(sys.argv[2])
@@ -28,7 +28,7 @@ threading.Thread(target=accept, daemon=True).start(); sys.stdin.read(); print(js
 """
 
 # Clients of it: {"to": address, "threads": n, "count": connections of each, "told": fewer if stdin ends before, "own":
-# [port, ...], "last": closes last}. Tells how many ended how, and how long connect() took at most, the longest first.
+# [port, ...], "last": closes last}. Prints how many ended in which way, and the times of connect(), the longest first.
 CLIENTS = """
 import collections, errno, json, socket, struct, sys, threading, time
 spec, ends, times, stop = json.loads(sys.argv[1]), collections.Counter(), [0], threading.Event()
@@ -82,7 +82,7 @@ class Greeting(TwoNodes):
         self.assertLess(found["longest"][expected // 100], within, found["longest"])
 
     def start_agents(self, **overrides):
-        """With time enough for every connection to be accelerated."""
+        """Starts agents whose timeouts are long enough to accelerate every connection."""
         super().start_agents(**{**TIME_ENOUGH, **overrides})
 
     def still_smcd(self, count=1):
@@ -91,8 +91,8 @@ class Greeting(TwoNodes):
         self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), before + count)
 
     def known_gap(self, scene):
-        """How often it happens without agents, which is hardly ever, and with them, which is more often. A machine that
-        is busy may show it otherwise now and then."""
+        """How often it happens without agents (hardly ever) and with them (more often). On a busy machine this may be
+        different now and then."""
         plain = next((n for n in (scene() for _ in range(5)) if n <= 5), None)
         self.assertIsNotNone(plain, "it happens with plain TCP")
         self.start_agents()
@@ -101,7 +101,7 @@ class Greeting(TwoNodes):
         return plain, found
 
     def nothing_left(self):
-        """No connection in the agents, no socket but listeners and those in TIME_WAIT."""
+        """Agents have no connections, and the only sockets are listeners and those in TIME_WAIT."""
         for node in (self.a, self.b):
             wait_for("the agent's connections to end", lambda: not node.agent.connections(), 60)
             state = ["state", "connected", "exclude", "time-wait"]

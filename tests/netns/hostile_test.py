@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Peers that are broken or worse. Afterwards the agent works, and nothing has leaked."""
+"""Peers that are broken or hostile. After each test the agent works, and nothing has leaked."""
 import json
 import random
 import unittest
@@ -15,7 +15,7 @@ RAW_IP = "10.77.0.50"
 
 class Hostile(TwoNodes):
     LIMITS = {"handshakes": 10000, "namespace_percent": 100, "cgroup_percent": 100}
-    # Where many slow handshakes are what is wanted, or one that is still there when it is looked at.
+    # For tests that need many slow handshakes, or one that lasts until it is inspected.
     PATIENT = (
         "test_two_thousand_connections_at_once",
         "test_a_burst_is_accelerated_as_far_as_it_can_be_in_time",
@@ -29,7 +29,7 @@ class Hostile(TwoNodes):
         self.serve()
 
     def tearDown(self):
-        """Whatever it was, the agent still works."""
+        """After each test the agent still works."""
         if self.a.agent is None:
             self.a.start_agent()
         before = self.b.agent.totals().get(("smcd", "none"), 0)
@@ -38,7 +38,7 @@ class Hostile(TwoNodes):
             self.assertTrue(self.connect()["ok"])
             return self.b.agent.totals().get(("smcd", "none"), 0) > before
 
-        wait_for("a connection to be accelerated", accelerated, 60)  # a client may remember that it was not, for 1 s
+        wait_for("a connection to be accelerated", accelerated, 60)  # a client may remember a failure for 1 s
 
     def clients(self):
         clients = rogue.Clients(self.a, RAW_IP, self.b.ip4)
@@ -57,7 +57,7 @@ class Hostile(TwoNodes):
         return results
 
     def is_the_applications(self, ip, sent):
-        """The client may have been answered without the option, so its bytes are not the agent's to judge."""
+        """The client may have been answered without the option: the agent must pass its bytes on, whatever they are."""
         before, known = self.resources(), self.b.agent.totals().get(("fallback", "answer_lost"), 0)
         text = json.dumps({"send": [sent.hex()], "close": "fin", "listen_s": 60})
         (seen,) = self.raw_results(self.raw(self.a, ip, "client", self.b.ip4, 5000, text))
@@ -194,17 +194,17 @@ print(good)
         self.a.start_agent(limits=self.LIMITS, **slow)
         before = self.resources()
         self.two_thousand()
-        # a full request queue of the fabric is waited for, not taken for its failure
+        # agents wait while the fabric's request queue is full, and do not take that for a failure
         for node in (self.a, self.b):
             self.assertFalse([key for key in node.agent.totals() if key[1] == "fabric"], node.agent.totals())
-        # of so many on a slow machine most may be plain TCP in the end, but they were begun
+        # on a slow machine most of them may end up as plain TCP, but they were begun
         begun, late = sum(self.b.agent.totals().values()), 0
-        for node in (self.a, self.b):  # and an agent that gets no processor for a second is left alone
+        for node in (self.a, self.b):  # an agent that gets no processor for a second is not asked
             decisions = node.agent.decisions()
             late += decisions["SMC_OUT_AGENT_STALE"] + decisions["SMC_IN_AGENT_STALE"]
         self.assertGreater(begun + late, 1000)
         self.assertGreater(begun, 100)
-        # what stays is the one fabric connection each way
+        # only the fabric connections stay, one each way
         wait_for(
             "everything to be given back",
             lambda: {**self.resources(), "fds": 0} == {**before, "fds": 0}
@@ -215,7 +215,7 @@ print(good)
 
 class FewHandshakes(TwoNodes):
     def test_silent_clients_leave_plain_tcp_until_they_time_out(self):
-        # All four silent ones are there for as long as it takes to look at what becomes of others.
+        # All four silent clients stay while other connections are tested.
         few = {"handshakes": 4, "namespace_percent": 100, "cgroup_percent": 100}
         self.b.start_agent(smc={"step_timeout_ms": 20000}, limits=few)
         self.a.start_agent(fallback={"budget_ms": 10000})
@@ -224,16 +224,16 @@ class FewHandshakes(TwoNodes):
         self.addCleanup(clients.close)
         silent = [clients.connect() for _ in range(3)]
         wait_for("them to be in the agent", lambda: len(self.b.agent.connections()) == 3)
-        self.assertTrue(self.connect()["ok"])  # one is left
+        self.assertTrue(self.connect()["ok"])  # one place is left
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
 
         silent.append(clients.connect())
         wait_for("the agent to be full", lambda: not self.b.agent.status()["agent"]["serving"])
         self.assertIn("NOT SERVING, it is full", self.b.agent.ctl("status").stdout)
-        self.assertAtOnce(self.connect())  # its server was known to speak SMC, and is not any more
+        self.assertAtOnce(self.connect())  # the server was known to speak SMC, and is forgotten now
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1, ("fallback", "peer_no_smc"): 1})
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 1)
-        self.assertAtOnce(self.connect())  # so this one asked, and TCP itself was the answer
+        self.assertAtOnce(self.connect())  # so this connection asked, and was answered by plain TCP
         self.assertEqual(self.b.agent.decisions()["SMC_IN_AGENT_FULL"], 2)
         self.assertEqual(self.a.agent.decisions()["SMC_ANSWER_PLAIN"], 1)
 

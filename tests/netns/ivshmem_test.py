@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""SMC-D over memory that nobody hands over: a file stands for the BAR, two agents of one kernel for two machines."""
+"""SMC-D over ivshmem: a file stands for the BAR, and two agents of one kernel for two machines."""
 import json
 import os
 import signal
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 ROUNDS = int(os.environ.get("SMC_ROUNDS", "5"))
 HOSTILE_SECONDS = int(os.environ.get("SMC_HOSTILE_SECONDS", "8"))
 
-# A connection that says how it ends.
+# A connection that prints how it ended.
 HOLD = """
 import errno, socket, sys
 c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
@@ -23,7 +23,7 @@ try: print('end' if not c.recv(1) else 'data', flush=True)
 except OSError as e: print(errno.errorcode[e.errno], flush=True)
 """
 
-# Sends so many bytes and is sent them back, each at its place.
+# Sends so many bytes, and checks that they come back in order.
 TRANSFER = """
 import hashlib, os, socket, sys, threading
 c = socket.create_connection((sys.argv[1], 5000), timeout=60)
@@ -39,7 +39,7 @@ print('same' if got.digest() == hashlib.sha256(data).digest() else f'differs aft
 """
 
 
-# Random words at random places of a file for so many seconds, where the tables are more often.
+# Writes random words at random places of a file for so many seconds, mostly in the control structures.
 WRITER = """
 import mmap, os, random, struct, sys, time
 with open(sys.argv[1], 'r+b') as f: m = mmap.mmap(f.fileno(), 0)
@@ -56,7 +56,7 @@ while time.monotonic() < ends:
 print('done', flush=True)
 """
 
-# 100 kB there and back, and how that went.
+# Sends 100 kB there and back, and prints the result.
 SHORT = """
 import os, socket, sys
 mine = os.urandom(100_000); got = b''
@@ -83,7 +83,7 @@ class Ivshmem(TwoNodes):
     def start(self, *nodes):
         for node in nodes or (self.a, self.b):
             area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
-            # Who declined is asked again soon; and each has time enough to be accelerated.
+            # A server that declined is asked again soon, and timeouts are long enough to accelerate every connection.
             node.start_agent(ism=area, fallback={"cache_s": 1, "budget_ms": 10000})
 
     def transfer(self, mib=8, ip=None):
@@ -138,7 +138,7 @@ class Ivshmem(TwoNodes):
             self.transfer(1)
 
     def test_the_fabric_that_reaches_the_peer_is_taken(self):
-        """Each is on two: two kernels' `local` fabrics have one CHID, and do not reach each other."""
+        """Each agent is on two fabrics. `local` fabrics of two kernels have one CHID, but do not reach each other."""
         for node in (self.a, self.b):
             area = {"provider": "ivshmem", "device": self.area, "chid": "0xff20"}
             node.start_agent(ism={"directory": f"{self.lab.run}/ism-{node.name}", "others": [area]})
@@ -168,7 +168,7 @@ class Ivshmem(TwoNodes):
         wait_for("the peer to be missed", lambda: lost() == {"0xff00": 1, "0xff20": 0}, timeout=30)
 
     def test_an_area_for_each_neighbour_and_one_that_is_spoilt(self):
-        """Who spoils what two share spoils that alone."""
+        """A peer that spoils an area harms only the two that share it."""
         c = self.lab.node("c")
         self.lab.link(self.a, c)
         areas = {name: os.path.join(self.lab.run, f"area-{name}") for name in ("b", "c", "spoilt")}
@@ -194,7 +194,7 @@ class Ivshmem(TwoNodes):
 
     def test_three_in_one_area(self):
         third = self.lab.node("c")
-        self.lab.link(third, self.b)  # from here on b's address is that of this link
+        self.lab.link(third, self.b)  # from now on b's address is its address on this link
         far, near = self.b.ip4, "10.77.0.2"
         self.start(self.a, self.b, third)
         self.serve()
@@ -224,7 +224,7 @@ class Ivshmem(TwoNodes):
             self.tell(churn, "stop")
             right, *wrong = self.hear(churn).split(" ", 1)
             self.assertGreater(int(right), 0)
-            self.assertNotIn("bytes", " ".join(wrong))  # a kill is a reset, and no end or other bytes
+            self.assertNotIn("bytes", " ".join(wrong))  # a kill is a reset, never an end or wrong bytes
         wait_for("nobody's blocks to be free", lambda: self.blocks_taken() == 0, timeout=60)
         self.transfer()
 
@@ -237,7 +237,7 @@ class Ivshmem(TwoNodes):
         return sum(words[i : i + 8] != bytes(8) for i in range(0, len(words), 8))
 
     def test_who_writes_everywhere(self):
-        """A peer may write what it likes. Its own area's connections are not to be relied on then; all else is."""
+        """A peer may write anything. Then only connections over its own area may be wrong."""
         third, other = self.lab.node("c"), os.path.join(self.lab.run, "other")
         self.lab.link(self.a, third)
         with open(other, "wb") as file:
@@ -267,10 +267,10 @@ class Ivshmem(TwoNodes):
                 self.assertTrue(node.agent.status())
         self.assertEqual(self.hear(writer), "done")
         self.assertEqual([node.agent.status()["agent"]["pid"] for node in (self.a, self.b)], pids)
-        self.assertPath(third, "smcd", at_least=short)  # what the two others share is none of this
+        self.assertPath(third, "smcd", at_least=short)  # the area that the other two share is not affected
         for node in (self.a, self.b):
             self.assertEqual(node.agent.stop(), 0, node.agent.log()[-2000:])
-        # It takes the next agents as it was left: they start, and when it is an area at all they use it, in time.
+        # The next agents find the area as it was left: they start, and use it in time if it is still an area.
         self.a.start_agent(ism=both, fallback=soon)
         self.start(self.b)
         self.transfer(1)
@@ -298,7 +298,7 @@ class Ivshmem(TwoNodes):
             superblock = file.read(4096)
             (data,) = struct.unpack_from("<Q", superblock, 24)
             block = int(two["smcd"]["token"], 16) & 0xFFFF
-            file.seek(data + block * 65536 + 4096 + 8)  # where its peer says how much it has written
+            file.seek(data + block * 65536 + 4096 + 8)  # where its peer writes its producer cursor
             file.write(b"\xff" * 8)
         wait_for("it to end", lambda: [c["id"] for c in self.a.agent.connections()] == [one["id"]], timeout=20)
         answers = []
@@ -309,14 +309,14 @@ class Ivshmem(TwoNodes):
         self.assertIn("y" * 50_000, answers)
 
     def test_connections_of_a_peer_that_stands_still_end(self):
-        """As a machine does that is paused or gone: no reset comes from it."""
+        """The peer behaves like a machine that is paused or gone: it sends no reset."""
         self.start()
         self.serve()
         holder = self.program(self.a, HOLD, self.b.ip4, says="up")
         self.assertEqual([c["path"] for c in self.a.agent.connections()], ["smcd"])
         self.b.agent.send_signal(signal.SIGSTOP)
         try:
-            self.assertEqual(self.hear(holder), "ECONNRESET")  # within seconds, and not TCP's minutes
+            self.assertEqual(self.hear(holder), "ECONNRESET")  # within seconds, not after minutes as with TCP
             self.assertEqual(self.a.agent.connections(), [])
             self.assertEqual(self.a.agent.ask("linkgroup", "--smcd")["smcd"], [])
         finally:
@@ -330,7 +330,7 @@ class Ivshmem(TwoNodes):
         wait_for("SMC-D again", again, timeout=40)
 
     def test_an_area_of_another_version_is_left_alone(self):
-        """Another agent may have it, of another release: no reason not to start."""
+        """An agent of another release may use it, so the agent starts without it."""
         head = (0x31444D4353494D53).to_bytes(8, "little") + (7).to_bytes(4, "little")
         with open(self.area, "r+b") as file:
             file.write(head)
@@ -354,7 +354,7 @@ class Ivshmem(TwoNodes):
         self.assertIn("ivshmem device", self.refused(missing))
 
     def refused(self, config):
-        """Why an agent with it does not start."""
+        """The reason why an agent with this configuration does not start."""
         done = self.a.run([AGENT, "--config", self.a.write("refused.json", json.dumps(config))], check=False)
         self.assertEqual(done.returncode, 1)
         return done.stderr

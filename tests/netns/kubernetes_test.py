@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Rules that name pods: which control groups those are is told by the API server, and may change at any time."""
+"""Rules that name pods: the API server tells their control groups, which may change at any time."""
 import json
 import os
 import socket
@@ -14,7 +14,7 @@ UIDS = [f"0a1b2c3d-0000-4000-8000-00000000000{i}" for i in range(3)]
 
 
 def systemd(uid):
-    """Where kubelet's systemd driver puts a container."""
+    """The control group in which kubelet's systemd driver puts a container."""
     return f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid.replace('-', '_')}.slice/cri-x.scope"
 
 
@@ -58,7 +58,7 @@ class Pods(TwoNodes):
         return self.a.agent.status()["kubernetes"]
 
     def path_of(self, cgroup):
-        """The path of a connection that is made from there."""
+        """The path of a connection that is made from this control group."""
         self.a.apps = os.path.join(self.a.cgroup, cgroup)
         os.makedirs(self.a.apps, exist_ok=True)
         groups = self.a.agent.totals()
@@ -69,7 +69,7 @@ class Pods(TwoNodes):
         wait_for(f"{cgroup} to use {path}", lambda: self.path_of(cgroup) == path, timeout=60)
 
     def use_host(self):
-        """The namespace is served because of a process there."""
+        """Makes the agent serve the namespace, by a process in the control group."""
         self.a.apps = os.path.join(self.a.cgroup, "host")
         os.makedirs(self.a.apps, exist_ok=True)
 
@@ -87,7 +87,7 @@ class Pods(TwoNodes):
         self.becomes("smcd", pod)
 
     def test_an_api_server_that_lies(self):
-        """What it says is bounded, and the agent goes on without it."""
+        """The agent limits what it reads from the server, and continues without it."""
         self.use_host()
         for lie, said in (("deep", "nested deeper than 32 times"), ("long", "has more than 64 MiB")):
             with self.subTest(lie=lie):
@@ -107,7 +107,7 @@ class Pods(TwoNodes):
         self.start()
         self.becomes("smcd", "host")
         on, other = systemd(UIDS[0]), cgroupfs(UIDS[1])
-        self.assertEqual((self.path_of(on), self.path_of(other)), ("tcp", "tcp"))  # of which nobody has told
+        self.assertEqual((self.path_of(on), self.path_of(other)), ("tcp", "tcp"))  # the API server has told of neither
         self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
         self.api.put("pods", "two", "web", uid=UIDS[1])
         self.becomes("smcd", on)
@@ -117,7 +117,7 @@ class Pods(TwoNodes):
         self.api.put("pods", "two", "web", uid=UIDS[1], annotations={"smc.io/use": "yes"})
         self.becomes("smcd", other)
         self.api.put("pods", "two", "web", uid=UIDS[1], annotations={"smc.io/use": "yes"}, labels={"smc": "off"})
-        self.becomes("tcp", other)  # what denies comes first
+        self.becomes("tcp", other)  # the rule that denies comes first
         self.api.delete("pods", "one", "web")
         self.becomes("tcp", on)
         self.assertEqual(self.path_of("host"), "smcd")
@@ -152,7 +152,7 @@ class Pods(TwoNodes):
         self.api.put("pods", "one", "web", uid=UIDS[0], labels={"smc": "on"})
         self.becomes("smcd", systemd(UIDS[0]))
         before = self.known()["lists"]
-        with self.api.lock:  # what happens while nobody can tell: an event that is forgotten before it was sent
+        with self.api.lock:  # an event that the server forgets before it has sent it
             self.api.objects["pods"].clear()
         self.api.forget()
         self.becomes("tcp", systemd(UIDS[0]))
@@ -173,7 +173,7 @@ class Pods(TwoNodes):
         self.api.refuse = None
         self.becomes("smcd", systemd(UIDS[1]))
         wait_for("the problem to be over", lambda: self.known()["problem"] == "")
-        self.assertEqual(self.known()["lists"], lists)  # the watch went on where it was
+        self.assertEqual(self.known()["lists"], lists)  # the watch continued, without a new list
 
     def test_watches_that_are_cut_off(self):
         self.use_host()
@@ -182,7 +182,7 @@ class Pods(TwoNodes):
             self.api.cut()
             self.api.put("pods", "one", "web", uid=UIDS[i], labels={"smc": "on"})
             self.becomes("smcd", systemd(UIDS[i]))
-        self.assertLess(len(self.api.requests), 60)  # it does not ask in a circle
+        self.assertLess(len(self.api.requests), 60)  # the agent does not repeat requests endlessly
 
     def test_thousands_of_pods(self):
         self.use_host()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What TCP does on the way between an application and the agent."""
+"""The TCP connection between an application and the agent: the leg."""
 import os
 import unittest
 
@@ -14,7 +14,7 @@ if sys.argv[2]: c.setsockopt(socket.IPPROTO_TCP, 13, sys.argv[2].encode())
 c.connect((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('held', flush=True); sys.stdin.read()
 """
 
-# Connects, and when it is told to, disconnects and connects elsewhere with the same socket.
+# Connects; on a line of stdin, disconnects and connects elsewhere with the same socket.
 USED_AGAIN = """
 import ctypes, socket, sys
 c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
@@ -24,7 +24,7 @@ c.connect((sys.argv[1], 5001)); c.sendall(b'x'); c.recv(1); print('again', flush
 """
 
 
-# A tracer that has every socket of the node in a map of its own, and lets all pass.
+# A tracer that puts every socket of the node into a sockmap of its own, and lets all data pass.
 TRACER = """
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -51,7 +51,7 @@ class Legs(TwoNodes):
         sh("bpftool", "cgroup", "attach", self.lab.cgroup, "sock_ops", "pinned", f"{pins}/add", "multi")
 
     def test_beside_a_tracer_with_every_socket_in_a_map(self):
-        """What a kernel says of how much there is to read may be wrong for a socket in a sockmap."""
+        """For a socket in a sockmap, the kernel may report a wrong number of readable bytes."""
         self.trace()
         self.start_agents()
         self.serve()
@@ -62,7 +62,7 @@ class Legs(TwoNodes):
         self.assertPath(self.a, "smcd")
 
     def congestion_controls(self, node):
-        """Of every established connection, {(local port, remote port): name}."""
+        """The congestion control of every established connection, {(local port, remote port): name}."""
         lines = node.run(["ss", "-Htni", "state", "established"], check=True).stdout.splitlines()
         return {
             tuple(int(end.rsplit(":", 1)[1]) for end in head.split()[2:4]): info.split()[0]
@@ -75,7 +75,7 @@ class Legs(TwoNodes):
         return int(self.a.agent.connections()[-1]["client"].rsplit(":", 1)[1])
 
     def test_legs_are_not_paced(self):
-        """Reno at all four ends, whatever the namespace's default: a leg has no network to be careful of."""
+        """Reno at all four ends, whatever the namespace's default: no network is between the ends of a leg."""
         self.start_agents()
         self.serve()
         port = self.hold()
@@ -103,7 +103,7 @@ class Legs(TwoNodes):
         self.assertPath(self.a, "smcd", at_least=4)
         keys = lambda entries: sorted(str(entry["key"]) for entry in entries)
         for node, before in hairpins.items():
-            self.assertEqual(len(before), 2)  # one a direction
+            self.assertEqual(len(before), 2)  # one for each direction
             wait_for("those of the others to go", lambda: keys(self.table(node, "smc_hairpins")) == keys(before))
         self.tell(talker, "hello")
         self.assertEqual(self.hear(talker), "hello")
@@ -129,7 +129,7 @@ class Legs(TwoNodes):
         self.assertEqual(len(hairpins()), 2)
 
     def test_an_application_that_ends_where_its_device_is_gone(self):
-        """Neither its FIN nor a reset gets out: nothing but the end of its socket tells that it has gone."""
+        """Neither its FIN nor a reset leaves: only the destruction of its socket tells the agent of its end."""
         self.start_agents()
         self.serve()
         pod = self.pod()

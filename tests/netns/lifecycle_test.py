@@ -15,7 +15,7 @@ from base import TIME_ENOUGH, TwoNodes
 from lab.basics import AGENT, CTL, sh, wait_for
 from lab.nodes import Lab, cgroup_mount
 
-# Downloads until the end and says how it ended.
+# Downloads until the end, and prints how the connection ended.
 DOWNLOAD = """
 import socket, sys, time
 c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'start'); c.recv(5); print('up', flush=True)
@@ -30,7 +30,7 @@ except OSError as e:
 """
 
 
-# Sends a pattern of its own over each of several connections at once, and checks that it comes back.
+# Sends a different pattern over each of several connections at once, and checks that it comes back.
 ECHOES = """
 import os, socket, sys, threading
 right = []
@@ -49,7 +49,7 @@ print(right.count(True), right.count(False))
 """
 
 
-# Makes network namespaces, in each of which somebody listens, until it is told to end. Argument: how many.
+# Makes network namespaces with a listener in each, until it is told to end. Argument: how many.
 NAMESPACES = """
 import ctypes, os, signal, socket, sys
 def one():
@@ -61,7 +61,7 @@ sys.stdin.readline()
 for child in children: os.kill(child, signal.SIGKILL); os.waitpid(child, 0)
 """
 
-# As many programs on devices as the kernel takes, which let everything pass. Arguments: the devices.
+# Attaches as many programs to devices as the kernel accepts, which let everything pass. Arguments: the devices.
 FILL = """
 import ctypes, errno, platform, socket, struct, sys
 PROG_LOAD, PROG_ATTACH, SCHED_CLS, TCX_INGRESS, TCX_EGRESS = 5, 8, 3, 46, 47
@@ -88,7 +88,7 @@ class Lifecycle(TwoNodes):
         self.serve()
         self.assertEqual(self.a.python(ECHOES, self.b.ip4, timeout=60).stdout, "24 0\n")
         self.assertPath(self.a, "smcd", at_least=24)
-        threads = {}  # of the data path, and the times that each has been given a processor
+        threads = {}  # threads of the data path, and how often each has been scheduled
         for task in glob.glob(f"/proc/{self.a.agent.pid}/task/*"):
             with open(f"{task}/comm") as comm, open(f"{task}/status") as status:
                 if comm.read() == "smc-datapath\n":
@@ -153,7 +153,7 @@ class Lifecycle(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         self.a.agent.stop(signal.SIGKILL)
         self.b.agent.stop(signal.SIGKILL)
-        for _ in range(3):  # P1: the first before a heartbeat is too old
+        for _ in range(3):  # P1: the first one while the heartbeat is not too old yet
             self.assertAtOnce(self.connect())
         self.a.start_agent()
         self.b.start_agent()
@@ -190,7 +190,7 @@ class Lifecycle(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         for node in (self.a, self.b):
             node.agent.send_signal(signal.SIGSTOP)
-        time.sleep(1)  # what is promised
+        time.sleep(1)  # the documented limit
         seen = self.connect(timeout=2)
         self.assertTrue(seen["ok"], seen)
         for node in (self.a, self.b):
@@ -246,7 +246,7 @@ while True:
         self.assertIsNone(client.poll())
 
     def received(self, pid):
-        """Bytes that a process of node a has got by its one connection to port 5000."""
+        """Bytes that a process of node a has received on its one connection to port 5000."""
         shown = self.a.run(["ss", "-Htnip", "dport", "=", ":5000"]).stdout
         line = shown.split(f"pid={pid},")[1]
         return int(line.split("bytes_received:")[1].split()[0])
@@ -263,7 +263,7 @@ while True:
         self.assertPath(self.a, "smcd", at_least=3)
 
     def test_an_agent_in_a_time_namespace(self):
-        """Its clock is another than the kernel's: younger than some of what the programs note, or older."""
+        """Its clock differs from that by which the BPF programs note times: it may be behind these times, or ahead."""
         self.b.start_agent()
         self.serve()
         for uptime in ("1000000", "-1"):
@@ -301,7 +301,7 @@ while True:
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         self.a.agent.stop(signal.SIGKILL)
-        self.a.start_agent(control={"socket": f"{self.a.dir}/other.sock"})  # nobody has it any more
+        self.a.start_agent(control={"socket": f"{self.a.dir}/other.sock"})  # no agent has the pins
 
     def test_signals_that_say_nothing_to_it(self):
         self.start_agents()
@@ -317,7 +317,7 @@ while True:
         self.assertPath(self.a, "smcd")
 
     def test_a_log_that_nobody_reads(self):
-        """It is dropped, and counted; nobody waits for its reader."""
+        """Its lines are dropped and counted; no thread waits for the reader."""
         fifo = os.path.join(self.a.dir, "unread")
         os.mkfifo(fifo)
         self.a.start_agent(command=["/bin/sh", "-c", 'exec "$@" 2<>"$0"', fifo])
@@ -356,7 +356,7 @@ while True:
                 found = os.stat(shared)
                 self.assertEqual((stat.S_IMODE(found.st_mode), found.st_uid), (mode, owner))
                 self.assertEqual((os.listdir(shared), self.leftovers(self.a)), ([], []))
-        # nothing else was in the way
+        # nothing else prevented it
         os.chown(shared, 0, 0)
         os.chmod(shared, 0o755)
         self.a.start_agent(ism={"directory": shared})
@@ -399,7 +399,7 @@ print('held', flush=True); time.sleep(3600)"""
         self.assertEqual([(len(s["devices"]), s["ipv4"]) for s in pods], [(60, True)])
 
     def connects_until(self, condition):
-        """Connections one after the other, and the slowest, with its process."""
+        """Connects again and again until the condition holds, and prints the time of the slowest."""
         slowest, count, end = 0.0, 0, time.monotonic() + 120
         while time.monotonic() < end and not condition():
             began = time.monotonic()
@@ -421,7 +421,7 @@ print('held', flush=True); time.sleep(3600)"""
         wait_for("them to be closed", lambda: served() == 1, 20)
 
     def test_very_many_cgroups_of_one_are_nobody_elses_business(self):
-        """More than the agent keeps. They take their places from each other."""
+        """More cgroups than the agent has entries. They take entries only from each other."""
         self.start_agents()
         self.serve()
         self.assertTrue(self.connect()["ok"])
@@ -446,10 +446,10 @@ print('held', flush=True); time.sleep(3600)"""
         self.serve()
         other = f"{self.a.cgroup}/other"
         os.makedirs(other)
-        self.hold(self.a, 3)  # of which a cgroup may have two
+        self.hold(self.a, 3)  # a cgroup may have two of them
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 2})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_CGROUP_FULL"], 1)
-        self.hold(self.a, 2, cgroup=other)  # of which the namespace has room for one
+        self.hold(self.a, 2, cgroup=other)  # the namespace has room for one of them
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 3})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NETNS_FULL"], 1)
         pod = self.pod()
@@ -459,7 +459,7 @@ print('held', flush=True); time.sleep(3600)"""
 
 class BuiltInDefault(unittest.TestCase):
     def test_it_runs_and_leaves_nothing(self):
-        """In cgroup, mount and network namespaces of its own, whose cgroup root is one of our sub-cgroups."""
+        """It runs in cgroup, mount and network namespaces of its own; its cgroup root is one of our sub-cgroups."""
         with Lab("default") as lab:
             node = lab.node("a")
             script = f"""
@@ -523,7 +523,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(missing.returncode, 2)
         self.assertIn("No such file", missing.stderr)
         self.assertIn("Is a directory", self.agent("--config", "/tmp").stderr)
-        self.assertEqual(self.agent("--config", "", "--check-config").returncode, 2)  # it is not the default
+        self.assertEqual(self.agent("--config", "", "--check-config").returncode, 2)  # empty is not the default
 
     def test_a_wrong_place_is_an_error_and_nothing_is_touched(self):
         with tempfile.TemporaryDirectory() as place:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What shapes or filters a device where legs do not come by: new connections are plain TCP there, until it goes."""
+"""Shapers and filters of a device, which legs would bypass: new connections are plain TCP until these are gone."""
 import os
 import unittest
 
@@ -74,7 +74,7 @@ class Limits(Greeting):
         self.start_agents(times={"probe_ms": 1000})
         self.serve()
         pin, links = self.foreign("classifier", "tc", "return -1;"), []  # TCX_NEXT
-        # No event tells of them: they are looked for with every sixth trial of the hairpins.
+        # No event tells of them: the agent looks for them with every sixth trial of the hairpins.
         self.comes_and_goes(
             self.a,
             "it has programs at its egress behind the agent's (tcx)",
@@ -116,7 +116,7 @@ class Limits(Greeting):
             self.assertEqual("shapes or filters its packets" in text, said, text)
 
     def test_the_other_end_of_a_pods_device(self):
-        """It is in the agent's own namespace: what CNI's bandwidth plugin sets for what comes to a pod."""
+        """That end is in the agent's own namespace, where CNI's bandwidth plugin limits traffic to a pod."""
         wire = self.a.ip4
         pod = self.lab.node("pod")
         self.lab.link(pod, self.a)

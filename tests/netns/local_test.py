@@ -7,7 +7,7 @@ import unittest
 from base import TwoPods
 from lab.basics import wait_for
 
-# What a socket is like: its congestion control, and how much of its queue may be unsent (0: all).
+# The tuning of a socket: its congestion control, and how much of its queue may be unsent (0: all).
 LIKE = """
 import json, socket, sys
 def like(s): return [s.getsockopt(6, 13, 16).split(b'\\0')[0].decode(), s.getsockopt(6, 25) & 0xffffffff]
@@ -17,7 +17,7 @@ def made(ip, choices):
     for option, value in choices: s.setsockopt(6, option, value.encode() if isinstance(value, str) else value)
     return s
 """
-# Answers with what the accepted socket is like, and then echoes. A client that gives its socket up resets it.
+# Answers with the tuning of the accepted socket, and then echoes. A client that gives up its socket resets it.
 SERVER = """
 s = made(sys.argv[1], json.loads(sys.argv[3])); s.bind((sys.argv[1], int(sys.argv[2])))
 s.listen(64); s.settimeout(None)
@@ -48,7 +48,7 @@ CONGESTION, LOWAT = 13, 25  # of TCP_
 
 class Local(TwoPods):
     def default(self, control):
-        """The system's, in both pods."""
+        """Sets the default congestion control in both pods."""
         for pod in (self.one, self.two):
             pod.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}"], check=True)
 
@@ -56,7 +56,7 @@ class Local(TwoPods):
         self.program(node or self.two, LIKE + SERVER, ip, port, json.dumps(choices), says="ready")
 
     def client(self, ip, choices=(), node=None, port=5000, meanwhile=lambda: None):
-        """A connection that stands, and what its ends are like: the client's, the server's."""
+        """An established connection, and the tuning of its ends: client, server."""
         client = self.program(node or self.one, LIKE + CLIENT, ip, port, json.dumps(choices))
         meanwhile()
         return client, json.loads(self.hear(client))
@@ -125,7 +125,7 @@ class Local(TwoPods):
             self.assertEqual(self.ends(ip), [[RENO, LONG], [RENO, LONG]], ip)
 
     def test_over_lo_by_the_route_only(self):
-        """The address is this namespace's own, and translated to that of another node."""
+        """The address is this namespace's own, but is translated to that of another node."""
         self.default(BBR)
         self.start()
         elsewhere = self.lab.node("elsewhere")
@@ -138,7 +138,7 @@ table ip t {{
   chain post {{ type nat hook postrouting priority 100; ip daddr {elsewhere.ip4} masquerade; }};
 }}"""
         self.one.run(["nft", rules], check=True)
-        # The answer comes when connect() sleeps, as over every wire.
+        # As over a wire, the answer comes while connect() sleeps.
         first = "table ip t { chain c { type filter hook prerouting priority 0; tcp dport 5000 counter drop; }; }"
         elsewhere.run(["nft", first], check=True)
 
@@ -151,7 +151,7 @@ table ip t {{
         self.assertEqual(self.a.agent.decisions()["SMC_TUNED"], 0)
 
     def test_a_syn_that_passes_through_the_node(self):
-        """From a pod through a namespace of this agent to a server that is none of its."""
+        """A pod connects through a namespace of this agent to a server that this agent does not serve."""
         self.default(BBR)
         self.start()
         outside = self.lab.node("outside")
@@ -160,7 +160,7 @@ table ip t {{
         outside.run(["ip", "route", "add", "10.77.1.0/24", "via", outside.ip4.rsplit(".", 1)[0] + ".1"], check=True)
         self.one.run(["ip", "route", "add", outside.ip4, "via", "10.77.1.2"], check=True)
         self.serve_on("0.0.0.0", node=outside)
-        self.serve_on("0.0.0.0")  # also where somebody listens on that port
+        self.serve_on("0.0.0.0")  # also if a local program listens on that port
         self.assertEqual(self.ends(outside.ip4)[0], [BBR, LONG])
         decisions = self.a.agent.decisions()
         self.assertGreater(decisions["SMC_IN_SAME_AGENT"], 0)
@@ -222,7 +222,7 @@ for before, behind in (([[25, 16384]], []), ([], [[13, 'cubic']])):
         self.assertEqual(found, wanted, done.stderr)
 
     def test_other_nodes_are_as_they_were(self):
-        """Also those of an agent whose SYNs come here: theirs is another tag."""
+        """Connections to other nodes are not tuned, even if their agent's SYNs come here: these have another tag."""
         for node in (self.a, self.b):
             node.run(["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={BBR}"], check=True)
         self.start_agents(smc={"ueids": ["BLUE"]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Nothing that a peer wrote is lost, and what nobody uses any more is given back."""
+"""No bytes of a peer are lost, and resources that are no longer used are given back."""
 import json
 import signal
 import unittest
@@ -17,7 +17,7 @@ while True:
     c.recv(1, socket.MSG_PEEK); c.sendall(b'413' + b'x' * int(sys.argv[1])); c.close()
 """
 
-# Uploads to it, so many times, and tells how many answers came whole, and how the connections ended.
+# Uploads to HASTY so many times, and prints how many answers came whole, and how the connections ended.
 UPLOADS = """
 import collections, errno, json, socket, sys
 whole, ends = 0, collections.Counter()
@@ -45,7 +45,7 @@ while True:
 """
 
 
-# Connects, then sets options of its socket, sends at most so much without waiting, and tells how the connection ended.
+# Connects, sets options of its socket, sends at most so much without waiting, and prints how the connection ended.
 PATIENT = """
 import errno, json, select, socket, sys
 c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x')
@@ -59,7 +59,7 @@ try: print(c.recv(10))
 except OSError as e: print(errno.errorcode[e.errno])
 """
 
-# Answers once, waits for more, and tells what came of it.
+# Answers once, waits for more, and prints what came.
 WAITER = """
 import errno, socket
 s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(100); print('ready', flush=True)
@@ -69,7 +69,7 @@ except TimeoutError: print('nothing', flush=True)
 except OSError as e: print(errno.errorcode[e.errno], flush=True)
 """
 
-# Is told again and again whether it wants keepalive, and after how many seconds.
+# Sets keepalive on or off, and its time, by lines of stdin.
 UNDECIDED = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000), 10); c.sendall(b'x'); c.recv(1); print('ready', flush=True)
@@ -79,7 +79,7 @@ for line in sys.stdin:
 """
 
 
-# Reads when it is told to, and says how many bytes there were, and what was behind them.
+# Reads when it is told to, and prints how many bytes there were, and how the stream ended.
 LATE_READER = """
 import errno, socket, sys
 s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
@@ -117,7 +117,7 @@ class Loss(TwoNodes):
         self.assertPath(self.a, "smcd", at_least=40)
 
     def test_a_half_closed_connection_whose_client_has_gone(self):
-        """As TCP forgets it after its FIN-WAIT-2, which is as long as the client's namespace says."""
+        """It is forgotten as by TCP after FIN-WAIT-2, whose length is set in the client's namespace."""
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
         self.start_agents()
         server = self.start(KEEPER)
@@ -129,14 +129,14 @@ class Loss(TwoNodes):
             self.assertPath(node, "smcd")
 
     def test_a_reader_that_is_late_for_a_client_that_has_gone(self):
-        """TCP keeps for it what was written before close(), beyond the client's FIN-WAIT-2, for as long as it likes."""
+        """For a late reader TCP keeps bytes that were written before close(), even after the client's FIN-WAIT-2."""
         sh("ip", "netns", "exec", self.a.netns, "sysctl", "-qw", "net.ipv4.tcp_fin_timeout=2")
         self.start_agents(smc={"close_timeout_ms": 1000})
         server = self.start(LATE_READER)
         write = f"import socket; socket.create_connection(('{self.b.ip4}', 5000), 10).sendall(b'x' * 900_000)"
         self.assertEqual(self.a.python(write).returncode, 0)
         self.assertPath(self.a, "smcd")
-        # its FIN-WAIT-2, and with it the CLOSE-WAIT of the leg, which has asked for it
+        # the client's FIN-WAIT-2, and with it the CLOSE-WAIT of the leg
         wait_for("the client's own socket to be forgotten", lambda: "WAIT" not in self.a.run(["ss", "-Htan"]).stdout)
         self.tell(server, "read")
         self.assertEqual(self.hear(server), "900000 end")
@@ -144,7 +144,7 @@ class Loss(TwoNodes):
             wait_for("the connection to end", lambda: not node.agent.connections())
 
     def cut_off(self, options, size):
-        """How a connection ends whose application chose to wait for few seconds only, when the wire is cut."""
+        """How a connection ends when the wire is cut, if its application has chosen a timeout of few seconds."""
         self.start_agents(smc={"keepalive_s": 600})
         self.start(
             "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)\n"
@@ -174,11 +174,11 @@ class Loss(TwoNodes):
             wait_for(f"{chosen} to be passed on", lambda: on_the_wire in found())
 
     def test_a_user_timeout_of_an_application_holds_on_the_wire(self):
-        # As much as the ring takes: of what waits in front of it the application's own TCP may tire first.
+        # As much as the ring takes: for bytes that wait before it, the application's own TCP may time out first.
         self.assertEqual(self.cut_off([(6, 18, 3000)], 900_000), "ECONNRESET\n")
 
     def test_a_reset_that_finds_no_neighbour_is_made_up_for(self):
-        """The client's host is gone from the Ethernet, as after a power failure: all of a sudden, and ARP with it."""
+        """The client's host disappears from the Ethernet at once, as in a power failure: it answers no ARP either."""
         self.start_agents()
         server = self.start(WAITER)
         self.program(self.a, PATIENT, self.b.ip4, "[]", 0, says="ready")
@@ -198,7 +198,7 @@ class Loss(TwoNodes):
                 "-c",
                 "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); c, _ = s.accept()\n"
                 "while c.recv(100): pass\n"
-                "time.sleep(8); c.sendall(b'late')",  # longer than the probes of the half-closed leg take
+                "time.sleep(8); c.sendall(b'late')",  # longer than the keepalive probes of the half-closed leg
             ]
         )
         done = self.a.python(

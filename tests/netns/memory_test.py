@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What connections may take is bounded, and what they do not use is given back."""
+"""The memory of connections is bounded, and unused memory is given back."""
 import os
 import re
 import sys
@@ -36,8 +36,8 @@ s.bind(('0.0.0.0', 5001)); s.listen(10); print('ready', flush=True); kept = []
 while True: kept.append(s.accept())
 """
 
-# How many bytes its client gets rid of, until nothing has gone for a second. Arguments: address, send buffer, and
-# whether it chooses that before connect().
+# Prints how many bytes it could send until nothing was taken for a second. Arguments: address, send buffer, and whether
+# it sets that before connect().
 TALKER = """
 import select, socket, sys
 c = socket.socket(); size = int(sys.argv[2]); late = sys.argv[3] == 'late'
@@ -54,7 +54,7 @@ print(sent)
 
 
 def own_cgroup(controller):
-    """Where the process is in the hierarchy of a controller of cgroup v1; nothing if that is one of v2."""
+    """The cgroup of the process in the hierarchy of a cgroup v1 controller; nothing if the controller is one of v2."""
     with open("/proc/self/cgroup") as lines:
         for line in lines:
             _, controllers, path = line.strip().split(":", 2)
@@ -64,7 +64,7 @@ def own_cgroup(controller):
 
 
 class MemoryGroup:
-    """A control group with so much memory, which whoever is started meanwhile belongs to."""
+    """A control group with so much memory; processes that are started meanwhile belong to it."""
 
     def __init__(self, name):
         self.came_from = own_cgroup("memory")
@@ -97,7 +97,7 @@ class MemoryGroup:
             to.write(str(os.getpid()))
 
     def remove(self):
-        """Behind the processes in it; there may be none if it was never made."""
+        """Removes the group after its processes have ended, if it was made."""
         if os.path.exists(self.path):
             os.rmdir(self.path)
 
@@ -105,14 +105,14 @@ class MemoryGroup:
 class Memory(TwoNodes):
     def setUp(self):
         self.group = None
-        self.addCleanup(lambda: self.group and self.group.remove())  # behind the laboratory's processes
+        self.addCleanup(lambda: self.group and self.group.remove())  # after the laboratory's processes have ended
         super().setUp()
 
     def hold(self, count, size, at_once=1):
         return self.program(self.a, HOLDER, self.b.ip4, count, size, at_once, says="moved")
 
     def resident(self, node):
-        """KiB of DMBs that the agent has in memory."""
+        """KiB of DMBs that are resident in the agent's memory."""
         with open(f"/proc/{node.agent.pid}/smaps") as file:
             maps = re.findall(r"memfd:smc-dmb.*?\nRss:\s+(\d+) kB", file.read(), re.DOTALL)
         self.assertTrue(maps)
@@ -121,7 +121,7 @@ class Memory(TwoNodes):
     def test_idle_connections_give_their_rings_back(self):
         self.start_agents(**TIME_ENOUGH)
         self.serve()
-        holder = self.hold(3, 4_000_000, at_once=3)  # so that none is idle yet when the others have moved theirs
+        holder = self.hold(3, 4_000_000, at_once=3)  # so that none is idle before all have moved their bytes
         for node in (self.a, self.b):
             self.assertGreater(self.resident(node), 3 * 1024)  # half of what six rings may take
         self.assertPath(self.a, "smcd", at_least=3)
@@ -165,14 +165,14 @@ class Memory(TwoNodes):
         self.assertPath(self.a, "smcd", at_least=len(cases))
         print(f"bytes that send() accepts, TCP {plain}, SMC-D {smc}", file=sys.stderr)
         for case, of_tcp, of_smc in zip(cases, plain, smc):
-            # 64 KiB: what a leg's SYN has promised; 16 KiB each: the smallest ring, and what a leg may not have sent
+            # 64 KiB: the window of a leg's SYN; 16 KiB each: the smallest ring, and unsent bytes of a leg
             self.assertLess(of_smc, 3 * of_tcp + (64 + 2 * 16) * 1024 if any(case[:2]) else 8 * of_tcp, case)
 
     def test_a_control_group_of_64_mib(self):
         self.b.start_agent()
         with open(f"/proc/{self.b.agent.pid}/status") as status:
             resident = int(re.search(r"VmRSS:\s+(\d+)", status.read())[1]) << 10
-        # one that was built with a sanitizer needs more when it is empty, and a multiple of what it touches
+        # an agent with a sanitizer needs more memory when idle, and a multiple of the memory that it touches
         self.group = MemoryGroup(self.lab.tag)
         self.group.make(64 << 20 if resident < 32 << 20 else resident + (1 << 30))
         with self.group:

@@ -11,7 +11,7 @@ WITHOUT = "reset tcp option 254"
 DROPPED = "tcp option 254 exists drop"
 CHANGED = "tcp option @254,16,32 set 0x61626364"  # its ExID
 
-# Speaks first, and says what it was told.
+# A client that sends first, and prints the answer.
 GREETER = """
 import socket, sys, threading
 s = socket.create_server(('0.0.0.0', int(sys.argv[1])), backlog=100); print('ready', flush=True)
@@ -36,7 +36,7 @@ print(got, flush=True)
 """
 
 
-# Says nothing, ends its half, and is told all the same.
+# A client that sends nothing, ends its half, and still prints the answer.
 LISTENER = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], int(sys.argv[2])), 20); c.shutdown(1)
@@ -61,13 +61,13 @@ class Middlebox(TwoNodes):
         self.box.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"], check=True)
 
     def does(self, *rules, again=2):
-        """From now on. A rule takes out one option, and there may be two."""
+        """Sets the rules of the box from now on. A rule takes out one option, and there may be two."""
         rules = "; ".join(rule for rule in rules for _ in range(again))
         table = f"table inet t {{ chain c {{ type filter hook forward priority 0; {rules}; }}; }}"
         self.box.run(["nft", f"flush ruleset; {table}"], check=True)
 
     def all_works(self):
-        """Servers and clients that speak first."""
+        """Connections work whose server, or whose client, sends first."""
         for script, port, said in self.kinds:
             done = self.a.python(script, self.b.ip4, port, timeout=60)
             self.assertEqual((done.stdout, done.stderr), (said, ""))
@@ -82,7 +82,7 @@ class Middlebox(TwoNodes):
         self.start_agents()
 
     def works_through(self, *rules):
-        """Each when the box is not known yet, and again when it is."""
+        """Each connection is tried when the box is not known yet, and again when it is."""
         self.begin(*rules)
         for _ in range(3):
             self.all_works()
@@ -100,25 +100,25 @@ class Middlebox(TwoNodes):
         self.works_through(f"{SYNACK} {WITHOUT}")
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
         decisions = self.b.agent.decisions()
-        self.assertGreaterEqual(decisions["SMC_IN_NOT_NOW"], 5)  # one was answered, and that was enough
+        self.assertGreaterEqual(decisions["SMC_IN_NOT_NOW"], 5)  # a single answered request was enough
 
     def test_answers_with_the_option_are_dropped(self):
         self.works_through(f"{SYNACK} {DROPPED}")
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
 
     def test_the_same_with_a_client_whose_syns_come_at_longer_and_longer_times(self):
-        """As those of kernels before 6.5."""
+        """The client's SYNs come like those of kernels before 6.5."""
         self.a.run(["sysctl", "-qw", "net.ipv4.tcp_syn_linear_timeouts=0"], check=True)
         self.begin(f"{SYNACK} {DROPPED}")
         self.all_works()
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
 
     def test_the_same_with_a_client_that_asks_in_each_syn(self):
-        """As net/smc does."""
+        """The client asks like net/smc."""
         self.does(f"{SYNACK} {DROPPED}")
         self.serve()
         self.b.start_agent()
-        ip = f"{self.a.ip4[: self.a.ip4.rindex('.')]}.50"  # a client that is not a kernel's
+        ip = f"{self.a.ip4[: self.a.ip4.rindex('.')]}.50"  # a client that is no kernel
         self.box.run(["sysctl", "-qw", "net.ipv4.conf.all.proxy_arp=1"], check=True)
         self.b.run(["ip", "route", "add", ip, "via", self.box.ip4], check=True)
         sent = b"no CLC".hex()
@@ -145,7 +145,7 @@ class Middlebox(TwoNodes):
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
 
     def test_a_box_that_comes_when_the_server_is_known(self):
-        """Then no request is asked: the CLC socket meets the box, and the application's SYN follows."""
+        """Then no request is sent: the CLC socket meets the box, and the application's SYN follows."""
         self.begin()
         self.all_works()
         self.assertPath(self.a, "smcd", at_least=2)
@@ -154,7 +154,7 @@ class Middlebox(TwoNodes):
         self.all_works()
 
     def test_a_lost_answer_is_no_box(self):
-        """The next one comes through, and the connection is SMC."""
+        """The next answer comes through, and the connection is SMC."""
         self.begin()
         self.does(f"{SYNACK} tcp option 254 exists limit rate 1/hour burst 1 packets drop", again=1)
         seen = self.connect(timeout=30)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What an operator does with a running agent: looks at its metrics, follows events, captures, drains, tries it dry."""
+"""An operator's work with a running agent: metrics, events, captures, draining, dry runs."""
 import http.client
 import json
 import os
@@ -24,7 +24,7 @@ class Operator(TwoNodes):
         self.serve()
 
     def get(self, path, node=None, method="GET", body=None, host=None):
-        """Status and text, from the node's own agent."""
+        """HTTP status and text from the node's own agent."""
 
         def ask():
             connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
@@ -55,7 +55,7 @@ class Operator(TwoNodes):
         return talker, connection
 
     def test_the_page_is_this_nodes_by_its_own_names_only(self):
-        """A page from elsewhere, whose name has come to be this node's address, may not read what it shows."""
+        """A page of another site whose name was rebound to this node's address must not read the agent's page."""
         for host in ("localhost", "127.0.0.1:7609", "[::1]:7609", f"{socket.gethostname()}:80"):
             self.assertEqual(self.get("/api/overview", host=host)[0], 200, host)
         for path in ("/", "/page.js", "/api/overview"):
@@ -84,7 +84,7 @@ class Operator(TwoNodes):
         self.a.agent.ended(5000)
         after = self.metrics()
         self.assertEqual(after['smc_agent_connections{path="smcd"}'], 0)
-        self.assertEqual(after['smc_agent_sent_bytes_total{path="smcd"}'], 1000)  # an end takes nothing away
+        self.assertEqual(after['smc_agent_sent_bytes_total{path="smcd"}'], 1000)  # counters never fall
         self.assertEqual(self.metrics(self.b)['smc_agent_sent_bytes_total{path="smcd"}'], 1000)
 
     def test_a_fallback_has_its_reason(self):
@@ -148,7 +148,7 @@ class Operator(TwoNodes):
         self.assertIn("1 connections are in the agent: 1 over SMC-D, 0 over SMC-R", self.ctl("drain"))
         self.assertFalse(self.a.agent.status()["agent"]["serving"])
         self.assertEqual(self.metrics()["smc_agent_serving"], 0)
-        self.assertEqual(self.get("/readyz")[0], 200)  # its programs still serve what there is
+        self.assertEqual(self.get("/readyz")[0], 200)  # its programs still serve existing connections
         self.assertTrue(self.connect()["ok"])  # plain
         self.assertEqual(len(self.a.agent.connections()), 1)
         self.tell(talker, "still here")
@@ -180,8 +180,8 @@ class Operator(TwoNodes):
         follower = subprocess.Popen([CTL, "--socket", self.a.control, "events"], stdout=subprocess.PIPE, text=True)
         self.addCleanup(follower.stdout.close)
         self.addCleanup(follower.kill)
-        self.assertIn(" info ", follower.stdout.readline())  # what it says at its start, also to who comes late
-        for _ in range(3):  # it listens now, or after the next line at most
+        self.assertIn(" info ", follower.stdout.readline())  # a late follower, too, gets the lines of its start
+        for _ in range(3):  # the follower listens now, or after the next line at most
             self.assertTrue(self.connect()["ok"])
         seen = []
         while not seen or f"server {self.b.ip4}:5000" not in seen[-1]:
@@ -189,7 +189,7 @@ class Operator(TwoNodes):
             self.assertNotEqual(seen[-1], "", seen)
         follower.send_signal(signal.SIGINT)
         self.assertEqual(follower.wait(10), 0)
-        self.assertNotIn("connection 1 ", self.a.agent.log())  # the log has what its level says
+        self.assertNotIn("connection 1 ", self.a.agent.log())  # the log has only lines of its level
 
     def test_capture(self):
         talker, connection = self.talk()
@@ -253,7 +253,7 @@ class Operator(TwoNodes):
         self.assertEqual((space["outbound"], space["inbound"]), (0, 1))
 
     def test_dry_run_comes_in_pieces(self):
-        """The agent has other things to do between the tables of two namespaces."""
+        """The agent does other work between the tables of two namespaces."""
         self.pod()
         spaces = lambda: [s["netns"] for s in json.loads(self.ctl("dry-run", "--json"))["namespaces"]]
         wait_for("the pod's namespace", lambda: len(spaces()) == 2)

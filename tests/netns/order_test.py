@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What one client does first, on several connections, its server hears of first, as with plain TCP."""
+"""Actions of one client on several connections reach its server in their order, as with plain TCP."""
 import unittest
 
 from base import TwoNodes
 
-# Two connections of one client: in each round the younger one is written first. How often the older one alone could be
-# read: the server hears of it before it hears of what was sent sooner.
+# Two connections of one client: in each round the younger one is written first. Counts how often only the older one was
+# readable: then the server got bytes before others that were sent earlier.
 BOTH_READ = """
 import select, socket
 s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)
@@ -26,7 +26,7 @@ for _ in range(1000): young.sendall(b'y'); old.sendall(b'o'); old.recv(1)
 young.close(); old.close()
 """
 
-# Four connections, of which the last one ends first. The order in which the server hears of their ends.
+# Four connections, of which the last one ends first. Prints the order in which the server sees their ends.
 ENDS_READ = """
 import select, socket, sys
 s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)
@@ -52,7 +52,7 @@ sys.stdin.readline()
 
 class Order(TwoNodes):
     def start(self, spin_us):
-        """One thread: several of them serve their connections beside each other."""
+        """Starts agents with one thread each, because several threads serve their connections in any order."""
         self.start_agents(engine={"threads": 1, "spin_us": spin_us})
 
     def read_wrong(self):

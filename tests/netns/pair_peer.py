@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""One end of a connection, that does as it is told: a line of JSON each, answered with another.
+"""One end of a connection, which carries out commands: each is a line of JSON, answered with another.
 
     pair_peer.py serve IP PORT         accepts one connection
     pair_peer.py connect IP PORT
 
-Its socket does not block; poll() waits. Every byte follows from a seed and its offset, and is checked by who reads it.
+Its socket does not block; poll() waits. Every byte follows from a seed and its offset, and is checked by its reader.
 """
 import errno
 import fcntl
@@ -46,7 +46,7 @@ class End:
             raise ValueError(f"wrong bytes at {self.received}")
         self.received += len(data)
 
-    # --- what it can be told
+    # --- commands
     def send(self, count, chunk=65536):
         end = self.sent + count
         while self.sent < end:
@@ -58,7 +58,7 @@ class End:
         return count
 
     def receive(self, count, chunk=65536, flags=0):
-        """How many came: fewer before an end."""
+        """Receives bytes; how many came, which is fewer if the stream ends."""
         end = self.received + count
         while self.received < end:
             try:
@@ -108,7 +108,7 @@ class End:
         return rounds
 
     def stuff(self, most):
-        """Sends until nobody takes more."""
+        """Sends until the socket takes no more."""
         before = self.sent
         while self.sent - before < most:
             try:
@@ -129,13 +129,13 @@ class End:
         return len(data)
 
     def signalled(self):
-        """By SIGIO, of what comes."""
+        """Is notified of data by SIGIO."""
         signal.signal(signal.SIGIO, lambda *_: None)
         fcntl.fcntl(self.sock, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self.sock, fcntl.F_SETFL, fcntl.fcntl(self.sock, fcntl.F_GETFL) | os.O_ASYNC)
 
     def polled(self, edges):
-        """By an epoll, from now on."""
+        """Waits by epoll from now on."""
         self.epoll = select.epoll()
         self.epoll.register(self.sock, select.EPOLLIN | (select.EPOLLET if edges else 0))
 
@@ -146,7 +146,7 @@ class End:
         return self.ready(select.POLLIN) and len(self.sock.recv(count, socket.MSG_PEEK))
 
     def splice(self, count):
-        """By splice() where that moves anything, else by recv()."""
+        """Receives by splice() if that moves anything, else by recv()."""
         self.ready(select.POLLIN)
         from_pipe, to_pipe = os.pipe()
         try:
@@ -160,7 +160,7 @@ class End:
             os.close(to_pipe)
 
     def waiting(self):
-        """FIONREAD."""
+        """The number of readable bytes, by FIONREAD."""
         self.ready(select.POLLIN)
         return struct.unpack("i", fcntl.ioctl(self.sock, FIONREAD, bytes(4)))[0]
 
@@ -168,7 +168,7 @@ class End:
         return self.sock.send(b"!", socket.MSG_OOB)
 
     def hear_of_sending(self):
-        """Whether a time stamp comes of what was sent."""
+        """Whether a time stamp of sent data arrives."""
         return self.ready(0) and bool(self.sock.recvmsg(0, 1000, socket.MSG_ERRQUEUE)[1])  # POLLERR
 
     def hear_urgent(self):
@@ -185,7 +185,7 @@ class End:
         return ctypes.CDLL(None).connect(self.sock.fileno(), bytes(16), 16)
 
     def connect(self, ip, port):
-        """Again, after disconnect()."""
+        """Connects again, after disconnect()."""
         self.sock.settimeout(TIMEOUT)
         self.sock.connect((ip, port))
         self.sock.setblocking(False)

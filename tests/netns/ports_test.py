@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Ports: those that connections had are free again, and applications have nearly all."""
+"""Ports: those of ended connections are free again, and nearly all local ports are left to applications."""
 import json
 import signal
 import sys
@@ -9,7 +9,7 @@ import unittest
 from greeting import Greeting
 from lab.basics import sh, wait_for
 
-# Serves one connection at a time, and binds without SO_REUSEADDR at once when it has ended. Tells how often in vain.
+# Serves one connection at a time, then at once binds again without SO_REUSEADDR. Prints how often that failed.
 REBINDER = """
 import socket, sys, time
 failed = 0
@@ -30,7 +30,7 @@ for _ in range(50):
     c.sendall(b'x'); c.recv(10); c.close()
 """
 
-# Connects so often, keeping every connection. How often it ended how. Arguments: address, count.
+# Connects so often and keeps all connections. Prints how often connect() ended in which way. Arguments: address, count.
 KEEPERS = """
 import collections, errno, json, socket, sys
 kept, ends = [], collections.Counter()
@@ -41,8 +41,8 @@ for _ in range(int(sys.argv[2])):
 print(json.dumps(ends))
 """
 
-# Keeps connections from these ports. Told so, it waits for the end of each, and connects from the same port again. How
-# many ended how. Arguments: address, ports.
+# Keeps connections from these ports. On a line of stdin it waits for the end of each, and connects from the same port
+# again. Prints how many ended in which way. Arguments: address, ports.
 ENDED_AND_AGAIN = """
 import collections, errno, socket, struct, sys
 def connected(port):
@@ -76,7 +76,7 @@ for port in map(int, sys.argv[3:]):
     assert got == 100; c.close()
 """
 
-# As programs do that set the callbacks that they want, and only these: BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, PASSIVE.
+# Like foreign programs that replace the set of callbacks: BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, PASSIVE.
 CLEAR_WHEN_ESTABLISHED = """
   __u32 op = ((struct bpf_sock_ops *)ctx)->op;
   if (op == 4 || op == 5) bpf_sock_ops_cb_flags_set(ctx, 0);
@@ -87,7 +87,7 @@ class Ports(Greeting):
     def time_waits(self, count, **spec):
         """TIME_WAITs that a connection leaves, at the client and at the server."""
 
-        def there():  # which, and not how many: those before may end meanwhile
+        def there():  # their names, not their number: earlier ones may end meanwhile
             return [set(n.run(["ss", "-Htn", "state", "time-wait"]).stdout.splitlines()) for n in (self.a, self.b)]
 
         before = there()
@@ -97,13 +97,13 @@ class Ports(Greeting):
         return [len(now - then) / count for now, then in zip(there(), before)]
 
     def as_many_time_waits(self, how, plain, **spec):
-        """As with TCP: neither the CLC sockets nor the legs leave one."""
+        """As many as with TCP: neither the CLC sockets nor the legs leave one."""
         self.greeter(how=how)
         self.assertEqual(self.time_waits(200, **spec), plain)
         self.start_agents()
         self.time_waits(1, **spec)  # a request; from then on the server is remembered
         for found, wanted in zip(self.time_waits(1000, **spec), plain):
-            # Fewer: a port that the server's TCP still remembers was used again, and counts once.
+            # Fewer, if a port was used again that the server's TCP still remembers: it counts once.
             self.assertLessEqual(found, wanted + 0.02)
         self.assertPath(self.a, "smcd", at_least=1000)
 
@@ -120,10 +120,10 @@ class Ports(Greeting):
         self.greeter(how="close")
         self.all_ok(300, count=300, last=True)
         self.start_agents()
-        self.all_ok(300, 2.8, count=300, last=True)  # a wait for the first retransmission is known
+        self.all_ok(300, 2.8, count=300, last=True)  # one wait for the first retransmission is a known gap
 
     def kept(self, first, ports):
-        """How connect() ends for one after the other, who keep their connections, with so many local ports."""
+        """How connect() ends for one client after the other with so many local ports, if all keep their connections."""
         self.a.run(["sysctl", "-qw", f"net.ipv4.ip_local_port_range={first} {first + ports - 1}"], check=True)
         done = self.a.python(KEEPERS, self.b.ip4, ports + 2)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -141,8 +141,8 @@ class Ports(Greeting):
         self.assertEqual(self.a.agent.totals()[("smcd", "none")], 5)
 
     def used_before(self, *steps, above=None):
-        """Ports that accelerated connections had: a plain connection that has one now is in nobody's way. `above`: a
-        sockops program of somebody else, over applications and agents."""
+        """Ports that accelerated connections had: a plain connection that has one now blocks no other. `above`: a
+        foreign sockops program, attached above applications and agents."""
         self.start_agents(bpf={"tc": "clsact"})
         for node in (self.a, self.b) if above else ():
             sh("bpftool", "cgroup", "attach", node.cgroup, "sock_ops", "pinned", above, "multi")
@@ -166,7 +166,7 @@ class Ports(Greeting):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_ports_that_a_client_uses_again_while_it_remembers_them(self):
-        """The time stamps of a leg are others than those of the leg before, which its TIME_WAIT remembers (PAWS)."""
+        """The time stamps of a leg differ from those of the leg before, which its TIME_WAIT remembers (PAWS)."""
         self.a.run(["sysctl", "-qw", "net.ipv4.tcp_tw_reuse=1"], check=True)
         self.greeter()
         self.start_agents()
@@ -175,7 +175,7 @@ class Ports(Greeting):
         self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 48})
 
     def stamps(self, *ports):
-        """What the kernel takes for now in connections from these ports."""
+        """The current TCP time stamps of connections from these ports."""
         ask = (
             "import socket, sys\nfor port in sys.argv[2:]:\n"
             " c = socket.create_connection((sys.argv[1], 5000), 10, ('', int(port)))\n"
@@ -184,8 +184,8 @@ class Ports(Greeting):
         return [int(line) for line in self.a.python(ask, self.b.ip4, *map(str, ports)).stdout.split()]
 
     def test_ports_that_a_server_remembers_of_plain_connections(self):
-        """... and than the client's own, which a TIME_WAIT of the server remembers, and lets no reset end it. Where
-        time stamps do not depend on ports, no other port helps."""
+        """They also differ from the client's own, which a TIME_WAIT of the server remembers, and which no reset ends.
+        If time stamps do not depend on ports, no other port helps."""
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_rfc1337=1"], check=True)
         ports = range(41000, 41016)
         self.greeter(how="close")
@@ -233,7 +233,7 @@ class Ports(Greeting):
             done = self.a.python(REBINDERS_CLIENT, self.b.ip4, timeout=200)
             self.assertEqual(done.returncode, 0, done.stderr)
             out, err = server.communicate(timeout=60)
-            self.assertEqual(server.returncode, 0, err)  # each bind() works in the end
+            self.assertEqual(server.returncode, 0, err)  # each bind() succeeds in the end
             return int(out)
 
         plain, found = self.known_gap(failed)

@@ -11,13 +11,13 @@ MEMBER = "SMC_MEMBER_MEMBER"
 
 
 class Pressure(TwoPods):
-    """Programs in a control group that has little memory, one of which does not read."""
+    """Programs in a control group with little memory; one of them does not read."""
 
     members, states = bypass_pairs.Pairs.members, bypass_pairs.Pairs.states
 
     def setUp(self):
         self.group = None
-        self.addCleanup(lambda: self.group and self.group.remove())  # behind the laboratory's processes
+        self.addCleanup(lambda: self.group and self.group.remove())  # after the laboratory's processes have ended
         super().setUp()
         self.group = memory_test.MemoryGroup(self.lab.tag)
         self.group.make(96 << 20)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What the kernel refuses is left out and named; the rest works. All of it, on another kernel: vm.refused."""
+"""Features that the kernel refuses are left out and named; the rest works. vm.refused tests all of them."""
 import json
 import unittest
 
@@ -10,7 +10,7 @@ from lab.basics import wait_for
 
 class Refused(TwoNodes):
     def start(self, what):
-        """The client's agent; what it has left out beyond what this kernel refuses anyway."""
+        """Starts the client's agent; the features that it leaves out, without those that this kernel refuses anyway."""
         self.serve()
         self.b.start_agent()
         anyway = refusals.left_out(self.b.agent)
@@ -21,11 +21,11 @@ class Refused(TwoNodes):
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         self.assertEqual(self.a.agent.ctl("explain", f"{self.b.ip4}:5000").returncode, 0)
-        # what has ended is forgotten
+        # ended connections are forgotten
         wait_for("the hairpins to go", lambda: not self.table(self.a, "smc_hairpins"))
 
     def ends(self, what):
-        """The reason that it gives."""
+        """The reason that the agent gives."""
         with self.assertRaisesRegex(RuntimeError, "the agent ended with 1"):
             self.a.start_agent(command=refusals.command(what))
         self.assertEqual(self.a.run(["ls", "/sys/fs/bpf"]).stdout.count(self.lab.tag), 0)
@@ -48,7 +48,7 @@ class Refused(TwoNodes):
         self.assertIn("smc_bypass_enrol", self.a.agent.ctl("status").stdout)
 
     def test_no_program_may_read_the_kernels_memory(self):
-        """lockdown=confidentiality. Sockets that end are events there."""
+        """As with lockdown=confidentiality, where the end of a socket is an event."""
         out = self.start("`bpf_probe_read_kernel`")
         self.assertIn("keepalive", out.pop("bpf_probe_read_kernel"))
         self.assertEqual(set(out.values()), {"the bypass"})

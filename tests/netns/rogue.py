@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Peers made by hand: CLC messages, clients that play them step by step, an agent on the `local` fabric."""
+"""Hand-made peers: CLC messages, clients that send them step by step, an agent on the `local` fabric."""
 import concurrent.futures
 import itertools
 import os
@@ -17,7 +17,7 @@ GID = b"\x11" * 8 + b"\x22" * 8
 
 
 def proposal(length=None, gid=GID, **patch):
-    """A Proposal for SMC-Dv2.1 that is good but for the patch {offset: byte}."""
+    """A Proposal for SMC-Dv2.1 that is valid except for the patch {offset: byte}."""
     eid = b"SMC-AGENT.DEFAULT".ljust(32).hex()
     body = bytearray.fromhex(
         EYE_R
@@ -55,12 +55,12 @@ ACCEPT = 130  # bytes: of version 2.1, at the first contact
 
 
 def token_of(accept):
-    """The DMB that an Accept names."""
+    """The token of the DMB that an Accept names."""
     return int.from_bytes(accept[16:24], "big")
 
 
 def confirm(accept, gid=GID, token=1):
-    """What repeats this Accept and names the client's GID and its DMB, as large as the server's."""
+    """A Confirm for this Accept, with the client's GID and its DMB, which is as large as the server's."""
     out = bytearray(accept)
     out[4] = 3
     out[8:16], out[66:74] = gid[:8], gid[8:]
@@ -69,13 +69,13 @@ def confirm(accept, gid=GID, token=1):
 
 
 def within(node, make):
-    """What make() returns in the node's network namespace: a socket stays there."""
+    """Calls make() in the node's network namespace and returns its result: a socket stays in that namespace."""
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: (enter_netns(node.netns), make())[1]).result()
 
 
 def as_nobody(do):
-    """do() by the user `nobody`, as the kernel sees it."""
+    """Calls do() as the user `nobody`."""
     os.seteuid(NOBODY)
     try:
         return do()
@@ -96,7 +96,7 @@ class Clients:
         self.wire.sock.close()
 
     def until(self, what, condition, timeout=60):
-        """Takes what comes for them until condition() is true."""
+        """Receives for all connections until condition() is true."""
 
         def look():
             while found := self.wire.poll(0):
@@ -118,7 +118,7 @@ class Clients:
         return connection
 
     def receive(self, connection, size):
-        """Its first `size` bytes."""
+        """The first `size` bytes of a connection."""
         self.until(f"{size} bytes", lambda: len(connection.received) >= size)
         return connection.received[:size]
 
@@ -135,7 +135,7 @@ class Clients:
         connection.ended = "rst"
 
     def wait_ended(self, connection):
-        """How the agent ended it."""
+        """How the agent ended the connection."""
         self.until("its end", lambda: connection.ended != "open")
         return connection.ended
 
@@ -160,7 +160,7 @@ def path_of(directory, gid):
 
 
 class FabricAgent:
-    """Listens where the agent with this GID would, and speaks as little or as much as the test wants."""
+    """Listens in place of the agent with this GID, and sends what the test wants."""
 
     def __init__(self, directory, gid=GID):
         self.path = path_of(directory, gid)
@@ -173,7 +173,7 @@ class FabricAgent:
         return self
 
     def accept(self):
-        """The next agent that wants something of it."""
+        """The connection of the next agent that connects to it."""
         connection, _ = self.listener.accept()
         connection.settimeout(10)
         return connection
@@ -196,7 +196,7 @@ def visit(directory, gid):
 
 
 def ended(connection):
-    """The other end closes it within the time-out of the socket, and says nothing more."""
+    """True if the other end closes the socket within its timeout, and sends nothing more."""
     try:
         return connection.recv(100) == b""
     except ConnectionResetError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Nobody's rules are bypassed or broken: what plain TCP may, and what it is refused, by nft, cgroups and routers.
+"""Rules of nft, cgroups and routers are neither bypassed nor broken: connections may do what plain TCP may.
 
 Each scene is played without an agent, then with one on both nodes: the outcomes must be equal.
 """
@@ -69,14 +69,14 @@ while True:
     total += len(data); os.pwrite(out, b'%16d' % total, 0); time.sleep(0.01)
 """
 
-# A line that it is told goes to the server, and its answer comes back. Arguments: its own address, the server's.
+# Sends each line of stdin to the server, and prints the answer. Arguments: its own address, the server's.
 TALKER = """
 import socket, sys
 c = socket.socket(); c.bind((sys.argv[1], 0)); c.connect((sys.argv[2], 5000))
 for line in sys.stdin: c.sendall(line.strip().encode()); print(c.recv(100).decode(), flush=True)
 """
 
-# Of TCP in IPv4 only what the verdict says passes.
+# The verdict decides which TCP packets of IPv4 pass.
 CGROUP_FILTER = """
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -91,7 +91,7 @@ char _license[] SEC("license") = "GPL";
 
 
 class Rules(TwoNodes):
-    took = None  # by the connect() of the last scene that says so
+    took = None  # by connect() in the last scene that measures it
 
     # --- what the tests do -----------------------------------------------------------------------------
     def nft(self, node, **hooks):
@@ -129,7 +129,7 @@ class Rules(TwoNodes):
         then."""
         plain = scene()
         self.assertEqual(plain, expected, "plain TCP")
-        # Where a path is wanted, its agents have time for it: what is slow is not what is tried there.
+        # If a path is expected, the agents have long timeouts: these scenes do not test times.
         self.start_agents(**(TIME_ENOUGH if path else {}))
         took = []
         for what in ("asked", "remembered"):
@@ -140,15 +140,15 @@ class Rules(TwoNodes):
         return took
 
     # --- nft at the ends -------------------------------------------------------------------------------
-    def behind_firewalls(self, *front):
+    def behind_firewalls(self, *first):
         self.serve(ip="::")
-        front = ["policy drop", "ct state invalid counter name invalid drop", *front, NEIGHBOURS]
+        first = ["policy drop", "ct state invalid counter name invalid drop", *first, NEIGHBOURS]
         known = ["ct state established accept"]
         out = [f"ip daddr {self.b.ip4} tcp dport 5000 accept", f"ip6 daddr {self.b.ip6} tcp dport 5000 accept"]
         into = [f"ip saddr {self.a.ip4} tcp dport 5000 accept", f"ip6 saddr {self.a.ip6} tcp dport 5000 accept"]
-        self.nft(self.a, input=[*front, *known, LOST], output=[*front, *known, *out, LOST])
-        # what leaves the server is tried in tests of its own
-        self.nft(self.b, input=[*front, *known, *into, LOST])
+        self.nft(self.a, input=[*first, *known, LOST], output=[*first, *known, *out, LOST])
+        # rules for packets that leave the server have their own tests
+        self.nft(self.b, input=[*first, *known, *into, LOST])
         self.same(lambda: [self.outcome(ip=ip) for ip in (self.b.ip4, self.b.ip6)], ["ok", "ok"], "smcd")
         self.assertPath(self.a, "smcd", at_least=4)
         for node in (self.a, self.b):
@@ -172,13 +172,13 @@ class Rules(TwoNodes):
         self.assertEqual(self.counters(self.a)["dropped"], 0)
 
     def nobody_waits(self, took):
-        """Beyond the budget, and that once: the server is not asked again for a while. TCP repeats a SYN when a second
-        has passed, and when three have."""
+        """No wait beyond the budget, and only once: the server is not asked again for a while. TCP repeats a SYN after
+        one second, and after three."""
         self.assertLess(took[0], 2.8)
         self.assertLess(took[1], 0.95)
 
     def server_allows(self, **hooks):
-        """Rules that do not fit the leg at the server, so nothing is accelerated; but nobody waits for that."""
+        """Rules that do not fit the leg at the server: nothing is accelerated, but no client waits for that."""
         self.serve()
         self.nft(self.b, **hooks)
         self.nobody_waits(self.same(self.outcome, "ok"))
@@ -246,7 +246,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
         self.same(lambda: self.outcome(timeout=1.5), "timed out")
 
     def rejects(self, hook, node, remembered):
-        """Every kind of refusal that nft has; the errors are plain TCP's, and as soon."""
+        """Every kind of refusal that nft has; errors are those of plain TCP, and come as soon."""
         ports = [str(port) for port in (*PORTS4, *PORTS6)]
         node.run(["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"], check=True)
 
@@ -285,7 +285,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
 
     # --- in the middle of a connection -----------------------------------------------------------------
     def stream_stops(self, stop, go):
-        """Bytes stop when the rule comes, with agents as without, and go on when it goes."""
+        """With agents as without, bytes stop when the rule is added, and flow again when it is removed."""
 
         def once(name):
             server = self.program(self.b, STREAM, self.b.ip4, says="ready", stderr=subprocess.DEVNULL)
@@ -356,7 +356,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
     def test_a_server_whose_filter_denies_the_client(self):
         self.filtered(self.b, "ingress", "!(ip[12] == 10 && ip[15] == 1)", "timed out")
 
-    # --- addresses that others translate ---------------------------------------------------------------
+    # --- addresses that are translated on the way ---------------------------------------------------------------
     def through_a_router(self, masquerade):
         """a - r - b, where r makes VIP:80 of b's port 5000."""
         r = self.lab.node("r")
@@ -395,7 +395,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
         self.same(lambda: self.outcome(ip=VIP, port=80), "ok", "smcd")
 
     def test_an_address_of_its_own_that_is_another_nodes(self):
-        """As a service address that is on lo: the route says lo, and the packets leave."""
+        """Like a service address on lo: the route names lo, but the packets leave the node."""
         sh("ip", "-n", self.a.netns, "addr", "add", f"{VIP}/32", "dev", "lo")
         self.nft(
             self.a,
@@ -412,7 +412,7 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
         self.same(seen, (f"{VIP} 80", VIP, self.a.ip4), "smcd")
 
     def test_a_connection_whose_port_is_translated_lives_on(self):
-        """Its hairpin has another port than its leg, and is not swept for that."""
+        """Its hairpin has another port than its leg, but is not swept."""
         sh("ip", "-n", self.a.netns, "addr", "add", f"{VIP}/32", "dev", "lo")
         self.nft(self.a, nat_postrouting=[f"ip saddr {VIP} masquerade random"])
         self.serve()

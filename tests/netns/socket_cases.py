@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What applications do with sockets, written down so that two runs can be compared line by line.
+"""Uses of sockets by applications, recorded so that two runs can be compared line by line.
 
 Each case gets a Bench with a client node and a listener of the server node, and returns the lines of what it
 saw. Nothing in a line may depend on time, ports or buffer sizes. The same process holds both ends: the
@@ -50,7 +50,7 @@ def attempt(function, *arguments):
 
 
 def until(condition, what):
-    """Waits for asynchronous delivery; says so when it never comes."""
+    """Waits for asynchronous delivery; reports if it never comes."""
     end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -299,7 +299,7 @@ def receive_timeout(b):
     c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 50000))
     yield attempt(c.recv, 1)
     s.sendall(b"x")
-    poll(c, select.POLLIN)  # which may come later than that, on a machine that is busy
+    poll(c, select.POLLIN)  # on a busy machine this may come later
     yield attempt(c.recv, 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Who is steered, who is not, and what everybody gets to see of it."""
+"""Connections that are steered, and others that are not, and what applications can see of it."""
 import glob
 import json
 import os
@@ -45,12 +45,12 @@ class Steering(TwoNodes):
         self.assertPath(self.b, "smcd", at_least=3)
         for name in ("TcpExtSyncookiesSent", "TcpExtSyncookiesRecv"):
             shown = json.loads(self.b.run(["nstat", "-jasz", name], check=True).stdout)
-            self.assertGreaterEqual(shown["kernel"][name], 6)  # of three CLC sockets, and of three legs
-        # Before they age, which is after two minutes.
+            self.assertGreaterEqual(shown["kernel"][name], 6)  # three CLC sockets and three legs
+        # Before the entries age, which is after two minutes.
         wait_for("what is not needed to be forgotten", lambda: not self.table(self.b, "smc_inbound"), 60)
 
     def late_end_with_a_syn_cookie(self, meanwhile=lambda: None, **more):
-        """A client without an agent. It ends where it began, and not at the application, which would read CLC."""
+        """A client without an agent. Its CLC socket ends at the agent, not at the application, which would read CLC."""
         self.b.start_agent()
         self.serve()
         self.b.run(["sysctl", "-qw", "net.ipv4.tcp_syncookies=2"], check=True)
@@ -79,7 +79,7 @@ class Steering(TwoNodes):
         self.late_end_with_a_syn_cookie(lambda: self.b.agent.stop(signal.SIGKILL), again_after=3)
 
     def test_time_stamps_of_when_a_device_sends(self):
-        """No driver sees the packets of a leg. Other stamps are TCP's own, and come."""
+        """Time stamps of a driver do not come, because no driver sees packets of a leg. Those of TCP itself come."""
         stamping, on_software, of_device, of_ack = 37, 16, 2, 512
         self.start_agents()
         self.serve()
@@ -98,7 +98,7 @@ class Steering(TwoNodes):
         self.assertEqual(self.b.agent.totals(), {})
 
     def test_a_syn_that_a_node_forwards_is_not_that_nodes(self):
-        """Also where it listens on the same port itself, on all addresses."""
+        """Even if the node itself listens on the same port, on all addresses."""
         r = self.lab.node("r")
         self.lab.link(self.a, r)
         near4, near6 = r.ip4, r.ip6
@@ -118,7 +118,7 @@ class Steering(TwoNodes):
         self.assertEqual(before["SMC_IN_STEERED"], 0)
         self.assertGreaterEqual(before["SMC_IN_PASSES"], 2)
         self.assertEqual(self.table(r, "smc_inbound"), [])
-        for ip in (near4, near6):  # what is for itself
+        for ip in (near4, near6):  # its own addresses
             self.assertTrue(self.connect(ip)["ok"])
         self.assertPath(r, "smcd", at_least=2)
         self.assertEqual(r.agent.decisions()["SMC_IN_PASSES"], before["SMC_IN_PASSES"])

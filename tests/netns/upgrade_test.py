@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Another agent takes the place of the one that serves: no connection is reset, and none fails."""
+"""Another agent takes the place of the agent that serves: no connection is reset, and none fails."""
 import contextlib
 import glob
 import json
@@ -54,11 +54,11 @@ class Upgrade(TwoNodes):
         self.serve()
 
     def end_agents(self):
-        """Those that others have started, too."""
+        """Ends all agents of the node, even if they were started by another process."""
         for node in (self.a, self.b):
             sockets = [node.control, *glob.glob(f"{node.control}.leaving-*")]
             pids = [s["agent"]["pid"] for s in (self.status_at(node, socket) for socket in sockets) if s]
-            for pid in pids * 2:  # the second signal ends those that wait
+            for pid in pids * 2:  # the second signal ends agents that wait
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
             wait_for("the agents to end", lambda: not any(alive(pid) for pid in pids))
@@ -76,7 +76,7 @@ class Upgrade(TwoNodes):
         return done.stdout
 
     def left(self, node):
-        """The one agent that is leaving: its socket, and what it says."""
+        """The only agent that is leaving: its socket, and its status."""
         (socket,) = node.agent.status()["agent"]["leaving"]
         return socket, self.status_at(node, socket)
 
@@ -94,7 +94,7 @@ class Upgrade(TwoNodes):
             self.assertEqual([c["path"] for c in node.agent.connections(5000)], ["smcd"] * count)
 
     def programs(self, node):
-        """How many agents have programs on the node's device: those of tcx are where their links are pinned."""
+        """How many agents have programs on the node's device; those of tcx are counted by the pins of their links."""
         filters = [
             sh("tc", "-n", node.netns, "filter", "show", "dev", node.device, side).count(f"{name}:[")
             for side, name in (("ingress", "smc_in"), ("egress", "smc_out"))
@@ -105,7 +105,7 @@ class Upgrade(TwoNodes):
         return len(links) // 2 + filters[0]
 
     def assert_alone(self, node):
-        """Nothing is left of the agents before."""
+        """Nothing is left of earlier agents."""
         wait_for("everybody to have left", lambda: not node.agent.status()["agent"]["leaving"])
         wait_for("their pins to go", lambda: glob.glob(f"{node.pins}-*") == [f"{node.pins}-lock"])
         self.assertEqual(self.programs(node), 1)
@@ -221,7 +221,7 @@ class Tcx(Upgrade):
             self.assertEqual(self.hear(client), text)
 
     def test_the_next_agent_dies(self):
-        """Who has started it starts another one."""
+        """Its supervisor starts another one."""
         talker = self.talk()
         self.upgrade(self.a)
         for _ in range(2):
@@ -237,14 +237,14 @@ class Tcx(Upgrade):
         wait_for("its namespace", self.a.agent.prepared)
         self.talk()
         self.assertEqual([c["path"] for c in self.a.agent.connections(5000)], ["smcd"])
-        # Told to end, it is not started again; and who has started it has nothing to wait for.
+        # If it is told to end, it is not started again, and its supervisor need not wait.
         os.kill(self.a.agent.status()["agent"]["pid"], signal.SIGTERM)
         self.end_program(talker)
         self.assertEqual(self.a.agent.process.wait(60), 0)
         self.assertIsNone(self.a.agent.status())
 
     def test_two_who_upgrade_at_once(self):
-        """One of them is told that it is under way; and whoever else wants the place meanwhile does not harm it."""
+        """One of them is told that an upgrade is under way; other agents that want the place do no harm."""
         talker = self.talk()
         before = self.a.agent.status()["agent"]["pid"]
         command = [CTL, "--socket", self.a.control, "upgrade"]
@@ -262,7 +262,7 @@ class Tcx(Upgrade):
         self.talk()
         self.end_program(talker)
 
-        # Who was started here has it, has given up, or has had it and waits to be ended by whoever started it.
+        # An agent that was started here has the place, has given up, or has had it and waits to be ended.
         def known():
             agent = self.a.agent.status()["agent"]
             left = [self.status_at(self.a, socket) for socket in agent["leaving"]]
@@ -271,7 +271,7 @@ class Tcx(Upgrade):
         wait_for("the other one to have had the place, or to have given up", known)
 
     def test_started_by_somebody_else(self):
-        """As in a pod: whoever starts the next agent ends the one before, which would else be started again."""
+        """As in a pod: the supervisor that starts the next agent ends the old one, or would restart it."""
         talker = self.talk()
         before = self.a.agent.process
         command = [AGENT, "--config", f"{self.a.dir}/agent.json", "--take-over"]
@@ -343,7 +343,7 @@ class Drain(Upgrade):
 
 
 class WithoutLooks(Upgrade):
-    """A kernel that lets no program look at a socket: its end has to be an event, also when the agent leaves."""
+    """A kernel whose BPF programs cannot inspect sockets: their ends must be events, also for a leaving agent."""
 
     command = refusals.command("`bpf_probe_read_kernel`")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The data path stands still, and nothing else does: new connections are plain TCP, and the agent can be ended."""
+"""Only the data path stands still: new connections are plain TCP, and the agent can be ended."""
 import ctypes
 import os
 import select
@@ -12,7 +12,7 @@ from lab.basics import sh, wait_for
 SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17  # ptrace requests
 WALL = 0x40000000  # waitpid(): of threads, too
 
-# A client that says what it is told, and prints the answer or the error.
+# A client that sends each line of its stdin, and prints the answer or the error.
 KEEPER = """
 import socket, sys
 c = socket.create_connection((sys.argv[1], 5000), 60)
@@ -23,7 +23,7 @@ for word in sys.stdin:
 
 
 class Standstill:
-    """One thread of a process is stopped, as only a debugger can. It must be the thread here that lets it go on."""
+    """Stops one thread of a process by ptrace. The thread that stops it must also be the one that continues it."""
 
     def __init__(self, pid, name):
         self.tid = next(tid for tid in map(int, os.listdir(f"/proc/{pid}/task")) if self.name_of(pid, tid) == name)
@@ -50,7 +50,7 @@ class Standstill:
             self.stopped = False
 
     def gone(self):
-        """The thread has ended. Before that is known here, nobody is told that its process has."""
+        """True when the thread has ended. Its tracer must reap it before others see the end of its process."""
         self.stopped = self.stopped and os.waitpid(self.tid, WALL | os.WNOHANG)[0] == 0
         return not self.stopped
 
@@ -71,11 +71,11 @@ class Watchdog(TwoNodes):
         return process
 
     def said(self, keeper, within=30):
-        """What it prints next; nothing: it waits."""
+        """The next line that it prints; nothing: it still waits."""
         return keeper.stdout.readline().strip() if select.select([keeper.stdout], [], [], within)[0] else ""
 
     def standstill(self, node):
-        """Of the node's data path, and the agent has found out."""
+        """Stops the node's data path, and waits until the agent has noticed it."""
         stop = Standstill(node.agent.pid, "smc-datapath")
         self.addCleanup(lambda: stop.gone() or stop.end())
         wait_for("it to be noticed", lambda: not node.agent.status()["agent"]["serving"], 30)
@@ -87,7 +87,7 @@ class Watchdog(TwoNodes):
         return self.a.agent.totals()[("smcd", "none")]
 
     def plain_and_quick(self, node, counter):
-        """New connections, while the data path of `node` stands still."""
+        """New connections are plain and quick while the data path of `node` stands still."""
         accelerated, before = self.accelerated(), node.agent.decisions()[counter]
         for _ in range(3):
             self.assertAtOnce(self.connect())
@@ -97,7 +97,7 @@ class Watchdog(TwoNodes):
     def stands_still_for_a_while(self, node, counter):
         keeper = self.keeper()
         stop = self.standstill(node)
-        self.tell(keeper, "second")  # what runs waits
+        self.tell(keeper, "second")  # the running connection waits
         self.plain_and_quick(node, counter)
         self.assertEqual(self.said(keeper, 0), "")
         stop.end()
@@ -112,18 +112,18 @@ class Watchdog(TwoNodes):
         self.stands_still_for_a_while(self.a, "SMC_OUT_AGENT_FULL")
 
     def test_a_data_path_that_stands_still_at_the_server(self):
-        """Its client, which remembers it, holds one SYN in vain, and asks for the others."""
+        """Its client remembers it: it holds one SYN in vain, and asks for later ones."""
         self.stands_still_for_a_while(self.b, "SMC_IN_AGENT_FULL")
 
     def terminated(self, stop):
-        """Agent a, whose data path stands still."""
+        """SIGTERM ends agent a although its data path stands still."""
         self.a.agent.send_signal(signal.SIGTERM)
         wait_for("the agent to end", stop.gone, 30)
         self.assertEqual(self.a.agent.process.wait(30), 1)
         self.assertIn("the data path did not stop in time: exiting", self.a.agent_log())
 
     def test_a_data_path_that_does_not_end(self):
-        """SIGTERM ends the agent all the same. What it leaves is what a killed one leaves, until the next one comes."""
+        """SIGTERM ends the agent nevertheless. It leaves what a killed agent leaves, until the next one starts."""
         self.terminated(self.standstill(self.a))
         inside = ["nsenter", f"--net=/run/netns/{self.a.netns}"]
         self.assertNotIn("smc_", sh("bpftool", "cgroup", "show", self.a.cgroup))
@@ -138,7 +138,7 @@ class Watchdog(TwoNodes):
             self.assertFalse(os.path.exists(left), left)
 
     def test_who_waits_for_bytes_hears_that_the_agent_has_ended(self):
-        """L1, also where the data path does not end."""
+        """L1, even if the data path does not end."""
         keeper = self.keeper()
         stop = self.standstill(self.a)
         self.tell(keeper, "second")

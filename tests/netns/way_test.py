@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Never in the way of hurried clients and of foreign programs."""
+"""The agent does not disturb hurried clients and foreign programs."""
 import json
 import os
 import sys
@@ -9,7 +9,7 @@ import foreign_links
 from greeting import Greeting
 from lab.basics import sh, wait_for
 
-# HAProxy's `check`, and an application that gives up. Arguments: address, count, "check" or "leave".
+# Clients like HAProxy's `check`, and like an application that gives up. Arguments: address, count, "check" or "leave".
 HURRIED = """
 import select, socket, struct, sys
 for _ in range(int(sys.argv[2])):
@@ -46,11 +46,11 @@ print(early)
 class Way(Greeting):
     # --- hurried clients -------------------------------------------------------------------------------
     def hurried(self, how):
-        """How many of a hundred hurried clients the server's application hears of."""
+        """How many of a hundred hurried clients the server's application sees."""
         greeter = self.greeter()
         done = self.a.python(HURRIED, self.b.ip4, "100", how)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.all_ok(1, count=1)  # behind them
+        self.all_ok(1, count=1)  # after them
         return json.loads(greeter.communicate(timeout=60)[0])["accepted"] - 1
 
     def nobody_draws_conclusions(self, how):
@@ -73,8 +73,8 @@ class Way(Greeting):
         self.assertLessEqual(self.hurried("leave"), plain)
 
     def test_known_gap_a_server_hears_of_health_checks(self):
-        """Not of all: the RST of some comes to the client's agent, or to the server's, before its application is told.
-        See docs/fidelity.md, also for the other known gaps: whose test fails that is better now has closed one."""
+        """It does not hear of all: the RST of some reaches an agent before the server's application is told. See
+        docs/fidelity.md, also for other known gaps: if their test fails because it is better now, a gap is closed."""
         plain, found = self.known_gap(lambda: self.hurried("check"))
         print(f"{self._testMethodName}: of 100 a server hears of {plain} with TCP, of {found} here", file=sys.stderr)
 
@@ -97,7 +97,7 @@ class Way(Greeting):
 
     # --- foreign programs ------------------------------------------------------------------------------
     def test_foreign_filters_in_front(self):
-        """They end the way of every packet: then nothing is served, and nothing is harmed."""
+        """They end the processing of every packet: then nothing is served, and no connection is harmed."""
         self.start_agents(bpf={"tc": "clsact"}, fallback={"cache_s": 1})
         self.greeter()
         self.still_smcd()
@@ -149,7 +149,7 @@ class Way(Greeting):
         self.nothing_left()
 
     def test_foreign_sk_lookup_programs(self):
-        """In front of ours and behind it: what they keep from a listener is kept from it, and all else is as ever."""
+        """Before and after the agent's: packets that they keep from a listener stay away; all others arrive."""
         body = "return ((struct bpf_sk_lookup *)ctx)->local_port == 5001 ? SK_DROP : SK_PASS;"
         program = self.foreign("sk_lookup", "sk_lookup", body)
         self.serve(port=5001)
@@ -164,7 +164,7 @@ class Way(Greeting):
         self.assertEqual(self.connect(port=5001)["error"], plain)
 
     def test_options_that_another_program_takes_away(self):
-        """The server answers the application's request, and never the agent's: it is asked ever more rarely."""
+        """The server answers the application's SYN, but never the agent's request: it is asked more and more rarely."""
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()
         sh("bpftool", "cgroup", "attach", self.a.cgroup, "sock_ops", "pinned", clear, "multi")
@@ -179,7 +179,7 @@ class Way(Greeting):
             return entry["value"]["pause_s"]
 
         first = pause()
-        self.assertIn(first, (5, 10))  # 10: it was asked again before this was looked at
+        self.assertIn(first, (5, 10))  # 10: it was asked again before this check
         wait_for("it to be asked again", lambda: pause() > first)
         self.assertEqual(pause(), 2 * first)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The chart and the plain manifest: the same, as Kubernetes has it, and with no more rights than are documented."""
+"""The chart and the plain manifest: equal, valid for Kubernetes, and with no more rights than are documented."""
 import json
 import os
 import subprocess
@@ -16,7 +16,7 @@ CHART = os.path.join(ROOT, "deploy/chart")
 
 
 class NoDuplicates(yaml.SafeLoader):
-    """A key that comes twice is a mistake."""
+    """Reads YAML; a key that appears twice is an error."""
 
 
 def mapping(loader, node):
@@ -38,7 +38,7 @@ def the(kind, found):
     return one
 
 
-# Of the custom resource, whose types the client library does not have.
+# The schema of a custom resource, whose types the client library lacks.
 POD_MONITOR = {
     "apiVersion": "monitoring.coreos.com/v1",
     "metadata": {"name", "namespace", "labels"},
@@ -48,7 +48,7 @@ POD_MONITOR = {
 
 
 class Chart(unittest.TestCase):
-    # Each adds something to what is in the manifest.
+    # Each set of values adds something to the manifest.
     VALUES = (
         [],
         ["--set", "rdma.privileged=true"],
@@ -61,7 +61,7 @@ class Chart(unittest.TestCase):
     )
 
     def typed(self, document):
-        """As the API's own types have it: what they do not know is lost on the way there and back."""
+        """Converts to the API's types and back: fields that they do not know are lost."""
         api = kubernetes.client.ApiClient()
         version = document["apiVersion"].rpartition("/")[2].capitalize()
 
@@ -111,7 +111,7 @@ class Chart(unittest.TestCase):
         self.assertEqual(set(endpoint), POD_MONITOR["endpoint"])
         pod = the("DaemonSet", documents(helm.template()))["spec"]["template"]
         self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), pod["metadata"]["labels"].items())
-        # The alert of an agent that is away goes by its job.
+        # The alert for an agent that is down selects it by its job.
         self.assertEqual(monitor["metadata"]["labels"][monitor["spec"]["jobLabel"]], "smc-agent")
         address, address6, one_target = endpoint["relabelings"]
         self.assertEqual(one_target["action"], "labeldrop")
@@ -193,7 +193,7 @@ class Chart(unittest.TestCase):
             self.assertEqual(container["readinessProbe"]["exec"]["command"], [*health, "--ready"])
             for section in ("stop", "upgrade"):
                 self.assertGreater(pod["terminationGracePeriodSeconds"], config[section]["drain_s"])
-            # Two pods beside each other: neither waits for the other's node port.
+            # Two pods run side by side during an update: neither waits for the other's node port.
             self.assertEqual(daemon["updateStrategy"]["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
             self.assertIn("--take-over", container["args"])
             self.assertNotIn("ports", container)
@@ -218,7 +218,7 @@ class Chart(unittest.TestCase):
         self.assertFalse(security["allowPrivilegeEscalation"])
         self.assertNotIn("privileged", security)
         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
-        # A profile of the runtime's would take away what the capabilities give.
+        # A seccomp profile of the runtime would forbid calls that the capabilities allow.
         self.assertEqual(security["seLinuxOptions"]["type"], "spc_t")
         notes = the("DaemonSet", found)["spec"]["template"]["metadata"]["annotations"]
         self.assertEqual(notes["container.apparmor.security.beta.kubernetes.io/agent"], "unconfined")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What there is to look at: Prometheus scrapes it, alerts and dashboard ask for what there is, a browser shows it."""
+"""Metrics and page: Prometheus scrapes, alerts and dashboard use metrics that exist, a browser shows the page."""
 import json
 import os
 import re
@@ -21,7 +21,7 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:7609"]}}]
 """
 
-# A connection that moves something for as long as it lives.
+# A connection that moves data for as long as it lives.
 STREAM = """
 import socket, sys, time
 c = socket.create_connection((sys.argv[1], 5000)); c.sendall(b'x'); c.recv(1); print('up', flush=True)
@@ -84,7 +84,7 @@ class Observed(TwoNodes):
                 self.assertNotIn("$", expression)
                 if not self.query(expression):
                     empty |= metric_names(expression)
-        # What there is none of here: a fallback, and a kernel whose bypass is on.
+        # Metrics that do not appear here: of a fallback, and of a kernel whose bypass is on.
         self.assertLessEqual(empty, {"smc_agent_fallbacks_total", "smc_agent_bypass_sockets"})
         rules = json.loads(self.fetch("http://127.0.0.1:9090/api/v1/rules"))["data"]["groups"]
         self.assertEqual({rule["health"] for group in rules for rule in group["rules"]} - {"ok", "unknown"}, set())
@@ -92,7 +92,7 @@ class Observed(TwoNodes):
     def test_alerts_and_dashboard_ask_for_metrics_that_there_are(self):
         there = self.metric_families()
         there |= {"smc_agent_handshake_seconds_bucket", "smc_agent_fallbacks_total", "smc_agent_refused_total"}
-        there |= {"smc_agent_bypass_sockets"}  # where there is one
+        there |= {"smc_agent_bypass_sockets"}  # on a kernel with the bypass
         with open(os.path.join(DEPLOY, "prometheus/alerts.yaml")) as file:
             asked = metric_names(re.sub(r"description:.*", "", file.read()))
         with open(os.path.join(DEPLOY, "grafana/smc-agent.json")) as file:
@@ -116,7 +116,7 @@ class Observed(TwoNodes):
         self.assertEqual(alerts, set(tried))
 
     def browser(self, *arguments):
-        """What Chromium makes of the page after some seconds, with a profile of its own."""
+        """The page as Chromium, with a new profile, has rendered it after some seconds."""
         command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
         command += [f"--user-data-dir={self.a.dir}/browser", "--window-size=1280,1100", "--virtual-time-budget=7000"]
         environment = {**os.environ, "HOME": self.a.dir}
@@ -128,7 +128,7 @@ class Observed(TwoNodes):
         page = self.browser("--dump-dom", "--enable-logging=stderr").stdout
         self.assertIn(">serving<", page)
         self.assertRegex(page, r"<b>1</b><span>SMC-D</span>")
-        self.assertIn("/apps</td>", page)  # the control group of the one that moves
+        self.assertIn("/apps</td>", page)  # the control group of the connection that moves data
         self.assertIn(f"<td>{self.b.netns}</td>", page)  # the link group's peer
         self.assertIn("Every connection that asked was accelerated.", page)
         self.assertRegex(page, r'<canvas id="throughput"[^>]*style="[^"]*height')  # the chart was drawn

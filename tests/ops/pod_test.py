@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The image in a pod that was made from the manifest: two of them, as of two nodes, with an application pod each.
+"""The image in pods made from the manifest: two of them, as on two nodes, with an application pod each.
 
 Runs under tests/ops/private. SMC_IMAGE: the archive that scripts/image wrote.
 """
@@ -18,7 +18,7 @@ from podman import Podman, playable
 IMAGE = os.environ.get("SMC_IMAGE", "")
 UID = "0a1b2c3d-0000-4000-8000-00000000000{}"
 PORTS = {"a": 7609, "b": 7610}
-# Those of the manifest, by their numbers (linux/capability.h).
+# The capabilities of the manifest, by number (linux/capability.h).
 CAPABILITIES = {"SETGID": 6, "SETUID": 7, "NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13, "IPC_LOCK": 14}
 CAPABILITIES.update(SYS_PTRACE=19, SYS_ADMIN=21, SYS_RESOURCE=24, PERFMON=38, BPF=39)
 
@@ -53,7 +53,7 @@ class Pods(TwoNodes):
                 print(self.podman("logs", f"smc-agent-{name}-agent", check=False).stderr[-4000:])
 
     def values(self, node):
-        """What an operator would set: where this node's pods are, and which API server tells of them."""
+        """The values that an operator would set: the cgroup of this node's pods, and the API server that lists them."""
         mount = self.lab.cgroup[: -len(self.lab.tag) - 1]
         root = node.cgroup.replace(mount, "/sys/fs/cgroup", 1)
         config = {
@@ -71,7 +71,7 @@ class Pods(TwoNodes):
         return ["--set-json", f"config={json.dumps(config)}", "--set", "drainSeconds=60"], mount
 
     def play(self, node, name=None):
-        """The node's pod; the container's name."""
+        """Plays the node's pod; the container's name."""
         values, mount = self.values(node)
         manifest = [one for one in yaml.safe_load_all(helm.template(*values)) if one]
         paths = {"/sys/fs/cgroup": mount, "/run/smc-agent": self.shared}
@@ -81,7 +81,7 @@ class Pods(TwoNodes):
         return f"{name}-agent"
 
     def probe(self, which, container):
-        """As kubelet asks it."""
+        """Runs a probe of the pod, as kubelet does."""
         socket = ["--socket", f"/run/smc-agent/{'a' if '-a-' in container else 'b'}.sock"]
         command = self.probes[which]
         self.assertEqual(command[1], "--socket")
@@ -121,11 +121,11 @@ class Pods(TwoNodes):
         self.assertEqual((connection["path"], connection["server"]), ("smcd", f"{self.b.ip4}:5000"))
         self.assertIn('smc_agent_connections_total{path="smcd"} 1', self.get(self.a, "/metrics"))
 
-        # As the manifest has it, and no more.
+        # The capabilities of the manifest, and no others.
         inspected = json.loads(self.podman("inspect", containers[0]).stdout)[0]
         self.assertTrue(inspected["HostConfig"]["ReadonlyRootfs"])
         status = status_of(inspected["State"]["Pid"])
-        # But for those that this machine gives to nobody.
+        # Except for those that this machine lacks.
         may = int(status_of("self")["CapBnd"], 16)
         given = {name for name, number in CAPABILITIES.items() if may >> number & 1}
         self.assertEqual({name.removeprefix("CAP_") for name in inspected["EffectiveCaps"]}, given)
@@ -142,8 +142,8 @@ class Pods(TwoNodes):
             status = json.loads(self.ctl(self.b, "status", container=following).stdout or "{}")
             return status and status["agent"]["pid"] != pid and status["agent"]["serving"]
 
-        # Ready is who serves, and no other: a pod that is not told to go before its successor serves. Asked in this
-        # order: who was ready before its successor was found to be so tells nothing.
+        # Only the pod that serves is ready, and the old one is not ended before its successor serves. The successor is
+        # asked first: otherwise the old one could have been ready rightly when it was asked.
         def ready():
             found = [self.probe("readiness", container) for container in (following, containers[1])]
             self.assertNotEqual(found, [True, True])
@@ -157,7 +157,7 @@ class Pods(TwoNodes):
         for text in ("a", "b" * 1000):
             self.tell(talker, text)
             self.assertEqual(self.hear(talker), text)
-        self.assertTrue(os.path.exists(f"/proc/{pid}"))  # it waits
+        self.assertTrue(os.path.exists(f"/proc/{pid}"))  # it waits for its connections
         self.assertTrue(self.connect()["ok"])
         totals = json.loads(self.ctl(self.b, "status", container=following).stdout)["totals"]
         self.assertIn(("smcd", 1), [(one["path"], one["count"]) for one in totals])
@@ -165,7 +165,7 @@ class Pods(TwoNodes):
         self.assertEqual(stopping.wait(30), 0)
         self.assertEqual(self.state(containers[1])["ExitCode"], 0)
 
-        # A pod that no longer wants it.
+        # A pod that opts out.
         self.api.put("namespaces", "web", labels={})
 
         def plain():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""podman with a store of its own below a directory, and what its `kube play` can run of a manifest.
+"""podman with a store of its own below a directory, and the part of a manifest that its `kube play` can run.
 
 podman 4.3 knows no DaemonSet, so the pod of its template is played. It ignores hostPID (a setting of its own does it),
-and has no spec.nodeName. Probes are asked by the test, when it wants to know.
+and has no spec.nodeName. The test runs the probes itself.
 """
 import copy
 import os
@@ -64,7 +64,7 @@ class Podman:
         return done
 
     def begin(self, *arguments):
-        """The process of a command that takes its time."""
+        """Starts a command that runs for long; its process."""
         return subprocess.Popen(["podman", *arguments], env=self.environment, stdout=subprocess.DEVNULL)
 
     def play(self, documents):
@@ -80,15 +80,15 @@ class Podman:
 
 
 def playable(documents, name, paths):
-    """ConfigMap and pod of a manifest, under another name, and the commands of its probes. `paths`: what hostPath
-    volumes are on this node."""
+    """ConfigMap and pod of a manifest, under another name, and the commands of its probes. `paths`: directories of
+    this node that stand for hostPath volumes."""
     documents = copy.deepcopy(documents)
     (config,) = [one for one in documents if one["kind"] == "ConfigMap"]
     (daemon,) = [one for one in documents if one["kind"] == "DaemonSet"]
     template = daemon["spec"]["template"]
     spec = template["spec"]
     (container,) = spec["containers"]
-    assert spec["hostPID"] and spec["hostNetwork"]  # what the settings above and below stand for
+    assert spec["hostPID"] and spec["hostNetwork"]  # the settings above and below stand for these
     probes = {name: container.pop(f"{name}Probe")["exec"]["command"] for name in ("liveness", "readiness")}
     for variable in container["env"]:
         assert variable.pop("valueFrom") == {"fieldRef": {"fieldPath": "spec.nodeName"}}

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What an agent takes: memory and processor with many namespaces, rules and connections, at rest and under churn.
+"""Memory and processor time of an agent with many namespaces, rules and connections, at rest and under churn.
 
     scripts/scale [--namespaces 500] [--rules 1000] [--connections 10000] [--json FILE] [--vm]
 
-Connections are as many as the system's limit of descriptors leaves the agent; how many that were is printed. --vm: in a
+There are as many connections as the system's limit of descriptors allows; their number is printed. --vm: in a
 virtual machine, which has limits of its own, and a processor that QEMU emulates. Not a test: nothing here passes or
 fails.
 """
@@ -33,7 +33,7 @@ async def main():
 asyncio.run(main())
 """
 
-# Opens so many and keeps them; then, told "churn N", opens and closes one after another for N seconds.
+# Opens so many connections and keeps them; on "churn N" it opens and closes one after another for N seconds.
 CLIENT = """
 import socket, sys, time, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
@@ -51,7 +51,7 @@ for line in sys.stdin:
 
 
 def rules(count):
-    """Those that match nothing here, and behind them the one that does: each SYN is held against all."""
+    """Rules that match nothing here, and after them the one that matches: each SYN is compared with all."""
     others = [
         {"name": f"rule-{i}", "action": "deny", "remotes": [f"172.{16 + i // 4096}.{i // 16 % 256}.{i % 16 * 16}/28"]}
         for i in range(count - 1)
@@ -93,7 +93,7 @@ class Scale:
                 policy=rules(count),
                 log={"level": "info"},
                 limits={"connections": max(10000, 2 * self.options.connections)},
-                ism={"memory_mib": 65536},  # what they may take in all; they take what is written
+                ism={"memory_mib": 65536},  # the limit of all DMBs; only bytes that are written take memory
             )
 
     def add_namespaces(self, count):
@@ -110,7 +110,7 @@ class Scale:
         return time.monotonic() - began
 
     def add_clients(self, count):
-        """Pods of a's node, and where b is for them: an agent takes no more than a quarter of a namespace's ports."""
+        """Pods of a's node, and b's address for each: an agent takes at most a quarter of a namespace's ports."""
         clients = []
         while len(clients) * 7000 < count:
             pod = self.lab.node(f"c{len(clients)}")
@@ -161,7 +161,7 @@ class Scale:
 
 
 def in_a_machine(options):
-    """The same program, in a machine that allows as many descriptors as are needed."""
+    """Runs the same program in a virtual machine that allows as many descriptors as are needed."""
     words = ["--namespaces", options.namespaces, "--rules", options.rules, "--connections", options.connections]
     words += ["--json", "/job/scale.json"]
     command = f"ulimit -n 200000; exec /usr/bin/python3 -B {os.path.abspath(__file__)} {' '.join(map(str, words))}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The systemd unit: systemd understands it, and what it takes away the agent does not use."""
+"""The systemd unit: systemd understands it, and the agent needs nothing that it forbids."""
 import os
 import re
 import subprocess
@@ -65,7 +65,7 @@ class Unit(TwoNodes):
         self.assertEqual(used - allowed(unit["SystemCallFilter"]), set())
 
     def test_smcctl_is_told_of_the_agents_socket(self):
-        """control.socket may be another one."""
+        """If control.socket is not the default, smcctl is told."""
         _, unit = settings()
         for key in ("ExecReload", "ExecStop"):
             self.assertIn("smcctl --socket ${SOCKET} ", unit[key])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The Debian packages: built, found clean by lintian, installed into a copy of this system that nobody else sees, used
-there, and purged without a trace.
+"""The Debian packages: built, checked by lintian, installed into a private copy of this system, used there, and purged
+without a trace.
 
 The copy is an overlay over this machine's root, in a mount namespace of its own: dpkg works as ever and changes
 nothing outside."""
@@ -50,7 +50,7 @@ class Packages(unittest.TestCase):
     def test_built_installed_used_and_purged(self):
         directory = self.enterContext(tempfile.TemporaryDirectory())
         packages = os.path.join(directory, "packages")
-        # Without optimization, which takes most of the time and none of what is looked at here.
+        # Without optimization, which would take most of the time and is not tested here.
         environment = {**os.environ, "DEB_BUILD_OPTIONS": f"noopt parallel={os.cpu_count()}"}
         built = subprocess.run([f"{ROOT}/scripts/package", packages], env=environment, capture_output=True, text=True)
         self.assertEqual(built.returncode, 0, built.stdout + built.stderr)

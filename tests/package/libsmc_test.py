@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""libsmc by itself: builds with a C++ compiler and nothing else, installs, is found by pkg-config, and is all that a
-program needs that uses it."""
+"""libsmc by itself: builds with only a C++ compiler, installs, is found by pkg-config, and a program that uses it needs
+nothing else."""
 import glob
 import os
 import re
@@ -12,7 +12,7 @@ import unittest
 from lab.basics import ROOT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# All that is on PATH: no clang, no bpftool; nothing of theirs can be found by CMake either.
+# Everything on PATH: no clang and no bpftool, and CMake cannot find them elsewhere.
 TOOLS = ["c++", "g++", "cc", "gcc", "cmake", "ninja", "ar", "as", "ld", "ranlib", "sh", "pkg-config"]
 OF_OTHERS = re.compile(
     r"/(bpf|infiniband|asio|spdlog|fmt|nlohmann|valijson|tl|libmnl|uuid|CLI|pcap|catch2)/"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What somebody else's program does with an installed libsmc: both sides of an SMC-D handshake, without a socket.
+// A program of a user of an installed libsmc: both sides of an SMC-D handshake, without a socket.
 #include <smc/clc/client_handshake.h>
 #include <smc/clc/server_handshake.h>
 #include <smc/session/client.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The RoCE half of a peer that breaks rules: does what it is told, one command per line, and answers with one line.
+// The RoCE half of a peer that breaks rules: carries out commands, one per line, and answers each with one line.
 //
 //   open ADDRESS                 -> GID MAC QPN PSN RKEY ADDRESS      (hexadecimal; an RMB of 256 KiB)
 //   connect GID MAC QPN PSN MTU  -> ok

@@ -26,7 +26,7 @@ std::shared_ptr<ProtectionDomain> domain() {
     return *ProtectionDomain::allocate(*Context::open(all_ports().at(0).device));
 }
 
-// What a link's handler would do, written down.
+// A link, and a handler that records its events.
 struct Side final : smcr::LinkHandler {
     std::shared_ptr<ProtectionDomain> pd = domain();
     std::unique_ptr<RcLink> link;
@@ -43,7 +43,7 @@ PortChoice choose(const char* address) {
     return port_for(all_ports(), *RoceGid::parse(address)).value();
 }
 
-// Drives both until the condition holds; only a descriptor that became readable is polled, as the engine does it.
+// Drives both sides until the condition holds. Like the engine, it polls a link only when its descriptor is readable.
 template <class Condition>
 bool drive(Side& a, Side& b, Condition condition, std::chrono::milliseconds limit = 20s) {
     const auto end = std::chrono::steady_clock::now() + limit;
@@ -76,7 +76,7 @@ Raw message(std::size_t size, std::uint8_t first) {
     return out;
 }
 
-// A queue pair of ours that does what no honest peer does.
+// A queue pair that posts requests which no honest peer posts.
 struct Attacker {
     std::shared_ptr<ProtectionDomain> pd = domain();
     std::shared_ptr<CompletionQueue> cq = *CompletionQueue::create(*CompletionChannel::create(pd->context()), 64);
@@ -128,7 +128,7 @@ struct Attacker {
         }
         REQUIRE(::ibv_post_send(qp->get(), &request, &bad) == 0);
     }
-    // Of the one request.
+    // The status of the only request.
     ibv_wc_status status() {
         const auto end = std::chrono::steady_clock::now() + 20s;
         ibv_wc completion[1];
@@ -154,7 +154,7 @@ TEST_CASE("ports__the_device_its_ethernet_and_its_addresses") {
     CHECK(clc::is_valid(port.mtu));
     CHECK(choose("10.99.0.1").gid.gid.text() == "::ffff:10.99.0.1");
     CHECK(choose("fd99::1").gid.gid.text() == "fd99::1");
-    // an address that is no GID: one of its family, and never a link-local one
+    // for an address that is no GID: a GID of its family, but never a link-local one
     CHECK(choose("192.0.2.1").gid.gid.text() == "::ffff:10.99.0.1");
     CHECK(choose("2001:db8::1").gid.gid.text() == "fd99::1");
 }
@@ -312,7 +312,7 @@ TEST_CASE("link__memory_that_is_not_the_peers_breaks_it_once_Q3") {
     Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);
     const auto from = *RegisteredMemory::allocate(a.pd, 4096, Memory::Access::kLocal);
-    const auto to = *RegisteredMemory::allocate(b.pd, 4096, Memory::Access::kLocal);  // not for others
+    const auto to = *RegisteredMemory::allocate(b.pd, 4096, Memory::Access::kLocal);  // no remote access
     REQUIRE(a.link->write(from.bytes(), from.lkey(), to.rkey(), to.address()) == smcr::Link::Posted::kYes);
     REQUIRE(a.link->send(message(44, 1)) == smcr::Link::Posted::kYes);
     REQUIRE(drive(a, b, [&] { return a.link->broken(); }));

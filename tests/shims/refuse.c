@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A kernel that refuses: preloaded into an agent, it answers some of its bpf() calls with an error, and passes on the
-// others. SMC_REFUSE is a list of what is refused:
+// Simulates a kernel that refuses bpf() calls: preloaded into an agent, it answers some of them with an error, and
+// passes on the others. SMC_REFUSE is a list of the calls to refuse:
 //
 //   load:T      programs of type T                  load:T:A   ... and expected attach type A
 //   helper:N    helper N, in programs               map:T      maps of type T
 //   link:A      links of attach type A              attach:A   BPF_PROG_ATTACH of attach type A
 //   run         BPF_PROG_TEST_RUN
-//   late:N      nothing of bpf(2): the probe of the bypass receives nothing for N seconds
+//   late:N      refuses no call: the probe of the bypass receives nothing for N seconds
 //
-// All are numbers of <linux/bpf.h>; the error is EPERM, or that of "errno:N" in front of the list.
+// T, A and helper numbers are those of <linux/bpf.h>; the error is EPERM, or N if the list begins with "errno:N".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static bool matches(const char* word, int command, const union bpf_attr* attribu
     return false;
 }
 
-// The error; 0: it may pass.
+// The error number; 0: the call may pass.
 static int refused(int command, const union bpf_attr* attributes) {
     const char* list = getenv("SMC_REFUSE");
     int error = EPERM;
@@ -75,8 +75,8 @@ static bool is_word(const char* wanted) {
     return false;
 }
 
-// Calls of a helper that is refused become calls of one that there is not: the verifier then says what it says of any
-// that a program may not call, if the program ever comes to it.
+// Calls of a refused helper become calls of a helper that does not exist: the verifier then rejects them, if they can
+// be reached, with the message that it has for every helper that a program may not call.
 static void take_helpers_away(const struct bpf_insn* from, struct bpf_insn* to, unsigned count) {
     char word[32];
 

@@ -77,11 +77,11 @@ void ClientAttempt::on(const session::FinishConnect&) {
     }
     const auto pair = Socket::pair(world_, kSocketBytes, false);
     leg_ = pair.second;
-    after(world_.local(), [this, front = pair.first] {
+    after(world_.local(), [this, socket = pair.first] {
         if (session_.state() != session::Client::State::kFinishing) {
             return;  // the session does not wait for the leg any more
         }
-        application_.connected(front);
+        application_.connected(socket);
         feed(session_.leg_connected(world_.now()));
     });
 }
@@ -103,13 +103,13 @@ void ServerAttempt::on(const session::ConnectApplication&) {
     }
     const auto pair = Socket::pair(world_, kSocketBytes, false);
     leg_ = pair.second;
-    front_ = pair.first;
+    accepted_ = pair.first;
     after(world_.local(), [this] { feed(session_.application_connected(world_.now())); });
 }
 
 // The last packet of the leg's handshake: only now can the application accept the leg.
 void ServerAttempt::runs() {
-    world_.after(world_.local(), [&listener = listener_, socket = front_] { listener.accepted(socket); });
+    world_.after(world_.local(), [&listener = listener_, socket = accepted_] { listener.accepted(socket); });
 }
 
 }  // namespace smc::sim

@@ -290,7 +290,7 @@ class ServerAttempt final : public Attempt<session::Server> {
  private:
     void on(const session::ConnectApplication& action) override;
 
-    std::shared_ptr<Socket> front_;  // the application's end of the leg, before the application accepts it
+    std::shared_ptr<Socket> accepted_;  // the application's end of the leg, before the application accepts it
 
     Listener& listener_;
 };

@@ -290,7 +290,7 @@ void LinkGroups::carry_out(group::Actions actions) {
 // link for it.
 void LinkGroups::check() const {
     for (const auto& [id, there] : live_) {
-        world_.require(there.driver->stranded() == 0,
+        world_.require(there.driver->not_moved() == 0,
                        node_ + ": a connection ends with its link, and there is another (C3)");
     }
     for (const auto& [member, id] : awaiting_) {

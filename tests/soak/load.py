@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What the soak test loads the agents with: a server, and clients of one kind each.
+"""The load of the soak test: a server, and clients of one kind each.
 
     load.py serve                              answers every kind of client on port 5000, IPv4 and IPv6
     load.py KIND SEED DIRECTORY ADDRESS ...    a client, until DIRECTORY has a file "stop"; rests while it has "pause"
 
-Every byte of a stream follows from the stream's seed and the byte's offset, and is checked by the one who reads it. So
-is the end: a stream that ends cleanly ends behind its last byte. What is wrong is a line of JSON, {"kind", "role",
+Every byte of a stream follows from the stream's seed and the byte's offset, and its reader checks it. The reader also
+checks that a clean end comes after the last byte. Each fault is a line of JSON, {"kind", "role",
 "port" (the client's), "began", "connected", "at", "what"}; the times are of the monotonic clock. A client ends with a
 line of its totals.
 """
@@ -37,7 +37,7 @@ _pattern = _period + _period[: 1 << 20]
 
 
 class Wrong(Exception):
-    """What no disturbance explains."""
+    """A fault that no disturbance explains."""
 
 
 class Stream:
@@ -141,7 +141,7 @@ class Talk:
                 self.mine.give(down)
 
     def part(self, first):
-        """The one who is first closes, the other sees the end."""
+        """The side that is first closes; the other sees the end."""
         if not first:
             self.theirs.take_end()
         self.sock.close()
@@ -160,7 +160,7 @@ class Talk:
         self.sock.close()
 
     def half(self):
-        """One gives all and ends its stream; then the other does."""
+        """One side sends everything and ends its stream; then the other does."""
         if self.client == (self.variant == 0):
             self.mine.give(self.give)
             self.sock.shutdown(socket.SHUT_WR)
@@ -173,7 +173,7 @@ class Talk:
         self.sock.close()
 
     def reset(self):
-        """Variants: bit 0, who does it; bit 1, having written or having read; bit 2, with bytes unread."""
+        """Variants: bit 0, which side resets; bit 1, after writing or after reading; bit 2, with bytes unread."""
         if self.client:
             self.theirs.take(1)  # the server knows what is coming
         else:
@@ -210,7 +210,7 @@ class Talk:
         self.part(self.client)
 
     def idle(self, wait=None):
-        """`wait` of the client returns when it is time to go on. The server waits for bytes."""
+        """The client's `wait` returns when it is time to continue. The server waits for bytes."""
         rnd = random.Random(self.seed)
         for turn in range(2):
             if turn == 1 and self.client:
@@ -228,7 +228,7 @@ def tell(**what):
 
 
 def attempt(sock, role, kind, began, talk):
-    """True: as it must be. Otherwise the connection is reset, so that the other end cannot take it for an end."""
+    """True: all was right. Otherwise resets the connection, so that the other end does not take this for an end."""
     found = {"kind": kind}
     try:
         talk(found)
@@ -236,7 +236,7 @@ def attempt(sock, role, kind, began, talk):
     except Wrong as e:
         what = str(e)
     except OSError as e:
-        stuck = isinstance(e, TimeoutError) and e.errno is None  # ours, not TCP's
+        stuck = isinstance(e, TimeoutError) and e.errno is None  # this program's timeout, not TCP's
         what = STUCK if stuck else errno.errorcode.get(e.errno, str(e))
     finally:
         kind = found["kind"]
@@ -306,7 +306,7 @@ class Client:
         return self.flag("pause") or self.flag("stop")
 
     def wait(self, sock):
-        """Some seconds in which nothing may happen on the connection."""
+        """Waits some seconds, in which nothing may happen on the connection."""
         end = time.monotonic() + self.rnd.uniform(0, TIMEOUT - 10)
         poll = select.poll()
         poll.register(sock, select.POLLIN)

@@ -27,8 +27,8 @@ SCENES = {
     "ivshmem": namespaces.IvshmemFile,
 }
 PORT = 5000
-MESSAGE = 1500  # bytes, as pair_peer.py draws them, on the average
-MESSAGES = 0.05  # of the bytes
+MESSAGE = 1500  # the average size that pair_peer.py draws, in bytes
+MESSAGES = 0.05  # the share of bytes in messages
 CORES = ("one core", "a core each")
 
 
@@ -88,7 +88,7 @@ class Pair:
 
 
 def past_tcp(scene):
-    """Bytes that the client's end has sent by the path that it should be on; None: the path is TCP's own."""
+    """Bytes that the client's end has sent on the expected path; None: that path is plain TCP."""
     if scene.path in ("plain", "tuned"):
         return None
     shown = [c for c in scene.client.agent.connections() if c["role"] == "client" and c["server"].endswith(f":{PORT}")]
@@ -109,7 +109,7 @@ def run(scene, cores, count):
     took = time.monotonic() - began
     went = past_tcp(scene)
     pair.leave()
-    # Before it is bypassed a connection proves that it may be, and then one message in ten seconds goes by TCP.
+    # A connection must prove fit before it is bypassed, and then one message in ten seconds goes by TCP.
     if went is not None and went < 0.8 * count:
         raise RuntimeError(f"{scene.path}: {went} of {count} bytes by it")
     print(

@@ -24,7 +24,7 @@ from load import KINDS, TIMEOUT, STUCK
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "load.py")
 
-# Share of the run; whose agents are killed and terminated; whether the limits are small.
+# For each stage: share of the run; nodes whose agents are killed and terminated; whether the limits are small.
 Stage = collections.namedtuple("Stage", "name share victims small", defaults=("", False))
 STAGES = (
     Stage("calm", 0.10),
@@ -40,31 +40,31 @@ STAGES = (
 SMALL = {"limits": {"connections": 8}, "ism": {"memory_mib": 12}, "fallback": {"cache_entries": 16, "cache_s": 1}}
 USUAL = {"fallback": {"cache_s": 1}}
 
-# What each disturbance explains, and how much later. Two things more are a device's that is down, as with plain TCP.
-# A reset that is lost is not repeated, so its reader hears nothing any more, or of ABORTED where it was a leg's. A
-# listener that cannot repeat its SYN-ACK forgets a connection whose client is through, and resets it when it writes.
+# The errors that each disturbance explains, and for how long after it. A device that is down explains two more, as with
+# plain TCP. A lost reset is not repeated, so its reader hears nothing, or of ABORTED if it was the reset of a leg. A
+# listener that cannot repeat its SYN-ACK forgets the connection, which its client has, and resets it when that writes.
 BROKEN = ("ECONNRESET", "EPIPE")
 EXPLAINS = {"kill": BROKEN, "term": BROKEN, "stop": BROKEN, "link": ("ENETUNREACH", "EHOSTUNREACH", "ENETDOWN")}
-GRACE = {"kill": 1.0, "term": 1.0, "stop": 1.0, "link": 5.0}  # of a device: until neighbours are found
+GRACE = {"kill": 1.0, "term": 1.0, "stop": 1.0, "link": 5.0}  # link: until neighbours are found again
 ABORTED, ABORTED_GRACE = "ECONNABORTED", 10.0
 
-# What may be more than it was. Of everything else that is counted nothing may be left at all.
+# Figures that may have grown by so much. All other counts must be back at zero.
 MARGINS = {"rss_kib": 4096, "descriptors": 4, "threads": 0, "smc_servers": 8}
 TABLES = ("smc_questions", "smc_hairpins", "smc_inbound", "smc_servers")
 NONE_LEFT = ("connections", "sockets", "dmbs", "dmb_bytes", "smc_hairpins", "smc_inbound")
-NONE_LEFT_AT_LAST = ("smc_questions",)  # one that nobody answers stays for 130 s
+NONE_LEFT_AT_LAST = ("smc_questions",)  # an entry without an answer stays for 130 s
 CONNECTIONS_END = 2 * TIMEOUT
 TABLES_EMPTY = 15.0
 TABLES_EMPTY_AT_LAST = 140.0
 
-# A run that did not load the agents says nothing of them. Of the connections at least so many go over SMC-D; the others
-# come while an agent is not there, or full, or has just failed.
+# A run that did not load the agents proves nothing. At least this share of connections must go over SMC-D; the others
+# come while an agent is down, full, or has just failed.
 SMCD_SHARE = 0.2
 REACHED = ("SMC_OUT_NETNS_FULL", "SMC_IN_NETNS_FULL", "SMC_OUT_CGROUP_FULL", "SMC_IN_CGROUP_FULL")
 
 
 def plan(seconds, seed):
-    """For each stage the steps of the driver: (after so many seconds, action, node, how long)."""
+    """The steps of the driver for each stage: (seconds after the last step, action, node, duration)."""
     rnd = random.Random(seed)
     pace = min(15.0, seconds / 40)
     steps = []
@@ -91,10 +91,10 @@ class Soak:
         self.done = collections.Counter()  # actions
         self.paths = collections.Counter()
         self.decisions = collections.Counter()
-        self.before = {}  # node -> (what of, figures) of an agent that has settled
+        self.before = {}  # node -> (stage, figures) of an agent that has settled
         self.born = {}  # node -> when its agent was started
-        self.rows = []  # of the table of figures
-        self.small = False  # the limits of agents
+        self.rows = []  # rows of the table of figures
+        self.small = False  # whether the limits of agents are small
         self.failures = []
         self.load = []
 
@@ -231,7 +231,7 @@ class Soak:
         return map_entries(f"{node.pins}/{name}")
 
     def rested(self):
-        """Nor are DMBs kept for the next connection."""
+        """True if no agent has connections or their sockets, or keeps DMBs for later connections."""
 
         def busy(node):
             return node.agent.connections() or self.sockets(node) or node.agent.status()["ism"]["pooled"]
@@ -239,7 +239,7 @@ class Soak:
         return not any(busy(node) for node in self.nodes)
 
     def measure(self, name, length, last):
-        """Behind a stage: what is left when nothing runs any more."""
+        """Measures after a stage what is left when nothing runs any more."""
         began = time.monotonic()
         if not self.within(CONNECTIONS_END, 0.3, self.rested):
             for node in self.nodes:
@@ -279,7 +279,7 @@ class Soak:
 
     # --- errors -----------------------------------------------------------------------------------------
     def excuse(self, error):
-        """The action that explains an error, or nothing."""
+        """The disturbance that explains an error, or nothing."""
         what = error["what"].removeprefix("connect: ")
         for began, ended, action in self.disturbances:
             late = error["at"] > ended + GRACE[action]
@@ -296,7 +296,7 @@ class Soak:
         return None
 
     def judge(self):
-        """What the load said: its totals, and errors by kind."""
+        """Reads the load's output: its totals, and errors by kind."""
         totals, errors, longest = {}, collections.Counter(), 0.0
         for name, process in self.load:
             if not name.endswith("serve"):
@@ -320,7 +320,7 @@ class Soak:
         return totals, errors, longest
 
     def judge_load(self, totals):
-        """Was there anything to judge?"""
+        """Checks that the agents were loaded enough for a verdict."""
         transfers = {kind: totals.get(kind, {}).get("transfers", 0) for kind in KINDS}
         for kind, count in transfers.items():
             if count == 0:

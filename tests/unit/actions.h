@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Looks up what a state machine has answered.
+// Finds an action among those that a state machine has returned.
 #pragma once
 
 #include <variant>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Frames made by hand, and a dissector that they are shown to.
+// Frames that are made by hand, and a dissector that reads them.
 #pragma once
 
 #include <pcap/dlt.h>

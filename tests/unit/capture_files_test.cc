@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Captures that are difficult to read, made of those in tests/captures: what was found in these must be found again.
+// Captures that are difficult to read, made from those in tests/captures: the same messages must be found in both.
 #include <pcap/dlt.h>
 #include <zlib.h>
 
@@ -63,7 +63,7 @@ std::string text(const Fields& fields) {
     return out;
 }
 
-// A message without the frame in which it was found, and without what other frames tell about it.
+// A message without its frame, and without facts that were learned from other frames.
 std::string text(const Event& event) {
     return event.message.layer + " " + event.message.type + text(event.message.fields) +
            (event.message.fault ? " FAULT " + event.message.fault->text() : "");
@@ -182,13 +182,13 @@ struct Pcapng {
     }
 };
 
-// Ethernet as `tcpdump -i any` has it.
+// An Ethernet frame as `tcpdump -i any` writes it.
 Raw cooked(const Raw& ethernet) {
     return Raw{0, 0, 0, 1, 0, 6} + Raw(ethernet.begin() + 6, ethernet.begin() + 12) + Raw(2) +
            Raw(ethernet.begin() + 12, ethernet.end());
 }
 
-// Every second frame on the other of two interfaces; their link types, clocks and byte order differ.
+// Frames alternate between two interfaces, whose link types, clocks and byte order differ.
 Raw two_interfaces(const Frames& frames, bool big_endian) {
     constexpr std::uint16_t kEthernet = 1, kLinuxSll = 113, kWlan = 105;
     Pcapng out(big_endian);
@@ -223,7 +223,7 @@ Frames of_host(const Frames& frames, std::uint8_t host) {
     return out;
 }
 
-// IPv4 and UDP give way to a GRH; `prefix` is how the GIDs begin.
+// Replaces IPv4 and UDP by a GRH; the GIDs begin with `prefix`.
 Frames as_roce_v1(Frames frames, const Raw& prefix) {
     constexpr std::size_t kIp = 14, kUdp = kIp + 20, kBth = kUdp + 8;
     for (Kept& frame : frames) {
@@ -354,7 +354,7 @@ TEST_CASE("pcapng__broken_blocks_are_errors_and_what_was_before_them_counts") {
     CHECK(broken([](Pcapng& out) { out.file.back() ^= 1; }) == "a pcapng block with two lengths");
     CHECK(broken([](Pcapng& out) { out.file[8] = 0; }) == "a pcapng section in no byte order");
     CHECK(broken([](Pcapng& out) { out.file.pop_back(); }).starts_with("truncated"));
-    // nothing that a byte says makes it read elsewhere
+    // no value of any byte makes the reader leave its memory
     for (std::size_t at = 0; at < 400; at++) {
         for (const int value : {0, 1, 0x7f, 0xff}) {
             Raw wrong = whole;

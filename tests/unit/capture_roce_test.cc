@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC in a capture: LLC and CDC in RoCE packets, packets that are none, and files that are broken.
+// SMC in a capture: LLC and CDC in RoCE packets, packets that are not RoCE, and broken files.
 #include "capture_bench.h"
 #include "ctl/capture/capture_file.h"
 
@@ -42,7 +42,7 @@ TEST_CASE("cdc__lost_messages_do_not_stop_the_counting") {
     Bench bench;
     negotiate(bench);
     bench.to_server(0xfffffe, cdc_to(22, 10000));
-    bench.to_server(0x000001, cdc_to(22, 5000, 2));  // wrap 1 was in a message that is not here
+    bench.to_server(0x000001, cdc_to(22, 5000, 2));  // the message with wrap 1 is missing
     bench.to_server(0x000002, cdc_to(22, 6000, 2));
     CHECK(bench.history().server_half.received == 2 * 16384 + 6000);
     CHECK(bench.dissector.counters().cdc_missing == 1);
@@ -58,7 +58,7 @@ TEST_CASE("cdc__four_bytes_consumed_are_no_eye_catcher") {
     CHECK(bench.history().client_half.received == 8);
     CHECK(bench.history().server_half.received == 4);
 
-    // CONFIRM LINK tells it, whoever speaks first
+    // CONFIRM LINK tells the version, whichever side sends first
     Bench told;
     negotiate(told);
     llc::ConfirmLink confirm;
@@ -92,7 +92,7 @@ TEST_CASE("roce__what_was_lost_before_and_comes_again_is_read") {
     CHECK(bench.dissector.counters().retransmissions == 1);
     CHECK(bench.dissector.counters().gaps == 1);
     CHECK(bench.history().server_half.received == 4);
-    // half of all numbers later is still not "again"
+    // half of all sequence numbers later, it is still no retransmission
     bench.to_server(0x900000, cdc_to(22, 5));
     bench.to_server(0x900001, cdc_to(22, 6));
     CHECK(bench.history().server_half.received == 6);
@@ -148,7 +148,7 @@ TEST_CASE("roce__unknown_queue_pairs_are_told_if_they_are_of_smc") {
     CHECK(bench.dissector.unnamed_qps()[0].tokens.size() == 2);
     CHECK(bench.dissector.counters().retransmissions == 1);
     CHECK(bench.dissector.counters().one_direction == 1);
-    // named by a later connection of that link: the same flow goes on
+    // a later connection of that link names it: the same flow continues
     negotiate(bench, false);
     bench.to_server(13, cdc_to(23, 2));
     bench.to_server(14, cdc_to(22, 5));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC in a capture: CLC in TCP streams, and what the history of a connection says of it.
+// SMC in a capture: CLC in TCP streams, and the history of a connection that is made from it.
 #include "capture_bench.h"
 
 using namespace smc;
@@ -59,7 +59,7 @@ TEST_CASE("clc__ends_with_a_decline_and_what_follows_is_data") {
     bench.client(0xfffffff1, p);
     bench.server(501, bytes(encode(d)));
     bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()),
-                 proposal());  // an application that sends such bytes
+                 proposal());  // an application that happens to send such bytes
     CHECK(bench.types() == "PROPOSAL,DECLINE");
     CHECK(bench.answer() == "DECLINE by the server: 0x03030008 (no EID in common)");
 }
@@ -128,7 +128,7 @@ TEST_CASE("history__a_release_that_was_negotiated_down_is_still_what_was_offered
     accept.fce->release = 0;
     bench.server(501, bytes(encode(accept)));
     CHECK(bench.answer().starts_with("ACCEPT of SMC-Rv2 (passing over SMC-Dv2.1); first contact"));
-    // and what was not offered is said to be so
+    // a type that was not offered is reported as such
     Bench other;
     other.open();
     other.client(0xfffffff1, p);

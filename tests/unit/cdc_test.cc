@@ -77,7 +77,7 @@ TEST_CASE("message__what_it_is_not_resets_the_link") {
     for (std::size_t n = 0; n < good.size(); n++) {
         REQUIRE(verdict({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}) == "length: reset");
     }
-    // reserved bytes and bits are not looked at
+    // reserved bytes and bits are ignored
     bad = good;
     bad[8] = bad[16] = bad[26] = bad[43] = 0xff;
     bad[24] = 0x07;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Who have an entry among the cgroups that are served, when there are more than there are entries.
+// Which of the served cgroups have an entry, if there are more cgroups than entries.
 #include "agent/netns/cgroup_tree.h"
 
 #include <algorithm>
@@ -39,7 +39,8 @@ std::size_t kept(const std::vector<bool>& which, const std::vector<std::size_t>&
 TEST_CASE("Who makes many cgroups takes entries from nobody else") {
     Tree tree;
     const auto tenants = tree.add_many(0, 3);
-    // Many at one level, and many levels; neither is nearer to the root than the third one's few.
+    // The first tenant has many cgroups at one level, the second many levels; the third has a few, no nearer to the
+    // root.
     const auto crowd = tree.add_many(tenants[0], 1000);
     std::size_t deep = tenants[1];
     std::vector<std::size_t> chain;
@@ -55,7 +56,7 @@ TEST_CASE("Who makes many cgroups takes entries from nobody else") {
     CHECK(kept(which, tenants) == 3);
     CHECK(kept(which, crowd) == 249);
     CHECK(kept(which, chain) == 249);
-    CHECK((which[chain[248]] && !which[chain[249]]));  // nobody without his parent
+    CHECK((which[chain[248]] && !which[chain[249]]));  // no cgroup without its parent
 }
 
 TEST_CASE("Where there is an entry for each, each has it") {

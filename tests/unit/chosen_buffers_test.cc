@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Numbers of legs, and where the programs write what their applications chose.
+// Numbers of legs, and the map entries in which BPF programs note the buffer sizes that applications chose.
 #include "agent/steer/chosen_buffers.h"
 
 #include <sys/mman.h>
@@ -13,18 +13,18 @@ using namespace smc;
 using bpf::ChosenBuffers;
 
 TEST_CASE("chosen_buffers__a_leg_has_a_number_of_its_own_until_it_goes") {
-    const UniqueFd map(::memfd_create("map", MFD_CLOEXEC));  // its entries lie as those of an array map do
+    const UniqueFd map(::memfd_create("map", MFD_CLOEXEC));  // its entries are laid out like those of an array map
     REQUIRE(::ftruncate(map.get(), 4 * 8) == 0);
     const auto opened = ChosenBuffers::open(map.get(), 4);
     REQUIRE(opened);
     ChosenBuffers& buffers = **opened;
     auto first = buffers.take(0), second = buffers.take(8192), third = buffers.take(0);
     REQUIRE((first && second && third));
-    CHECK((first->number() == 1 && second->number() == 2 && third->number() == 3));  // 0 is no leg's
+    CHECK((first->number() == 1 && second->number() == 2 && third->number() == 3));  // no leg has number 0
     CHECK(buffers.take(0) == nullptr);
     CHECK(second->send() == 8192);
 
-    const std::uint64_t chosen = 4608;  // by a program, at that place of the map
+    const std::uint64_t chosen = 4608;  // as a BPF program writes it, at that place of the map
     REQUIRE(::pwrite(map.get(), &chosen, sizeof chosen, 3 * 8) == 8);
     CHECK((third->send() == 4608 && first->send() == 0));
 

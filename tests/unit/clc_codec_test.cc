@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC Accept, Confirm and Decline on the wire, and what all messages have in common (RFC 7609 A.2, SMC v2.1).
+// CLC Accept, Confirm and Decline on the wire, and rules that all messages share (RFC 7609 A.2, SMC v2.1).
 #include "clc_messages.h"
 
 using namespace smc;
@@ -87,7 +87,7 @@ TEST_CASE("accept__lengths_and_the_fce_belong_together") {
     CHECK_FALSE(smcr(encode(r), Type::kConfirm).fce);
     CHECK(smcr(encode(r), Type::kConfirm).gid_list.empty());
 
-    // SMC-D of release 0 has a short one, SMC-R has not
+    // in release 0 the FCE of SMC-D is short, that of SMC-R is not
     d = smcd_accept();
     d.fce->bytes = kShortFce;
     d.fce->release = 0;
@@ -102,7 +102,7 @@ TEST_CASE("accept__lengths_and_the_fce_belong_together") {
     r.first_contact = false;
     r.fce.reset();
     Raw cut = longer(encode(r), 36);
-    CHECK(fault_of(decode_acceptance(cut, Type::kAccept)) == "none");  // out of place: not looked at
+    CHECK(fault_of(decode_acceptance(cut, Type::kAccept)) == "none");  // its place is unused: it is ignored
     cut[7] |= 8;
     CHECK(fault_of(decode_acceptance(cut, Type::kAccept)) == "clc_message_length");
     r = smcr_confirm();
@@ -111,7 +111,7 @@ TEST_CASE("accept__lengths_and_the_fce_belong_together") {
     CHECK(fault_of(decode_acceptance(encode(smcd_accept()).view(), Type::kConfirm)) == "clc_message_type");
 }
 
-// v2.1 "Migration, toleration"; Linux reads and forgets what is beyond what it knows, too.
+// v2.1 "Migration, toleration"; Linux, too, reads bytes beyond the fields that it knows, and ignores them.
 TEST_CASE("clc__what_a_later_release_appends_is_not_looked_at") {
     AcceptR accept = smcr_confirm();
     accept.type = Type::kAccept;
@@ -290,11 +290,11 @@ TEST_CASE("clc_truncation__every_shorter_prefix_is_refused") {
     for (int i = 0; i < 200; i++) {
         const auto message = encode(generator.clc());
         for (std::size_t n = 0; n < message.size; n++) {
-            // a copy of exactly that size, so that a sanitizer sees a byte too many
+            // a copy of exactly that size, so that a sanitizer notices a read beyond it
             const Raw prefix(message.bytes.begin(), message.bytes.begin() + static_cast<std::ptrdiff_t>(n));
             const auto decoded = decode(prefix);
             REQUIRE(fault_of(decoded) != "none");
-            // the right length over the wrong contents must not be a way past the checks either
+            // the checks must also hold if the length is right but the contents are not
             if (n >= 12) {
                 Raw relabelled = prefix;
                 wire::store_be(&relabelled[5], 2, n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC messages with every field set, and what a decoder blames.
+// CLC messages with every field set, and the field that a decoder names when a message is wrong.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -101,7 +101,7 @@ std::string fault_of(const Decoded<T>& decoded) {
     return fault == nullptr ? "none" : fault->field;
 }
 
-// The field that is blamed when a byte of a message is changed.
+// The field that the decoder names when one byte of a message is changed.
 template <class Encoded>
 std::string blamed(const Encoded& message, std::size_t offset, std::uint8_t value) {
     Raw bad = bytes(message);
@@ -113,7 +113,7 @@ inline AcceptR smcr(const Message& m, Type type) {
     return std::get<AcceptR>(std::get<Acceptance>(decode_acceptance(m.view(), type)));
 }
 
-// `message` with `extra` zeros before its trailer, and the length to match.
+// `message` with `extra` zeros before its trailer; its length field is adapted.
 inline Raw longer(const Message& message, std::size_t extra) {
     Raw b = bytes(message);
     b.insert(b.end() - kTrailerBytes, extra, 0);

@@ -37,7 +37,7 @@ TEST_CASE("proposal__every_area_at_once") {
     CHECK(at(b, 7, 1) == 0x2f);  // both types in both versions
     CHECK(at(b, 16, 2) == 0xfe80);
     CHECK(at(b, 32, 6) == 0x525400000001);
-    CHECK(at(b, 38, 2) == 40);  // over the area for future growth
+    CHECK(at(b, 38, 2) == 40);  // skips the area for future growth
     CHECK(at(b, 40, 8) == 0x1122334455667788);
     CHECK(at(b, 48, 2) == 0x07c1);
     CHECK(at(b, 52, 3) == 0xaabbcc);
@@ -88,7 +88,7 @@ TEST_CASE("proposal__version_1_is_rfc_7609s") {
     CHECK(at(b, 38, 2) == 40);
     CHECK(std::get<Proposal>(decode_proposal(b)).ism_gid == IsmGid{5});
 
-    // nothing may stand behind the last prefix, and a GID must be there if SMC-D is offered
+    // no bytes may follow the last prefix, and a GID must be present if SMC-D is offered
     b = bytes(encode(p));
     b[87] = 1;
     CHECK(fault_of(decode_proposal(b)) == "number_of_ipv6_prefixes");
@@ -109,7 +109,7 @@ TEST_CASE("proposal__what_does_not_matter_is_tolerated") {
     // a later version is read as far as version 2 goes
     good[7] = 0x36;
     CHECK(std::get<Proposal>(decode_proposal(good)).version == 3);
-    // the subnet extension without an SMCv1 type is not looked at
+    // without an SMCv1 type the subnet extension is ignored
     Proposal p = everything();
     p.v1_offer = Offer::kNone;
     auto b = bytes(encode(p));
@@ -133,7 +133,7 @@ TEST_CASE("proposal__offsets_and_counts_are_checked") {
     CHECK(blamed(all, 38, 0xff) == "smcv1_ip_subnet_extension_offset");
     CHECK(blamed(all, 87, 9) == "number_of_ipv6_prefixes");
 
-    // announced, but no extension
+    // the extension is announced, but missing
     auto b = bytes(smcd);
     b[86] = b[87] = 0;
     CHECK(fault_of(decode_proposal(b)) == "smcdv2_extension_offset");
@@ -147,15 +147,15 @@ TEST_CASE("proposal__areas_do_not_overlap") {
     CHECK(blamed(smcd, 51, 0) == "smc_version_2_extension_offset");  // into the reserved bytes
     CHECK(blamed(smcd, 51, 27) == "smc_version_2_extension_offset");
     auto b = bytes(smcd);
-    b[86] = 0, b[87] = 32;  // the SMC-Dv2 extension onto the EIDs
+    b[86] = 0, b[87] = 32;  // the SMC-Dv2 extension overlaps the EIDs
     CHECK(fault_of(decode(b)) == "smcdv2_extension_offset");
     b = bytes(encode(everything()));
-    b[51] = 28;  // the V2 extension onto the subnet extension
+    b[51] = 28;  // the V2 extension overlaps the subnet extension
     CHECK(fault_of(decode(b)) == "smc_version_2_extension_offset");
-    // a fault tells what stands there
+    // a fault reports the value that was found
     b[50] = 0x7f;
     CHECK(std::get<Fault>(decode(b)).found == 0x7f1c);
-    // an SEID needs a place
+    // an SEID needs the SMC-Dv2 extension
     b = bytes(smcd);
     b[81] = b[86] = b[87] = 0;
     CHECK(fault_of(decode(b)) == "smcdv2_extension_offset");

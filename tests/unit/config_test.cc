@@ -180,7 +180,7 @@ std::string file(const std::string& name) {
 
 }  // namespace
 
-// scripts/generate writes both anew.
+// scripts/generate writes both files.
 TEST_CASE("published__schema_and_documentation_are_what_the_keys_say") {
     CHECK(file("/deploy/smc-agent.schema.json") == print_config_schema() + "\n");
     const std::string reference = print_config_reference();
@@ -188,7 +188,7 @@ TEST_CASE("published__schema_and_documentation_are_what_the_keys_say") {
     CHECK(page.find("\n\n" + reference + "\n") != std::string::npos);
 }
 
-// docs/troubleshooting.md is what an operator looks a code up in.
+// An operator looks up a reason code in docs/troubleshooting.md.
 TEST_CASE("reasons__each_has_a_name_and_is_in_the_documents") {
     const auto text = [](const std::string& name) {
         std::ifstream in(std::string(SMC_SOURCE_DIR) + name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Against a plain list of deadlines.
+// Deadlines, compared with a plain list.
 #include "datapath/deadlines.h"
 
 #include <catch2/catch.hpp>

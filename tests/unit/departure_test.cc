@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// How an agent goes, without an agent: when it gives up its place, when it takes it again, and when it ends.
+// The departure of an agent, tested without an agent: when it gives up its place, takes it back, and ends.
 #include "agent/upgrade/departure.h"
 
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ struct Agent {
         : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), std::chrono::seconds(3),
                      [this] { return connections; }, [this] { return settled; }, [this] { return another_serves; },
                      [] {}, [this] { released = true; }, [this] { over = true; }, std::chrono::milliseconds(300)}) {}
-    // What the timers want, until something is so; false: it is not after some seconds.
+    // Runs the timers until truth() holds; false: it does not within 10 seconds.
     template <class Truth>
     bool until(Truth truth) {
         const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -56,7 +56,7 @@ TEST_CASE("departure__gives_up_its_place_when_nobody_is_half_way") {
     CHECK_FALSE(agent.released);
     agent.settled = true;
     CHECK(agent.until([&] { return agent.released; }));
-    // Somebody else has started that one, and ends this one.
+    // The supervisor that started the other agent ends this one, so it does not end by itself.
     agent.connections = 0;
     agent.io.restart();
     agent.io.run_for(std::chrono::milliseconds(350));
@@ -103,7 +103,7 @@ TEST_CASE("departure__a_stop_waits_as_long_as_it_may") {
     CHECK(patient.until([&] { return patient.over; }));
 }
 
-// Whoever keeps agents running sees one end then, and starts another.
+// If the agent that took over dies and no other serves, this one ends when idle: a supervisor then starts another.
 TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
     Agent agent;
     agent.settled = agent.another_serves = true;
@@ -122,7 +122,7 @@ TEST_CASE("departure__who_is_left_alone_ends_and_who_is_needed_does_not") {
         return !agent.over;
     };
     agent.connections = 0;
-    CHECK(stays());  // somebody serves
+    CHECK(stays());  // another agent serves
     agent.another_serves = false;
     agent.connections = 1;
     CHECK(stays());  // it has a connection

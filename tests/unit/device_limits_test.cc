@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What of a device's rules a leg does not meet.
+// Rules of a device (queueing, filters) that packets of a leg would bypass.
 #include "agent/steer/device_limits.h"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@ TEST_CASE("device_limits__queueing_disciplines_that_only_queue_limit_nothing") {
 
 TEST_CASE("device_limits__filters_count_that_come_behind_ours") {
     const std::string says = "it has filters at its egress (clsact)";
-    CHECK(limit_of({.filters = {1}}, std::nullopt) == says);  // ours is tcx, which comes before them
+    CHECK(limit_of({.filters = {1}}, std::nullopt) == says);  // the agent's program is tcx, which runs before them
     CHECK(limit_of({.filters = {1, 100}}, 100).empty());
     CHECK(limit_of({.filters = {1, 100, 101}}, 100) == says);
 }

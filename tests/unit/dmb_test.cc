@@ -54,12 +54,12 @@ TEST_CASE("dmb__unsealed_or_short_memory_is_refused_D2") {
     CHECK_FALSE(attaches(plain, bell, kDmb));
     CHECK_FALSE(attaches(created->memory, bell, kDmb * 2));
     const UniqueFd event(::eventfd(0, EFD_NONBLOCK));
-    CHECK_FALSE(attaches(created->memory, event.get(), kDmb));  // its peer could make it block
+    CHECK_FALSE(attaches(created->memory, event.get(), kDmb));  // a peer could make a write to it block
     CHECK_FALSE(attaches(created->memory, plain.get(), kDmb));
     CHECK_FALSE(attaches(created->memory, -1, kDmb));
 }
 
-// There is no moment at which it is both sealed and long enough. Its peer meets attach_dmb() at each of its steps.
+// The memory is never both sealed and long enough. Its owner shortens it at each step of attach_dmb().
 TEST_CASE("dmb__memory_that_is_made_shorter_just_then_is_refused_D2") {
     constexpr int kRounds = 20'000, kPauses = 100;
     const auto created = ism::create_dmb(kDmb);

@@ -18,7 +18,7 @@ using namespace smc;
 
 namespace {
 
-// Stands still in run() until it is let go.
+// A task whose run() blocks until it is released.
 class Stuck final : public Task {
  public:
     bool start(Poller&) override { return true; }
@@ -38,7 +38,7 @@ class Stuck final : public Task {
     bool done_ = false;
 };
 
-// Always has more to do.
+// A task that always has more to do.
 class Busy final : public Task {
  public:
     bool start(Poller&) override { return true; }
@@ -51,7 +51,7 @@ class Busy final : public Task {
     bool done_ = false;
 };
 
-// Wants to be looked at for a while, and tells of every run().
+// A task that asks to be busy-polled for a while after its first run(), and reports its second one.
 class Looker final : public Task {
  public:
     explicit Looker(std::chrono::seconds time) : time_(time) {}
@@ -86,7 +86,7 @@ class Looker final : public Task {
     bool done_ = false;
 };
 
-// Says when it runs because another task has called it.
+// A task that records that it runs because another task has called it.
 class Called final : public Task {
  public:
     Called(int name, std::vector<int>& log) : name_(name), log_(log) {}
@@ -110,7 +110,7 @@ class Called final : public Task {
     bool done_ = false;
 };
 
-// Says when it runs, for each ring of its bell; may call another one then.
+// A task that runs for each ring of its doorbell and records it; it may then call another task.
 class Rung final : public Task {
  public:
     Rung(int name, std::vector<int>& log, Called* calls = nullptr) : name_(name), log_(log), calls_(calls) {}
@@ -159,7 +159,7 @@ void await_a_round(Engine& engine) {
     }
 }
 
-// Had little to do, once, and asks what others are told of it.
+// A task that reports once that it had little to do, and checks that keep_it_short() tells other tasks so for a while.
 class Little final : public Task {
  public:
     bool start(Poller& poller) override {
@@ -185,12 +185,12 @@ class Little final : public Task {
     bool done_ = false;
 };
 
-// Some that stream and one that asks and answers, who came last. Each time that he runs all of them have an event.
+// Tasks that stream, and one with short messages, which was added last. Whenever that one runs, all get an event.
 struct Crowd {
     static constexpr std::size_t kStreams = 2;
     static constexpr int kRounds = 1000;
     int rounds = 0;
-    std::size_t ran = 0;  // of the streams, since he ran
+    std::size_t ran = 0;  // runs of streams since the short one ran
     std::promise<bool> was_first;
     std::vector<UniqueFd> doorbells;
 
@@ -251,7 +251,7 @@ TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_f
     const auto stuck = std::make_shared<Stuck>();
     engine->add_task(stuck);
     stuck->begun.get_future().wait();
-    (void)engine->comes_round();  // asks
+    (void)engine->comes_round();  // requests a round
     CHECK_FALSE(engine->comes_round());
     CHECK_FALSE(engine->stop(std::chrono::milliseconds(20)));
     stuck->go_on.set_value();
@@ -268,7 +268,7 @@ TEST_CASE("engine__one_that_is_busy_comes_round") {
 
 namespace {
 
-// Makes a descriptor readable, as soon as there is a task that waits for it.
+// A busy-poll that makes a descriptor readable as soon as a task waits for it.
 class Bringer final : public BusyPoll {
  public:
     void look() override {
@@ -288,7 +288,7 @@ class Waiter final : public Task {
     void on_event(int, std::uint32_t) override { news_ = true; }
     bool run(TimePoint) override {
         if (!news_) {
-            bringer_.wanted = true;  // it is for the next time round to find it
+            bringer_.wanted = true;  // the next round finds it
         } else if (!std::exchange(done_, true)) {
             heard.set_value();
         }
@@ -316,7 +316,7 @@ TEST_CASE("engine__runs_tasks_in_the_order_in_which_their_news_came") {
     const auto stuck = std::make_shared<Stuck>();
     engine->add_task(stuck);
     stuck->begun.get_future().wait();
-    for (const int name : {2, 0, 3, 1}) {  // while nobody is looked at, so that all are found in one turn
+    for (const int name : {2, 0, 3, 1}) {  // before the engine polls, so that it finds all in one turn
         tasks[static_cast<std::size_t>(name)]->ring();
     }
     stuck->go_on.set_value();
@@ -327,7 +327,7 @@ TEST_CASE("engine__runs_tasks_in_the_order_in_which_their_news_came") {
     CHECK(log == std::vector<int>{2, 0, 3, 1});
 }
 
-// As a link does: it brings something for another task.
+// Like a link, a task has received something for another task.
 TEST_CASE("engine__what_a_task_brings_for_another_is_served_before_what_came_later") {
     std::vector<int> log;
     const auto brought = std::make_shared<Called>(1, log);
@@ -409,7 +409,7 @@ TEST_CASE("engines__each_gets_as_many_tasks_and_one_that_stands_still_shows") {
     for (int i = 0; i < 3; i++) {
         stuck.push_back(std::make_shared<Stuck>());
         engines->least_busy().add_task(stuck.back());
-        stuck.back()->begun.get_future().wait();  // each on a thread of its own, or this one would not begin
+        stuck.back()->begun.get_future().wait();  // each has its own thread, or it would not begin
     }
     (void)engines->come_round();
     CHECK_FALSE(engines->come_round());

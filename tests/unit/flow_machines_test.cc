@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Cursors of a connection, what the peer is told of them and when, and what carries the bytes (RFC 7609 sections 4.2,
+// Cursors of a connection, the CDC messages that tell them, and the writes that carry the bytes (RFC 7609 sections 4.2,
 // 4.3, 4.5.1 and 4.7).
 #include <catch2/catch.hpp>
 #include <random>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint8_t kUrgent = cdc::kUrgentPending | cdc::kUrgentPresent;
 
-// A CDC message of the peer: how far it has written, and what it wants.
+// A CDC message of the peer: its producer cursor and flags.
 cdc::Message heard(std::uint16_t sequence, Cursor producer, std::uint8_t flags = 0) {
     cdc::Message m;
     m.sequence = sequence;
@@ -62,8 +62,8 @@ TEST_CASE("receiving__a_producer_never_goes_back_and_never_laps_D3") {
     r.delivered(3);
     CHECK(r.can_be({0, 8}));
     CHECK(r.can_be({1, 3}));        // full
-    CHECK_FALSE(r.can_be({1, 4}));  // over what was not read yet
-    CHECK_FALSE(r.can_be({0, 7}));  // it has said more before
+    CHECK_FALSE(r.can_be({1, 4}));  // beyond bytes that were not read yet
+    CHECK_FALSE(r.can_be({0, 7}));  // it has announced more before
     CHECK_FALSE(r.can_be({0, 10}));
     CHECK_FALSE(r.can_be({0, kNowhere}));
 }
@@ -82,7 +82,7 @@ TEST_CASE("receiving__an_urgent_byte_goes_alone_between_what_is_before_and_behin
         r.peer_produced({end}, mark);
         CHECK((r.next().bytes == 5 && !r.next().urgent));
         r.delivered(2);
-        r.peer_produced({end}, mark);  // it may be told again
+        r.peer_produced({end}, mark);  // the mark may be announced again
         CHECK((r.next().bytes == 3 && !r.next().urgent));
         r.delivered(3);
         CHECK((r.next().bytes == 1 && r.next().urgent && r.next().at == cdc::advance(start, 5, 10)));
@@ -106,7 +106,7 @@ TEST_CASE("receiving__a_mark_that_lies_nowhere_is_none_D3") {
     }
 }
 
-// --- what the peer is told, and when --------------------------------------------------------------------------------
+// --- CDC messages to the peer ---------------------------------------------------------------------------------------
 
 TEST_CASE("cdc_outbox__what_is_published_is_due_until_it_is_sent") {
     CdcInbox inbox;
@@ -120,7 +120,7 @@ TEST_CASE("cdc_outbox__what_is_published_is_due_until_it_is_sent") {
     CHECK(first.producer == Cursor{2, 34});  // on the wire cursors count from behind the eye catcher
     CHECK(first.consumer == Cursor{1, 54});  // goes with every message (section 4.5.1)
     CHECK((first.flags == cdc::kWriterBlocked && first.state == cdc::kSendingDone));
-    CHECK(out.message() == first);  // it was not sent yet
+    CHECK(out.message() == first);  // the message was not sent yet
     out.sent(inbox, 0, out.message());
     CHECK_FALSE(out.due());
     for (std::uint32_t i = 2; i <= 70'000; i++) {  // sequence numbers wrap to 0
@@ -164,26 +164,26 @@ TEST_CASE("cdc_outbox__a_peer_that_waits_is_told_of_every_byte") {
         CdcOutbox out = outbox(100);
         out.consumed({0, 20}, inbox);
         CHECK_FALSE(out.due());
-        // It begins to wait behind the last byte that was read: nothing else would tell it.
+        // The peer begins to wait behind the last byte that was read: no other message would tell it of the cursor.
         REQUIRE(inbox.take(heard(2, {0, 30}, flag)) == CdcInbox::Taken::kYes);
         out.heard(inbox);
         CHECK(out.due());
         out.sent(inbox, 0, out.message());
-        out.heard(inbox);  // it knows: two peers that ask would never stop answering
+        out.heard(inbox);  // the peer knows the cursor: another answer would make two peers answer for ever
         CHECK_FALSE(out.due());
         for (std::uint32_t consumed = 21; consumed < 24; consumed++) {
             out.consumed({0, consumed}, inbox);
             CHECK(out.due());
             out.sent(inbox, 0, out.message());
         }
-        REQUIRE(inbox.take(heard(3, {0, 30})) == CdcInbox::Taken::kYes);  // it does not wait any more
+        REQUIRE(inbox.take(heard(3, {0, 30})) == CdcInbox::Taken::kYes);  // the peer does not wait any more
         out.consumed({0, 24}, inbox);
         out.heard(inbox);
         CHECK_FALSE(out.due());
     }
 }
 
-// Section 4.7.5, step 3: behind urgent data the peer writes nothing before it knows.
+// Section 4.7.5, step 3: the peer writes nothing behind urgent data until it knows that the data was consumed.
 TEST_CASE("cdc_outbox__that_urgent_data_was_consumed_is_told_once") {
     CdcInbox inbox = inbox_with({0, 11}, kUrgent);
     CdcOutbox out = outbox(100);
@@ -224,11 +224,11 @@ TEST_CASE("staging__a_piece_ends_where_either_ring_ends") {
     CHECK(s.writes(6) == Writes{{3, 9, 1}, {4, 0, 2}, {0, 2, 3}});  // of the peer's ring, and of the memory
     CHECK(s.writes(0).empty());
     Staging same(8, 8);
-    CHECK(same.writes(8) == Writes{{0, 0, 8}});  // both at once are no piece of 0 bytes
+    CHECK(same.writes(8) == Writes{{0, 0, 8}});  // both end at once: no piece of 0 bytes
     CHECK(same.writes(3) == Writes{{0, 0, 3}});
 }
 
-// The peer's ring gets the stream, whatever the sizes, and no memory is used again that a retransmission could need.
+// The stream arrives in the peer's ring, whatever the sizes, and memory that a retransmission may need is not reused.
 TEST_CASE("staging__the_stream_arrives_and_memory_waits_for_the_consumer_F7") {
     constexpr std::uint64_t kNobody = ~0ULL;
     std::mt19937 random(7);
@@ -263,7 +263,7 @@ TEST_CASE("staging__the_stream_arrives_and_memory_waits_for_the_consumer_F7") {
     }
 }
 
-// RFC 7609 section 4.6.1: the last message that the peer's device has acknowledged; and then everything is told again.
+// RFC 7609 section 4.6.1: names the last message that the peer's device has acknowledged, then tells the whole state.
 TEST_CASE("cdc_outbox__behind_a_move_the_last_acknowledged_message_is_named_and_all_is_told_again") {
     CdcInbox inbox;
     CdcOutbox out(AlertToken{9}, 1000, 0);
@@ -275,8 +275,8 @@ TEST_CASE("cdc_outbox__behind_a_move_the_last_acknowledged_message_is_named_and_
     const cdc::Message validation = out.moved();
     CHECK((validation.flags == cdc::kFailoverValidation && validation.sequence == 2));
     CHECK((validation.token == AlertToken{9} && validation.state == 0));
-    CHECK((out.due() && out.message().sequence == 6));  // a number that none has had
-    CHECK(out.moved().sequence == 2);                   // it moves once more, and nothing was acknowledged since
+    CHECK((out.due() && out.message().sequence == 6));  // a new sequence number
+    CHECK(out.moved().sequence == 2);                   // a second move, with nothing acknowledged since
     out.sent(inbox, 100, out.message());
     out.acknowledged(101);
     CHECK(out.moved().sequence == 6);
@@ -308,5 +308,5 @@ TEST_CASE("staging__what_was_not_consumed_is_written_again_where_it_was") {
     CHECK(staging.again(170).size() >= 2);
     Staging little(100, 160);
     (void)little.writes(10);
-    CHECK(little.again(99) == List<RdmaWrite, Staging::kMaxWrites>{{0, 0, 10}});  // never what was not there
+    CHECK(little.again(99) == List<RdmaWrite, Staging::kMaxWrites>{{0, 0, 10}});  // never bytes that were not written
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The flow of a connection: rings that are taken, windows, applications that have gone, resets (RFC 7609
+// The flow of a connection: rings that were given away, windows, closed applications, resets (RFC 7609
 // sections 4.4.2, 4.5.1 and 4.8).
 #include <catch2/catch.hpp>
 #include <utility>
@@ -10,7 +10,7 @@ using namespace smc;
 using namespace smc::flow;
 using cdc::Cursor;
 
-// --- a ring that is another connection's ----------------------------------------------------------------------------
+// --- a ring that was given to another connection --------------------------------------------------------------------
 
 // RFC 7609 section 4.4.2.
 TEST_CASE("flow__into_a_ring_that_was_taken_nothing_more_is_written") {
@@ -54,7 +54,7 @@ TEST_CASE("flow__a_ring_that_this_side_is_done_with_may_be_taken") {
 
 namespace {
 
-// Lets it write all that it may, until it sleeps. How many messages asked for the peer's cursor.
+// Lets the flow write all that it may, until it sleeps. Returns how many messages requested the peer's cursor.
 int requests_of(Flow& flow, const PeerState& peer, cdc::Producer& published) {
     int requests = 0;
     for (int steps = 0; steps < 100; steps++) {
@@ -79,18 +79,18 @@ int requests_of(Flow& flow, const PeerState& peer, cdc::Producer& published) {
 
 }  // namespace
 
-// Linux forgets with each message that it sends that it was asked for its cursor.
+// Linux drops a request for its cursor with each message that it sends, although the cursor may be old.
 TEST_CASE("flow__news_of_a_peer_that_leaves_the_window_full_is_answered_by_a_request") {
     Flow flow({.send_size = 1000, .window = 100, .receive_size = 100, .cursor_is_told = true});
     PeerState peer;
     cdc::Producer published;
-    CHECK(requests_of(flow, peer, published) == 2);  // with the bytes, and that it is blocked
+    CHECK(requests_of(flow, peer, published) == 2);  // with the bytes, and when it is blocked
     CHECK(requests_of(flow, peer, published) == 0);
     peer.message = 1;
     peer.producer.cursor.count = 5;
     CHECK(requests_of(flow, peer, published) == 1);
     CHECK(requests_of(flow, peer, published) == 0);
-    peer.message = 2;  // which says nothing new
+    peer.message = 2;  // a message that tells nothing new
     CHECK(requests_of(flow, peer, published) == 0);
 }
 
@@ -108,12 +108,12 @@ TEST_CASE("flow__two_that_ask_each_other_and_read_nothing_come_to_rest") {
     CHECK(messages == 0);
 }
 
-// --- an application that has gone -----------------------------------------------------------------------------------
+// --- an application that has closed its socket ----------------------------------------------------------------------
 
 namespace {
 
-// Runs it until it sleeps or ends; its CLC socket was reset, if it looks. `ends`: so does its application's stream,
-// which is silent otherwise. `delivered`: the application's kernel has everything.
+// Runs the flow until it sleeps or ends. If it looks at the CLC socket, that was reset. `ends`: the application's
+// stream ends; otherwise it is silent. `delivered`: the application's kernel has received everything.
 Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = false, bool delivered = true) {
     for (int steps = 0; steps < 100; steps++) {
         const Step step = flow.next(now, true);
@@ -155,7 +155,7 @@ TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back"
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
     flow.leg_changed({.ending = true, .failed = true});
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, false)));
-    // However late the peer's application reads, and whatever becomes of the CLC socket.
+    // It waits however late the peer's application reads, and whatever happens to the CLC socket.
     for (int late = 1; late < 5; late++) {
         REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now + std::chrono::minutes(late), false)));
     }
@@ -190,7 +190,7 @@ TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
     CHECK(flow.next_deadline() == now + std::chrono::seconds(10));
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(10), false, false)));
     CHECK(flow.next_deadline() == now + std::chrono::seconds(20));
-    flow.clc_changed();  // which is reset: the peer has nothing more to say
+    flow.clc_changed();  // it is reset: the peer sends nothing more
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(11), false, false)));
     const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true);
     REQUIRE(std::holds_alternative<End>(step));
@@ -237,7 +237,7 @@ TEST_CASE("flow__a_reset_that_nothing_explains_ends_it_F4") {
     Flow graced({.send_size = 100, .window = 100, .receive_size = 100, .reset_grace = std::chrono::milliseconds(250)});
     graced.clc_changed();
     REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now)));
-    graced.clc_changed();  // heard of again: not a reason to wait longer
+    graced.clc_changed();  // reported again: no reason to wait longer
     REQUIRE(std::holds_alternative<Sleep>(run_flow(graced, {}, now + std::chrono::milliseconds(200))));
     const Step late = run_flow(graced, {}, now + std::chrono::milliseconds(250));
     REQUIRE(std::holds_alternative<End>(late));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC messages out of a TCP stream, which cuts them as it likes (RFC 7609 A.2 and C.6).
+// CLC messages from a TCP stream, which may arrive in pieces of any size (RFC 7609 A.2 and C.6).
 #include "smc/clc/framer.h"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ using Octets = std::vector<std::uint8_t>;
 // A stream, and a framer that reads it.
 struct Reader {
     Octets stream;
-    std::size_t at = 0;  // what was read of it
+    std::size_t at = 0;  // bytes of it that were read
     Framer framer{};
 
-    // No more than `most` bytes are there.
+    // At most `most` bytes of the stream arrive.
     std::optional<Decoded<Message>> arrive(std::size_t most) {
         const auto space = framer.free_space();
         REQUIRE_FALSE(space.empty());
@@ -29,7 +29,7 @@ struct Reader {
         at += n;
         return framer.filled(n);
     }
-    // What comes out first, when `piece()` bytes arrive at a time. Nothing: the stream ended before.
+    // The first message or fault when `piece()` bytes arrive at a time; nothing: the stream ended before.
     template <class Piece>
     std::optional<Decoded<Message>> read(Piece piece) {
         std::optional<Decoded<Message>> out;
@@ -49,7 +49,7 @@ Octets message_of(const std::optional<Decoded<Message>>& read) {
     return test::bytes(std::get<Message>(*read));
 }
 
-// The field that is blamed; empty: it is the beginning of a message.
+// The field that the framer finds wrong; empty: the bytes are the beginning of a message.
 std::string blamed(const Octets& first8) {
     Reader reader{first8};
     const auto read = reader.read();
@@ -96,7 +96,7 @@ TEST_CASE("framer__nothing_comes_out_before_the_last_byte") {
     CHECK(message_of(reader.arrive(1)) == sent);
 }
 
-// Behind a Decline the stream is the application's: a byte that is read too far is lost to it.
+// After a Decline the stream belongs to the application: it would lose a byte that is read too far.
 TEST_CASE("framer__not_a_byte_behind_a_message_is_read") {
     test::Generator random(2);
     for (int i = 0; i < 100; i++) {
@@ -111,7 +111,7 @@ TEST_CASE("framer__not_a_byte_behind_a_message_is_read") {
 
 TEST_CASE("framer__messages_in_a_row_come_out_one_by_one") {
     test::Generator random(3);
-    // A long one and then a short one: of the first nothing may be left.
+    // A long message, then a short one: no byte of the first may be left.
     const std::vector<Octets> sent = {test::bytes(encode(random.accept_r())), test::bytes(encode(Decline{})),
                                       test::bytes(encode(random.accept_d()))};
     Reader reader{sent[0] + sent[1] + sent[2]};
@@ -128,7 +128,7 @@ TEST_CASE("framer__rubbish_behind_the_eye_catcher_is_told_after_8_bytes_and_no_m
     Reader reader{{0xe2, 0xd4, 0xc3, 0xd9}};
     reader.stream.resize(1000, 'x');
     for (std::size_t i = 1; i < kHeaderBytes; i++) {
-        REQUIRE_FALSE(reader.arrive(1));  // it is not told from a message before the header is whole
+        REQUIRE_FALSE(reader.arrive(1));  // until the header is complete it may be a message
     }
     const auto read = reader.arrive(1000);
     REQUIRE(read);
@@ -156,7 +156,7 @@ TEST_CASE("framer__each_part_of_the_header_is_looked_at") {
     Octets no_version = good;
     no_version[7] = 0x0f;
     CHECK(blamed(no_version) == "smc_version");
-    Octets new_version = good;  // to be answered with ours, or with a Decline: not the framer's to say
+    Octets new_version = good;  // the handshake decides how to answer it, not the framer
     new_version[7] = 0xf0;
     CHECK(blamed(new_version).empty());
 }
@@ -239,7 +239,7 @@ TEST_CASE("framer__the_longest_proposal_there_is_fits") {
     CHECK(message_of(Reader{sent + kApplicationData}.read()) == sent);
 }
 
-// The framer answers for the first 8 bytes; it must not swallow a message whose end is wrong, nor the bytes behind it.
+// The framer checks the first 8 bytes; it must pass on a message whose end is wrong, and not read the bytes behind it.
 TEST_CASE("framer__what_is_wrong_behind_the_header_is_left_to_the_decoder") {
     Octets sent = test::bytes(encode(Decline{}));
     sent.back() ^= 1;
@@ -261,6 +261,6 @@ TEST_CASE("framer__what_cannot_become_a_message_is_told_from_its_first_byte_on")
         REQUIRE(read);
         REQUIRE(std::holds_alternative<Fault>(*read));
         CHECK(is_no_clc(std::get<Fault>(*read)));
-        CHECK(std::ranges::equal(reader.framer.begun(), reader.stream));  // they are somebody else's
+        CHECK(std::ranges::equal(reader.framer.begun(), reader.stream));  // they are not CLC
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Every message that Linux 6.12 and 6.1 sent in the captures: decoded, with the values that stand in the capture, and
+// Every message that Linux 6.12 and 6.1 sent in the captures: decoded, compared with the values in the capture, and
 // encoded again to the same bytes.
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -126,7 +126,7 @@ TEST_CASE("linux__accept_and_confirm_of_first_and_subsequent_contact") {
     CHECK(again.qpn == accept.qpn);
 }
 
-// 6.1 knows SMC v2.0 only; 6.12 answers with what it has in common.
+// Linux 6.1 knows only SMC v2.0; 6.12 answers with what both know.
 TEST_CASE("linux__release_0") {
     const auto proposal = clc_message<clc::Proposal>(4, kRelease0);
     CHECK(proposal.v2->release == 0);

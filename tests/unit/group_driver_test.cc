@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a link group does with its connections when it has several links: who moves, who ends, and when an RMBE is given
-// back. Two links in memory; the test runs their drivers itself, so it says which one is looked at first.
+// Connections of a link group with several links: which move, which end, and when an RMBE is given back. Two links in
+// memory; the test runs their drivers itself, so it decides which one is polled first.
 #include "datapath/smcr/group_driver.h"
 
 #include <array>
@@ -28,7 +28,7 @@ class NoPoller final : public Poller {
     void ready(Task&) override {}
 };
 
-// A connection as far as the group knows it.
+// A stand-in for a connection, with the part that the group uses.
 class Connection final : public Task, private Mover {
  public:
     Connection(GroupDriver& group, AlertToken token, std::uint8_t link) : group_(group), link_(link) {
@@ -77,7 +77,7 @@ class Counted final : public ElementOwner {
     int free = 0;
 };
 
-// What the peer hears on one of its ends.
+// The messages that the peer receives on one of its ends.
 struct Heard final : LinkHandler {
     explicit Heard(MemoryLink& link) {
         while (link.poll(*this, true, false)) {
@@ -112,7 +112,7 @@ struct Group {
         message.flags = flags;
         REQUIRE(peer.at(link)->send(cdc::encode(message).view()) == Link::Posted::kYes);
     }
-    // As an engine that finds it readable.
+    // As an engine does that finds the link's descriptor readable.
     void run(std::uint8_t link) {
         links.at(link)->on_event(0, 0);
         links.at(link)->run(std::chrono::steady_clock::now());
@@ -128,7 +128,7 @@ struct Group {
 TEST_CASE("group_driver__a_move_is_judged_behind_all_that_came_over_the_other_links_C4") {
     Group group;
     Connection connection(*group.driver, kToken, 1);
-    constexpr std::uint16_t kSaid = 40;  // more than are looked at in one go
+    constexpr std::uint16_t kSaid = 40;  // more than are taken in one turn
     for (std::uint16_t sequence = 1; sequence <= kSaid; sequence++) {
         group.peer_says(1, sequence);
     }
@@ -162,7 +162,7 @@ TEST_CASE("group_driver__connections_leave_a_link_that_is_retired_and_no_other_o
     CHECK((one.moves == 1 && two.moves == 0));
     CHECK(group.driver->link_of(AlertToken{3}) == 0);
 
-    // What is retired still brings what was sent over it.
+    // A retired link still delivers messages that were sent over it.
     group.driver->forget(AlertToken{1});
     Connection late(*group.driver, kToken, 2);
     group.peer_says(1, 1);
@@ -178,7 +178,7 @@ TEST_CASE("group_driver__a_connection_ends_with_its_last_link_and_not_before_C3"
     CHECK(group.driver->link_of(kToken) == 2);
     group.break_link(2);
     CHECK(connection.reason == Reason::kLinkDown);
-    CHECK(group.driver->stranded() == 0);
+    CHECK(group.driver->not_moved() == 0);
 }
 
 TEST_CASE("group_driver__a_connection_that_cannot_move_although_there_is_a_link_is_counted") {
@@ -187,7 +187,7 @@ TEST_CASE("group_driver__a_connection_that_cannot_move_although_there_is_a_link_
     connection.may_move = false;
     group.break_link(1);
     CHECK(connection.reason == Reason::kLinkDown);
-    CHECK(group.driver->stranded() == 1);
+    CHECK(group.driver->not_moved() == 1);
 }
 
 TEST_CASE("group_driver__what_a_connection_that_cannot_move_says_last_goes_over_another_link") {
@@ -238,7 +238,7 @@ struct Moved : Group {
         run(1);
         REQUIRE(driver->link_of(kToken) == 2);
     }
-    // It has what was written again.
+    // The peer consumes the four bytes, which were written again over link 2.
     void peer_consumes() {
         cdc::Message message;
         message.token = kToken;
@@ -262,7 +262,7 @@ struct Moved : Group {
 TEST_CASE("group_driver__nothing_else_is_written_where_a_link_that_broke_may_write_C5") {
     Moved moved;
     moved.transport->flush();
-    CHECK(Heard(*moved.peer[2]).messages.size() == 2);  // the validation, and all again
+    CHECK(Heard(*moved.peer[2]).messages.size() == 2);  // the failover validation, and the whole state again
     moved.peer_consumes();
     CHECK(moved.transport->peer().consumer == cdc::Cursor{0, 0});
     moved.destroy_the_broken_one();
@@ -275,7 +275,7 @@ TEST_CASE("group_driver__a_connection_is_held_back_by_its_own_link_only_C5") {
     moved.transport->flush();
     moved.peer_consumes();
     moved.destroy_the_broken_one();
-    // Much later another link breaks that this connection does not use, or nobody.
+    // Much later another link breaks, which this connection does not use; `used`: other connections may use it.
     auto [own, other] = MemoryLink::pair();
     const auto third = std::make_shared<LinkDriver>(std::move(own), moved.driver, std::uint8_t{3},
                                                     LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {}});
@@ -310,7 +310,7 @@ TEST_CASE("group_driver__an_rmbe_that_a_link_that_broke_may_write_into_is_not_gi
     CHECK(Heard(*moved.peer[2]).messages.empty());
     moved.destroy_the_broken_one();
     if (!stops) {
-        moved.transport->flush();  // its task is run
+        moved.transport->flush();  // as when its task runs
     }
     moved.run(2);
     const Heard heard(*moved.peer[2]);
@@ -321,7 +321,7 @@ TEST_CASE("group_driver__an_rmbe_that_a_link_that_broke_may_write_into_is_not_gi
 
 TEST_CASE("group_driver__what_comes_before_the_end_is_not_held_back_C5") {
     Moved moved;
-    moved.say(cdc::kSendingDone | cdc::kConnectionClosed);  // nothing of it was told on the new link
+    moved.say(cdc::kSendingDone | cdc::kConnectionClosed);  // the new link has told nothing of it
     const Heard heard(*moved.peer[2]);
     REQUIRE(heard.messages.size() == 2);
     CHECK(heard.messages[1].producer == cdc::Cursor{0, 4});
@@ -356,7 +356,7 @@ TEST_CASE("group_driver__what_was_held_back_says_only_what_arrived_when_its_link
     CHECK(heard.messages[0].producer == cdc::Cursor{0, 0});
 }
 
-// Or the peer takes its RMBE back, and gives it to another connection while writes into it are still under way.
+// Otherwise the peer could give the RMBE to another connection while writes into it are still under way.
 TEST_CASE("group_driver__a_last_message_does_not_overtake_what_was_written_on_a_link_that_is_retired") {
     Group group;
     const auto own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
@@ -370,7 +370,7 @@ TEST_CASE("group_driver__a_last_message_does_not_overtake_what_was_written_on_a_
     REQUIRE(transport.start(group.poller, source));
     transport.publish({{0, 4}, 0, 0}, 4);
     group.driver->retire(1);
-    group.run(2);  // it moves; link 1 has not been looked at since
+    group.run(2);  // it moves; link 1 has not been polled since
     REQUIRE(group.driver->link_of(kToken) == 2);
     transport.publish({{0, 4}, 0, cdc::kAbnormalClose}, 0);
     transport.stop();
@@ -418,7 +418,7 @@ TEST_CASE("group_driver__an_rmb_of_the_peer_is_found_over_every_link_that_it_was
     group.know({{1, one}, {2, two}});
     CHECK(group.rtoken(1, one.rkey, 2) == two);
     CHECK(group.rtoken(2, two.rkey, 1) == one);
-    CHECK_FALSE(group.rtoken(2, one.rkey, 1));  // a key means something on its own link only
+    CHECK_FALSE(group.rtoken(2, one.rkey, 1));  // an RKey is valid on its own link only
     group.forget_rmb({{2, two}});
     CHECK_FALSE(group.rtoken(1, one.rkey, 1));
 }

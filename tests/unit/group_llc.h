@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Two sides of a link group's LLC, and what each tells the other.
+// Both sides of a link group's LLC, and the messages that they exchange.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -47,7 +47,7 @@ inline LinkTerms second(bool server) {
     return t;
 }
 
-// One side. What it is told comes over the first link, unless another one is named.
+// One side. Messages come over the first link, unless another one is named.
 struct Side : GroupLlc {
     explicit Side(const Terms& t) : GroupLlc(t.group), link(t.link) {}
 
@@ -55,7 +55,7 @@ struct Side : GroupLlc {
     Actions message(Bytes bytes, TimePoint now, std::uint8_t over = kFirstLink) {
         return GroupLlc::message(over, bytes, now);
     }
-    // An RMB that is registered for the first link, and called as its RKey.
+    // Confirms an RMB that is registered for the first link; its RmbId is its RKey.
     Actions confirm_rkey(RKey rkey, VirtualAddress address, TimePoint now) {
         rmb_registered(RmbId{static_cast<std::uint32_t>(rkey)}, kFirstLink, {rkey, address});
         return GroupLlc::confirm_rkey(RmbId{static_cast<std::uint32_t>(rkey)}, now);
@@ -66,7 +66,7 @@ struct Side : GroupLlc {
     }
     bool know(RKey rkey) { return GroupLlc::know(kFirstLink, {rkey, {}}) != nullptr; }
     [[nodiscard]] bool knows(RKey rkey) const { return find_rmb(kFirstLink, rkey) != nullptr; }
-    // Nothing happens before the deadline that was told.
+    // Also checks that nothing happens before next_deadline().
     Actions tick(TimePoint now, std::uint64_t messages) {
         heard(kFirstLink, messages, now);
         const bool early = now < next_deadline();
@@ -117,7 +117,7 @@ struct Pair {
     }
 };
 
-// Both sides, up to the first contact's second link.
+// A server and a client whose first contact has made two links.
 struct Doubled {
     Side server, client;
 
@@ -135,7 +135,7 @@ struct Doubled {
         side.rmb_registered(RmbId{n}, 1, {RKey{n}, VirtualAddress{n}});
         side.rmb_registered(RmbId{n}, 2, {RKey{n + 100}, VirtualAddress{n + 100}});
     }
-    // Until the server is to connect its queue pair.
+    // Up to the server's request to connect its queue pair.
     Actions agree() {
         const auto offer = server.offer_link(second(true), {}, kStart);
         REQUIRE(find<LinkOffered>(client.message(bytes(offer), kStart)) != nullptr);

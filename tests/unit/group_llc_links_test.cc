@@ -24,7 +24,7 @@ TEST_CASE("group_llc__a_second_link_is_confirmed_and_all_rmbs_are_known_over_it"
         CHECK(d.client.find_rmb(1, RKey{rmb})->at(2) == RToken{RKey{rmb + 100}, VirtualAddress{rmb + 100}});
     }
     CHECK(d.server.find_rmb(2, RKey{120}) == d.server.find_rmb(1, RKey{20}));
-    // From now on both links' RKeys are told at once (figure 12), and one of them is enough to delete it.
+    // From now on a message tells the RKeys of both links (figure 12), and one of them is enough to delete the RMB.
     Doubled::own_rmb(d.client, 30);
     const auto request = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart);
     const auto asked = sent<ConfirmRkey>(request);
@@ -51,7 +51,7 @@ TEST_CASE("group_llc__a_second_link_that_fails_at_first_contact_is_gone_at_both_
     CHECK((find<Confirmed>(done) != nullptr && d.server.up() == std::vector<std::uint8_t>{1}));
 }
 
-// Linux's, while it waits for ADD LINK CONTINUATION. C.7.1 would have the connection reset.
+// As a Linux client does while it waits for ADD LINK CONTINUATION. By C.7.1 the connection would be reset.
 TEST_CASE("group_llc__a_client_that_does_not_answer_delete_link_at_first_contact_has_one_link") {
     Doubled d;
     d.agree();
@@ -86,7 +86,7 @@ TEST_CASE("group_llc__a_link_that_breaks_is_deleted_over_the_other_one_whoever_n
     auto said = first.link_down(1, "port down", kStart);
     CHECK((find<LinkGone>(said)->number == 1 && find<Send>(said)->link == 2 && find<Over>(said) == nullptr));
     auto also = both ? other.link_down(1, "port down", kStart) : Actions{};
-    // Until nobody says anything any more.
+    // Delivers messages until neither side sends any more.
     std::vector<std::pair<Side*, Actions>> news{{&other, said}, {&first, also}};
     bool other_heard = both;
     while (!news.empty()) {
@@ -104,14 +104,14 @@ TEST_CASE("group_llc__a_link_that_breaks_is_deleted_over_the_other_one_whoever_n
     CHECK(other_heard);
     for (Side* side : {&d.server, &d.client}) {
         CHECK(side->up() == std::vector<std::uint8_t>{2});
-        CHECK(side->tick(kStart + 5s, 1).empty());  // nobody waits for anything
+        CHECK(side->tick(kStart + 5s, 1).empty());  // neither side waits for anything
         CHECK(side->state() == GroupLlc::State::kActive);
     }
     CHECK(over(first.link_down(2, "port down", kStart)) == Reason::kLinkDown);
 }
 
-// Linux's, while requests of the link that broke are under way, or which has forgotten that link. C.7.1 has the link
-// lost that carried the question.
+// As a Linux server does while requests of the broken link are under way, or when it has forgotten that link. By C.7.1
+// the link that carried the request would be lost, too.
 TEST_CASE("group_llc__a_server_that_does_not_answer_delete_link_costs_no_link_that_test_link_finds_alive") {
     const bool lives = GENERATE(true, false);
     Doubled d;
@@ -128,7 +128,7 @@ TEST_CASE("group_llc__a_server_that_does_not_answer_delete_link_costs_no_link_th
     (void)d.client.message(bytes(d.server.message(bytes(test), deadline, 2)), deadline, 2);
     CHECK(d.client.tick(deadline + 5s, 0).empty());
     CHECK((d.client.up() == std::vector<std::uint8_t>{2} && d.client.state() == GroupLlc::State::kActive));
-    // It does in the end, and is told that there is no such link.
+    // The server asks to delete the link in the end, and is told that there is no such link.
     DeleteLink request = message<DeleteLink>();
     request.link_number = 1;
     request.reason = DeleteLinkReason::kLostPath;
@@ -136,7 +136,7 @@ TEST_CASE("group_llc__a_server_that_does_not_answer_delete_link_costs_no_link_th
     CHECK((reply.reply && reply.reason == DeleteLinkReason::kUnknownLink));
 }
 
-// C.7.1: over the link that stays.
+// C.7.1: it is deleted over the link that stays.
 TEST_CASE("group_llc__a_wrong_confirm_link_of_a_second_link_costs_that_link_alone") {
     Doubled d;
     d.agree();
@@ -158,7 +158,7 @@ TEST_CASE("group_llc__a_wrong_confirm_link_of_a_second_link_costs_that_link_alon
     }
 }
 
-// SMC v2.1, REQUEST ADD LINK, note 7: without an acknowledgement before it.
+// SMC v2.1, REQUEST ADD LINK, note 7: ADD LINK may come without an acknowledgement before it.
 TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
     Doubled d;
     (void)d.server.no_link(kStart);
@@ -166,12 +166,12 @@ TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
     REQUIRE(d.client.may_ask_for_link());
     const auto ask = d.client.ask_for_link({second(false).own.gid}, {}, kStart + 1s);
     CHECK_FALSE(sent<RequestAddLink>(ask).reply);
-    CHECK_FALSE(d.client.may_ask_for_link());  // once
+    CHECK_FALSE(d.client.may_ask_for_link());  // not again before the answer
     const auto offer = d.server.offer_link(second(true), {}, kStart + 1s);
     CHECK(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
     const auto rejected = d.client.reject_link(AddLinkReason::kNoAlternatePath, kStart + 1s);
     CHECK(sent<AddLink>(rejected).rejected);
-    CHECK(d.client.may_ask_for_link());  // nothing is waited for any more
+    CHECK(d.client.may_ask_for_link());  // the answer is not awaited any more
 }
 
 TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
@@ -199,7 +199,7 @@ TEST_CASE("group_llc__a_link_that_is_not_needed_is_retired_before_it_goes") {
     CHECK(d.server.delete_link(2, DeleteLinkReason::kOperator, kStart).empty());  // the last one is the group's
 }
 
-// M3: a group is over with its last link, whichever way that goes.
+// M3: a group is over with its last link, however that link ends.
 TEST_CASE("group_llc__a_peer_that_deletes_one_link_after_the_other_ends_the_group") {
     Doubled d;
     d.double_up();
@@ -213,12 +213,12 @@ TEST_CASE("group_llc__a_peer_that_deletes_one_link_after_the_other_ends_the_grou
     const auto end = d.server.message(encode(ask).view(), kStart, 2);
     CHECK((find<Over>(end) != nullptr && sent<DeleteLink>(end).all));
 
-    Doubled broken;  // the one that is being deleted works still, and is none to go on with
+    Doubled broken;  // the link that is being deleted still works, but cannot carry the group
     broken.double_up();
     (void)broken.server.delete_link(1, DeleteLinkReason::kAsymmetricNotNeeded, kStart);
     CHECK(over(broken.server.link_down(2, "port down", kStart)) == Reason::kLinkDown);
 
-    Doubled asked;  // the client, which the server leaves without one
+    Doubled asked;  // the server leaves the client without a link
     asked.double_up();
     auto gone = message<DeleteLink>();
     gone.link_number = 1;
@@ -239,7 +239,7 @@ TEST_CASE("group_llc__what_was_under_way_when_the_group_was_ended_is_waited_for_
     CHECK(over(d.client.tick(kStart + 10s, 0)) == Reason::kNone);  // the server's DELETE LINK has not come
 }
 
-// C.7.1: what was asked over a link that does not answer is asked again over the other one.
+// C.7.1: a request over a link that does not answer is sent again over the other one.
 TEST_CASE("group_llc__a_request_without_an_answer_costs_the_link_that_carried_it") {
     Doubled d;
     d.double_up();
@@ -274,7 +274,7 @@ TEST_CASE("group_llc__a_link_that_test_link_finds_dead_goes_and_the_other_one_st
     CHECK(d.client.up() == std::vector<std::uint8_t>{2});
 }
 
-// C.7.1: whoever asks for the end of a link over another one, and hears nothing, has lost that one, too.
+// C.7.1: if a request to delete a link is not answered, the link that carried the request is lost, too.
 TEST_CASE("group_llc__the_end_of_one_link_that_is_asked_for_in_vain_costs_the_other_one") {
     const bool at_server = GENERATE(true, false);
     const bool works = GENERATE(true, false);
@@ -291,7 +291,7 @@ TEST_CASE("group_llc__the_end_of_one_link_that_is_asked_for_in_vain_costs_the_ot
     CHECK(over(at_server ? late : side.tick(kStart + 4s, 0)) == Reason::kLinkDown);
 }
 
-// C.7.1: an ADD LINK that is not answered has lost the link that carried it.
+// C.7.1: if an ADD LINK is not answered, the link that carried it is lost.
 TEST_CASE("group_llc__a_later_add_link_that_is_not_answered_costs_the_link_that_carried_it") {
     Doubled d;
     (void)d.server.no_link(kStart);
@@ -315,7 +315,7 @@ TEST_CASE("group_llc__a_later_confirm_link_that_is_not_answered_costs_the_new_li
     CHECK(d.server.up() == std::vector<std::uint8_t>{1});
 }
 
-// C.7.1: who does not tell how an RMB is reached over a link does not count on that link.
+// C.7.1: a peer that does not tell the RKey of an RMB on a link does not count on that link.
 TEST_CASE("group_llc__a_link_that_a_new_rmb_is_not_told_for_has_failed") {
     Doubled d;
     d.double_up();
@@ -326,7 +326,7 @@ TEST_CASE("group_llc__a_link_that_a_new_rmb_is_not_told_for_has_failed") {
     CHECK(d.server.up() == std::vector<std::uint8_t>{1});
 }
 
-// Section 3.5.5.3.2. What a client that has not heard of it tells of an RMB is complete without that link.
+// Section 3.5.5.3.2. A client that has not heard of the deletion tells RKeys without that link, and they are complete.
 TEST_CASE("group_llc__while_a_link_is_deleted_rkeys_are_taken_and_the_end_of_all_links_does_not_wait") {
     Doubled d;
     d.double_up();
@@ -341,7 +341,7 @@ TEST_CASE("group_llc__while_a_link_is_deleted_rkeys_are_taken_and_the_end_of_all
     const auto reply = d.client.message(bytes(ask), kStart, 2);
     CHECK((sent<DeleteLink>(reply).reply && find<LinkGone>(reply)->number == 1));
     REQUIRE(find<LinkGone>(d.server.message(bytes(reply), kStart, 2)) != nullptr);
-    // What it asked over the link that is gone is not waited for.
+    // The answer to its request over the link that is gone is not awaited.
     REQUIRE(std::ranges::count_if(reply, [](const Action& a) { return std::holds_alternative<Send>(a); }) == 2);
     const auto& again = std::get<Send>(
         *std::find_if(reply.rbegin(), reply.rend(), [](const Action& a) { return std::holds_alternative<Send>(a); }));
@@ -374,7 +374,7 @@ TEST_CASE("group_llc__while_a_link_is_added_test_link_is_answered_and_the_end_of
     CHECK((sent<DeleteLink>(gone).link_number == 2 && !sent<DeleteLink>(gone).reply && !sent<DeleteLink>(gone).all));
 }
 
-// Section 3.5.5.3.1: it is acknowledged where that is asked for, and otherwise nothing comes of it.
+// Section 3.5.5.3.1: the invitation is acknowledged if its version demands that, and has no other effect.
 TEST_CASE("group_llc__an_invitation_while_a_link_is_added_changes_nothing") {
     const std::uint8_t version = GENERATE(std::uint8_t{1}, std::uint8_t{2});
     Doubled d(version);
@@ -422,7 +422,7 @@ TEST_CASE("group_llc__an_invitation_while_a_link_is_deleted_is_for_later") {
     CHECK(d.server.may_offer_link());
 }
 
-// C.7.1: as if the answer to ADD LINK had not come.
+// C.7.1: this has the same effect as a missing answer to ADD LINK.
 TEST_CASE("group_llc__a_continuation_that_does_not_come_or_does_not_fit_costs_the_link_that_carried_it") {
     const bool comes = GENERATE(true, false);
     Doubled d(1);
@@ -439,7 +439,7 @@ TEST_CASE("group_llc__a_continuation_that_does_not_come_or_does_not_fit_costs_th
     REQUIRE(answer.tokens_left == 4);
     const auto again = d.server.message(encode(answer).view(), kStart + 1s);
     REQUIRE(find<Over>(again) == nullptr);  // it is the server's turn, and then the client's
-    answer.tokens_left = 4;                 // two of them were told: no more than two can be left
+    answer.tokens_left = 4;                 // two of the tokens were told: at most two can be left
     const auto end =
         comes ? d.server.message(encode(answer).view(), kStart + 1s) : d.server.tick(d.server.next_deadline(), 1);
     CHECK(find<LinkGone>(end)->number == 2);
@@ -462,7 +462,7 @@ TEST_CASE("group_llc__a_client_ignores_what_comes_over_a_link_that_it_gave_up") 
     CHECK(find<Over>(d.client.message(encode(all).view(), kStart)) != nullptr);
 }
 
-// Section 3.5.5.3.1: the server refuses what lacks the new link, and nothing else.
+// Section 3.5.5.3.1: the server refuses a CONFIRM RKEY that lacks the new link, and nothing else.
 TEST_CASE("group_llc__an_rmb_that_lacks_the_link_that_is_added_is_refused_for_the_moment") {
     Doubled d;
     Doubled::own_rmb(d.client, 30);
@@ -472,11 +472,11 @@ TEST_CASE("group_llc__an_rmb_that_lacks_the_link_that_is_added_is_refused_for_th
     const auto crossed = d.client.GroupLlc::confirm_rkey(RmbId{30}, kStart + 1s);
     CHECK_FALSE(sent<ConfirmRkey>(d.server.message(bytes(crossed), kStart + 1s)).negative);
     REQUIRE(find<LinkOffered>(d.client.message(bytes(offer), kStart + 1s)) != nullptr);
-    const auto reply = d.client.accept_link(second(false), kStart + 1s);  // it tells of that RMB, too
+    const auto reply = d.client.accept_link(second(false), kStart + 1s);  // it tells the RKey of that RMB, too
     REQUIRE(find<LinkAccepted>(d.server.message(bytes(reply), kStart + 1s)) != nullptr);
     CHECK(d.server.find_rmb(2, RKey{130}) == d.server.find_rmb(1, RKey{30}));
 
-    // Linux's, whose CONFIRM LINK for the new link is on its way there.
+    // As a Linux client does while the server's CONFIRM LINK for the new link is on its way.
     auto late = message<ConfirmRkey>();
     late.rkey = RKey{40};
     const auto refusal = sent<ConfirmRkey>(d.server.message(encode(late).view(), kStart + 1s));
@@ -528,7 +528,7 @@ TEST_CASE("group_llc__a_link_between_the_same_two_ports_is_not_added") {
     parallel.own.gid = *RoceGid::parse("10.0.0.2");
     AddLink reply = sent<AddLink>(d.client.accept_link(parallel, kStart));
     LinkTerms own = second(true);
-    reply.gid = *RoceGid::parse("10.0.1.9");  // another one: that will do
+    reply.gid = *RoceGid::parse("10.0.1.9");  // another port of the peer: it is accepted
     CHECK(find<LinkAccepted>(d.server.message(encode(reply).view(), kStart)) != nullptr);
 
     Doubled same;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// LLC of a link group: RMBs that are told, refused and taken back (RFC 7609 section 3.5.5.2).
+// LLC of a link group: RKeys that are confirmed, refused and deleted (RFC 7609 section 3.5.5.2).
 #include "group_llc.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ TEST_CASE("group_llc__an_rmb_is_confirmed_by_the_peer_one_at_a_time") {
     const auto next = p.client.message(bytes(answer), kStart);
     CHECK(find<RkeyConfirmed>(next)->rmb == RmbId{1});
     CHECK(sent<ConfirmRkey>(next).rkey == RKey{2});
-    // both sides at once is no collision (section 3.5.5.3)
+    // requests of both sides at once do not collide (section 3.5.5.3)
     CHECK(sent<ConfirmRkey>(p.server.confirm_rkey(RKey{7}, VirtualAddress{}, kStart)).rkey == RKey{7});
     // M2
     CHECK(p.client.tick(kStart + 1999ms, 0).empty());
@@ -66,7 +66,7 @@ TEST_CASE("group_llc__a_peer_may_have_255_rmbs") {
         const auto answer = p.server.message(encode(m).view(), kStart);
         CHECK(sent<ConfirmRkey>(answer).negative == (i == 256));
     }
-    // deleting makes room; what is not known is said
+    // a deletion makes room; unknown RKeys are reported
     auto gone = message<DeleteRkey>();
     gone.rkeys = {RKey{1}, RKey{5000}};
     gone.count = 2;

@@ -67,7 +67,7 @@ Message encoded(const AcceptR& a) {
     return encode(a);
 }
 
-// Both, up to the client's Confirm.
+// Both sides, up to the client's Confirm.
 struct Agreed {
     ClientHandshake client;
     ServerHandshake server;
@@ -100,7 +100,7 @@ TEST_CASE("smcr_handshake__first_contact_in_both_roles") {
     const auto confirm = smcr(a.confirm, Type::kConfirm);
     REQUIRE(confirm.fce);
     CHECK((confirm.first_contact && confirm.fce->max_connections == 255 && confirm.fce->host_name.text() == "host"));
-    REQUIRE(confirm.gid_list.size() == 2);  // the one in use first
+    REQUIRE(confirm.gid_list.size() == 2);  // the port in use comes first
     CHECK(confirm.gid_list[0] == *RoceGid::parse("10.0.0.1"));
     const auto link = a.server.message(bytes(a.confirm), kStart);
     REQUIRE(find<AwaitLink>(link) != nullptr);
@@ -140,14 +140,14 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     away = s;
     away.v1 = false;
     CHECK(answer(c, away) == Reason::kVersionMismatch);
-    // Not the mask but the number of the subnet, which is what Linux compares.
+    // The mask field carries the number of the subnet, not its mask, because Linux compares that.
     RoceOffer odd = c;
     odd.own_address = *RoceGid::parse("10.20.30.40");
     odd.prefix_bits = 20;
     ClientHandshake numbered(kClient, {true, odd});
     const auto subnet = *std::get<Proposal>(decode_proposal(bytes(numbered.start(kStart)))).subnet;
     CHECK((text(subnet.mask) == "10.20.16.0" && subnet.mask_bits == 20));
-    // A device that has RoCEv1 is met there: both versions in one Proposal, each with its own GID.
+    // A device that has RoCEv1 is offered with it: both versions in one Proposal, each with its own GID.
     RoceOffer both = c;
     both.v2 = true;
     both.v1_gid = *RoceGid::parse("fe80::1");
@@ -155,7 +155,7 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     const auto of_both = std::get<Proposal>(decode_proposal(bytes(two.start(kStart))));
     CHECK(of_both.v1_gid == both.v1_gid);
     CHECK(of_both.v2->roce_gid == both.gids.front());
-    // IPv6 by the listed prefixes
+    // IPv6: the listed prefixes are compared
     RoceOffer c6 = c, s6 = s;
     c6.own_address = *RoceGid::parse("fd00::1");
     s6.own_address = *RoceGid::parse("fd00::2");
@@ -167,7 +167,7 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     Agreed b(true, c6, s6);
     s6.own_address = *RoceGid::parse("fd01::2");
     CHECK(answer(c6, s6) == Reason::kSubnetMismatch);
-    // ... of which an interface may have several: one that both are in will do.
+    // An interface may have several prefixes: one that both ends share is enough.
     RoceOffer also = s6;
     also.other_addresses = {{*RoceGid::parse("fd02::2"), 64}, {*RoceGid::parse("fd00::2"), 64}};
     Agreed c_in_one(true, c6, also);
@@ -197,7 +197,7 @@ TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {
     CHECK(find<AttachDmb>(answer) == nullptr);
     CHECK(find<Finish>(answer)->outcome.kind == Outcome::Kind::kTerminate);
 
-    // A server that may not use it takes SMC-R, or says that it has no device.
+    // A server that may not use SMC-D takes SMC-R, or says that it has no device.
     ClientHandshake both(kClient, {true, of_client()});
     const auto offered = both.start(kStart);
     ServerHandshake server(kServer, {false, of_server()}, kStart);
@@ -207,7 +207,7 @@ TEST_CASE("smcr_handshake__without_smcd_nothing_of_it_is_offered_or_taken") {
 }
 
 TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
-    // D, R version 2 and R version 1 are offered; one after the other cannot be had.
+    // SMC-D, SMC-R version 2 and version 1 are offered; one after the other fails.
     LocalNode server_node = kServer;
     server_node.ism[0].chid = kClient.ism[0].chid;
     RoceOffer c = of_client(), s = of_server();
@@ -225,7 +225,7 @@ TEST_CASE("smcr_handshake__the_server_takes_the_first_type_that_works") {
     const auto d = decline(none);
     CHECK((d.smcd_v2 == Reason::kNoSmcdV2Device && d.smcr_v2 == Reason::kOutOfMemory &&
            d.smcr_v1 == Reason::kNoSmcrDevice));
-    CHECK(d.reason == Reason::kNoSmcrDevice);  // the last that was looked at
+    CHECK(d.reason == Reason::kNoSmcrDevice);  // of the type that was tried last
     CHECK(find<Finish>(none)->outcome.kind == Outcome::Kind::kFallBack);
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("smcr_handshake__what_a_proposal_lacks_is_told") {
     CHECK(answer([](Proposal& p) { p.v2->eids = {*Eid::parse("STRANGER")}; }, of_server()) == Reason::kNoUeid);
 }
 
-// Between Accept and Confirm the client may have to tell of an RMB, behind whatever else its link group is at.
+// Between Accept and Confirm the client may have to confirm an RKey, after other LLC exchanges of its link group.
 TEST_CASE("smcr_handshake__a_confirm_has_the_time_of_llc_in_front_of_it") {
     ClientHandshake client(kClient, {true, of_client()});
     ServerHandshake server(kServer, {true, of_server()}, kStart);
@@ -284,7 +284,7 @@ TEST_CASE("smcr_handshake__features_are_told_and_those_in_common_confirmed") {
     const auto refused = a.server.message(encoded(confirm).view(), kStart);
     CHECK((decline(refused).reason == Reason::kReleaseMismatch && !decline(refused).out_of_sync));
     CHECK(find<Finish>(refused)->outcome.kind == Outcome::Kind::kFallBack);
-    // A client of before has none, and confirms none.
+    // A client of an earlier release has no features, and confirms none.
     ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.v2->features = 0;
@@ -293,7 +293,7 @@ TEST_CASE("smcr_handshake__features_are_told_and_those_in_common_confirmed") {
     (void)server.application_ready(kStart);
     auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
     CHECK(accept.fce->features == kFeatureEmulatedIsm);
-    accept.fce->features = 0x0100;  // of a server that has others
+    accept.fce->features = 0x0100;  // a server with other features
     (void)client.message(encoded(accept).view());
     const auto none = client.rmbe_ready(rmbe("10.0.0.1", true), kStart);
     CHECK(smcr(none, Type::kConfirm).fce->features == 0);
@@ -314,7 +314,7 @@ TEST_CASE("smcr_handshake__a_confirm_with_a_reserved_mtu_is_declined_on_first_co
         CHECK((decline(answer).version == (c.v1 ? 1 : 2) && bytes(answer).size() == (c.v1 ? 28 : 44)));
         CHECK(find<Finish>(answer)->outcome.kind == Outcome::Kind::kFallBack);
     } else {
-        CHECK(find<AwaitLink>(answer) != nullptr);  // nobody looks at it
+        CHECK(find<AwaitLink>(answer) != nullptr);  // then the MTU is ignored
     }
 }
 
@@ -342,7 +342,7 @@ TEST_CASE("smcr_handshake__without_a_ueid_smcr_version_2_is_not_offered") {
 }
 
 TEST_CASE("smcr_handshake__a_peer_without_id_in_its_proposal_is_known_by_its_confirm") {
-    // As Linux has it in version 2.
+    // As Linux sends it in version 2.
     ClientHandshake client(kClient, {true, of_client()});
     auto p = std::get<Proposal>(decode_proposal(bytes(client.start(kStart))));
     p.peer_id = {};
@@ -365,7 +365,7 @@ TEST_CASE("smcr_handshake__vendor_options_and_unknown_features_are_tolerated") {
     REQUIRE(find<PrepareRmbe>(server.message(encode(p).view(), kStart)) != nullptr);
     (void)server.application_ready(kStart);
     auto accept = smcr(server.rmbe_ready(rmbe("10.0.0.2", true), kStart), Type::kAccept);
-    CHECK(accept.fce->vendor_options == decltype(accept.fce->vendor_options){});  // none of them is ours
+    CHECK(accept.fce->vendor_options == decltype(accept.fce->vendor_options){});  // this side defines none
     accept.fce->vendor_options = {9, 9, 9, 9};
     REQUIRE(find<PrepareRmbe>(client.message(encoded(accept).view())) != nullptr);
     const auto confirm = smcr(client.rmbe_ready(rmbe("10.0.0.1", true), kStart), Type::kConfirm);
@@ -482,7 +482,7 @@ TEST_CASE("smcr_handshake__a_link_that_does_not_come_up_ends_the_connection") {
           Outcome::Kind::kTerminate);
     CHECK(find<Finish>(a.server.link_failed(Reason::kTimeoutConfirmLink, "late"))->outcome.kind ==
           Outcome::Kind::kTerminate);
-    Agreed b(true);  // nothing was sent on the link yet: there is still a Decline (C.7)
+    Agreed b(true);  // nothing was sent on the link yet: a Decline is still possible (C.7)
     (void)b.server.message(bytes(b.confirm), kStart);
     const auto refused = b.server.link_refused(Reason::kLinkNotReady, "no route");
     CHECK(decline(refused).reason == Reason::kLinkNotReady);

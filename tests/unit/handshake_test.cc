@@ -94,7 +94,7 @@ IsmDevice device(std::uint8_t id, std::uint16_t chid) {
 
 }  // namespace
 
-// In the client's order, and by another fabric where the first one does not reach.
+// Fabrics are tried in the client's order; the next one if the first does not reach the client.
 TEST_CASE("server__takes_the_first_fabric_of_the_clients_that_reaches_it") {
     LocalNode client = kClient, server_node = kServer;
     client.ism = {device(0x11, 0xff05), device(0x12, 0xff01), device(0x13, 0xff02), device(0x14, 0xff03)};
@@ -278,7 +278,7 @@ TEST_CASE("a_decline_falls_back_and_needs_no_answer") {
     CHECK(find<Finish>(late)->outcome.kind == Outcome::Kind::kFallBack);
 }
 
-// RFC 7609 section 3.5.1.6.4: it found out too late that it cannot, as Linux without a device.
+// RFC 7609 section 3.5.1.6.4: the client finds out too late that it cannot use SMC, as Linux without a device does.
 TEST_CASE("server__a_decline_in_place_of_a_proposal_falls_back") {
     for (const std::uint8_t version : {kVersion1, kVersion2}) {
         ServerHandshake server(kServer, {}, kStart);

@@ -72,7 +72,7 @@ TEST_CASE("buffer_size__is_compressed_as_the_specification_says") {
         CHECK(bytes_of(BufferSize{x}) == (1U << (x + 4)) * 1024);
         CHECK(compress_size(bytes_of(BufferSize{x})) == BufferSize{x});
     }
-    CHECK(bytes_of(BufferSize{5}) == 512 * 1024);  // the largest of the architecture
+    CHECK(bytes_of(BufferSize{5}) == 512 * 1024);  // the largest size that the specification allows
     CHECK(compress_size(65535) == BufferSize{1});
     CHECK(compress_size(~0U) == BufferSize{15});
     CHECK(text(BufferSize{2}) == "2 (64 KiB)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Agents of one control socket that are there at the same time.
+// Agents that run at the same time with the same control socket.
 #include "agent/upgrade/instance.h"
 
 #include <sys/socket.h>
@@ -52,7 +52,7 @@ TEST_CASE("upgrade_instance__each_has_a_number_of_its_own_and_gives_it_back") {
     REQUIRE(again);
     CHECK(again->number() == 0);
     instances.clear();
-    CHECK_FALSE(directory.empty());  // the last one's
+    CHECK_FALSE(directory.empty());  // the last agent's entry is left
 }
 
 TEST_CASE("upgrade_instance__who_leaves_is_who_answers") {

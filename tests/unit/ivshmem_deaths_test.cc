@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What is found by who comes behind a death at any instruction.
+// The state that other peers find when a process has died at any instruction.
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,13 +20,13 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Where a Stepped is stepped from, and to.
+// Marks where single-stepping of a Stepped begins, and where it ends.
 void stop_here() {
     ::raise(SIGSTOP);
 }
 
-// A child that can be stepped through the instructions from the first stop_here() of what it does to the second. What
-// need not be stepped belongs in front of the first: a sanitizer makes many thousand steps of it.
+// A child that can be single-stepped from its first stop_here() to its second. Code that need not be stepped belongs
+// before the first, because a sanitizer makes many thousand steps of it.
 class Stepped {
  public:
     explicit Stepped(const std::function<void()>& does) : pid_(::fork()) {
@@ -44,7 +44,7 @@ class Stepped {
     Stepped(const Stepped&) = delete;
     Stepped& operator=(const Stepped&) = delete;
 
-    // False: it has done all of it.
+    // False: the child has reached its second stop_here().
     bool step() { return go(PTRACE_SINGLESTEP); }
     void finish() {
         while (go(PTRACE_CONT)) {
@@ -69,7 +69,7 @@ void lay_out(const Shared& shared) {
     stop_here();
 }
 
-// What others find in the area if somebody dies behind any instruction of this: each change is kept.
+// The states of the area that others find if does() dies after any of its instructions: one for each change.
 std::vector<Bytes> deaths_of(std::span<const std::uint8_t> control, const std::function<void()>& does) {
     Stepped child(does);
     std::vector<Bytes> deaths{{control.begin(), control.end()}};
@@ -83,7 +83,7 @@ std::vector<Bytes> deaths_of(std::span<const std::uint8_t> control, const std::f
 
 }  // namespace
 
-// What it had is nobody's when it is found to be dead, and nothing else has changed.
+// When a peer is found dead, its slot and blocks are free again, and nothing else has changed.
 TEST_CASE("ivshmem_area__dies_at_any_instruction") {
     const Shared shared;
     const Mapping mapping = shared.map();
@@ -92,7 +92,7 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction") {
     REQUIRE((*survivor)->allocate(2));
     auto victim = shared.open(2);
     REQUIRE(victim);
-    Area* const dead = victim->release();  // as dead as the child: nothing is given back by it
+    Area* const dead = victim->release();  // like the dead child, it gives nothing back
     const auto deaths = deaths_of(control, [&] {
         stop_here();
         const auto run = dead->allocate(3);
@@ -103,8 +103,8 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction") {
         delete dead;
         stop_here();
     });
-    // Each block taken or given, a bell, a beat; and the GID, by so many stores as the compiler makes of it, and the
-    // slot.
+    // One change for each block that is taken or released, for the doorbell, the heartbeat and the slot; and for the
+    // GID as many as the compiler makes stores of it.
     CHECK(deaths.size() >= 1 + 3 + 2 + 2 + 1 + 1 + 1 + 1);
     for (const Bytes& death : deaths) {
         std::copy(death.begin(), death.end(), control.begin());
@@ -115,7 +115,7 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction") {
     delete dead;
 }
 
-// Whoever finds what is left of it lays it out, and has it for himself in the end.
+// A peer that finds an area half laid out lays it out itself, and is alone in it in the end.
 TEST_CASE("ivshmem_area__dies_at_any_instruction_of_laying_it_out") {
     const Shared shared;
     const Mapping mapping = shared.map();
@@ -126,7 +126,7 @@ TEST_CASE("ivshmem_area__dies_at_any_instruction_of_laying_it_out") {
     for (const Bytes& death : deaths) {
         std::ranges::copy(death, left.emplace_back().map().bytes().begin());
     }
-    std::vector<std::thread> threads;  // each has to have timeout
+    std::vector<std::thread> threads;  // each open() has to wait for a timeout
     for (std::size_t i = 0; i < deaths.size(); i++) {
         threads.emplace_back([&, i] {
             if (auto opened = std::next(left.begin(), static_cast<std::ptrdiff_t>(i))->open(1)) {
@@ -164,8 +164,8 @@ TEST_CASE("ivshmem_area__who_stood_still_while_he_laid_it_out_wipes_nothing") {
     CHECK((*other)->find(gid(2)));
 }
 
-#ifndef SMC_SANITIZED  // that makes millions of steps of it
-// Whoever looks at an empty area while somebody else lays it out must not take it for another's.
+#ifndef SMC_SANITIZED  // a sanitizer would make millions of steps
+// A peer that opens an empty area while another one lays it out must not take it for an area of other peers.
 TEST_CASE("ivshmem_area__is_laid_out_by_another_in_the_meantime") {
     const auto come = [](Mapping mapping) {
         stop_here();
@@ -175,9 +175,9 @@ TEST_CASE("ivshmem_area__is_laid_out_by_another_in_the_meantime") {
     const auto state_of = [](const Mapping& mapping) -> const auto& {
         return reinterpret_cast<const Superblock*>(mapping.bytes().data())->state;
     };
-    REQUIRE(Shared().open(1));  // what the loader has still to find is found: all take as many steps from here on
-    // A random number is drawn and a clock is read between its looks: so many steps at once leave none of them out. How
-    // many there are is another number each time: the clock's reading is repeated while the kernel writes it anew.
+    REQUIRE(Shared().open(1));  // the dynamic loader resolves symbols now, so the steps below do not
+    // Between two reads of the state, open() draws a random number and reads a clock: 16 steps at once skip no read.
+    // The number of steps varies, because reading the clock is repeated while the kernel updates it.
     constexpr long kStride = 16;
     long times = 0;
     for (bool came_first = false; !came_first; times++) {
@@ -187,7 +187,7 @@ TEST_CASE("ivshmem_area__is_laid_out_by_another_in_the_meantime") {
         for (long i = 0; i < times * kStride && state_of(mapping) == 0; i++) {
             REQUIRE(late.step());
         }
-        came_first = state_of(mapping) != 0;  // so all slots in front of its first store have been seen
+        came_first = state_of(mapping) != 0;  // all moments before its first store were tried
         auto other = shared.open(1);
         REQUIRE(other);
         late.finish();
@@ -199,7 +199,7 @@ TEST_CASE("ivshmem_area__is_laid_out_by_another_in_the_meantime") {
 
 namespace {
 
-// Up to the header of the first DMB, and what else is on its page.
+// The area up to and including the page with the header of the first DMB.
 std::span<std::uint8_t> with_first_dmb_of(const Mapping& mapping) {
     return mapping.bytes().first(geometry_of(kBytes).data_offset + kPage);
 }
@@ -210,7 +210,7 @@ DmbHeader& first_header_of(const Mapping& mapping) {
 
 constexpr std::uint64_t kOldToken = 0x7777'7777'0000;
 
-// An area whose first block had another DMB.
+// Writes into the first block of an area what an earlier DMB has left there.
 void use_once(const Shared& shared) {
     REQUIRE(shared.open(7));
     const Mapping mapping = shared.map();
@@ -223,8 +223,8 @@ void use_once(const Shared& shared) {
 
 }  // namespace
 
-// A DMB can be attached as soon as its token is there, and not before, whatever its blocks had in them; and it is
-// nobody's when its owner is dead. Its owner, with its threads, is another process from the start.
+// A DMB can be attached as soon as its token is set, and not before, whatever its blocks held before; and it is free
+// when its owner is dead. The owner, which has threads, runs in a process of its own from the start.
 TEST_CASE("ivshmem_fabric__the_owner_of_a_dmb_dies_at_any_instruction") {
     const Shared shared;
     use_once(shared);
@@ -234,7 +234,7 @@ TEST_CASE("ivshmem_fabric__the_owner_of_a_dmb_dies_at_any_instruction") {
         stop_here();
         const auto own = owner.fabric->register_dmb(gid(1), 16 * 1024);
         owner.fabric->deregister(own->token);
-        stop_here();  // its end is another story
+        stop_here();  // its orderly end is not stepped here
     });
     std::size_t attached = 0;
     for (const Bytes& death : deaths) {
@@ -242,7 +242,7 @@ TEST_CASE("ivshmem_fabric__the_owner_of_a_dmb_dies_at_any_instruction") {
         const Mapping found = left.map();
         std::ranges::copy(death, found.bytes().begin());
         const DmbHeader header = first_header_of(found);
-        // The old token may be half wiped.
+        // The token of the earlier DMB may be half cleared.
         const bool there = header.token != 0 && header.peer_gid[0] == 1 && header.peer_gid[15] == 1;
         {
             const Node peer(left, 1);
@@ -258,7 +258,7 @@ TEST_CASE("ivshmem_fabric__the_owner_of_a_dmb_dies_at_any_instruction") {
     CHECK(attached >= 1);
 }
 
-// Its owner finds nobody, one who may write until he is dead, or one who has let go.
+// The owner finds no peer, a peer that may write until it is dead, or a peer that has let go of the DMB.
 TEST_CASE("ivshmem_fabric__who_attaches_a_dmb_dies_at_any_instruction") {
     const Shared shared;
     use_once(shared);
@@ -286,4 +286,4 @@ TEST_CASE("ivshmem_fabric__who_attaches_a_dmb_dies_at_any_instruction") {
     }
 }
 
-// What was attached of a life that is over is not taken for what has its blocks now.
+// A DMB that was attached in an earlier life of its owner is not taken for the DMB that has its blocks now.

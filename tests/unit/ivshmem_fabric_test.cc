@@ -35,7 +35,7 @@ TEST_CASE("ivshmem_fabric__who_stood_still_and_has_lost_its_blocks_leaves_them_a
     auto transport = std::make_unique<smcd::DmbTransport>(own->dmb, peer);
     CHECK(transport->stands());
 
-    // Meanwhile the others have taken its slot and its blocks, and use all of these anew, as payload.
+    // Meanwhile the other peers have taken its slot and its blocks, and have overwritten all of them with payload.
     const Mapping memory = shared.map();
     const Geometry geometry = geometry_of(kBytes);
     slots_of(memory)[0].owner = 0;
@@ -94,7 +94,7 @@ TEST_CASE("ivshmem_fabric__a_doorbell_is_heard_once_it_is_armed") {
     }
 }
 
-// As by a third one, who has the area mapped, too.
+// As a third peer might do that has mapped the area, too.
 TEST_CASE("ivshmem_fabric__a_doorbell_that_somebody_has_disarmed_is_heard_all_the_same") {
     const Shared shared;
     const Node a(shared, 1), b(shared, 2);
@@ -128,13 +128,13 @@ TEST_CASE("ivshmem_fabric__blocks_come_back_when_nobody_writes_them") {
     a.io.run_for(600ms);
     CHECK((*watcher)->used() == 0);
 
-    // One that leaves without a word.
+    // A peer that leaves without giving anything back.
     auto other = a.fabric->register_dmb(gid(2), 16 * 1024);
     auto kept = b->attach(1, other->token, 16 * 1024);
     REQUIRE((kept && a.fabric->reach(gid(2))));
     a.fabric->deregister(other->token);
     other->dmb.reset();
-    b->fabric.reset();  // what it has attached is still there, and nobody beats
+    b->fabric.reset();  // its attached DMB stays mapped, but its heartbeat stops
     const auto run_until = [&](const std::function<bool()>& holds) {
         const auto until = std::chrono::steady_clock::now() + 60s;
         while (!holds() && std::chrono::steady_clock::now() < until) {
@@ -144,7 +144,7 @@ TEST_CASE("ivshmem_fabric__blocks_come_back_when_nobody_writes_them") {
         return holds();
     };
     REQUIRE(run_until([&] { return !a.lost.empty(); }));
-    CHECK((*watcher)->used() == 1);  // it may only stand still, and write when it goes on
+    CHECK((*watcher)->used() == 1);  // it may only be paused, and write when it runs again
     CHECK(run_until([&] { return (*watcher)->used() == 0; }));
     CHECK_FALSE((*watcher)->may_write(gid(2)));
     CHECK(std::ranges::count(a.lost, gid(2)) == 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the tests of ivshmem, memory that several machines share, have in common.
+// Helpers for the tests of ivshmem, memory that several machines share.
 #pragma once
 
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ inline Gid gid(std::uint8_t n) {
     return out;
 }
 
-// A file that all of a test's peers map, as machines map a BAR.
+// A file that all peers of a test map, as machines map a BAR.
 class Shared {
  public:
     explicit Shared(std::size_t bytes = kBytes) : fd_(::memfd_create("area", MFD_CLOEXEC)) {
@@ -48,8 +48,8 @@ class Shared {
     std::size_t bytes_;
 };
 
-// Lets `area` beat and look for `time`. By default that is until every silent peer counts as dead and its blocks are
-// given back.
+// Lets `area` write its heartbeat and check those of the others for `time`: by default until every silent peer counts
+// as dead and its blocks are free again.
 inline void watch(Area& area,
                   std::chrono::milliseconds time = 2 * Area::kDead + Area::kReclaimAfter + 4 * Area::kBeat) {
     static TimePoint now{};
@@ -60,7 +60,7 @@ inline void watch(Area& area,
     }
 }
 
-// The control structures in front of the blocks.
+// The control structures before the blocks.
 inline std::span<std::uint8_t> control_of(const Mapping& mapping) {
     const Geometry geometry = geometry_of(kBytes);
     return mapping.bytes().first(geometry.words_offset + geometry.blocks * sizeof(std::uint64_t));
@@ -70,7 +70,7 @@ inline std::span<PeerSlot> slots_of(const Mapping& mapping) {
     return {reinterpret_cast<PeerSlot*>(mapping.bytes().data() + kPage), kPeers};
 }
 
-// A machine with its fabric.
+// A peer with its fabric.
 struct Node {
     asio::io_context io;
     std::vector<Gid> lost;

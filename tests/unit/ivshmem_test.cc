@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory that several machines share: who has a slot, and who has a block.
+// Memory that several machines share: which peer has which slot and which block.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ TEST_CASE("ivshmem_area__is_laid_out_once_and_found_again") {
     CHECK_FALSE((*a)->find(gid(3)));
     a->reset();
     CHECK_FALSE((*b)->find(gid(1)));
-    CHECK((*b)->used() == 3);                       // somebody may still write them
-    watch(**b, Area::kReclaimAfter - Area::kBeat);  // who stands still for so long has his own slot still
+    CHECK((*b)->used() == 3);                       // the peer may still write into them
+    watch(**b, Area::kReclaimAfter - Area::kBeat);  // a peer that is silent for so long keeps its slot
     CHECK((*b)->used() == 3);
     watch(**b, 4 * Area::kBeat);
     CHECK((*b)->used() == 0);
@@ -74,7 +74,7 @@ TEST_CASE("ivshmem_area__what_does_not_fit_is_refused") {
     super.magic = 5;
     CHECK_FALSE(shared.open(1));
 
-    // Somebody else's memory stays as it is.
+    // Memory with other contents is left as it is.
     const Shared others;
     Mapping theirs = others.map();
     std::memset(theirs.bytes().data(), 0xab, kBytes);
@@ -86,7 +86,7 @@ TEST_CASE("ivshmem_area__who_dies_while_he_lays_it_out_is_followed_by_another") 
     const Shared shared;
     Mapping mapping = shared.map();
     reinterpret_cast<Superblock*>(mapping.bytes().data())->state = 77;
-    CHECK(shared.open(1));  // after some timeout
+    CHECK(shared.open(1));  // after a timeout
 }
 
 TEST_CASE("ivshmem_area__every_block_can_be_had_and_is_had_by_one") {
@@ -110,7 +110,7 @@ TEST_CASE("ivshmem_area__every_block_can_be_had_and_is_had_by_one") {
     CHECK(of_a.size() + of_b.size() == (*a)->blocks());
     CHECK(all.size() == (*a)->blocks());
     for (const std::uint32_t block : of_a) {
-        (*b)->release(block, 1);  // not its own
+        (*b)->release(block, 1);  // a block that is not its own
     }
     CHECK((*a)->used() == (*a)->blocks());
     (*a)->release(0, (*a)->blocks());
@@ -138,14 +138,14 @@ TEST_CASE("ivshmem_area__who_is_away_too_long_has_lost_his_place") {
     REQUIRE((*a)->allocate(5));
     watch(**b, Area::kDead + Area::kBeat);
     CHECK_FALSE((*b)->find(gid(1)));
-    CHECK((*b)->used() == 5);  // others are to hear of it, too
+    CHECK((*b)->used() == 5);  // the other peers must notice it, too
     watch(**b);
     CHECK((*b)->used() == 0);
     CHECK_FALSE((*a)->has_slot());
-    auto c = shared.open(3);  // in the slot of the first
+    auto c = shared.open(3);  // it gets the slot of the first peer
     REQUIRE(c);
     const auto block = (*c)->allocate(1);
-    REQUIRE((*a)->allocate(4));  // who does not know yet
+    REQUIRE((*a)->allocate(4));  // this peer does not know it yet
     a->reset();
     CHECK((*c)->owner_of(*block) == (*c)->slot());
     CHECK((*b)->find(gid(3)));
@@ -185,7 +185,7 @@ TEST_CASE("ivshmem_area__what_is_written_from_here_is_not_given_back") {
     CHECK((*b)->used() == 3);
     (*b)->drop(again);
     watch(**b, Area::kBeat);
-    CHECK((*b)->used() == 3);  // until both have let go
+    CHECK((*b)->used() == 3);  // until both peers have let go
     (*b)->drop(held);
     watch(**b, Area::kBeat);
     CHECK((*b)->used() == 0);
@@ -213,7 +213,7 @@ TEST_CASE("ivshmem_area__places_that_somebody_filled_are_free_in_time") {
     CHECK((*a)->allocate(1));
 }
 
-// As by whoever emptied the slot of the one before it, and was late.
+// As a peer would wipe it that frees the slot of the previous peer too late.
 TEST_CASE("ivshmem_area__a_gid_that_was_wiped_is_there_again") {
     const Shared shared;
     auto a = shared.open(1), b = shared.open(2);
@@ -253,7 +253,7 @@ TEST_CASE("ivshmem_area__random_words_crash_nobody") {
 
 namespace {
 
-// /sys/bus/pci/devices, as far as it is looked at.
+// A stand-in for /sys/bus/pci/devices, with the files that are read.
 class Devices {
  public:
     Devices() : path_(std::filesystem::temp_directory_path() / ("smc-pci-" + std::to_string(::getpid()))) {}
@@ -296,5 +296,5 @@ TEST_CASE("ivshmem_device__the_first_of_several_is_found_and_a_bar_is_enabled") 
     CHECK(enable(*bar));
     CHECK((devices.enabled("0000:00:04.0") == "1" && devices.enabled("0000:00:05.0") == "0"));
     CHECK(device_of("/dev/shm/area") == "/dev/shm/area");
-    CHECK(enable("/dev/shm/area"));  // nothing of it is to be enabled
+    CHECK(enable("/dev/shm/area"));  // no PCI device: there is nothing to enable
 }

@@ -18,7 +18,7 @@ smc_tuple app(std::uint16_t port) {
     return tuple;
 }
 
-// A gateway and its programs: what they have seen, and who was told what, last.
+// A gateway and its BPF programs: the options that they have seen, and the last terms that were reported.
 struct Scene {
     using Told = std::pair<std::uint64_t, KeepaliveTerms>;
 
@@ -36,7 +36,7 @@ TEST_CASE("keepalives: a connection that runs is told each change, and nobody el
     Scene scene;
     scene.keepalives.add(1, app(1000));
     scene.keepalives.add(2, app(2000));
-    CHECK(!scene.told);  // nothing was chosen
+    CHECK(!scene.told);  // the application has set no option
     scene.keepalives.changed(app(2000), kOften);
     CHECK(scene.told == Scene::Told{2, kOften});
     scene.keepalives.changed(app(1000), kImpatient);

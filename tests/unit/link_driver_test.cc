@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a link driver takes from a peer that sends or takes as it likes, and how it tells a connection that its peer has
+// A link driver whose peer sends too much, or takes nothing, and how the driver tells a connection that its peer has
 // left. Over a link in memory; an engine drives one end, the test the other.
 #include "datapath/smcr/link_driver.h"
 
@@ -23,7 +23,7 @@ namespace {
 constexpr auto kTimeout = 10s;
 const std::vector<std::uint8_t> kTestLink(44, 0x27);
 
-// The peer of the driver: it takes nothing unless it is told to.
+// The peer of the driver: it receives only when the test calls it.
 struct Peer final : LinkHandler {
     std::unique_ptr<MemoryLink> link;
     std::size_t messages = 0;
@@ -44,7 +44,7 @@ struct Driven {
     std::shared_ptr<GroupDriver> group = std::make_shared<GroupDriver>();
     std::shared_ptr<LinkDriver> driver;
 
-    // `dealt_with`: LLC messages are, and at once.
+    // `dealt_with`: each LLC message is dealt with at once; otherwise none is.
     explicit Driven(bool dealt_with) {
         auto [own, other] = MemoryLink::pair();
         peer.link = std::move(other);
@@ -79,7 +79,7 @@ struct Driven {
     }
 };
 
-// A connection as far as the driver knows it.
+// A stand-in for a connection, with the part that the driver uses.
 class Connection final : public Task, private Mover {
  public:
     Connection(GroupDriver& group, AlertToken token) : group_(group), token_(token) {}
@@ -114,7 +114,7 @@ class Connection final : public Task, private Mover {
 };
 
 void await_a_round(Engine& engine) {
-    (void)engine.comes_round();  // asks
+    (void)engine.comes_round();  // requests a round
     const auto end = std::chrono::steady_clock::now() + kTimeout;
     while (!engine.comes_round()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
@@ -161,7 +161,7 @@ TEST_CASE("link_driver__what_waits_for_a_peer_that_takes_nothing_is_bounded") {
 
 TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked") {
     Driven driven(true);
-    std::map<std::uint32_t, std::vector<bool>> told;  // what it was, by token
+    std::map<std::uint32_t, std::vector<bool>> told;  // the values of `aborts`, by token
     const auto await = [&](std::uint32_t token) {
         driven.group->await_message(AlertToken{token}, [&told, token](bool aborts) { told[token].push_back(aborts); });
     };
@@ -179,7 +179,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
     }
     await(1);
     await(3);
-    await(6);  // nobody's
+    await(6);  // a token that is not open
     say(1, 1);
     say(1, 2);
     say(2, 1);
@@ -197,7 +197,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
     CHECK(told == std::map<std::uint32_t, std::vector<bool>>{{1, {false}}, {3, {true}}});
     await(2);
     await(4);
-    await(5);  // it has spoken before it aborts, so there may be bytes of it
+    await(5);  // it has sent a message before it aborts, so there may be data
     CHECK((told[2] == std::vector{false} && told[4] == std::vector{true} && told[5] == std::vector{false}));
 }
 
@@ -215,7 +215,7 @@ TEST_CASE("link_driver__a_connection_hears_that_its_peer_has_left_and_no_other_d
     CHECK(first.get() == Reason::kRmbeTakenAgain);
     CHECK(second.wait_for(0s) == std::future_status::timeout);
 
-    // C3: it is the link that ends the other one
+    // C3: the end of the link ends the other connection
     driven.peer.link->shut("gone");
     REQUIRE(second.wait_for(kTimeout) == std::future_status::ready);
     CHECK(second.get() == Reason::kLinkDown);
@@ -235,7 +235,7 @@ TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_ha
 
 namespace {
 
-// An engine's part, done by the test.
+// Plays the engine's part.
 struct TestPoller final : Poller {
     std::vector<Task*> called;
     std::optional<TimePoint> spins_until;
@@ -248,7 +248,7 @@ struct TestPoller final : Poller {
     void spin(Task&, TimePoint until) override { spins_until = until; }
 };
 
-// A driver that the test runs, and its link, which `peer` speaks to.
+// A driver that the test runs by hand, its link, and the peer of the link.
 struct ByHand {
     TestPoller poller;
     Peer peer;
@@ -277,9 +277,9 @@ struct ByHand {
     }
     void say() {
         REQUIRE(peer.link->send(kTestLink) == Link::Posted::kYes);
-        peer.take();  // that it was sent
+        peer.take();  // completes the send
     }
-    // So that the next pause is looked at.
+    // A short pause, so that the driver busy-polls during the next one.
     void answer_soon() {
         say();
         CHECK_FALSE(run(30us));
@@ -292,17 +292,17 @@ struct ByHand {
 TEST_CASE("link_driver__the_device_need_not_tell_of_what_is_looked_for") {
     ByHand by_hand;
     CHECK(by_hand.link->asked());
-    CHECK_FALSE(by_hand.poller.spins_until);  // nothing is known of its pauses yet
+    CHECK_FALSE(by_hand.poller.spins_until);  // no pause was measured yet
     by_hand.answer_soon();
     CHECK_FALSE(by_hand.link->asked());
     CHECK_FALSE(by_hand.driver->look());
     by_hand.say();
     CHECK(by_hand.driver->look());
-    CHECK(by_hand.llc == 2);  // and it is told of, too
+    CHECK(by_hand.llc == 2);  // the LLC message is reported, too
     CHECK_FALSE(by_hand.run(20us));
     CHECK(by_hand.poller.spins_until == by_hand.now + 50us);
 
-    // Somebody else's wish does not end it, nor is it counted as one in vain.
+    // A run for another reason does not end the busy-poll, nor count it as one in vain.
     CHECK_FALSE(by_hand.run(20us));
     CHECK(by_hand.poller.spins_until == by_hand.now + 30us);
     CHECK_FALSE(by_hand.link->asked());
@@ -343,12 +343,12 @@ TEST_CASE("link_driver__what_is_handed_over_before_its_time_leaves_nobody_asleep
     ByHand by_hand;
     by_hand.answer_soon();
     by_hand.say();
-    by_hand.driver->drain();  // nobody looks from here on, as if the engine had its hands full
+    by_hand.driver->drain();  // the driver is not polled from here on, as by a busy engine
     CHECK(by_hand.llc == 2);
     CHECK(by_hand.link->asked());
 }
 
-// That of soft-RoCE takes seconds to end when its port is down.
+// A queue pair of soft-RoCE takes seconds to end when its port is down.
 TEST_CASE("link_driver__who_ends_it_does_not_wait_for_its_queue_pair") {
     Peer peer;
     auto [own, other] = MemoryLink::pair();
@@ -359,7 +359,7 @@ TEST_CASE("link_driver__who_ends_it_does_not_wait_for_its_queue_pair") {
         LinkDriver::Hooks{[](const auto&) {}, [](const auto&) {},
                           [&](const std::shared_ptr<void>& remains) { holders = remains.use_count(); }});
     driver.reset();
-    CHECK(holders == 1);  // it ends wherever this one lets go of it
+    CHECK(holders == 1);  // the last holder ends it
     peer.take();
     CHECK(peer.link->broken());  // an end that no engine has driven says so, too
 }

@@ -133,7 +133,7 @@ TEST_CASE("add_link__version_1_and_2_differ") {
     CHECK(at(b, 92, 4) == 5);
     CHECK(at(b, 96, 8) == 6);
 
-    // where a reason stands when it is refused
+    // the place of the reason in a rejection
     AddLink no = version<AddLink>(1, true);
     no.rejected = true;
     no.reason = AddLinkReason::kNoAlternatePath;
@@ -162,7 +162,7 @@ TEST_CASE("add_link__what_linux_sends_is_understood_and_written_back") {
 }
 
 TEST_CASE("add_link__version_1_with_two_bytes_more_behind_the_mac") {
-    // As Linux has it. Everything after the MAC stands two bytes further than in figure 32.
+    // As Linux sends it: everything after the MAC address is two bytes further than in figure 32.
     Raw linux(44);
     linux[0] = 2;
     linux[1] = 44;
@@ -222,7 +222,7 @@ TEST_CASE("large_messages__may_have_something_behind_their_last_element") {
     CHECK(longer(ask) == "none");
     ask.reply = true;
     CHECK(longer(ask) == "length: reset");  // fixed (v2.1 Request Add Link, note 5)
-    // and a little-endian number of RKeys has nothing in its high byte
+    // the high byte of a little-endian number of RKeys is 0
     add.little_endian = true;
     add.large->rkeys = {{RKey{1}, RKey{2}, VirtualAddress{3}}};
     CHECK(blamed(add, 71, 1) == "no_of_rkeys: reset");
@@ -399,7 +399,7 @@ TEST_CASE("unknown_types__are_ignored_or_an_error_by_their_first_bits") {
     CHECK(with_type(0x37) == "type: reset");   // version 3
     CHECK(with_type(0x87) == "type: ignore");  // b'10'
     CHECK(with_type(0xaa) == "type: ignore");
-    CHECK(with_type(0xc0) == "type: reset");  // b'11': CDC, but not this one
+    CHECK(with_type(0xc0) == "type: reset");  // b'11': the range of CDC, but not CDC's type
 }
 
 TEST_CASE("length__must_be_that_of_the_message") {

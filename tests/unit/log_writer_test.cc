@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A log whose reader stands still keeps nobody from anything.
+// A log whose reader stands still blocks no thread.
 #include "agent/log/log_writer.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ struct Pipe {
         out.reset(ends[0]);
         in.reset(ends[1]);
     }
-    // Until nobody writes any more.
+    // Reads until the write end is closed.
     std::string read_all() {
         in.reset();
         std::string text;
@@ -48,14 +48,14 @@ TEST_CASE("log_writer__lines_for_which_there_is_no_room_are_dropped_and_counted_
     const std::string line(1023, 'x');
     LogWriter log(pipe.in.get(), about);
     const std::size_t some = 3 * LogWriter::kMostBytes / 1024;
-    for (std::size_t i = 0; i < some; i++) {  // nobody reads: this ends all the same
+    for (std::size_t i = 0; i < some; i++) {  // there is no reader, but the loop ends
         log.write(line + "\n");
     }
     CHECK(log.dropped() >= some - LogWriter::kMostBytes / 1024 - 65536 / 1024 - 1);
     CHECK(log.dropped() < some);
     std::string text;
     char piece[65536];
-    while (!log.drain()) {  // a reader that comes back
+    while (!log.drain()) {  // the reader reads again
         const ssize_t n = ::read(pipe.out.get(), piece, sizeof piece);
         REQUIRE(n > 0);
         text.append(piece, static_cast<std::size_t>(n));
@@ -88,7 +88,7 @@ TEST_CASE("log_writer__its_end_waits_for_a_reader_and_not_for_one_that_stands_st
         log.write(std::string(1 << 17, 'x'));
         CHECK_FALSE(log.drain());
     }
-    (void)unread.out.release();  // the thread is at it until the process ends
+    (void)unread.out.release();  // the thread writes to it until the process ends
     (void)unread.in.release();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// tests/malformed/messages.txt: the field that is blamed and the verdict that the specification wants (H2).
+// tests/malformed/messages.txt: the field that is found wrong, and the verdict that the specification demands (H2).
 #include <catch2/catch.hpp>
 #include <fstream>
 

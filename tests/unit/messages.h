@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Random messages of every kind for tests, with everything in them that a peer may send. They follow from a seed, so
-// that a failure can be repeated.
+// Random messages of every kind, with all contents that a peer may send. They follow from a seed, so that a failure can
+// be repeated.
 #pragma once
 
 #include <random>

@@ -72,7 +72,7 @@ TEST_CASE("sending__a_window_that_is_smaller_than_the_ring_asks_for_the_cursor")
     Sending s(1000, 4, true);
     s.took(2, false);
     CHECK(s.produced().flags == 0);
-    s.took(2, false);  // with the bytes: whoever has consumed them tells nobody who asks later
+    s.took(2, false);  // the request goes with the bytes: a peer that has consumed them would not answer a later one
     CHECK(s.produced().flags == cdc::kCursorRequested);
     CHECK(s.state() == Sending::Room::kFull);
     CHECK(s.block());
@@ -94,9 +94,9 @@ TEST_CASE("sending__a_peer_that_speaks_is_asked_again_while_the_window_is_full")
     s.took(s.room(), false);
     CHECK((s.room() == 0 && s.peer_spoke()));
     s.peer_consumed({0, 1});
-    CHECK_FALSE(s.peer_spoke());  // there is room: the next bytes ask
+    CHECK_FALSE(s.peer_spoke());  // there is room: the next bytes carry the request
 
-    Sending whole(100, 100, true);  // a full ring is told of by every peer
+    Sending whole(100, 100, true);  // every peer tells that a full ring has room again
     whole.took(100, false);
     CHECK_FALSE(whole.peer_spoke());
 }
@@ -115,7 +115,7 @@ TEST_CASE("sending__who_has_not_moved_its_cursor_for_long_is_asked_with_a_byte")
     CHECK(probes == 4);
     CHECK(s.produced().cursor == Cursor{0, 64});  // never more than there is memory
     s.peer_consumed({0, 2});
-    CHECK(s.room() == 0);  // it may be asked as often again
+    CHECK(s.room() == 0);  // as many requests are possible again
     s.ask_again();
     CHECK(s.room() == 1);
     s.peer_consumed({0, 64});
@@ -143,16 +143,16 @@ TEST_CASE("sending__a_chosen_window_may_be_left_by_a_byte") {
     wider.took(60, false);
     CHECK(wider.set_window(10));
     wider.ask_again();
-    CHECK_FALSE(wider.set_window(100));  // what was allowed beyond the small window is not beyond the large one
+    CHECK_FALSE(wider.set_window(100));  // the bytes that exceeded the small window fit the large one
     CHECK(wider.room() == 40);
 }
 
 TEST_CASE("sending__nothing_is_written_behind_an_urgent_byte_before_it_is_consumed_F3") {
     Sending s(100, 100);
     CHECK(s.announce_urgent());
-    CHECK_FALSE(s.announce_urgent());  // it was told
+    CHECK_FALSE(s.announce_urgent());  // it was announced already
     CHECK(s.produced().flags == cdc::kUrgentPending);
-    s.took(5, false);  // what the application wrote before it
+    s.took(5, false);  // bytes that the application wrote before it
     CHECK((s.produced().flags == cdc::kUrgentPending && s.state() == Room::kSome && s.urgent_pending()));
     s.took(1, true);
     CHECK((s.produced().flags == kUrgent && !s.urgent_pending()));

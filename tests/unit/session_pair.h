@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A client and a server of the session layer, and what each is told.
+// A client and a server of the session layer, and the messages that they exchange.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ inline clc::LocalRmbe rmbe(const char* gid) {
     return r;
 }
 
-// Exactly these, in this order.
+// True if the actions are exactly of these kinds, in this order.
 template <class... Kinds>
 bool are(const Actions& actions) {
     std::size_t i = 0;
@@ -72,12 +72,12 @@ Reason reason(const Actions& actions) {
     return with->reason;
 }
 
-// Why it runs on TCP; nothing: it does not.
+// The reason why the connection runs on TCP; nothing: it does not.
 inline std::optional<Reason> on_tcp(const Actions& actions) {
     return are<RunOnTcp>(actions) ? std::optional(find<RunOnTcp>(actions)->outcome.reason) : std::nullopt;
 }
 
-// Why a client's application is left to TCP, behind what was learnt of the server; nothing: it is not.
+// The reason why a client's application is left to TCP, after the actions `Before`; nothing: it is not.
 template <class... Before>
 std::optional<Reason> let_go(const Actions& actions) {
     return are<Before..., ResetClc, LeaveToTcp>(actions) ? std::optional(find<LeaveToTcp>(actions)->outcome.reason)
@@ -90,15 +90,14 @@ inline RememberServer::As learnt(const Actions& actions) {
     return found->as;
 }
 
-// A client whose Proposal was sent, and a server that was just accepted from.
+// A client that has sent its Proposal, and a server that has just accepted the CLC socket.
 struct Pair {
     group::SmcdGroups client_groups, server_groups;
     Client client{kClient, client_groups};
     Server server;
     clc::Message proposal, accept, confirm{};
 
-    // `native`: to each side its peer is one without an agent, which goes on on the same TCP connection when they fall
-    // back.
+    // `native`: each side takes its peer for one without an agent, which falls back on the same TCP connection.
     explicit Pair(const clc::LocalNode& server_node = kSmcdServer, bool native = true)
         : server(server_node, server_groups, {true, roce("10.0.0.2")}, {!native, !native}, kStart) {
         REQUIRE(are<Connect>(client.start(kStart + kBudget, true)));
@@ -111,25 +110,25 @@ struct Pair {
         REQUIRE(are<ConnectApplication>(server.dmb_registered({DmbToken{5}, BufferSize{4}}, kStart)));
         accept = sent(server.application_connected(kStart));
     }
-    // Up to the client's own DMB; then its leg or a Decline.
+    // Up to the client's own DMB; next is its leg, or a Decline.
     Actions prepare_smcd() {
         CHECK(find<AttachDmb>(client.clc_message(accept.view(), kStart))->peer.token == DmbToken{5});
         CHECK(find<RegisterDmb>(client.dmb_attached(kStart))->peer == kSmcdServer.ism[0].gid);
         return client.dmb_registered({DmbToken{6}, BufferSize{3}}, kStart);
     }
-    // The client's connect() is about to end.
+    // Up to the moment before the client's connect() ends.
     void connect_by_smcd() {
         accept_smcd();
         REQUIRE(are<FinishConnect>(prepare_smcd()));
     }
-    // It has.
+    // Up to the client's Confirm; its connect() has ended.
     Actions agree_on_smcd() {
         connect_by_smcd();
         auto confirmed = client.leg_connected(kStart);
         confirm = sent(confirmed);
         return confirmed;
     }
-    // Both ends of SMC-R are waiting for the link.
+    // SMC-R: until both ends wait for the link.
     void agree_on_smcr() {
         REQUIRE(are<ConnectApplication>(server.clc_message(proposal.view(), kStart)));
         const auto join = server.application_connected(kStart);
@@ -143,7 +142,7 @@ struct Pair {
     }
 };
 
-// What follows the Accept of a server whose group of SMC-R the client is in already.
+// The client's actions after the Accept of a server with which it has an SMC-R link group already.
 inline Actions prepare_smcr_again(Pair& p) {
     REQUIRE(are<ConnectApplication>(p.server.clc_message(p.proposal.view(), kStart)));
     REQUIRE(are<JoinGroup>(p.server.application_connected(kStart)));
@@ -155,7 +154,7 @@ inline Actions prepare_smcr_again(Pair& p) {
     return p.client.joined(own, kStart);
 }
 
-// Whatever still happens.
+// True if no event has any effect on it.
 template <class Side>
 bool is_over(Side& side, const clc::Message& message) {
     const bool quiet = side.clc_message(message.view(), kStart).empty() && side.clc_fault(kFault, kStart).empty() &&

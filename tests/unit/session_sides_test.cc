@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a client or a server does alone: budgets, legs that fail, middleboxes (RFC 7609 appendix C).
+// A client or a server alone: budgets, legs that fail, middleboxes (RFC 7609 appendix C).
 #include "session_pair.h"
 
 #include "smc/clc/framer.h"
@@ -112,7 +112,7 @@ TEST_CASE("client_session__a_leg_that_fails_leaves_tcp_unless_the_application_ha
     }
 }
 
-// It has a connection already, which TCP knows nothing of.
+// The application has a connection already, of which the server's TCP knows nothing.
 TEST_CASE("client_session__an_application_that_is_connected_is_reset_when_the_server_has_gone") {
     Pair p;
     REQUIRE(find<Run>(p.agree_on_smcd()) != nullptr);
@@ -135,7 +135,7 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
     const auto actions = smcd.server.application_refused("", kStart);
     CHECK(are<GiveBack, ResetClc, Refuse>(actions));
     CHECK(reason<Refuse>(actions) == Reason::kServerRefused);
-    // A client with an agent hears why.
+    // A client with an agent is told the reason.
     Pair agents(kSmcdServer, false);
     REQUIRE(are<RegisterDmb>(agents.server.clc_message(agents.proposal.view(), kStart)));
     REQUIRE(are<ConnectApplication>(agents.server.dmb_registered({}, kStart)));
@@ -186,7 +186,7 @@ TEST_CASE("server_session__bytes_that_are_no_clc_or_none_at_all_are_the_applicat
         REQUIRE(are<ConnectApplication>(way(late)));
         CHECK(reason<Refuse>(late.server.clc_message(late.proposal.view(), kStart)) == Reason::kHandshakeTimeout);
 
-        Pair with_agent(kSmcdServer, false);  // whose CLC socket refuses answers without the option
+        Pair with_agent(kSmcdServer, false);  // its CLC socket refuses answers without the option
         CHECK(are<GiveBack, ResetClc, Refuse>(way(with_agent)));
     }
 }

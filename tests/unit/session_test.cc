@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 TEST_CASE("session__smcd_agreed_on_runs_once_on_each_side") {
     Pair p;
     const auto client = p.agree_on_smcd();
-    CHECK(p.client_groups.all().size() == 1);  // from now on the server counts on it
+    CHECK(p.client_groups.all().size() == 1);  // from now on the server counts on the group
     CHECK(are<AttachDmb>(p.server.clc_message(p.confirm.view(), kStart)));
     const auto server = p.server.dmb_attached(kStart);
     REQUIRE((are<SendClc, RememberServer, Run>(client) && are<Run>(server)));
@@ -24,7 +24,7 @@ TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
     Pair p(kSmcrServer);
     p.agree_on_smcr();
     CHECK((p.client.listens() && p.server.listens()));  // a Decline may come instead
-    // A short connection may be over for one before the other has heard of its link.
+    // A short connection may be over at one end before the other end has heard of its link.
     CHECK((p.client.clc_closed(kStart).empty() && p.server.clc_closed(kStart).empty()));
     CHECK_FALSE((p.client.listens() || p.server.listens()));
     CHECK(are<FinishConnect>(p.client.link_ready(kStart)));
@@ -33,14 +33,14 @@ TEST_CASE("session__smcr_agreed_on_runs_when_the_link_is_there") {
     CHECK((find<Run>(client)->outcome.kind == Kind::kSmcR && find<Run>(server)->outcome.kind == Kind::kSmcR));
 }
 
-// Between two agents the client connects its application behind the link: it may fail to, or be killed just then.
+// Between two agents, the client connects its application after the link is ready; it may fail, or be killed then.
 TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_that_is_connected") {
     Pair p(kSmcrServer, false), gone(kSmcrServer, false), quick(kSmcrServer, false), silent(kSmcrServer, false),
         talks(kSmcrServer, false), aborts(kSmcrServer, false);
     for (Pair* pair : {&p, &gone, &quick, &silent, &talks, &aborts}) {
         pair->agree_on_smcr();
         REQUIRE(are<AwaitClient>(pair->server.link_ready(kStart)));
-        CHECK(pair->server.listens());  // whether it is still there
+        CHECK(pair->server.listens());  // to notice if the client has gone
     }
     CHECK(are<Run>(p.server.client_spoke(false)));
     CHECK((p.server.client_spoke(false).empty() && p.server.tick(kStart + 1h).empty()));
@@ -53,9 +53,10 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
     CHECK(gone.server.client_spoke(false).empty());
 
     CHECK(quick.server.clc_closed(kStart).empty());
-    CHECK(are<Run>(quick.server.client_spoke(false)));  // what it said came by another way
+    CHECK(are<Run>(
+        quick.server.client_spoke(false)));  // its CDC message came over the link, after the end of the CLC socket
 
-    // Once it is this side that was late.
+    // One missed deadline may be this side's own delay.
     CHECK(silent.server.tick(silent.server.next_deadline() + 1h).empty());
     const auto late = silent.server.tick(silent.server.next_deadline() + 1h);
     REQUIRE(are<GiveBack, ResetClc, Refuse>(late));
@@ -65,7 +66,7 @@ TEST_CASE("session__at_first_contact_the_servers_application_hears_of_a_client_t
     CHECK(are<GiveBack, ResetClc, Refuse>(talks.server.clc_message(talks.proposal.view(), kStart)));
 }
 
-// The server's application has a connection from the Confirm on.
+// The server's application has a connection once the Confirm has come.
 TEST_CASE("session__where_no_link_is_to_be_made_the_leg_comes_before_the_confirm") {
     Pair p(kSmcrServer), gone(kSmcrServer), down(kSmcrServer), declined_late(kSmcrServer);
     REQUIRE(are<FinishConnect>(prepare_smcr_again(p)));
@@ -139,7 +140,7 @@ TEST_CASE("session__a_client_that_lost_its_group_falls_back_and_the_next_contact
     Pair p;
     known_to_server(p);
     const auto refused = p.prepare_smcd();
-    CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // it is no reason not to ask again
+    CHECK(are<SendClc, GiveBack, FinishConnect>(refused));  // the server may be asked again
     CHECK(declined(refused) == Reason::kOutOfSync);
     CHECK(are<GiveBack, RunOnTcp>(p.server.clc_message(sent(refused).view(), kStart)));
     CHECK(p.server_groups.all().empty());
@@ -189,7 +190,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached(Reason::kFabric, "", kStart)));
 }
 
-// What stands behind that message was not carried out.
+// Actions that followed the message were not carried out.
 TEST_CASE("session__a_message_that_cannot_be_written_is_no_agreement") {
     Pair confirming(kSmcrServer), accepting, declining(kStranger), late(kSmcrServer);
     confirming.agree_on_smcr();
@@ -221,7 +222,7 @@ TEST_CASE("session__nothing_follows_its_end_S1") {
 }
 
 TEST_CASE("session__a_decline_of_smcr_leaves_smcd_as_it_was") {
-    Pair p;  // with a group of SMC-D from before
+    Pair p;  // with an SMC-D link group of an earlier connection
     p.server_groups.establish({true, kClient.ism[0].gid, kClient.ism[0].chid, kClient.ueids[0]}, "");
     REQUIRE(are<RegisterDmb>(p.server.clc_message(p.proposal.view(), kStart)));
     REQUIRE(are<ConnectApplication>(p.server.dmb_refused(Reason::kMaxDmb, "", kStart)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// DMBs that serve one connection after another: who may use one again, and when, and what goes.
+// DMBs that serve one connection after another: which connection may reuse one, when, and when DMBs are freed.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -23,7 +23,7 @@ Gid gid(std::uint8_t last) {
     return g;
 }
 
-// Every agent of one fabric: what one registers another attaches, once.
+// The agents of one fabric: a DMB that one registers can be attached once by another.
 class TwoAgents {
  public:
     class Side final : public Fabric {
@@ -74,11 +74,11 @@ struct Pair {
     Memory a_memory, b_memory;
     Pool a_pool{a_memory}, b_pool{b_memory};
 
-    // As either side sees the other one, or a third.
+    // A peer as a and as b see it.
     Peer at_a(std::uint8_t id) { return {&fabric.a, gid(id)}; }
     Peer at_b(std::uint8_t id) { return {&fabric.b, gid(id)}; }
 
-    // One connection up to its data path: both DMBs, attached by the other side.
+    // One connection up to its data path: two DMBs, each attached by the other side.
     struct Connection {
         std::unique_ptr<Exchange> a, b;
         std::unique_ptr<Transport> at_a, at_b;
@@ -112,7 +112,7 @@ struct Pair {
     }
 };
 
-// From this moment on: what is kept notes the time itself.
+// A time relative to now, because the pools take the time themselves.
 TimePoint in(std::chrono::seconds time) {
     return std::chrono::steady_clock::now() + time;
 }
@@ -141,7 +141,7 @@ TEST_CASE("smcd_pool__a_dmb_is_not_used_again_while_its_peer_may_write_D4") {
     auto second = p.connect();
     CHECK(second.of_a.token != first.of_a.token);
     CHECK(second.of_b.token != first.of_b.token);
-    first.at_b->publish({{0, 5}, 0, 0}, 5);  // late, and nobody's
+    first.at_b->publish({{0, 5}, 0, 0}, 5);  // too late: no connection reads it
     CHECK(second.at_a->peer() == flow::PeerState{});
     first.at_b.reset();
     first.b->give_back();
@@ -166,7 +166,7 @@ TEST_CASE("smcd_pool__what_has_not_served_is_given_back_at_once") {
     CHECK((p.fabric.a.registered() == 0 && p.a_pool.kept() == 0 && p.a_memory.taken() == 0));
 }
 
-// Its peer keeps it under a token that is on its way to nobody.
+// The refused connection's DMB is kept at the peer under a token that the peer will never be told again.
 TEST_CASE("smcd_pool__what_was_taken_in_vain_goes_at_both_ends") {
     Pair p;
     auto first = p.connect();
@@ -199,7 +199,7 @@ TEST_CASE("smcd_pool__what_is_idle_goes_at_both_ends") {
     p.a_pool.sweep(in(1s));
     CHECK(p.a_pool.kept() == 2);
     p.a_pool.sweep(in(3s));
-    CHECK((p.a_pool.kept() == 1 && p.fabric.a.registered() == 0));  // b's is parked there until b lets go of it
+    CHECK((p.a_pool.kept() == 1 && p.fabric.a.registered() == 0));  // b's DMB is parked there until b lets go of it
     p.b_pool.sweep(in(3s));
     CHECK(p.b_pool.kept() == 0);
     p.a_pool.sweep(in(4s));
@@ -212,7 +212,7 @@ TEST_CASE("smcd_pool__an_owner_that_never_lets_go_is_not_waited_for") {
     first.end();
     p.a_pool.sweep(in(6s));
     CHECK(p.a_pool.kept() == 0);
-    const auto second = p.connect();  // b's own was parked no more
+    const auto second = p.connect();  // b's own DMB was not parked any more
     CHECK(second.of_b.token != first.of_b.token);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC-R link groups with two links: between which ports, and when they come and go (RFC 7609 section 2.2).
+// SMC-R link groups with two links: the ports that they join, and when links are added and deleted (RFC 7609
+// section 2.2).
 #include "smcr_groups.h"
 
 using namespace smc;
@@ -69,7 +70,8 @@ TEST_CASE("smcr_groups__a_port_that_comes_makes_an_asymmetric_group_symmetric_an
     Ports::tell(at_server ? p.server : p.client, true, at_server ? "10.0.0.1" : "10.0.0.2",
                 at_server ? "10.0.1.1" : "10.0.1.2");
     p.talk();
-    for (int i = 0; i < 4 && p.types().first != GroupType::kSymmetric; i++) {  // what was under way is over soon
+    for (int i = 0; i < 4 && p.types().first != GroupType::kSymmetric;
+         i++) {  // exchanges that are under way are over soon
         p.server.tick(p.server.groups.next_deadline());
         p.client.now = p.server.now;
         p.talk();
@@ -85,7 +87,7 @@ TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_name
     Ports p;
     p.connect(1);
     p.connect(2);
-    p.server.leave(2);  // the client has not heard of it, and counts two links that are used alike
+    p.server.leave(2);  // the client does not know, and counts as many connections on either link
     CHECK(p.connect(3).assignment.link == 2);
     CHECK(p.client.groups.assignment_of(MemberId{3})->link == 2);
 }
@@ -97,7 +99,7 @@ TEST_CASE("smcr_groups__a_port_that_is_down_takes_its_link_with_it_unless_that_i
     Node& node = at_server ? p.server : p.client;
     const LocalPort first = port("device", at_server ? "10.0.0.1" : "10.0.0.2");
     const LocalPort second = port("other", at_server ? "10.0.1.1" : "10.0.1.2");
-    node.on(node.groups.set_ports({first}, {}, node.now));  // the other one has no address for a moment
+    node.on(node.groups.set_ports({first}, {}, node.now));  // the other port has no address for a moment
     p.talk();
     CHECK(p.types() == std::pair(GroupType::kSymmetric, GroupType::kSymmetric));
     node.on(node.groups.set_ports({first}, {second}, node.now));
@@ -111,7 +113,7 @@ TEST_CASE("smcr_groups__a_port_that_is_down_takes_its_link_with_it_unless_that_i
     const auto left = node.group(1).links().up();
     node.on(node.groups.set_ports({}, {first, second}, node.now));
     p.talk();
-    const auto still = node.group(1).links().up();  // there may be an asymmetric one, too
+    const auto still = node.group(1).links().up();  // there may be an asymmetric link, too
     CHECK(std::ranges::includes(still, left));
     CHECK(count<GroupOver>(node.log) == 0);
 }
@@ -139,7 +141,7 @@ TEST_CASE("smcr_groups__connections_are_spread_and_survive_a_link_and_new_ones_j
     CHECK(count<GroupOver>(p.server.log) == 1);
 }
 
-// The application has its connection by then: it would be reset.
+// The application is connected by then: otherwise its connection would be reset.
 TEST_CASE("smcr_groups__a_confirm_that_names_a_link_that_has_gone_meanwhile_is_good_for_another_link") {
     Ports p;
     const Joined first = p.connect(1);
@@ -158,7 +160,7 @@ TEST_CASE("smcr_groups__a_confirm_that_names_a_link_that_has_gone_meanwhile_is_g
     CHECK_FALSE(told<LinkFailed>(p.server.log, 2));
     CHECK(told<LinkReady>(p.server.log, 2));
 
-    // One that never was is still none.
+    // A link that never existed is still refused.
     p.server.join(3, p.proposal());
     p.talk();
     REQUIRE(told<Joined>(p.server.log, 3));
@@ -185,11 +187,11 @@ TEST_CASE("smcr_groups__memory_of_what_ends_counts_until_it_is_given_back") {
     p.contact(3);
     CHECK(told<Joined>(p.server.log, 3));
     CHECK(p.server.groups.registered() == p.server.memory);
-    p.server.groups.set_in_use(one / 2);  // fewer than the groups have: they are still being registered
+    p.server.groups.set_in_use(one / 2);  // less than the groups have: some of it is still being registered
     CHECK(p.server.groups.registered() == one);
 }
 
-// Each attempt costs a queue pair, and the registration of all memory.
+// Each attempt costs a queue pair and the registration of all memory.
 TEST_CASE("smcr_groups__a_peer_that_wishes_for_a_link_again_and_again_has_one_attempt_a_second") {
     Ports p;
     p.client.has_second_link = false;
@@ -216,7 +218,7 @@ TEST_CASE("smcr_groups__a_peer_that_wishes_for_a_link_again_and_again_has_one_at
     CHECK(attempts(10) == 1);
 }
 
-// C.8: it must try again, in case that what the client lacked was there for a moment only.
+// C.8: the server must try again, because the client may have lacked a path for a moment only.
 TEST_CASE("smcr_groups__a_second_link_that_the_client_has_refused_is_tried_again_later_and_later") {
     Ports p;
     p.client.has_second_link = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC-R link groups of a server and a client, with devices that do what they are asked.
+// SMC-R link groups of a server and a client, with simulated devices.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ using namespace smc::group;
 using namespace std::chrono_literals;
 
 inline const TimePoint kStart{};
-inline constexpr std::size_t kLink = 1000, kBuffer = std::size_t{2} * 256 * 1024;  // an RMB, or as much to send from
+inline constexpr std::size_t kLink = 1000, kBuffer = std::size_t{2} * 256 * 1024;  // bytes of a link; of a buffer
 
 template <class T>
 long count(const Actions& actions) {
     return std::ranges::count_if(actions, [](const Action& action) { return std::holds_alternative<T>(action); });
 }
 
-// What a member was told.
+// The notification of type T for a member.
 template <class T>
 std::optional<T> told(const Actions& actions, std::uint64_t member) {
     for (const Action& action : actions) {
@@ -37,10 +37,10 @@ struct Node {
     std::size_t memory = 100 * kBuffer;
     SmcrGroups groups{{.rmbes_per_rmb = 2, .link_bytes = kLink, .memory_limit = memory, .test_interval = 1h}};
     RoceGid gid = *RoceGid::parse(server ? "10.0.0.1" : "10.0.0.2");
-    std::string pnet_id{};  // of the port that joins
+    std::string pnet_id{};  // of the port with which members join
     TimePoint now = kStart;
     bool devices_answer = true;
-    bool neighbours_answer = true;  // to who asks for their address, to connect a queue pair
+    bool neighbours_answer = true;  // false: connecting a queue pair finds no address of the peer
     bool has_second_link = true;
     Actions log{};
     std::map<std::pair<GroupId, std::uint8_t>, QpEnd> peers{};  // by group and link
@@ -84,7 +84,7 @@ struct Node {
     void tick(TimePoint at) {
         const bool early = at < groups.next_deadline();
         Actions actions = groups.tick(now = at);
-        CHECK((!early || actions.empty()));  // nothing happens before the deadline that was told
+        CHECK((!early || actions.empty()));  // nothing happens before next_deadline()
         on(std::move(actions));
     }
     const SmcrGroup& group(std::uint64_t member) const { return *groups.group_of(MemberId{member}); }
@@ -109,7 +109,7 @@ struct Pair {
         peer.first_contact = joined.local.first_contact;
         return peer;
     }
-    // Every message arrives, and every answer.
+    // Delivers messages and answers until there are none.
     void talk() {
         while (!server.sent.empty() || !client.sent.empty()) {
             Node& from = server.sent.empty() ? client : server;
@@ -125,7 +125,7 @@ struct Pair {
             }
         }
     }
-    // A first contact with a peer of its own, up to its queue pair.
+    // A first contact with a peer that no other member has, up to its queue pair.
     void contact(std::uint64_t member) {
         clc::SmcrPeer peer = proposal(("10.0.1." + std::to_string(member)).c_str());
         server.join(member, peer);
@@ -133,7 +133,7 @@ struct Pair {
         peer.first_contact = true;
         server.await(member, peer);
     }
-    // From the Proposal to the moment that both ends run. The logs begin with it.
+    // From the Proposal until both ends run. Clears the logs first.
     Joined connect(std::uint64_t member) {
         server.log.clear();
         client.log.clear();
@@ -141,7 +141,7 @@ struct Pair {
         talk();
         return confirm(member);
     }
-    // From the Accept on.
+    // Continues from the Accept until both ends run.
     Joined confirm(std::uint64_t member) {
         const Joined accept = told<Joined>(server.log, member).value();
         client.join(member, end_of(accept));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Members of SMC-R link groups: who joins which, and who is assigned what (RFC 7609 sections 3.5 and 4.2).
+// Members of SMC-R link groups: which group each joins, and its assignment (RFC 7609 sections 3.5 and 4.2).
 #include "smcr_groups.h"
 
 using namespace smc;
@@ -16,7 +16,7 @@ TEST_CASE("smcr_groups__a_first_contact_is_told_when_its_queue_pair_and_memory_a
         CHECK(server.log.empty());
         server.on(server.answer(action));
     }
-    REQUIRE(server.log.size() == 2);  // nothing of LLC: CLC tells of this RMB (G2)
+    REQUIRE(server.log.size() == 2);  // no LLC message: CLC tells of this RMB (G2)
     const auto local = std::get<Joined>(server.log[1]).local;
     CHECK((local.first_contact && local.rmbe.rkey != RKey{} && local.rmbe.index == 1));
     CHECK(std::get<OpenToken>(server.log[0]).token == local.rmbe.token);  // before the peer hears of it (G1)
@@ -44,19 +44,19 @@ TEST_CASE("smcr_groups__one_first_contact_at_a_time_with_one_peer") {
     for (const std::uint64_t member : {1U, 2U, 3U}) {
         p.server.join(member, p.proposal());
     }
-    p.server.join(4, p.proposal("10.0.0.9"));  // another peer waits for nobody
+    p.server.join(4, p.proposal("10.0.0.9"));  // a member with another peer does not wait
     CHECK((count<CreateLink>(p.server.log) == 2 && count<Joined>(p.server.log) == 2));
     CHECK((told<Joined>(p.server.log, 1) && told<Joined>(p.server.log, 4)));
     p.server.log.clear();
     p.server.on(p.server.groups.link_refused(p.server.group(1).id(), 1, Refusal::kUnreachable, "", kStart));
-    // The first one fails: the second has a first contact of its own, and the third waits for it.
+    // The first contact fails: the second member begins another one, and the third waits for that.
     CHECK((count<CreateLink>(p.server.log) == 1 && count<Joined>(p.server.log) == 1));
     CHECK(p.confirm(2).local.first_contact);
     CHECK_FALSE(told<Joined>(p.server.log, 3).value().local.first_contact);
     CHECK(&p.server.group(2) == &p.server.group(3));
 }
 
-// Each takes a thread for a second, until the kernel gives its neighbour up.
+// Each occupies a thread for a second, until the kernel gives up on the neighbour.
 TEST_CASE("smcr_groups__peers_whose_address_nobody_has_are_declined_beyond_eight") {
     Pair p;
     p.server.neighbours_answer = false;
@@ -71,7 +71,7 @@ TEST_CASE("smcr_groups__peers_whose_address_nobody_has_are_declined_beyond_eight
     CHECK_FALSE(told<LinkFailed>(p.server.log, 10));
 }
 
-// The kernel goes on asking for the neighbour of one who has left.
+// The kernel still asks for the neighbour's address after the member has left.
 TEST_CASE("smcr_groups__whose_queue_pair_waits_counts_until_it_is_done_though_he_leaves") {
     Pair p;
     p.server.neighbours_answer = false;
@@ -91,7 +91,7 @@ TEST_CASE("smcr_groups__whose_queue_pair_waits_counts_until_it_is_done_though_he
     CHECK(told<LinkFailed>(p.server.log, 11));
 }
 
-// Nobody knows whether it writes into them some day.
+// The client might still write into them.
 TEST_CASE("smcr_groups__a_client_that_never_confirms_is_given_16_RMBEs_of_a_link_group") {
     Pair p;
     const Joined first = p.connect(1);
@@ -114,7 +114,7 @@ TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other
     clc::SmcrPeer other = p.end_of(p.connect(1));
     other.first_contact = false;
     other.link.qpn = Qpn{99};
-    p.client.join(2, other);  // one that has gone meanwhile, perhaps: no reason to end the others (C.4)
+    p.client.join(2, other);  // the link may have gone meanwhile: no reason to end the group (C.4)
     CHECK(told<JoinRefused>(p.client.log, 2).value().refusal == Refusal::kBusy);
     clc::SmcrPeer stranger = other;
     stranger.id = {9};
@@ -127,7 +127,7 @@ TEST_CASE("smcr_groups__what_one_side_does_not_know_of_is_no_group_for_the_other
     p.server.leave(2, {.declined = true, .out_of_sync = true});
     CHECK(p.server.sent.size() == 1);  // TEST LINK
     CHECK(p.connect(3).local.first_contact);
-    // The peer says that it has it no more (A.2.5, C.4). What runs there goes on until that shows.
+    // The peer says that it does not know the group (A.2.5, C.4). Running connections stay until a link fails.
     CHECK(p.server.group(1).active());
     CHECK(count<GroupOver>(p.server.log) == 0);
     p.server.leave(1, {.declined = false, .out_of_sync = false});
@@ -152,7 +152,7 @@ TEST_CASE("smcr_groups__a_group_that_is_out_of_sync_and_whose_link_is_dead_is_ov
     p.connect(1);
     p.server.join(2, p.proposal());
     p.server.leave(2, {.declined = true, .out_of_sync = true});
-    p.server.sent.clear();  // nobody is there
+    p.server.sent.clear();  // the peer has gone
     p.server.tick(p.server.groups.next_deadline());
     CHECK(count<GroupOver>(p.server.log) == 1);
 }
@@ -166,7 +166,7 @@ TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
     CHECK((second.local.first_contact && second.group != first.group));
     CHECK(p.server.group(2).key().pnet_id == "RACK2");
 
-    // Where only the client tells them apart, the server offers the link that there is.
+    // If only the client distinguishes physical networks, the server offers its existing link.
     Pair q;
     q.client.pnet_id = "RACK1";
     q.connect(1);
@@ -191,7 +191,7 @@ TEST_CASE("smcr_groups__a_client_takes_the_link_that_the_server_names_whatever_t
     p.talk();
     CHECK(told<Joined>(p.client.log, 2).value().group == p.client.group(1).id());
 
-    // A server has a group for each.
+    // A server has a group for each EID.
     clc::SmcrPeer other = p.proposal();
     other.eid = *Eid::parse("ANOTHER");
     p.server.join(3, other);
@@ -235,7 +235,7 @@ TEST_CASE("smcr_groups__an_rmb_that_is_not_to_be_had_is_refused_to_all_who_wait"
         server.on(server.groups.message(server.group(1).id(), 1, llc::encode(no).view(), kStart));
     };
     CHECK(refused(rejected, reject) == Refusal::kNoMoreRmbs);
-    CHECK(rejected.server.groups.registered() == kLink + 2 * kBuffer);  // what would be sent from went, too
+    CHECK(rejected.server.groups.registered() == kLink + 2 * kBuffer);  // the send buffer was dropped, too
     CHECK(rejected.server.group(1).active());
     CHECK(refused(silent, [](Node& server) { server.tick(kStart + 4s); }) == Refusal::kGroupOver);
     CHECK(refused(poor, [](Node&) {}) == Refusal::kOutOfMemory);
@@ -249,7 +249,7 @@ TEST_CASE("smcr_groups__whoever_waits_for_a_link_that_dies_is_told_once_G4") {
     const Joined joined = told<Joined>(p.server.log, 2).value();
     p.server.on(p.server.groups.link_down(joined.group, 1, "gone", kStart));
     CHECK((count<GroupOver>(p.server.log) == 1 &&
-           find<GroupOver>(p.server.log)->connections == 1));  // the other one never ran
+           find<GroupOver>(p.server.log)->connections == 1));  // the other member never ran
     CHECK((told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kGroupOver &&
            !told<LinkFailed>(p.server.log, 2)));
     p.server.await(2, p.end_of(joined));
@@ -257,7 +257,7 @@ TEST_CASE("smcr_groups__whoever_waits_for_a_link_that_dies_is_told_once_G4") {
     p.server.on(p.server.groups.link_down(joined.group, 1, "again", kStart));
     CHECK_FALSE(told<LinkFailed>(p.server.log, 2).value().may_decline);
     CHECK((count<LinkFailed>(p.server.log) == 1 && count<JoinRefused>(p.server.log) == 1));
-    // G3: nobody joins it, and it goes with its last member.
+    // G3: no member joins it, and it is forgotten with its last member.
     p.server.join(4, p.proposal());
     CHECK(told<Joined>(p.server.log, 4).value().local.first_contact);
     p.server.leave(1);
@@ -295,7 +295,7 @@ TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leav
     confirm.rmbe.token = AlertToken{0xcc};
     p.server.await(3, confirm);
     p.server.log.clear();
-    p.server.leave(3);  // it never ran, and the peer's may
+    p.server.leave(3);  // it never ran, but the peer's connection may
     CHECK((count<ForgetToken>(p.server.log) == 0 && count<LingerToken>(p.server.log) == 1));
     const auto gone = std::get<cdc::Message>(cdc::decode(find<SendMessage>(p.server.log)->bytes));
     CHECK((gone.token == AlertToken{0xcc} && gone.state == cdc::kAbnormalClose && gone.sequence == 1));
@@ -303,7 +303,7 @@ TEST_CASE("smcr_groups__an_rmbe_that_the_peer_knows_lingers_when_its_member_leav
     CHECK((count<RegisterBuffer>(p.server.log) == 1 && count<Joined>(p.server.log) == 0));  // its RMBE is not free
 }
 
-// Its leg did not come: the Confirm was not sent, so nobody will write there, nor ever say that he is done.
+// The client's leg failed, so no Confirm was sent: the server will not write there, nor say that it is done.
 TEST_CASE("smcr_groups__an_rmbe_that_no_confirm_has_named_is_free_at_once") {
     Pair p;
     p.connect(1);
@@ -313,7 +313,7 @@ TEST_CASE("smcr_groups__an_rmbe_that_no_confirm_has_named_is_free_at_once") {
     p.client.log.clear();
     p.client.leave(2);
     CHECK((count<ForgetToken>(p.client.log) == 1 && count<LingerToken>(p.client.log) == 0));
-    CHECK(count<SendMessage>(p.client.log) == 1);  // the server counts on it, from its Accept on
+    CHECK(count<SendMessage>(p.client.log) == 1);  // the server counts on the connection since its Accept
     p.client.join(3, p.end_of(told<Joined>(p.server.log, 2).value()));
     CHECK(told<Joined>(p.client.log, 3).value().assignment.rmbe == first.assignment.rmbe);
 }
@@ -326,7 +326,7 @@ TEST_CASE("smcr_groups__a_group_without_connections_ends_after_a_while_at_the_se
     p.server.now = p.client.now = kStart + 500s;
     p.connect(2);
     for (Node* node : {&p.server, &p.client}) {
-        node->tick(kStart + 1000s);  // somebody is there
+        node->tick(kStart + 1000s);  // it has a member
         node->leave(2);
         node->tick(kStart + 1600s - 1ms);
     }
@@ -360,7 +360,7 @@ TEST_CASE("smcr_groups__every_wait_has_an_end") {
     CHECK((failed.reason == Reason::kTimeoutConfirmLink && failed.may_decline));
 }
 
-// RFC 7609 C.2: whose CONFIRM LINK was not heard may still decline.
+// RFC 7609 C.2: a side whose CONFIRM LINK has not arrived may still decline.
 TEST_CASE("smcr_groups__a_first_contact_whose_queue_pair_gives_up_is_declined_and_nothing_is_lost") {
     for (const bool at_server : {true, false}) {
         Pair p;
@@ -382,9 +382,9 @@ TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") 
     Pair p;
     const Joined first = p.connect(1);
     const Assignment client_assignment = *p.client.groups.assignment_of(MemberId{1});
-    const Joined second = p.connect(2);  // another element: nobody ends
+    const Joined second = p.connect(2);  // another element: no connection ends
     CHECK((count<EndConnection>(p.server.log) == 0 && count<EndConnection>(p.client.log) == 0));
-    // The server gives the client the RMBE of the first one, and the other way round.
+    // The server gives the client the RMBE of the first connection, and the client does the same.
     p.server.leave(2);
     p.client.leave(2);
     clc::SmcrPeer again = p.end_of(first);
@@ -394,9 +394,9 @@ TEST_CASE("smcr_groups__an_rmbe_of_the_peer_that_is_in_use_ends_who_had_it_G5") 
     p.talk();  // its own RMBE is in another RMB
     REQUIRE(find<EndConnection>(p.client.log) != nullptr);
     CHECK(find<EndConnection>(p.client.log)->token == client_assignment.token);
-    CHECK(told<Joined>(p.client.log, 3));  // and it goes on (section 4.4.2)
+    CHECK(told<Joined>(p.client.log, 3));  // the new connection continues (section 4.4.2)
     p.client.join(4, again);
-    CHECK(count<EndConnection>(p.client.log) == 2);  // whoever has it now
+    CHECK(count<EndConnection>(p.client.log) == 2);  // also if the RMBE has a new owner
 
     const clc::Rmbe of_client = p.client.group(1).rmbe(client_assignment);
     p.server.join(5, p.proposal());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The pages of the specifications, typed off row by row, against the tables of the library: the rows of a page tile the
-// message without a hole, every field of the library is a row, and every row that is not reserved is a field, under its
-// name.
+// The tables of the specifications, typed off row by row, are compared with the tables of the library: the rows of a
+// page cover the message without a gap, every field of the library is a row, and every row that is not reserved is a
+// field of the same name.
 //
 // A row is "offset[.bit] length[b] name the page's words"; b means bits, "26*" a list that has 26 bytes, "*" one that
 // goes on to the end, and "-" instead of a name is reserved.
@@ -24,7 +24,7 @@ namespace {
 struct Range {
     unsigned start = 0, bits = 0;  // bits 0: a list
     std::string name;
-    unsigned end = 0;  // of a row; not compared
+    unsigned end = 0;  // end of a row; not compared
 
     bool operator==(const Range& other) const {
         return start == other.start && bits == other.bits && name == other.name;
@@ -82,7 +82,7 @@ std::vector<Range> fields(std::initializer_list<unsigned> bases) {
     return out;
 }
 
-// `size`: bytes of the message, where it has a fixed one.
+// `size`: bytes of the message, if its size is fixed.
 void compare(const char* text, const std::vector<Range>& library, unsigned size = 0) {
     unsigned end = 0;
     for (const Range& row : page(text)) {

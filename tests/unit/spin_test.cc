@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// When a connection is looked at before it sleeps.
+// When a connection is busy-polled before it sleeps.
 #include "datapath/spin.h"
 
 #include <catch2/catch.hpp>
@@ -11,12 +11,12 @@ namespace {
 
 constexpr Spin::Time kMost = 50us;
 
-// Pauses, one behind the other.
+// A sequence of pauses.
 struct Pauses {
     Spin spin;
     TimePoint now{1s};
 
-    // What it was told when it went to sleep; something came `later`.
+    // Returns how long it busy-polls before it sleeps; an event comes `later`.
     Spin::Time pause(std::chrono::microseconds later) {
         const Spin::Time looks = spin.before_sleep(now, kMost);
         if (looks.count() > 0 && later > looks) {
@@ -32,13 +32,13 @@ struct Pauses {
 
 TEST_CASE("spin__only_behind_a_pause_that_was_short") {
     Pauses p;
-    CHECK(p.pause(30us) == 0us);  // nothing is known yet
+    CHECK(p.pause(30us) == 0us);  // no pause was measured yet
     CHECK(p.pause(30us) == kMost);
     CHECK(p.pause(1ms) == kMost);
     for (int i = 0; i < 10; i++) {
-        CHECK(p.pause(1ms) == 0us);  // sparse traffic pays nothing
+        CHECK(p.pause(1ms) == 0us);  // sparse traffic is never busy-polled
     }
-    CHECK(p.pause(150us) == 0us);  // a wake-up longer than it could be
+    CHECK(p.pause(150us) == 0us);  // without its wake-up, this pause may be shorter than kMost
     CHECK(p.pause(30us) == kMost);
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("spin__in_vain_less_and_less_often") {
     CHECK(looks_of(4) == 4);
     CHECK(looks_of(32) == 0);
     CHECK(looks_of(100'000) < 1000);
-    // Once it pays it is as before.
+    // As soon as busy-polling pays again, it is used as before.
     while (p.pause(20us) == 0us) {
     }
     CHECK(looks_of(4) == 4);

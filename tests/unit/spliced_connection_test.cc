@@ -48,7 +48,7 @@ std::pair<UniqueFd, UniqueFd> connected() {
     return {std::move(one), std::move(other)};
 }
 
-// As the agent has them.
+// With the agent's values.
 TcpSocket of_agent(UniqueFd fd) {
     ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
     return TcpSocket(std::move(fd));
@@ -62,7 +62,7 @@ void say(const UniqueFd& fd, const std::string& what, int flags = 0) {
     REQUIRE(send_all(fd, what, flags));
 }
 
-// The next so many bytes; less if the stream ends before, and "reset" behind them if it is reset.
+// The next bytes, at most so many; fewer if the stream ends before, followed by "reset" if it is reset.
 std::string hear(const UniqueFd& fd, std::size_t bytes) {
     std::string heard;
     while (heard.size() < bytes) {

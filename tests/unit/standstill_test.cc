@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A verdict about the data path wants more than one look, and none that came late itself.
+// The data path counts as standing still only after several checks, of which none was late itself.
 #include "agent/loop/standstill.h"
 
 #include <catch2/catch.hpp>
@@ -48,6 +48,6 @@ TEST_CASE("every__is_due_once_in_each_period") {
     CHECK(second.due(kStart));
     CHECK_FALSE(second.due(kStart + 999ms));
     CHECK(second.due(kStart + 1s));
-    CHECK(second.due(kStart + 1h));  // what was missed is not made up for
+    CHECK(second.due(kStart + 1h));  // missed checks are not made up for
     CHECK_FALSE(second.due(kStart + 1h + 1ms));
 }

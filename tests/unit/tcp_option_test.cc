@@ -19,7 +19,7 @@ TEST_CASE("find__sees_it_among_others") {
         const auto option = find_smc_option(options);
         return option ? text(option->exid) : "none";
     };
-    // what Linux 6.12 puts into a SYN: MSS, SACK permitted, timestamps, NOP, window scale, NOP, NOP, SMC
+    // the options of a SYN of Linux 6.12: MSS, SACK permitted, timestamps, NOP, window scale, NOP, NOP, SMC
     const Raw linux{2, 4, 5, 0xb4, 4, 2, 8, 10, 0xbc, 0x3a, 0xf4, 0x6f, 0,    0,
                     0, 0, 1, 3,    3, 7, 1, 1,  254,  6,    0xe2, 0xd4, 0xc3, 0xd9};
     CHECK(found(linux) == "SMCR");
@@ -33,5 +33,5 @@ TEST_CASE("find__sees_it_among_others") {
     CHECK(found({254}) == "none");
     CHECK(found({254, 6, 0xe2, 0xd4}) == "none");
     CHECK(found({254, 0, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");
-    CHECK(found({2, 1, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");  // a length that cannot be
+    CHECK(found({2, 1, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");  // an impossible length
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agents and kernel peers of other ages: an agent on Debian 12's own kernel, and net/smc of that kernel as the peer."""
+"""Agents and kernel peers of other releases: an agent on Debian 12's own kernel, and its net/smc as the peer."""
 import os
 import unittest
 
@@ -10,7 +10,7 @@ from programs import NATIVE, TCP
 
 
 class OldAgent(unittest.TestCase):
-    """6.1 has no tcx: the wire programs are attached by clsact. The peer is the kernel of 6.12."""
+    """Linux 6.1 has no tcx: the wire programs are attached by clsact. The peer is net/smc of 6.12."""
 
     @classmethod
     def setUpClass(cls):
@@ -35,7 +35,7 @@ class OldAgent(unittest.TestCase):
 
     def test_2_the_agent_leaves_nothing_on_that_kernel(self):
         self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
-        # the kernel frees programs after their owner is gone
+        # the kernel frees programs some time after their owner has ended
         wait_for(
             "the programs to be gone", lambda: "name smc_" not in self.node.run(["bpftool", "prog", "show"]).stdout
         )
@@ -45,8 +45,8 @@ class OldAgent(unittest.TestCase):
 
 class OldKernel(unittest.TestCase):
     """net/smc of 6.1 negotiates over rxe and then never sends a byte over it: CONFIRM LINK times out in either role,
-    whoever the peer is, and a client is stuck in its own kernel afterwards (smc_wr_drain_cq). What can hold, and
-    must: the agent's application has its bytes by TCP, and the agent has told the kernel and holds nothing."""
+    whoever the peer is, and a client is stuck in its own kernel afterwards (smc_wr_drain_cq). What must
+    hold: the agent's application gets its bytes by TCP, and the agent has told the kernel and holds nothing."""
 
     @classmethod
     def setUpClass(cls):

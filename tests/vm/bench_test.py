@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The benchmark in virtual machines runs and writes what others read. What it measures is nobody's verdict here."""
+"""The benchmark in virtual machines runs and writes what others read. The measured values are not judged here."""
 import json
 import os
 import subprocess

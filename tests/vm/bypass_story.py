@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""In a machine: two pods whose connection is bypassed, and that change their habits then. Prints what each step said.
+"""In a machine: two pods whose connection is bypassed, and that change their habits then. Prints each step's answer.
 
     bypass_story.py prepare                 two namespaces, and a cgroup for each habit
     bypass_story.py tell SMCCTL PEER        with an agent: {habit: [answer of each step, ...]} as JSON
@@ -13,7 +13,7 @@ import time
 CGROUPS = "/sys/fs/cgroup"
 ONE, TWO = "10.78.0.1", "10.78.0.2"
 STEPS = {
-    # who does what, behind a send of 10 bytes by the client
+    # end and command, after a send of 10 bytes by the client
     "none": [("server", "receive", {"count": 10})],
     "splice": [
         ("server", "splice", {"count": 10}),
@@ -43,7 +43,7 @@ def prepare():
     for name, ip in (("one", ONE), ("two", TWO)):
         for words in (f"addr add {ip}/24 dev v1", "link set v1 up", "link set lo up"):
             subprocess.run(["ip", "-n", name, *words.split()], check=True)
-        # each habit is another program's: what one socket of it does is held against its next
+        # each habit has a program of its own: a habit of one socket counts for all sockets of its program
         for habit in STEPS:
             os.makedirs(f"{CGROUPS}/{name}/{habit}")
         nothing = {way: subprocess.DEVNULL for way in ("stdin", "stdout", "stderr")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The bypass on Debian's kernels, which take its guards: rules that say auto have it there. 6.1 has none of it."""
+"""The bypass on Debian's kernels, which accept its guards: rules that say auto use it there. 6.1 has no bypass."""
 import json
 import os
 import unittest

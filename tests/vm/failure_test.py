@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What breaks under SMC-R connections, and what applications, the other connections and the agents make of it. Agents
-on both sides, on a kernel as our users have it. Cases run in the order of their names: each leaves the machines
-whole, but for the last."""
+"""Failures under SMC-R connections, and their effect on applications, other connections and the agents. Agents on both
+sides, on a kernel as our users have it. Cases run in the order of their names: each but the last leaves the machines
+intact."""
 import os
 import time
 import unittest
@@ -27,7 +27,7 @@ class Failures(unittest.TestCase):
         type(self).port += 1
 
     def start(self, server_steps, client_steps):
-        """A connection that has become SMC-R; its two programs."""
+        """Starts a connection that becomes SMC-R; its two programs."""
         server = self.b.start_server([*TCP, "steps", "serve", self.port, *server_steps], f"server{self.port}.log")
         client = self.a.start([*TCP, "steps", self.b.ip4, self.port, *client_steps], f"client{self.port}.log")
         for agent in (self.agent_a, self.agent_b):
@@ -35,7 +35,7 @@ class Failures(unittest.TestCase):
         return server, client
 
     def smcr_again(self):
-        """New connections are SMC-R, and nothing of the old ones is left."""
+        """Waits until new connections are SMC-R, and nothing of the old ones is left."""
 
         def one():
             type(self).port += 1
@@ -49,7 +49,7 @@ class Failures(unittest.TestCase):
             wait_for(
                 "one link group without connections", lambda: [g["connections"] for g in agent.smcr_groups()] == [0]
             )
-            # One queue pair; an RMB, memory to send from, and the link's two. Of the groups before nothing is left.
+            # One queue pair; four memory regions: RMB, send buffer, two of the link. Nothing of earlier groups.
             for kind, count in (("qp", 1), ("mr", 4), ("pd", 1)):
                 wait_for(
                     f"{count} {kind} to be left",
@@ -60,8 +60,8 @@ class Failures(unittest.TestCase):
         return {c["reason"]["name"] for c in agent.ended(port)}
 
     def test_1_the_cable_is_out_for_two_seconds(self):
-        """The queue pair retries for longer than that. But rxe fails a request that it has to send while its own port
-        is down, and then the link is gone: every byte, or an error on both sides, and nothing between."""
+        """The queue pair retries for longer than that. But rxe fails a request that it must send while its own port is
+        down, and then the link is gone: either every byte arrives, or both sides get an error."""
         size = 25_000_000
         server = self.b.start_server([*TCP, "duplex", "serve", self.port, size], "cut-server.log")
         client = self.a.start([*TCP, "duplex", self.b.ip4, self.port, size], "cut-client.log")

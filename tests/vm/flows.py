@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Checked bytes both ways for as long as a test likes, and for how long none came."""
+"""Checked bytes both ways until a test stops them, and the longest time without a byte."""
 import json
 
 
@@ -14,7 +14,7 @@ class Flow:
         self.here = here
 
     def end(self):
-        """For how long bytes stood still, in milliseconds, at the client and at the server; every byte has arrived."""
+        """Ends the flow, checks that every byte has arrived; the longest standstill in ms, at client and server."""
         self.here.sh(f"touch {self.ends_at}")
         for program in (self.client, self.server):
             if program.wait(60) != 0:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""An SMC-Rv2.1 client that becomes SMC-R like everybody and then breaks the rules.
+"""An SMC-Rv2.1 client that becomes SMC-R in order and then breaks the rules.
 
     hostile_peer.py PROGRAM DEVICE ROCE_IP SERVER_IP
 
-PROGRAM is its RoCE half (tests/roce/hostile_peer.cc). It takes orders from /run/order, a FIFO, OWN_IP PORT ATTACK in a
-line; and tells what it saw in /run/seen, another one, when the attack is over and its RoCE half is gone.
+PROGRAM is its RoCE half (tests/roce/hostile_peer.cc). It reads orders from the FIFO /run/order, each a line OWN_IP
+PORT ATTACK, and writes its result to the FIFO /run/seen when the attack is over and its RoCE half has ended.
 """
 import os
 import struct
@@ -21,7 +21,7 @@ TOKEN = 0xBADC0DE
 
 
 class Unexpected(Exception):
-    """What the server did is not what this attack begins with."""
+    """The server did not behave as this attack expects at its beginning."""
 
 
 class Tcp:
@@ -113,7 +113,7 @@ class Hostile:
         if not self.tcp.pump(lambda: self.tcp.connection.established):
             raise Unexpected("no TCP connection")
         self.sequence = 0
-        self.peer_id = os.urandom(8)  # a stranger each time
+        self.peer_id = os.urandom(8)  # a new peer each time
 
     def first_contact(self, qpn=None):
         self.tcp.send(proposal(self.peer_id, self.gid, self.mac))
@@ -151,7 +151,7 @@ class Hostile:
         self.roce.send(bytes(reply))
 
     def second_connection(self):
-        """On the same link. Its first bytes are there before its Confirm (RFC 7609 section 3.5.2.4, C1)."""
+        """A connection on the same link, whose first bytes arrive before its Confirm (RFC 7609 section 3.5.2.4, C1)."""
         tcp = Tcp(self.device, self.own, self.server, self.port + 1, 1)
         tcp.pump(lambda: tcp.connection.established)
         tcp.send(proposal(self.peer_id, self.gid, self.mac))
@@ -196,7 +196,7 @@ class Hostile:
 
 
 def attack(name, h):
-    """What it saw."""
+    """Carries out an attack; its result."""
     if name == "wrong-qpn":
         h.first_contact(qpn=0xFFFFF0)
         return "declined" if h.tcp.receive(160 + 28)[164] == 4 else "something else"

@@ -28,7 +28,7 @@ class Shared(unittest.TestCase):
             machine.agent = machine.start_agent(CONFIG)
 
     def moved(self, port, count=200_000, times=1):
-        """By the path that the agent of the client tells."""
+        """Moves bytes; the path that the client's agent reports."""
         echo = self.b.start_server([*TCP, "serve", port, times], f"serve{port}.log")
         done = self.a.run([*TCP, "client", self.b.ip4, port, count, times], timeout=120)
         self.assertEqual(done.stdout, f"{count * times} bytes\n", done.stderr)
@@ -44,7 +44,7 @@ class Shared(unittest.TestCase):
         self.assertEqual(group["peer_gid"], self.b.agent.status()["ism"]["gid"])
 
     def test_1_programs_of_others(self):
-        """The demonstration's."""
+        """The programs of the demonstration."""
         self.b.start(
             ["redis-server", "--port", 7010, "--save", "", "--bind", "0.0.0.0", "--protected-mode", "no"], "redis.log"
         )
@@ -78,7 +78,7 @@ class Shared(unittest.TestCase):
         return sum(words[i : i + 8] != bytes(8) for i in range(0, len(words), 8))
 
     def cut_while_it_sends(self, port):
-        """b is gone while both send. What a has to say of it."""
+        """Both ends send until there is an error, which the caller causes at b; a's program, once bytes move."""
         self.b.start([*TCP, "steps", "serve", port, "fill"], f"steps{port}.log")
         client = self.a.start([*TCP, "steps", self.b.ip4, port, "error"], f"client{port}.log")
 
@@ -91,13 +91,13 @@ class Shared(unittest.TestCase):
     def test_3_a_machine_that_is_switched_off_and_on_finds_the_area_dirty(self):
         client = self.cut_while_it_sends(7300)
         self.lab.power_cut(self.b)
-        self.assertEqual(client.wait(60), 0)  # that no reset comes from there does not matter
+        self.assertEqual(client.wait(60), 0)  # it ends although no reset comes from b
         self.assertIn("ECONNRESET", client.text())
         self.b.agent = self.b.start_agent(CONFIG, name="agent-again")
         wait_for("SMC-D again", lambda: self.moved(7301) == {"smcd"}, timeout=60)
 
     def test_4_areas_of_another_version_or_size_are_left_alone(self):
-        """The machine's own BAR: what is in it is put back."""
+        """Changes the machine's own BAR, and restores its contents."""
         for machine in (self.a, self.b):
             self.assertEqual(machine.agent.stop(), 0)
         with open(self.lab.area, "r+b") as file:
@@ -123,7 +123,7 @@ class Shared(unittest.TestCase):
         self.b.kill()
         self.assertEqual(client.wait(60), 0)
         self.assertIn("ECONNRESET", client.text())
-        # What it had is nobody's within seconds, and the agent here goes on.
+        # Its slot and blocks are free again within seconds, and the agent here continues.
         with open(self.lab.area, "rb") as file:
 
             def places():
@@ -138,7 +138,7 @@ class Shared(unittest.TestCase):
 
 class NotTheSame(unittest.TestCase):
     def test_machines_that_share_nothing_use_roce(self):
-        """One CHID, and an area for each: the server does not find the client in its own."""
+        """The areas of the machines have one CHID, but the server does not find the client in its own area."""
         lab = self.enterContext(VmLab("unlike", area_mib=64, areas="own"))
         kernel = os.environ.get("SMC_VM_KERNEL", "7")
         a, b = lab.machine("a", kernel), lab.machine("b", kernel)
@@ -179,7 +179,7 @@ class Doorbells(unittest.TestCase):
             wait_for(f"{how} on {machine.name}", lambda: self.wake_up(machine) == how, timeout=60)
 
     def talk(self, port):
-        """A connection with an exchange every second, more than ten times what both sides look for."""
+        """A connection with an exchange every second: more than ten times as long as both sides busy-poll."""
         echo = self.b.start_server([*TCP, "steps", "serve", port, *["recv:64", "send:64"] * 5], f"talk{port}.log")
         steps = ["send:64", "recv:64", "sleep:1"] * 5
         client = self.a.start([*TCP, "steps", self.b.ip4, port, *steps], f"talking{port}.log")
@@ -202,7 +202,7 @@ class Doorbells(unittest.TestCase):
         self.assertEqual((done.stdout, echo.wait()), (f"{size} bytes\n", 0), done.stderr)
 
     def test_2_another_agent_takes_the_place(self):
-        """The device is the next one's, too: what is mapped of it stays."""
+        """The next agent uses the same device, and its mappings stay."""
         self.wait_wake_up("interrupts")
         echo, client = self.talk(7100)
         wait_for("the connection", lambda: self.a.agent.connections(7100))
@@ -233,7 +233,7 @@ class Three(unittest.TestCase):
         self.all_talk(machines)
 
     def test_an_area_for_each_pair(self):
-        """Two devices in each machine, and no memory that a third one has, too."""
+        """Two devices in each machine; each pair of machines shares memory that the third does not have."""
         lab = self.enterContext(VmLab("pairs", area_mib=64, areas="pairs"))
         machines = self.boot(lab)
         chids = {frozenset(pair): f"0xff2{n}" for n, pair in enumerate(("ab", "ac", "bc"))}
@@ -256,7 +256,7 @@ class Three(unittest.TestCase):
         return machines
 
     def all_talk(self, machines):
-        """Each is the client of one and the server of the other."""
+        """Each machine is the client of one other machine and the server of the other one."""
         pairs = [(machines[i], machines[j]) for i, j in ((0, 1), (1, 2), (2, 0))]
         size = 300_000 if SMALL else 10_000_000
         echoes = [server.start_server([*TCP, "serve", 7000, 1], "serve.log") for _, server in pairs]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The kernel's own net/smc on both sides: the laboratory itself, and what smcctl makes of its traffic.
+"""The kernel's own net/smc on both sides: checks the laboratory itself, and smcctl with its traffic.
 
 This is also the reference that agents are measured against: the same programs, the same counters. 6.12 on both sides:
 net/smc of 6.1 negotiates over rxe but never sends a byte over it (CONFIRM LINK times out, in either role)."""

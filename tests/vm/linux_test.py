@@ -11,14 +11,14 @@ from lab.machines import VmLab
 from programs import NATIVE, TCP
 
 AGENTS_KERNEL = os.environ.get("SMC_VM_KERNEL", "7")
-# Bytes of what arrived and waits to be read, at Linux, for the sockets that choose none: net.smc.rmem.
+# Receive buffers at Linux for sockets that choose none: net.smc.rmem.
 RMEM = [16384, 65536, 4 << 20, 16 << 20]
 # Buffers that programs choose.
 CHOSEN = ["--sndbuf=4096", "--rcvbuf=4096", "--rcvbuf=4194304", "--sndbuf=4194304"]
 
 
 class Sizes(unittest.TestCase):
-    """A stream stands still for ever where the two ends wait for different things."""
+    """Buffer sizes: a stream would stand still for ever if each end waited for a different event."""
 
     @classmethod
     def setUpClass(cls):
@@ -59,7 +59,7 @@ class Sizes(unittest.TestCase):
             self.both_roles(option)
 
     def test_3_one_that_speaks_before_it_reads(self):
-        """Linux forgets with each message that it sends that it was asked for its cursor."""
+        """Linux drops a request for its cursor with each message that it sends."""
         self.linux.sh("sysctl -qw net.smc.rmem=4194304")
         for _ in range(4):
             self.both_roles("--sndbuf=4096")
@@ -100,8 +100,8 @@ class TwoPorts(unittest.TestCase):
         self.assertEqual(paths, {("smcr", "none")})
 
     def outlast(self, client, server, port):
-        """A port of the agent's node goes and comes while connections come and go. Those that stay lose nothing. How
-        many of the short ones did is shown: between two kernels there were 3 in 775, whose connect() timed out."""
+        """A port of the agent's node goes down and up while connections come and go. Long connections lose nothing. The
+        number of short ones that failed is printed: between two kernels 3 of 775, whose connect() timed out."""
         server[0].start_server([*server[1], "serve", port, 1_000_000], f"serve{port}.log")
         self.assertEqual(client[0].run([*client[1], "client", server[0].ip4, port, 1000]).stdout, "1000 bytes\n")
         wait_for("two links", lambda: any(len(g["links"]) == 2 for g in self.agent.smcr_groups()), 90)

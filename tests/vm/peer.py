@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A TCP program as everybody writes it; with --smc, the same over the kernel's own AF_SMC sockets; with --sndbuf=N and
---rcvbuf=N, with buffers that it has chosen (those of a listener are its connections').
+"""An ordinary TCP program; with --smc, the same over the kernel's own AF_SMC sockets; with --sndbuf=N and --rcvbuf=N,
+with buffers that it has chosen (connections inherit those of a listener).
 
     peer.py serve PORT COUNT                  echoes COUNT connections, all at once
     peer.py client ADDRESS PORT BYTES [COUNT] sends BYTES, half-closes, expects them back; COUNT connections at once

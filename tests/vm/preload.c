@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Makes a program's TCP sockets AF_SMC sockets: how programs of Debian's packages become native peers.
+// Makes a program's TCP sockets AF_SMC sockets, so that programs of Debian's packages become native peers.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What becomes of the agent where a kernel refuses what it asks for: each alone, and lockdown.
+"""The agent on a kernel that refuses a feature that it needs: each feature alone, and lockdown.
 
-The table in docs/install.md is what the first test has seen; SMC_WRITE=1 writes it there.
+The table in docs/install.md has the results of the first test; SMC_WRITE=1 writes it there.
 """
 import os
 import re
@@ -28,7 +28,7 @@ class Refused(unittest.TestCase):
         cls.echo = cls.peer.start_server([*TCP, "serve", 7001, 1000], "serve7001.log")
 
     def path(self, agent):
-        """Of a connection to the peer."""
+        """The path of a connection to the peer."""
         before = len(agent.connections(7001, ended=True))
         done = self.node.run([*TCP, "client", self.peer.ip4, 7001, 10_000])
         self.assertEqual(done.stdout, "10000 bytes\n")
@@ -38,7 +38,7 @@ class Refused(unittest.TestCase):
         return agent.ended(7001, before + 1)[-1]["path"]
 
     def outcome(self, name, command):
-        """What the table says of it, and the exit code of an agent that served."""
+        """The outcome as in the table, and the exit code of an agent that served."""
         try:
             agent = self.node.start_agent(name=name, command=command)
         except RuntimeError as error:
@@ -79,7 +79,7 @@ class Refused(unittest.TestCase):
             self.assertEqual(agent.stop(), 0)
 
     def test_3_lockdown(self):
-        """It is chosen when all modules are loaded: those of this package are not signed."""
+        """Lockdown is set when all modules are loaded: those of this package are not signed."""
         self.node.sh("mountpoint -q /sys/kernel/security || mount -t securityfs none /sys/kernel/security")
         seen = {}
         for mode in ("integrity", "confidentiality"):

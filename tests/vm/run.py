@@ -3,8 +3,8 @@
 
     run.py PART_test
 
-Linux 6.12 was seen to panic in net_rx_action() below rxe_xmit_packet(), in QEMU without KVM, under load: nothing of SMC
-is in its stack. What has "smc" in its stack is not tried again.
+Linux 6.12 was seen to panic in net_rx_action() below rxe_xmit_packet(), in QEMU without KVM, under load, with no SMC
+function in its stack. A panic with "smc" in its stack is not tried again.
 """
 import re
 import subprocess
@@ -14,7 +14,7 @@ PANIC = re.compile(r"Call Trace:.*?Kernel panic - not syncing.*?\n", re.DOTALL)
 
 
 def run(part):
-    """Its exit code, and what it said, which was shown as it came."""
+    """Runs a part; its exit code, and its output, which is also shown as it comes."""
     said = []
     command = [sys.executable, "-B", "-m", "unittest", "-v", part]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Agent to agent over SMC-R, on a kernel without net/smc: both versions, both address families, what link groups do in
-the course of time, limits, and peers that break the rules."""
+"""Agent to agent over SMC-R, on a kernel without net/smc: both versions, both address families, the life of link
+groups, limits, and peers that break the rules."""
 import os
 import unittest
 
@@ -22,7 +22,7 @@ class Agents(unittest.TestCase):
         cls.port, cls.agents, cls.config = 7200, None, None
 
     def start(self, roce=None, command=()):
-        """Agents with this configuration; those that run already will do if they have it."""
+        """Starts agents with this configuration, unless they run with it already."""
         if self.config != (roce, command):
             self.stop()
             type(self).config = (roce, command)
@@ -50,14 +50,14 @@ class Agents(unittest.TestCase):
         return self.agents[0].ended(self.port, count)
 
     def is_not_asked(self):
-        """Without a device there is nothing to ask for."""
+        """Without a device, a client does not ask."""
         server = self.serve("serve", "PORT", 1)
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 1000]).stdout, "1000 bytes\n")
         self.assertEqual(server.wait(), 0, server.text())
         self.assertEqual(self.agents[0].decisions()["SMC_OUT_NOTHING"], 1)
 
     def registers(self, agent, size):
-        """Memory is registered until the queue pair of its link has gone, which is after the link group."""
+        """Memory stays registered until the queue pair of its link is destroyed, after the link group has ended."""
         wait_for("memory to be given back", lambda: agent.status()["roce"]["registered_bytes"] == size, 30)
 
     def groups(self):
@@ -134,17 +134,17 @@ else:
             self.assertIn(told, server.text())
 
     def test_3_rmbs_come_and_go(self):
-        """One RMBE in each RMB, as Linux has it: every connection beyond the first needs CONFIRM RKEY."""
+        """With one RMBE in each RMB, as in Linux, every connection after the first needs CONFIRM RKEY."""
         self.start({"rmbes_per_rmb": 1, "group_idle_s": 18, "test_link_s": 1, "rmbe_kib": 64})
         with self.subTest("an application that is gone when the first link is there"):
             server = self.serve("serve", "PORT", 1)
-            # a SYN that waits for a neighbour leaves behind the end of its socket, and asks nothing
+            # a SYN that waits for a neighbour leaves after its socket has ended, and is no request
             self.a.sh(f"ip neigh replace {self.b.ip4} lladdr {self.b.mac} dev eth0 nud permanent")
             connect = "import socket, sys; s = socket.socket(); s.setblocking(False); s.connect_ex((sys.argv[1], "
             self.a.run(["python3", "-c", connect + "int(sys.argv[2]))); s.close()", self.b.ip4, self.port])
             self.assertEqual(self.agents[0].ended(self.port)[0]["reason"]["name"], "application_gone")
             self.assertEqual(self.agents[1].ended(self.port)[0]["path"], "refused")
-            # the server has not heard of it: it ends with the one connection that it accepts
+            # the server has not seen it: it ends after the one connection that it accepts
             self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 9, 1]).stdout, "9 bytes\n")
             self.assertEqual(server.wait(), 0, server.text())
         self.assertEqual({c["path"] for c in self.exchange(50_000, 12)}, {"smcr"})
@@ -203,11 +203,11 @@ else:
         self.assertEqual([(c["path"], c["smcr"]["version"]) for c in self.exchange(1000)], [("smcr", 2)])
 
     def attack(self, name, number, steps):
-        """What the hostile peer saw; the application that it met; the link group that it made, if still there."""
+        """Runs an attack: the hostile peer's result, the attacked application, the link group, if it still exists."""
         before = max(g["id"] for g in self.agents[1].smcr_groups())
         server = self.serve("steps", "serve", "PORT", *steps, "error")
         address = f"10.99.0.{100 + number}"
-        # It is gone when its attack is over, and answers no ARP: no reset would find its way to the application.
+        # The peer is gone when its attack is over, and answers no ARP, so no reset would come to the application.
         self.b.sh(f"ip neigh replace {address} lladdr {self.a.mac} dev eth0 nud permanent")
         seen = self.a.sh(f"echo {address} {self.port} {name} > /run/order; cat /run/seen").strip()
         group = [g for g in self.agents[1].smcr_groups() if g["id"] > before]
@@ -226,7 +226,7 @@ else:
         one_group = self.agents[1].status()["roce"]["registered_bytes"]
         peer = os.path.join(HERE, "hostile_peer.py")
         hostile = self.a.start_server(["python3", peer, HOSTILE, "eth0", self.a.ip4, self.b.ip4], "hostile.log")
-        # what breaks the link, and what only its connection
+        # attacks that break the link, and attacks that break only their connection
         link = ["llc-type", "foreign-rkey", "llc-length", "llc-confirm-link-again", "cdc-length", "outside-rmb"]
         connection = ["cursor-beyond", "consumer-beyond", "cursor-lap", "cursor-back"]
         if os.environ.get("SMC_VM_CORE"):
@@ -242,11 +242,11 @@ else:
                 )
                 self.assertEqual(group is None, name in link)
         for number, name in enumerate(["unknown-token", "rkey-flood"], 20):
-            with self.subTest(name):  # nothing happens to it: it goes on
+            with self.subTest(name):  # the connection is not harmed, and continues
                 seen, server, group = self.attack(name, number, ["recv:10"])
                 self.assertEqual(seen, "sent ok, tcp open")
                 self.assertEqual(group["links"][0]["unknown_tokens"], 49 if name == "unknown-token" else 0)
-                # its process is gone now, which TEST LINK finds out
+                # its process is gone now, as TEST LINK finds out
                 self.assertEqual(server.wait(60), 0)
                 self.assertEqual(self.agents[1].ended(self.port)[0]["bytes_received"], 10)
         with self.subTest("one of two connections on a link"):
@@ -280,7 +280,7 @@ else:
         self.assertEqual(len(ends), len(link) + len(connection) + 5, ends)  # one line for each group (C3)
 
     def test_8b_other_agents_take_the_place(self):
-        """Queue pairs stay with the agent that has them, until their connections have ended."""
+        """Queue pairs stay with their agent until their connections have ended."""
         self.start({"rmbe_kib": 64})
         server = self.serve("steps", "serve", "PORT", "recv:1000", "send:1000", "recv:200000", "send:1000", "eof")
         steps = ["send:1000", "recv:1000", "wait:/run/upgraded", "send:200000", "recv:1000", "shut", "eof"]

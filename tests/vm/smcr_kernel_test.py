@@ -28,7 +28,7 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         type(self).port += 1
-        # The side of each role: who, its address, how its programs are started.
+        # The side of each role: machine, its address, the command of its programs.
         kernel, agent = (self.linux, NATIVE), (self.node, TCP)
         self.roles = {"agent connects": (agent, kernel), "kernel connects": (kernel, agent)}
 
@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
         )
 
     def assert_smcr(self, count=1):
-        """The agent's connections to this port were SMC-R, and ended in order."""
+        """Checks that the agent's connections to this port were SMC-R, and ended in order."""
         ended = self.agent.ended(self.port, count)
         self.assertEqual({(c["path"], c["reason"]["name"]) for c in ended}, {("smcr", "none")})
         return ended
@@ -101,7 +101,7 @@ class Together(Case):
                 self.assertEqual(busy.wait(60), 0, busy.text())
                 self.assertIn("520000 bytes", busy.text())
                 self.assertEqual(echo.wait(), 0)
-                # The agent remembers as many. Linux declines one now and then, whose buffer it could not register.
+                # The agent remembers only so many. Linux declines some now and then, whose buffer it cannot register.
                 declined = [c for c in self.agent.ended(self.port, 255) if c["path"] != "smcr"]
                 self.assertLess(len(declined), 5)
                 for connection in declined:
@@ -163,9 +163,9 @@ class Together(Case):
                         self.assertEqual(ended["reason"]["name"], reason)
 
     def test_4b_urgent_data(self):
-        """The mark stands where it was set, also when other messages follow the one that announces it."""
-        # Nobody sends before the reader wants urgent data in its place: Linux counts an urgent byte that came before
-        # that as not to be read, for ever, and its reader waits for it.
+        """The mark stays where it was set, even if other messages follow the one that announces it."""
+        # The writer sends only after the reader has set SO_OOBINLINE: an urgent byte that came before that is never
+        # readable in Linux, and its reader would wait for it.
         send = ["recv:1", *["send:6000", "oob", "send:6000", "recv:2"] * 3]
         read = ["inline", "send:1", *["mark:6000", "recv:6001", "send:2"] * 3]
         for what, (client, server) in self.roles.items():
@@ -181,7 +181,7 @@ class Together(Case):
                     self.assert_smcr()
 
     def test_5_programs_of_debian(self):
-        """The kernel's side runs them over AF_SMC, the agent's side as they are."""
+        """The kernel's side runs them over AF_SMC, the agent's side runs them unchanged."""
         native = ["env", f"LD_PRELOAD={PRELOAD}"]
         before = netsmc.counters(self.linux)
         self.node.sh(
@@ -214,7 +214,7 @@ class Together(Case):
         self.assertEqual(self.linux.run([*native, "redis-cli", "-h", self.node.ip4, "set", "k", "v"]).stdout, "OK\n")
         self.assertEqual(self.linux.run([*native, "redis-cli", "-h", self.node.ip4, "get", "k"]).stdout, "v\n")
         moved = json.loads(self.linux.run([*native, "iperf3", "-J", "-4", "-c", self.node.ip4, "-n", "5M"]).stdout)
-        # its server stops to read when the client says, by another connection, that it has sent everything
+        # its server stops reading when the client reports, on another connection, that it has sent everything
         self.assertGreaterEqual(moved["end"]["sum_received"]["bytes"], 4_000_000)
         # agent's side connects
         self.assertEqual(self.node.run(["redis-cli", "-h", self.linux.ip4, "set", "k", "w"]).stdout, "OK\n")
@@ -291,8 +291,8 @@ class Together(Case):
             netsmc.ask(self.linux, "ueid", UEID)
 
     def test_8_indirect_links(self):
-        """Each side reaches the other's address by a gateway, which is the other itself; the addresses they share are
-        gone."""
+        """Each side reaches the other's address by a gateway, which is the other side itself; they have no addresses in
+        one network any more."""
         far = {self.linux: "10.97.0.1", self.node: "10.98.0.1"}
         for machine, other in ((self.linux, self.node), (self.node, self.linux)):
             network = f"{far[other].rsplit('.', 1)[0]}.0/24"

@@ -12,7 +12,7 @@ from lab.machines import VmLab
 from programs import NATIVE, TCP
 
 ROCE = {"test_link_s": 3, "link_retry_s": 2}
-TIMEOUT = 90  # Linux asks for a new link each 30 s at most
+TIMEOUT = 90  # Linux asks for a new link at most every 30 s
 
 
 def same_network(machine):
@@ -54,7 +54,7 @@ class Case(unittest.TestCase):
 
 
 class Together(Case):
-    """Linux is a, the agent's node b."""
+    """Linux is machine a, the agent's node is b."""
 
     kernels = ("6.12", os.environ.get("SMC_VM_KERNEL", "7"))
 
@@ -77,8 +77,8 @@ class Together(Case):
         wait_for("more bytes", lambda: moved() > before + 100_000, 60)
 
     def survive(self, client, server, cut):
-        """The cable of the link that the connection is on, at `cut`. Once for each link group: when the link is there
-        again, Linux may refuse what is written by it to the key that it told (remote access error)."""
+        """Pulls the cable of the connection's link, at `cut`. Only once for each link group: when the link is up again,
+        Linux may refuse writes over it to the RKey that it has told (remote access error)."""
         wait_for("two links", lambda: self.both(True), TIMEOUT)
         flow = self.flow(client, server)
         self.more()
@@ -91,7 +91,7 @@ class Together(Case):
         cut.set_link(True, wire)
         try:
             wait_for("two links again", lambda: self.both(True), TIMEOUT)
-        except Timeout:  # seen once in dozens of times: Linux answers ADD LINK no more
+        except Timeout:  # seen once in dozens of runs: Linux no longer answers ADD LINK
             print("and no second link again", end=" ", flush=True)
 
     def first_contact(self, client, server):
@@ -102,7 +102,7 @@ class Together(Case):
         self.assertEqual(self.agent.ended(self.port)[0]["path"], "smcr")
 
     def forget(self):
-        """What one role had is none of the other's."""
+        """Each role begins without link groups of the other role."""
         self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
         wait_for("Linux to have seen it", lambda: not netsmc.types(self.a), 60)
         type(self).agent = self.b.start_agent({"roce": ROCE}, f"agent{self.port}")
@@ -120,7 +120,7 @@ class Together(Case):
 
 
 class Alone(Case):
-    """The kernel's own, for comparison: nothing of this is an agent's."""
+    """The kernel's own net/smc at both ends, for comparison: no agent takes part."""
 
     kernels = ("6.12", "6.12")
 

@@ -47,11 +47,11 @@ class Survive(unittest.TestCase):
         return [[g["type"] for g in agent.smcr_groups()] for agent in self.agents]
 
     def become(self, *types):
-        """Both ends' only link group comes to be of these types."""
+        """Waits until the only link group has these types at the two ends."""
         wait_for(f"link groups {types}", lambda: self.types() == [[t] for t in types], 40)
 
     def transfer(self, size=SIZE):
-        """Checked bytes both ways, as soon as there are some."""
+        """Starts a flow of checked bytes both ways, and waits until bytes arrive."""
         type(self).port += 1
         server = self.b.start_server([*TCP, "duplex", "serve", self.port, size], f"server{self.port}.log")
         client = self.a.start([*TCP, "duplex", self.b.ip4, self.port, size], f"client{self.port}.log")
@@ -86,7 +86,7 @@ class Survive(unittest.TestCase):
         self.assertEqual(self.degraded(), [1, 1])
 
     def degraded(self):
-        """Link groups that have lost their second link, as an alert sees them."""
+        """The number of link groups that have lost their second link, as the metric for alerts shows it."""
         family = "smc_agent_link_groups_degraded"
         shown = "curl -sSf http://127.0.0.1:7609/metrics | sed -n 's/^{} //p'".format(family)
         return [int(machine.sh(shown)) for machine in (self.a, self.b)]
@@ -158,14 +158,14 @@ class Survive(unittest.TestCase):
         self.b.run(["rdma", "link", "delete", "rxe0"], timeout=30)
         try:
             self.until_more(before)
-            self.become("SINGLE", "SINGLE")  # what is left at b has no way to a's other port
+            self.become("SINGLE", "SINGLE")  # the remaining port of b does not reach a's other port
         finally:
             self.b.run(["rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth1"])
         self.arrives(programs)
         self.become("SYMMETRIC", "SYMMETRIC")
 
     def test_4b_others_programs(self):
-        """iperf3, on both links; one of them is cut in its time."""
+        """iperf3 on both links, one of which is cut meanwhile."""
         self.start()
         self.first_contact()
         self.become("SYMMETRIC", "SYMMETRIC")
@@ -177,9 +177,9 @@ class Survive(unittest.TestCase):
         self.a.set_link(False, 1)
         self.assertEqual(client.wait(60), 0, client.text())
         streams = [[s["bytes"] for s in i["streams"]] for i in json.loads(client.text())["intervals"]]
-        self.assertTrue(all(streams[-1]), streams)  # in the last second both go on
+        self.assertTrue(all(streams[-1]), streams)  # in the last second both streams move
         ended = {(c["path"], c["reason"]["name"]) for c in self.agents[0].ended(self.port, 3)}
-        # its server is done with its streams before it has read them to their end
+        # its server closes its streams before it has read them to the end
         self.assertLessEqual(ended, {("smcr", "none"), ("smcr", "peer_aborted"), ("smcr", "application_reset")})
 
     def test_5_version_1(self):
@@ -193,7 +193,7 @@ class Survive(unittest.TestCase):
         self.become("SINGLE", "SINGLE")
 
     def test_7_a_network_has_its_ports(self):
-        """RoCE ports of one physical network serve the TCP connections that are on it, and no others do."""
+        """Only RoCE ports of the same physical network serve the TCP connections on it."""
         self.start()
         devices = sorted(port["device"] for port in self.agents[0].ask("device")["smcr"])
         whole = f"{self.b.ip4}/16"
@@ -213,7 +213,7 @@ class Survive(unittest.TestCase):
             [[row[0], row[2], *row[4:]] for row in rows[1:]],
             [["RACK1", devices[1], "192.0.2.0/24"], ["-", devices[0], "all", "others"]],
         )
-        self.start(pnets=[{"id": "RACK1", "devices": ["none"], "networks": [whole]}])  # there is no such device
+        self.start(pnets=[{"id": "RACK1", "devices": ["none"], "networks": [whole]}])  # no such device exists
         type(self).port += 1
         server = self.b.start_server([*TCP, "serve", self.port, 1], f"first{self.port}.log")
         self.assertEqual(self.a.run([*TCP, "client", self.b.ip4, self.port, 100000]).stdout, "100000 bytes\n")

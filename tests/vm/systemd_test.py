@@ -39,7 +39,7 @@ class Systemd(unittest.TestCase):
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def wait_serving(self, pid=None):
-        """Until an agent serves that is another one than `pid`; its process."""
+        """Waits until an agent other than `pid` serves; its process."""
 
         def serving():
             agent = (self.ask("status") or {}).get("agent", {})
@@ -50,12 +50,12 @@ class Systemd(unittest.TestCase):
         return wait_for("the service to serve", serving)
 
     def configure(self, over):
-        """Accelerated over this; the service is not told."""
+        """Writes the configuration, but does not tell the service."""
         config = {**OVER[over], "fallback": {"cache_s": 1, "budget_ms": 15000}}
         self.a.run(["sh", "-c", f"mkdir -p $(dirname {CONFIG}); cat > {CONFIG} <<END\n{json.dumps(config)}\nEND"])
 
     def moved(self, port, count=200_000):
-        """By the path that the agent of the client tells."""
+        """Moves bytes; the path that the client's agent reports."""
         echo = self.b.start_server([*TCP, "serve", port, 1], f"serve{port}.log")
         done = self.a.run([*TCP, "client", self.b.ip4, port, count], timeout=120)
         self.assertEqual((done.stdout, echo.wait()), (f"{count} bytes\n", 0), done.stderr)

@@ -129,7 +129,7 @@ class Linux(unittest.TestCase):
 
 
 class Generated(unittest.TestCase):
-    """Messages that this library wrote, read by tshark: version 1, SMC-D, everything that no capture here has."""
+    """Messages that this library wrote, read by tshark: version 1, SMC-D, and others that no capture here has."""
 
     def setUp(self):
         self.dir = tempfile.TemporaryDirectory(prefix="smc-wire-")
@@ -139,7 +139,7 @@ class Generated(unittest.TestCase):
     def test_clc(self):
         capture = Capture()
         for i, message in enumerate(sample("clc")):
-            connection = Connection(capture, port=40000 + i)  # no protocol of tshark's
+            connection = Connection(capture, port=40000 + i)  # a port for which tshark has no protocol
             (connection.server if message[4] == 2 else connection.client)(message)
         capture.write(self.path)
         ours, theirs, seen = messages(self.path), tshark.dissect(self.path), collections.Counter()
@@ -201,7 +201,7 @@ class Generated(unittest.TestCase):
         self.link(capture)
         for psn, syndrome in ((7, 0x1F), (8, 0x62), (9, 0x61), (10, 0x2C)):
             capture.add(ethernet("10.0.0.2", "10.0.0.1", roce_answer(0x11, psn, syndrome)))
-        capture.add(ethernet("10.0.0.2", "10.0.0.1", roce_answer(0x99, 1, 0x62)))  # none of SMC's
+        capture.add(ethernet("10.0.0.2", "10.0.0.1", roce_answer(0x99, 1, 0x62)))  # no queue pair of SMC
         capture.write(self.path)
         told = [m for m in messages("--rdma", self.path) if m["layer"] == "RDMA"]
         self.assertEqual(
@@ -233,7 +233,7 @@ class Generated(unittest.TestCase):
         capture.add(bytes(link / IP(src=a, dst=b) / UDP(dport=53) / bytes(64)))
         capture.add(bytes(link / IP(src=a, dst=b))[:30])
         capture.add(b"short")
-        Connection(capture)  # looked at
+        Connection(capture)  # the decoder reads this one
         capture.write(self.path)
         counters = [json.loads(line) for line in decode("--summary", "--json", self.path).stdout.splitlines()][-1]
         reasons = ("not_ip", "fragments", "tunnels", "other_protocols", "broken_frames")

@@ -17,7 +17,7 @@ def ethernet(source, target, segment):
 
 
 def roce_send(qpn, psn, payload, opcode=4):
-    """A packet of a SEND; its invariant CRC is not looked at."""
+    """A packet of a SEND; its invariant CRC is not valid, as no reader checks it."""
     pad = -len(payload) % 4
     return UDP(sport=49441, dport=ROCE_PORT, chksum=0) / bytes(
         BTH(opcode=opcode, padcount=pad, dqpn=qpn, psn=psn, pkey=0xFFFF, icrc=0) / (payload + b"\0" * pad)

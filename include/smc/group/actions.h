@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What SMC-R link groups ask of the devices and tell to the connections.
+// Actions of SMC-R link groups: requests to the devices and the data path, and notifications to the connections.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace smc::group {
 enum class GroupId : std::uint32_t {};
 // A buffer of a link group: an RMB, or memory to send from. Never used twice in its group.
 enum class BufferId : std::uint32_t {};
-// Who joins: the connection's own number.
+// The number of a connection, under which it joins a link group.
 enum class MemberId : std::uint64_t {};
 
 enum class BufferKind : std::uint8_t {
     kRmb,   // the peer writes into it
-    kSend,  // it is only sent from
+    kSend,  // data is only sent from it
 };
 
 // A RoCE port of this node that a link may use.
@@ -32,55 +32,57 @@ struct LocalPort {
     std::string device;
     std::uint8_t number = 1;
     RoceGid gid;
-    std::uint8_t version = 2;  // of SMC-R: the GID is RoCEv1's or RoCEv2's
+    std::uint8_t version = 2;  // the version of SMC-R that uses this GID
     Mac mac{};
-    std::string pnet_id{};  // of the physical network that it is on; empty: of none that has a name
+    std::string pnet_id{};  // the port's physical network; empty: that has no name
 
     [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
 };
 
-// Which elements a member uses.
+// The link, RMBE, send element and alert token of a member.
 struct Assignment {
-    std::uint8_t link = 1;  // that CLC names, and that the connection begins on
+    std::uint8_t link = 1;  // CLC names this link, and the connection begins on it
     AlertToken token{};
     BufferId rmb{};
-    std::uint8_t rmbe = 0;       // from 0; CLC counts from 1
-    bool rmbe_was_used = false;  // its last user's bytes are in it: zero them (RFC 7609 section 4.4.1)
+    std::uint8_t rmbe = 0;       // counted from 0; CLC counts from 1
+    bool rmbe_was_used = false;  // it holds bytes of an earlier connection: zero them (RFC 7609 section 4.4.1)
     BufferId send{};
     std::uint8_t send_element = 0;
 };
 
-// --- what is to be done ---------------------------------------------------------------------------------------------
-// A queue pair on that port. Answer: link_created() or link_refused().
+// --- requests -------------------------------------------------------------------------------------------------------
+// Create a queue pair on that port. Answer: link_created() or link_refused().
 struct CreateLink {
     GroupId group{};
     std::uint8_t link = 1;
     LocalPort port;
 };
-// Connect it, and once that is done hand it to the data path. Answer: link_connected() or link_refused().
+// Connect the link's queue pair to the peer's, then hand the link to the data path. Answer: link_connected() or
+// link_refused().
 struct ConnectLink {
     GroupId group{};
     std::uint8_t link = 1;
     QpEnd peer;
 };
-// Connections may use it from now on.
+// Connections may use the link from now on.
 struct UseLink {
     GroupId group{};
     std::uint8_t link = 1;
 };
-// Connections leave it for another one; it works still.
+// Move the connections of this link to another one; this link still works.
 struct RetireLink {
     GroupId group{};
     std::uint8_t link = 1;
 };
-// Nobody uses it any more: it ends when what was sent last has left, or, where it does not work, at once.
+// End a link that no connection uses any more: when its queued messages have been sent, or `at_once` if it was never up
+// or does not work.
 struct EndLink {
     GroupId group{};
     std::uint8_t link = 1;
     std::string why;
     bool at_once = false;
 };
-// Allocate memory, unless this buffer has some, and register it for that link. Answer: buffer_registered() or
+// Register the buffer for that link; allocate its memory first if it has none. Answer: buffer_registered() or
 // buffer_refused().
 struct RegisterBuffer {
     GroupId group{};
@@ -88,7 +90,7 @@ struct RegisterBuffer {
     BufferKind kind{};
     std::uint8_t link = 1;
 };
-// How an RMB of the peer is reached, over every link that is known.
+// The RKey and address of an RMB of the peer, for each link on which they are known.
 struct KnowRmb {
     GroupId group{};
     llc::RTokenSet tokens;
@@ -97,7 +99,7 @@ struct ForgetRmb {
     GroupId group{};
     llc::RTokenSet tokens;
 };
-// Nobody uses it any more, and the peer knows.
+// Free a buffer that no connection uses; the peer does not write into it any more.
 struct DropBuffer {
     GroupId group{};
     BufferId buffer{};
@@ -108,39 +110,40 @@ struct SendMessage {
     std::uint8_t link = 1;
     std::vector<std::uint8_t> bytes;
 };
-// From now on keep what comes for this token (RFC 7609 section 3.5.2.4).
+// Keep CDC messages for this token from now on, even before the connection runs (RFC 7609 section 3.5.2.4).
 struct OpenToken {
     GroupId group{};
     AlertToken token{};
 };
-// The peer never learnt of it.
+// Drop a token that the peer was never told of.
 struct ForgetToken {
     GroupId group{};
     AlertToken token{};
 };
-// The peer may write into its RMBE: element_returned() when it is done with it, or with the link.
+// Keep the token and RMBE of a member that has left, because the peer may still write there. Call element_returned()
+// when the peer is done with the RMBE, or the last link has gone.
 struct LingerToken {
     GroupId group{};
     Assignment assignment;
 };
-// The peer has given the RMBE that this connection writes into to another one: it ends, before that one begins (RFC
-// 7609 section 4.4.2).
+// End this connection before the next one begins: the peer has given the RMBE that it writes into to another connection
+// (RFC 7609 section 4.4.2), or has deleted that RMB.
 struct EndConnection {
     GroupId group{};
     AlertToken token{};
 };
-// All links end when what was sent last has left, and every connection that still runs with them.
+// End all links when their queued messages have been sent; connections that still run end with them.
 struct EndGroup {
     GroupId group{};
     std::string why;
 };
-// Everything of the group can go.
+// Free everything that belongs to the group.
 struct ForgetGroup {
     GroupId group{};
 };
 
-// --- what there is to tell ------------------------------------------------------------------------------------------
-// The member has an RMBE; on first contact at the client, the link is connected, too.
+// --- notifications --------------------------------------------------------------------------------------------------
+// The member has an RMBE; on first contact at the client, the queue pair is connected, too.
 struct Joined {
     MemberId member{};
     GroupId group{};
@@ -164,7 +167,7 @@ struct LinkFailed {
 struct GroupUp {
     GroupId group{};
 };
-// A further link is up, or one is gone while others remain.
+// A further link is up, or a link is gone while others remain.
 struct LinkChanged {
     GroupId group{};
     std::uint8_t link = 1;
@@ -176,7 +179,7 @@ struct GroupOver {
     RoceGid peer;
     Reason reason = Reason::kNone;
     std::string detail;
-    unsigned connections = 0;  // that are lost with it
+    unsigned connections = 0;  // running connections, which are lost with the group
 };
 
 using Action = std::variant<CreateLink, ConnectLink, UseLink, RetireLink, EndLink, RegisterBuffer, KnowRmb, ForgetRmb,

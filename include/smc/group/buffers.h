@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The memory of an SMC-R link group as a table: which RMBs and which memory to send from there is, and whose each
-// element is (RFC 7609 sections 4.2, 4.4.2 and 3.5.5.2).
+// The memory of an SMC-R link group as a table: its RMBs, its send buffers, and the member that has each of their
+// elements (RFC 7609 sections 4.2, 4.4.2 and 3.5.5.2).
 //
 // Invariant:
-//   G2  Nobody learns of an RMB before the peer has confirmed its RKey, or by the CLC message of the first contact.
+//   G2  No member is assigned an RMBE of an RMB whose RKey the peer has not confirmed. Only the first RMB needs no such
+//       confirmation: CLC tells the peer of it on first contact.
 #pragma once
 
 #include <map>
@@ -16,18 +17,18 @@
 namespace smc::group {
 
 struct Buffer {
-    // kRegistering -> kConfirming (an RMB behind the first one) -> kUsable -> kDeleting (an RMB)
+    // kRegistering -> kConfirming (RMBs after the first one) -> kUsable -> kDeleting (RMBs)
     enum class State : std::uint8_t { kRegistering, kConfirming, kUsable, kDeleting };
     struct Element {
         enum class State : std::uint8_t { kNew, kTaken, kUsedBefore };
         State state = State::kNew;
-        MemberId member{};         // whose it is, or was when it lingers
-        AlertToken token{};        // of an RMBE
-        bool unconfirmed = false;  // the peer was told and never confirmed: nobody knows when it is done with it
+        MemberId member{};         // the member that has it, or that had it last if it lingers
+        AlertToken token{};        // RMBEs only
+        bool unconfirmed = false;  // the peer was told of this RMBE but sent no Confirm: it may never say it is done
     };
     BufferKind kind{};
     State state = State::kRegistering;
-    llc::RTokenSet tokens;  // the links that it is registered for
+    llc::RTokenSet tokens;  // RKey and address on each link that it is registered for
     std::vector<Element> elements;
 
     [[nodiscard]] bool is_full() const;
@@ -44,25 +45,25 @@ class Buffers {
     [[nodiscard]] Buffer* find(BufferId id);
     [[nodiscard]] const Buffer& at(BufferId id) const { return buffers_.at(id); }
     [[nodiscard]] std::size_t count(BufferKind kind, Buffer::State state) const;
-    // The first of that kind and state; nothing if there is none.
+    // The first buffer of that kind and state; nothing if there is none.
     [[nodiscard]] std::optional<BufferId> first(BufferKind kind, Buffer::State state) const;
     [[nodiscard]] const std::map<BufferId, Buffer>& all() const { return buffers_; }
-    // Every buffer that is there is registered for this link.
+    // True if every buffer is registered for this link.
     [[nodiscard]] bool all_registered_for(std::uint8_t link) const;
     void forget_link(std::uint8_t link);
 
-    // An element of each kind; nothing if one of them is not to be had. `token` is where the search for a free alert
-    // token begins.
+    // Takes an RMBE and a send element; nothing if either kind has none free. The search for a free alert token begins
+    // at `token`.
     std::optional<Assignment> take(MemberId member, AlertToken token);
     void give_back(BufferId id, std::uint8_t element);
 
     [[nodiscard]] bool all_full(BufferKind kind) const;
-    // Elements that are taken, and of these those that the peer was told of and never confirmed.
+    // The number of elements that are taken, and of RMBEs among them that are `unconfirmed`.
     [[nodiscard]] unsigned taken(BufferKind kind) const;
     [[nodiscard]] unsigned unconfirmed() const;
 
-    // A usable buffer that nobody uses and that can go: memory to send from of which there is more than RMBs, or an RMB
-    // behind the first one.
+    // A usable buffer without taken elements that can be dropped: a send buffer if there are more of them than RMBs, or
+    // an RMB other than the first. Nothing: there is none.
     [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The links of an SMC-R link group as a table, what kind of group they make (RFC 7609 section 2.2.1), and which ports a
-// further one would use.
+// The links of an SMC-R link group as a table, the type of group that they form (RFC 7609 section 2.2.1), and the ports
+// that a further link may use.
 #pragma once
 
 #include <map>
@@ -13,18 +13,18 @@
 namespace smc::group {
 
 struct GroupLink {
-    // kCreating -> kReady (queue pair and memory are there) -> kConnecting -> kConfirming (LLC has it) -> kUp ->
-    // kRetired (nobody uses it any more, and it works)
+    // kCreating -> kReady (the queue pair exists, memory is registered) -> kConnecting -> kConfirming (by LLC) -> kUp
+    // -> kRetired (it still works, but no connection may use it)
     enum class State : std::uint8_t { kCreating, kReady, kConnecting, kConfirming, kUp, kRetired };
     LocalPort port;
     State state = State::kCreating;
-    bool exists = false;  // the queue pair
+    bool exists = false;  // the queue pair was created
     QpEnd own, peer;
     LinkId own_id{}, peer_id{};
     bool direct = false;
 };
 
-// Names as Linux has them.
+// text() returns the names that Linux uses.
 enum class GroupType : std::uint8_t {
     kNone,
     kSingle,
@@ -43,23 +43,24 @@ class GroupLinks {
     [[nodiscard]] const GroupLink* find(std::uint8_t number) const;
     [[nodiscard]] const std::map<std::uint8_t, GroupLink>& all() const { return links_; }
     [[nodiscard]] std::vector<std::uint8_t> up() const;
-    // A link whose peer's end is this; nothing: there is none that is up.
+    // The link that is up and whose other end is `peer`; nothing: there is none.
     [[nodiscard]] std::optional<std::uint8_t> with_peer(const QpEnd& peer) const;
-    // The same of one that was up: the peer named it before it knew better. Its number has not been used again.
+    // The link that was up and whose other end was `peer`, unless its number was used again: the peer may have named it
+    // before it learned that the link is gone.
     [[nodiscard]] std::optional<std::uint8_t> once_with_peer(const QpEnd& peer) const;
-    // A number that was not used for as long as possible (section 2.2.4).
+    // The free link number whose last use is the longest ago (section 2.2.4).
     [[nodiscard]] std::uint8_t next_number();
 
-    // LLC has agreed on it.
+    // LLC has confirmed the link: it is up.
     void confirmed(GroupLink& link);
-    // It has had a second link, and has none now.
+    // The group has had two links up at once, and has fewer now.
     [[nodiscard]] bool degraded() const { return redundant_ && up().size() < 2; }
 
     [[nodiscard]] GroupType type() const;
-    // The link that a symmetric group would do without: it shares its ports with others. Nothing: there is none.
+    // If more than two links are up: the one to delete, which shares most ends with the others.
     [[nodiscard]] std::optional<std::uint8_t> surplus() const;
-    // Ports of `ports` that a further link may use, the best one first: one that no link uses, then the one that only
-    // an asymmetric link uses. Of the family and version of the first link.
+    // The entries of `ports` that a further link may use, the best one first: unused ports with the SMC-R version,
+    // physical network and address family of the first link; then ports that only an asymmetric link uses.
     [[nodiscard]] std::vector<LocalPort> candidates(const std::vector<LocalPort>& ports) const;
     [[nodiscard]] bool uses(const LocalPort& port) const;
     [[nodiscard]] bool has_peer(const RoceGid& gid) const;
@@ -67,7 +68,7 @@ class GroupLinks {
  private:
     [[nodiscard]] unsigned shares(std::uint8_t number) const;
     std::map<std::uint8_t, GroupLink> links_;
-    std::map<std::uint8_t, QpEnd> gone_;  // peers' ends
+    std::map<std::uint8_t, QpEnd> gone_;  // the peer's ends of links that were up
     std::uint8_t last_ = 0;
     bool redundant_ = false;
 };

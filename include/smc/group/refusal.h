@@ -9,15 +9,15 @@
 namespace smc::group {
 
 enum class Refusal : std::uint8_t {
-    kOutOfSync,        // the server named a link that is not known here
+    kOutOfSync,        // the server named a link, but no link group with this server is known here
     kNoDevice,         // there is no RoCE port for this connection
     kOutOfMemory,      // the limit of registered memory is reached
     kGroupOver,        // the link group has ended
-    kBusy,             // too many first contacts are under way, with this peer or at all
+    kBusy,             // too many first contacts are under way, or the link that the server named has gone
     kTooManyPeerRmbs,  // the peer has more RMBs than a link group may have
-    kUnreachable,      // there is no way to the peer's GID
+    kUnreachable,      // there is no route to the peer's GID
     kDeviceFailed,     // the device refused a queue pair, memory or a connection
-    kNoMoreRmbs,       // the peer, or the link group's maximum, takes no more RMBs
+    kNoMoreRmbs,       // the peer accepts no more RMBs, or the link group has its maximum
     kTimeout,          // the peer did not confirm a new RMB in time
 };
 

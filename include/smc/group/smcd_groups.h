@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC-D link groups: the peers this node has had a first contact with (SMC v2.1, "First Contact Extension"). A group
-// lasts as long as the fabric's connection to the peer, so both ends lose it together.
+// SMC-D link groups: the peers that this node has had a first contact with (SMC v2.1, "First Contact Extension"). A
+// group lasts as long as the fabric's connection to the peer, so both ends lose it together.
 #pragma once
 
 #include <compare>
@@ -12,8 +12,8 @@
 
 namespace smc::group {
 
-// A node is server in one group and client in another: first contacts in both directions at once do not know of each
-// other.
+// A node may be the server in one group and the client in another with the same peer: first contacts in both directions
+// at once do not know of each other.
 struct SmcdKey {
     bool server = false;  // this node's role
     Gid peer;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // One SMC-R link group, without I/O: its first contact, its links, its memory, its LLC and its end (RFC 7609 sections
-// 2.2, 3.5 and 4.2). Who joins it is decided in smcr_groups.h, what its links are like in group_links.h.
+// 2.2, 3.5 and 4.2). smcr_groups.h decides which connections join it; group_links.h describes its links.
 //
-//   kCreating   the queue pair and the first RMB are being made
-//   kOffered    they can be told to the peer; its end of the queue pair is not known
-//   kConnecting it is, and the queue pair is being connected
+//   kCreating   the queue pair and the first buffers are being created
+//   kOffered    CLC can tell the peer of them; the peer's end of the queue pair is not known yet
+//   kConnecting the peer's end is known, and the queue pair is being connected
 //   kForming    LLC confirms the link
 //   kActive     connections may use it
-//   kOver       nobody joins any more; it is forgotten when its last member has left
+//   kOver       it takes no more members, and is forgotten when its last member has left
 //
 // Invariant:
-//   G3  A group that is over takes no more members; its objects go with the last one.
+//   G3  A group that is over takes no more members; its objects are destroyed after its last member has left.
 #pragma once
 
 #include <compare>
@@ -25,31 +25,31 @@
 
 namespace smc::group {
 
-// What makes connections share a group (RFC 7609 sections 3.5.1.2 and 3.5.2; SMC v2.1: the EID too), beside the peer:
-// its ID, or, because Linux's Proposal of version 2 has none, its GID, which is that of any link. And the physical
-// network of this node's ports.
+// Connections with the same peer share a group if role, version, EID (SMC v2.1) and physical network are the same (RFC
+// 7609 sections 3.5.1.2 and 3.5.2). A peer is recognised by its ID; or, because a Proposal of version 2 from Linux has
+// none, by its GID, which may be that of any link.
 struct SmcrKey {
     bool server = false;
     std::uint8_t version = 2;
-    RoceGid peer_gid;  // the first link's
+    RoceGid peer_gid;  // of the first link
     Eid eid{};
-    std::string pnet_id{};
+    std::string pnet_id{};  // the physical network of this node's ports
     bool operator==(const SmcrKey&) const = default;
 };
 
-// Limits and times of all link groups.
+// Limits and times that apply to all link groups.
 struct SmcrTerms {
     std::uint32_t rmbe_bytes = 256 * 1024;
     std::uint8_t rmbes_per_rmb = 8;
-    std::size_t link_bytes = 0;      // what a link registers for its messages
-    std::size_t memory_limit = 0;    // bytes registered by all groups
-    bool eye_catchers = false;       // RMBEs as in RFC 7609 section 4.4.1
+    std::size_t link_bytes = 0;      // bytes that a link registers for its messages
+    std::size_t memory_limit = 0;    // bytes that all groups together may register
+    bool eye_catchers = false;       // RMBEs begin with an eye catcher (RFC 7609 section 4.4.1)
     std::chrono::seconds idle{600};  // how long a group without connections is kept
     std::chrono::milliseconds llc_timeout{2000};
-    // When a group that has not two links between different ports tries again (C.8).
+    // Time until a group without two links between different ports tries again to add one (C.8).
     std::chrono::milliseconds link_retry{30000};
     std::chrono::milliseconds test_interval{30000};
-    // First contacts whose queue pair may wait for its peer's address at once.
+    // How many queue pairs of first contacts may wait at once for their peer's address.
     unsigned max_connecting = 8;
 };
 
@@ -57,15 +57,14 @@ class SmcrGroup {
  public:
     enum class State : std::uint8_t { kCreating, kOffered, kConnecting, kForming, kActive, kOver };
 
-    // Where what is to be done goes, and what time it is.
+    // Receives the actions of a call; `now` is the time of the call.
     struct Out {
         Actions& actions;
         TimePoint now;
     };
 
-    // `ports`: of this node; `down`: those that are not active. `registered`: bytes of all groups. All references
-    // outlive the group.
-    // `peer`: as CLC knows it so far.
+    // `peer`: as far as CLC knows it. `ports`: ports of this node that may be used; `down`: ports that are not active.
+    // `registered`: bytes that all groups have registered. The last four references must outlive the group.
     SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::SmcrPeer& peer, const SmcrTerms& terms,
               const std::vector<LocalPort>& ports, const std::vector<LocalPort>& down, std::size_t& registered);
     ~SmcrGroup();
@@ -73,40 +72,41 @@ class SmcrGroup {
     SmcrGroup& operator=(const SmcrGroup&) = delete;
 
     // --- its beginning -----------------------------------------------------------------------------------------------
-    // Asks for the queue pair and the first buffers. A refusal: nothing was asked for.
+    // Requests the queue pair and the first buffers. If it returns a refusal, nothing was requested.
     [[nodiscard]] std::optional<Refusal> create(Out out);
     void connect(const clc::SmcrPeer& peer, Out out);
 
     // --- its links ---------------------------------------------------------------------------------------------------
-    // `direct`: no router is on the way to the peer. `own_id`: the link's number for people.
+    // `direct`: no router is on the way to the peer. `own_id`: the link user ID, for display only.
     void link_created(std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct, Out out);
     void link_connected(std::uint8_t link, Out out);
-    // It could not be created or connected.
+    // The link could not be created or connected.
     void link_refused(std::uint8_t link, Refusal refusal, const std::string& detail, Out out);
-    // It broke, or shall not be used any more.
+    // The link broke, or must not be used any more.
     void link_down(std::uint8_t link, const std::string& why, Out out);
     void device_gone(const std::string& device, Out out);
-    // Other ports than before: perhaps there is one for a second link.
+    // The ports of this node have changed: tries soon to add a link that the group lacks.
     void ports_changed(Out out);
-    // A port that is down takes its links with it where there is another one.
+    // Gives up links on ports that are down, unless no other link is up.
     void leave_dead_ports(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
-    // An assignment, or nothing: then more memory is on its way, or take_refusal() says why not. `named`: the link that
-    // the server's Accept has named. The client confirms with that one while it is up. RFC 7609 section 3.5.2.3 lets it
-    // take any, but Linux then writes by the link that it has named itself, with an RKey of the other.
+    // Returns nothing if more memory must be registered first, or if take_refusal() says why there will be none.
+    // `named`: the link that the server's Accept has named. The client's Confirm names the same link while it is up:
+    // RFC 7609 section 3.5.2.3 allows any link, but a Linux server then writes over the link that it has named itself,
+    // with the RKey of the client's link.
     std::optional<Assignment> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
-    // Why there will be no more memory, told once.
+    // Why there will be no more memory; returned once.
     [[nodiscard]] std::optional<Refusal> take_refusal() { return std::exchange(refused_, std::nullopt); }
     // How a member leaves.
     struct Leaving {
-        bool told = false;                // the peer may know of its RMBE, and has not declined
-        std::optional<clc::Rmbe> peer{};  // the peer's, once that is known, if it counts on the connection
-        bool ran = false;                 // the data path has its elements, and gives them back
+        bool told = false;                // the peer may know of the member's RMBE, and has not declined
+        std::optional<clc::Rmbe> peer{};  // the peer's RMBE, if known, and if the peer counts on the connection
+        bool ran = false;                 // the data path has the member's elements, and will return them
     };
     void leave(MemberId member, const Assignment& assignment, const Leaving& how, Out out);
     void element_returned(BufferId buffer, std::uint8_t element, Out out);
-    // The member's connection runs: it would be lost with the group.
+    // The member's connection runs, and would be lost if the group ended.
     void running(MemberId member) { running_.insert(member); }
 
     // --- its memory --------------------------------------------------------------------------------------------------
@@ -116,42 +116,42 @@ class SmcrGroup {
     // --- LLC ---------------------------------------------------------------------------------------------------------
     void message(std::uint8_t link, wire::Bytes bytes, Out out);
     void heard(std::uint8_t link, std::uint64_t messages, TimePoint now);
-    // RMBs of the peer that CLC told of. False: it has more than a group may have.
+    // Notes an RMB of the peer that CLC has told of. False: the peer has more RMBs than a group may have.
     bool know(std::uint8_t link, const clc::Rmbe& rmbe, Out out);
-    // RMBs that the peer has taken back since this was asked last.
+    // RMBs that the peer has deleted since the last call.
     [[nodiscard]] std::vector<llc::RTokenSet> take_forgotten() { return std::exchange(forgotten_, {}); }
-    // How an RMB of the peer is reached; nullptr: it is not known.
+    // The RKey and address of an RMB of the peer on each link; nullptr: it is not known.
     [[nodiscard]] const llc::RTokenSet* peer_rmb(std::uint8_t link, RKey rkey) const {
         return llc_ ? llc_->find_rmb(link, rkey) : nullptr;
     }
-    // Ends it in the protocol's way, if it got that far.
+    // Ends the group by DELETE LINK, if LLC has begun.
     void end(llc::DeleteLinkReason reason, Out out);
-    // All links are gone, or shall be.
+    // All links broke, or the group must end without waiting for the peer.
     void down(const std::string& why, Out out);
-    // The peer has declined a connection because it does not know this group (A.2.5, flag S; C.4). It may be wrong, or
-    // mean this one connection: those that run stay as long as their links do, which is looked at now, and others have
-    // another group.
+    // The peer has declined a connection because it does not know this group (A.2.5, flag S; C.4). The peer may be
+    // wrong, or mean only this connection: running connections stay as long as their links work, which TEST LINK checks
+    // now, and new connections get another group. Without running connections, the group ends.
     void out_of_sync(Out out);
     void tick(Out out);
     [[nodiscard]] TimePoint next_deadline() const;
 
-    // --- what there is to know ---------------------------------------------------------------------------------------
+    // --- queries -----------------------------------------------------------------------------------------------------
     [[nodiscard]] GroupId id() const { return id_; }
     [[nodiscard]] const SmcrKey& key() const { return key_; }
     [[nodiscard]] const GroupLinks& links() const { return links_; }
-    // Of this peer, as far as a Proposal tells.
+    // True if a connection with this key and peer may share the group, as far as a Proposal identifies the peer.
     [[nodiscard]] bool is_with(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] State state() const { return state_; }
-    // First contact is over, either way.
+    // The first contact has succeeded or failed.
     [[nodiscard]] bool settled() const { return state_ == State::kActive || state_ == State::kOver; }
     [[nodiscard]] bool active() const {
         return state_ == State::kActive && llc_->state() == llc::GroupLlc::State::kActive;
     }
-    // The queue pair was connected.
+    // The first queue pair was connected.
     [[nodiscard]] bool llc_began() const { return llc_.has_value(); }
     [[nodiscard]] const llc::Over& why_over() const { return why_; }
     [[nodiscard]] bool has_room() const;
-    // The queue pair and the first RMB are there.
+    // The queue pair and the first buffers exist, so CLC can tell the peer of them.
     [[nodiscard]] bool can_be_told() const;
     [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
     [[nodiscard]] clc::Rmbe rmbe(const Assignment& assignment) const;
@@ -159,11 +159,11 @@ class SmcrGroup {
     [[nodiscard]] unsigned connections() const { return static_cast<unsigned>(members_.size()); }
     [[nodiscard]] unsigned max_connections() const { return max_connections_; }
     [[nodiscard]] std::size_t rmbs() const { return buffers_.count(BufferKind::kRmb, Buffer::State::kUsable); }
-    // Nothing refers to it any more.
+    // The group is over, and its last member has left.
     [[nodiscard]] bool can_be_forgotten() const { return state_ == State::kOver && members_.empty(); }
 
  private:
-    // RMBEs that a peer was told of and never confirmed.
+    // How many RMBEs may be taken that the peer was told of and never confirmed.
     static constexpr unsigned kMaxUnconfirmed = 16;
 
     [[nodiscard]] std::size_t buffer_bytes() const { return std::size_t{terms_.rmbe_bytes} * terms_.rmbes_per_rmb; }
@@ -215,30 +215,30 @@ class SmcrGroup {
     SmcrKey key_;
     LocalPort first_port_;
     unsigned max_connections_;
-    bool negotiable_;  // CLC agrees on the maxima: release 1 on
+    bool negotiable_;  // CLC agrees on the maxima (release 1 on)
     const SmcrTerms& terms_;
     const std::vector<LocalPort>& ports_;
     const std::vector<LocalPort>& down_;
     std::size_t& registered_;
-    std::size_t own_registered_ = 0;  // of it
+    std::size_t own_registered_ = 0;  // this group's part of registered_
 
     State state_ = State::kCreating;
     GroupLinks links_;
-    std::optional<std::uint8_t> adding_;  // the link that is being made
-    std::optional<QpEnd> offered_;        // client: the server's end of it
-    unsigned refusals_ = 0;               // in a row, by a peer that has no other path
+    std::optional<std::uint8_t> adding_;  // the link that is being added
+    std::optional<QpEnd> offered_;        // client: the server's end of that link
+    unsigned refusals_ = 0;               // attempts in a row that failed for lack of another path, at either end
     TimePoint retry_at_ = kNever;
     TimePoint tried_at_ = TimePoint::min();  // when the last attempt was over
     clc::SmcrPeer peer_;
     bool eye_catchers_ = false;
-    bool closed_ = false;  // to new members
+    bool closed_ = false;  // the group takes no new members
     std::optional<llc::GroupLlc> llc_;
 
     Buffers buffers_;
-    std::vector<llc::RTokenSet> forgotten_;  // RMBs of the peer
-    std::optional<Refusal> refused_;         // the last growth, until somebody asks
+    std::vector<llc::RTokenSet> forgotten_;  // RMBs that the peer has deleted, until take_forgotten()
+    std::optional<Refusal> refused_;         // why the group could not be created or grow, until take_refusal()
     TimePoint surplus_since_ = kNever;
-    std::map<MemberId, std::uint8_t> members_;  // and the link that each began on
+    std::map<MemberId, std::uint8_t> members_;  // with the link that each was assigned
     std::set<MemberId> running_;
     TimePoint idle_since_ = kNever;
     llc::Over why_;

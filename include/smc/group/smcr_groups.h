@@ -3,20 +3,20 @@
 // section 3.5.2): a group with the same peer that has room, or a new one. First contacts with one peer go one after the
 // other, so that a burst of connections makes one group.
 //
-//   a member     kChoosing      waits for another first contact with its peer (server)
-//                kAwaitingRmbe       waits for its RMBE
-//                kConnecting    first contact at the client: waits for the queue pair
-//                kJoined        Joined was told
-//                kAwaitingLink  first contact: waits for LLC
-//                kReady         LinkReady was told
+//   a member     kChoosing      server: waits until other first contacts with its peer are over
+//                kAwaitingRmbe  waits for its RMBE
+//                kConnecting    client, first contact: waits until the queue pair is connected
+//                kJoined        it was told Joined
+//                kAwaitingLink  first contact: waits until LLC has confirmed the link
+//                kReady         it was told LinkReady or LinkFailed
 //                kRunning       the data path has its elements
 //
 // Invariants:
-//   G1  A connection has an assignment from before the CLC message that names its RMBE until it has ended.
-//   G4  Each join is answered by Joined or JoinRefused once, each await_link() by LinkReady or LinkFailed once, unless
-//       the member leaves before.
-//   G5  An RMBE of the peer is one member's at a time: who had it before ends (RFC 7609 sections 3.5.2.2, 3.5.2.3 and
-//       4.4.2).
+//   G1  A connection has an assignment before CLC names its RMBE to the peer, and keeps it until it has ended.
+//   G4  Each join is answered exactly once by Joined or JoinRefused, and each await_link() exactly once by LinkReady or
+//       LinkFailed, unless the member leaves before.
+//   G5  An RMBE of the peer belongs to one member at a time: when the peer gives it to another connection, the member
+//       that had it ends (RFC 7609 sections 3.5.2.2, 3.5.2.3 and 4.4.2).
 #pragma once
 
 #include <map>
@@ -34,19 +34,19 @@ class SmcrGroups {
     // --- members -----------------------------------------------------------------------------------------------------
     struct Join {
         MemberId member{};
-        clc::SmcrPeer peer;  // at the server, whose Proposal this is; at the client, what the server chose
-        LocalPort port;      // for the TCP connection's own address
+        clc::SmcrPeer peer;  // at the server, from the client's Proposal; at the client, from the server's Accept
+        LocalPort port;      // the RoCE port for this end's address of the TCP connection
         TimePoint deadline = kNever;
-        AlertToken random{};  // where the search for a free token begins; nobody else can guess it
+        AlertToken random{};  // the search for a free alert token begins here, so that tokens cannot be guessed
     };
     [[nodiscard]] Actions join_as_server(Join join, TimePoint now);
     [[nodiscard]] Actions join_as_client(Join join, TimePoint now);
-    // The Confirm was sent, or has come: the peer's RMBE and, on first contact, its end of the queue pair are known.
+    // The Confirm was sent, or has come: the peer's RMBE and its end of the queue pair are known.
     [[nodiscard]] Actions await_link(MemberId member, const clc::SmcrPeer& peer, TimePoint now);
-    // Its elements are the data path's from now on, and come back by element_returned().
+    // The data path has the member's elements from now on, and returns them by element_returned().
     void running(MemberId member);
-    // It is over, or will not be one of SMC-R. `declined`: by a CLC Decline, so that the peer will not use the RMBE.
-    // `out_of_sync`: the peer does not know the link group (A.2.5, S bit), which has no new members from here on.
+    // The connection is over, or does not use SMC-R after all. `declined`: by a CLC Decline, so the peer will not use
+    // the RMBE. `out_of_sync`: the peer does not know the link group (A.2.5, flag S), which then takes no new members.
     struct Leaving {
         bool declined = false;
         bool out_of_sync = false;
@@ -54,8 +54,8 @@ class SmcrGroups {
     [[nodiscard]] Actions leave(MemberId member, const Leaving& how, TimePoint now);
 
     // --- results -----------------------------------------------------------------------------------------------------
-    // A ConnectLink of a group's first link is answered by link_connected() or link_refused() in any case, also when
-    // the group has gone meanwhile.
+    // The caller must answer ConnectLink of a group's first link by link_connected() or link_refused(), even if the
+    // group has gone meanwhile.
     [[nodiscard]] Actions link_created(GroupId group, std::uint8_t link, const QpEnd& own, LinkId own_id, bool direct,
                                        TimePoint now);
     [[nodiscard]] Actions link_connected(GroupId group, std::uint8_t link, TimePoint now);
@@ -67,36 +67,38 @@ class SmcrGroups {
                                          const std::string& detail, TimePoint now);
     [[nodiscard]] Actions element_returned(GroupId group, BufferId buffer, std::uint8_t element, TimePoint now);
 
-    // --- what happens on the links -----------------------------------------------------------------------------------
+    // --- events ------------------------------------------------------------------------------------------------------
     [[nodiscard]] Actions message(GroupId group, std::uint8_t link, wire::Bytes bytes, TimePoint now);
-    // How many messages have come over the link, of CDC too. To be told before anything of this, and before tick().
+    // `messages`: a count that grows with every message that arrives on the link, including CDC. To be called before
+    // the other events, and before tick().
     void heard(GroupId group, std::uint8_t link, std::uint64_t messages, TimePoint now);
     [[nodiscard]] Actions link_down(GroupId group, std::uint8_t link, const std::string& why, TimePoint now);
     [[nodiscard]] Actions device_gone(const std::string& device, TimePoint now);
-    // Which ports of this node may be used, the preferred ones first, and which are not active (their devices and
-    // numbers).
+    // `ports`: ports of this node that may be used, the preferred ones first. `down`: ports that are not active, of
+    // which only device and number are set.
     [[nodiscard]] Actions set_ports(std::vector<LocalPort> ports, std::vector<LocalPort> down, TimePoint now);
     // The agent stops.
     [[nodiscard]] Actions end_all(TimePoint now);
     [[nodiscard]] Actions tick(TimePoint now);
     [[nodiscard]] TimePoint next_deadline() const;
 
-    // --- what there is to know ---------------------------------------------------------------------------------------
-    // Those that are not over, by ID.
+    // --- queries -----------------------------------------------------------------------------------------------------
+    // The groups that are not over, by ID.
     [[nodiscard]] std::vector<const SmcrGroup*> all() const;
     // nullptr: it was forgotten.
     [[nodiscard]] const SmcrGroup* find(GroupId group) const;
-    // Of a member that has joined; nullptr otherwise.
+    // The group and the assignment of a member; nullptr: it has no assignment.
     [[nodiscard]] const SmcrGroup* group_of(MemberId member) const;
     [[nodiscard]] const Assignment* assignment_of(MemberId member) const;
-    // The link that the peer named when it told of its RMBE.
+    // The link that the peer named together with its RMBE.
     [[nodiscard]] std::uint8_t peer_link_of(MemberId member) const;
-    // Bytes registered for all groups, and for what ends and has not given them back yet.
+    // Bytes registered for all groups, and for ended links whose queue pairs are not destroyed yet.
     [[nodiscard]] std::size_t registered() const { return registered_; }
-    // `bytes` are registered. That may be more than the groups have: what a link had is registered until its queue pair
-    // has ended, which a device may take seconds for. It counts for the limit as long.
+    // `bytes`: what is registered with the devices now. That may be more than the groups have: the memory of an ended
+    // link stays registered, and counts towards the limit, until its queue pair is destroyed, which may take a device
+    // seconds.
     void set_in_use(std::size_t bytes);
-    // What is registered beyond it stays.
+    // Memory that is registered beyond a new, lower limit stays.
     void set_memory_limit(std::size_t bytes) { terms_.memory_limit = bytes; }
 
  private:
@@ -117,7 +119,7 @@ class SmcrGroups {
         SmcrGroup* group = nullptr;
         std::optional<Assignment> assignment{};
         std::optional<clc::Rmbe> peer_rmbe{};
-        std::uint8_t peer_link = llc::kFirstLink;  // that names it
+        std::uint8_t peer_link = llc::kFirstLink;  // the link that the peer named with it
     };
     using Out = SmcrGroup::Out;
 
@@ -140,7 +142,7 @@ class SmcrGroups {
     [[nodiscard]] SmcrGroup* lookup(GroupId id);
     [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] bool is_forming(const SmcrKey& key, const PeerId& peer) const;
-    // A first contact's queue pair; false: too many wait for their peer's address already.
+    // Connects the queue pair of a first contact; false: too many already wait for their peer's address.
     bool connect(SmcrGroup& group, const clc::SmcrPeer& peer, Out out);
 
     SmcrTerms terms_;
@@ -148,9 +150,9 @@ class SmcrGroups {
     std::size_t registered_ = 0, ending_ = 0;
     std::uint32_t next_id_ = 1;
     std::map<GroupId, std::unique_ptr<SmcrGroup>> groups_;
-    std::set<GroupId> connecting_;  // whose first ConnectLink has no answer yet, of groups that are gone, too
+    std::set<GroupId> connecting_;  // groups, even if gone, whose first ConnectLink is not answered yet
     std::map<MemberId, Member> members_;
-    std::set<MemberId> waiting_;  // for something that is not the peer's CLC message
+    std::set<MemberId> waiting_;  // members that wait for anything but a CLC message of the peer
 };
 
 }  // namespace smc::group
