@@ -3,9 +3,6 @@
 
 #include "agent/steer/pins.h"
 #include "agent/upgrade/predecessor.h"
-#include "datapath/ism/local_fabric.h"
-#include "datapath/ivshmem/device.h"
-#include "datapath/ivshmem/ivshmem_fabric.h"
 #include "os/clock.h"
 #include "os/random.h"
 #include "os/unix_socket.h"
@@ -17,7 +14,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <asio/post.hpp>
-#include <charconv>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -306,122 +302,6 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
 void Agent::unload_bypass() {
     rounds_.reset();
     bypass::unload(bypass_, bypass_programs_);
-}
-
-void Agent::listen_to_programs() {
-    program_events_->when_readable([this] {
-        programs_->poll();
-        listen_to_programs();
-    });
-}
-
-void Agent::handle(const smc_event& event) {
-    switch (event.type) {
-        case SMC_EVENT_REQUEST:
-            gateway_->request_answered(event);
-            break;
-        case SMC_EVENT_NETNS_WANTED:
-            namespaces_->rescan_soon();
-            break;
-        case SMC_EVENT_CGROUP_WANTED:
-            if (!cgroups_->groups().contains(event.cgroup)) {
-                cgroups_->rescan_soon();
-            }
-            break;
-    }
-}
-
-// A client that is neither root nor the agent's user gets the agent's status, and nothing about others' connections.
-nlohmann::json Agent::answer(const nlohmann::json& request, const ControlServer::Who& who) {
-    if (!who.owner) {
-        return request.value("command", "") == "status"
-                   ? introspection_->status()
-                   : nlohmann::json{{"error", "only root and the agent's user may ask for more than status"}};
-    }
-    if (auto done = admin_->answer(request, who.pid)) {
-        return std::move(*done);
-    }
-    return introspection_->answer(request);
-}
-
-void Agent::lose_peer(const smcd::Peer& peer) {
-    log()->info("ism: peer {} is gone, CHID {}", peer.gid.text(), text(peer.fabric->chid()));
-    smcd_groups_.drop_peer(peer.fabric->chid(), peer.gid);
-    if (gateway_ && peer.fabric->peers_die_silently()) {
-        gateway_->peer_gone(peer);
-    }
-    if (smcd_pool_) {
-        smcd_pool_->forget(peer);
-    }
-}
-
-// Revokes the bypass if a rule no longer allows it for some cgroup; its connections go on by TCP. Connections of the
-// agent run on, as after any change of rules.
-void Agent::pods_changed() {
-    bool less = cgroups_->reconsider();
-    // Members taken over from the previous agent may have lost their permission while no agent knew the pods.
-    if (bypass_ && bypass_->taken_over() && pods_->problem().empty() && !std::exchange(pods_known_, true)) {
-        less = less || std::ranges::any_of(bypass_->members(SMC_MAX_MEMBERS), [&](const auto& one) {
-                   return cgroups_->may_less(one.member.cgroup, one.member.rules);
-               });
-    }
-    if (less && bypass_) {
-        bypass_->revoke();
-    }
-}
-
-// Tells the BPF programs whether they may ask servers and answer clients.
-void Agent::tell_programs() const {
-    if (departure_.released()) {
-        return;  // U1: the programs stay silent from here on
-    }
-    programs_->beat(obstacle().empty(), !roce_devices_->ports().empty());
-}
-
-std::string Agent::obstacle() const {
-    if (standstill_.stands()) {
-        return "the data path stands still";
-    }
-    if (std::string going = departure_.obstacle(); !going.empty()) {
-        return going;
-    }
-    if (drain_.on) {
-        return "smcctl drain is in effect";
-    }
-    return gateway_->obstacle();
-}
-
-void Agent::beat() {
-    const TimePoint now = os::now();
-    if (standstill_.look(engines_->come_round(), now)) {
-        if (standstill_.stands()) {
-            log()->error("the data path stands still: new connections are plain TCP");
-        } else {
-            log()->info("the data path goes on");
-        }
-    }
-    tell_programs();
-    if (sweep_.due(now)) {
-        if (memory_.look()) {
-            smcd_memory_->set_limit(std::uint64_t{config_.ism_memory_mib} << 20);
-            smcr_groups_->set_memory_limit(std::size_t{config_.roce.memory_mib} << 20);
-            gateway_->set_most_connections(config_.max_connections);
-        }
-        gateway_->swept(programs_->sweep());
-        smcd_pool_->sweep(now);
-    }
-    if (tidying_.due(now)) {
-        bypass::Bypass::remove_retired(config_.pin_path);
-    }
-    if (config_.roce.enabled && refresh_.due(now)) {
-        roce_devices_->refresh();
-    }
-    heartbeat_.expires_after(config_.times.beat);
-    heartbeat_.async_wait([this](std::error_code error) {
-        if (!error) {
-            beat();
-        }
-    });
 }
 
 void Agent::wait_for_signals() {

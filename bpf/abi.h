@@ -11,6 +11,8 @@
 
 #include <linux/types.h>
 
+#include "bpf/decisions.h"
+
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
 #define SMC_ABI_VERSION 13u
 
@@ -96,7 +98,7 @@ enum smc_role {
 	SMC_ROLE_TUNED_SERVER,
 };
 
-/* What the SYN-ACK that a CLC socket received said about option 254. */
+/* Option 254 in the SYN-ACK that a CLC socket received. */
 enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
 	SMC_OPTION_ABSENT,
@@ -127,92 +129,11 @@ struct smc_sock {
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
 };
 
-/* What to do with a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */
+/* How to treat a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */
 enum smc_paws {
 	SMC_PAWS_REFUSE,
 	SMC_PAWS_REFUSED, /* it was refused: the leg may try another port */
 	SMC_PAWS_PASS,    /* let it pass: no other port would do either */
-};
-
-/* Every decision has a counter of its name (map smc_counters). The checks and their order are in eligibility.h. */
-enum smc_decision {
-	SMC_OUT_ASKED,
-	SMC_OUT_HELD, /* the server is known to speak SMC: the SYN waits for the agent */
-	SMC_OUT_NOT_ENROLLED,
-	SMC_OUT_SPECIAL,
-	SMC_OUT_LOOPBACK,
-	SMC_OUT_DENIED,
-	SMC_OUT_AGENT_STALE,
-	SMC_OUT_AGENT_FULL,
-	SMC_OUT_LIMITED,
-	SMC_OUT_NETNS_UNKNOWN,
-	SMC_OUT_NOT_SERVED,
-	SMC_OUT_NETNS_FULL,
-	SMC_OUT_CGROUP_FULL,
-	SMC_OUT_AGENT_GONE,
-	SMC_OUT_LATER_SYN,
-	SMC_OUT_HEADERS,
-	SMC_OUT_MPTCP,
-	SMC_OUT_NET_SMC,
-	SMC_OUT_TCP_SIGNED,
-	SMC_OUT_STAMPED,
-	SMC_OUT_FAST_OPEN,
-	SMC_OUT_NO_ROOM,
-	SMC_OUT_IPSEC,
-	SMC_OUT_NOT_NOW,
-	SMC_OUT_NOTHING,
-	SMC_OUT_ASKS_MUCH, /* its cgroup has used up its share of smc_requests */
-	SMC_OUT_TABLE_FULL,
-	SMC_SYN_AGAIN,      /* retransmission of a request: leaves without options */
-	SMC_SYN_KEPT,       /* retransmission while the request is held: not sent */
-	SMC_SYN_LET_GO,     /* retransmission after the agent let the request go, or after the budget */
-	SMC_ANSWER_PLAIN,   /* the server does not speak SMC */
-	SMC_ANSWER_LOST,    /* the server answered only the SYN without options */
-	SMC_ANSWER_ECHOED,  /* the server copies unknown options */
-	SMC_ANSWER_SMC,     /* the server speaks SMC: the agent takes over */
-	SMC_ANSWER_AGAIN,   /* the same SYN-ACK again: it is reset again */
-	SMC_ANSWER_UNASKED, /* it answers a request that this agent did not send */
-	SMC_ANSWER_REFUSED, /* the server speaks SMC, but the agent is gone or does not keep up */
-	SMC_IN_STEERED,
-	SMC_IN_AGENT_STALE,
-	SMC_IN_AGENT_FULL,
-	SMC_IN_SAME_AGENT,
-	SMC_IN_PASSES,
-	SMC_IN_NOT_NOW,
-	SMC_IN_LIMITED,
-	SMC_IN_NOT_SERVED,
-	SMC_IN_NETNS_FULL,
-	SMC_IN_CGROUP_FULL,
-	SMC_IN_MPTCP,
-	SMC_IN_FAST_OPEN,
-	SMC_IN_NO_LISTENER,
-	SMC_IN_NET_SMC,
-	SMC_IN_NOT_ENROLLED,
-	SMC_IN_SPECIAL,
-	SMC_IN_DENIED,
-	SMC_IN_TCP_SIGNED,
-	SMC_IN_STAMPED,
-	SMC_IN_IPSEC,
-	SMC_IN_HEADERS,
-	SMC_IN_NOTHING,
-	SMC_IN_TABLE_FULL,
-	SMC_IN_MADE_WAY,  /* the client sent a SYN of its own; the half-open connection of our leg was reset */
-	SMC_LEG_JOINED,   /* a leg's SYN was redirected for the first time */
-	SMC_LEG_LATE,     /* refused: the application's request is not held any more */
-	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server */
-	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
-	SMC_LEG_FULL,     /* refused: no room in smc_hairpins */
-	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
-	SMC_OPTION_SYN_FAILED,
-	SMC_OPTION_SYNACK, /* option 254 written into a SYN-ACK */
-	SMC_OPTION_SYNACK_FAILED,
-	SMC_PEER_OPTION_PRESENT,
-	SMC_PEER_OPTION_ABSENT,
-	SMC_PEER_OPTION_ECHOED,
-	SMC_LOCAL_PAIR,     /* a server of this node answered a SYN of this node that smc_pairs.h follows */
-	SMC_TUNED,          /* one end of such a connection, or of one over lo, was tuned */
-	SMC_BYPASS_WATCHED, /* such a connection is watched: it may be bypassed */
-	SMC_DECISIONS,      /* keep last */
 };
 
 enum smc_direction {
@@ -221,7 +142,7 @@ enum smc_direction {
 	SMC_BOTH = 3,
 };
 
-/* What is done to connections within this node. */
+/* Treatment of connections within this node. */
 enum smc_local {
 	SMC_LOCAL_TUNE = 1,
 	SMC_LOCAL_BYPASS = 2, /* if the agent's probe of the kernel finds no obstacle */
@@ -308,7 +229,7 @@ struct smc_dest {
 	__u32 pad;
 };
 
-/* What was learnt about a server. */
+/* Knowledge about a server. */
 enum smc_knowledge {
 	SMC_SERVER_CAPABLE = 1, /* it speaks SMC: SYNs to it are held for the agent at once */
 	SMC_SERVER_NOT_NOW,     /* it is not asked until the entry expires */

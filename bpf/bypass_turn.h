@@ -83,7 +83,7 @@ static __always_inline void smc_place_pair(struct smc_turn_context *context, str
 }
 
 /*
- * What an application does with one of its sockets it may do with the next, so no other socket of its cgroup gets in.
+ * An application may do with its next socket what it did with this one, so no other socket of its cgroup gets in.
  */
 static __always_inline void smc_remember_habits(const struct smc_member *member)
 {

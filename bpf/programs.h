@@ -14,7 +14,7 @@
 #define SMC_GATEWAY_PROGRAMS(PROGRAM)                                                                                  \
 	PROGRAM(smc_out, NEEDED, "packets that leave by a device", "everything")                                       \
 	PROGRAM(smc_in, NEEDED, "packets that arrive by a device", "everything")                                       \
-	PROGRAM(smc_egress, NEEDED, "asks with a SYN, holds SYNs, turns a leg's packets round", "everything")          \
+	PROGRAM(smc_egress, NEEDED, "adds option 254, holds SYNs, redirects packets of legs", "everything")            \
 	PROGRAM(smc_ingress, NEEDED, "hears answers, notes SYNs that ask", "everything")                               \
 	PROGRAM(smc_lookup, NEEDED, "hands a SYN that asks to the agent", "everything")                                \
 	PROGRAM(smc_app_sockops, NEEDED, "knows the applications' sockets", "everything")                              \

@@ -325,7 +325,7 @@ static __always_inline void smc_tell_chosen(const struct smc_sock *app, struct b
 		*told = now.send;
 }
 
-/* What was learnt about a server; 0: nothing, or it has expired. */
+/* Knowledge about a server; 0: nothing, or it has expired. */
 static __always_inline struct smc_server *smc_server_of(__u64 netns_cookie, const struct smc_addr *remote)
 {
 	struct smc_dest dest = {.netns = netns_cookie, .remote = *remote};

@@ -11,7 +11,7 @@
 
 #define SMC_LO_IFINDEX 1 /* in every namespace */
 
-/* What is done to connections within this node that this rule decides about; -1: no rule. */
+/* Treatment of connections within this node that this rule decides about; -1: no rule. */
 static __always_inline __u32 smc_local_of(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule = smc_rule_at(rule_index);
@@ -100,8 +100,8 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
 }
 
 /*
- * What the policy allows at this end of a connection within this node (enum smc_local). It is evaluated here because
- * nothing has done so for this end yet; a connection that it denies is left alone.
+ * The treatment that the policy allows at this end of a connection within this node (enum smc_local). It is evaluated
+ * here because nothing has done so for this end yet; a connection that it denies is left alone.
  */
 static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const struct smc_config *config,
 					     struct tcp_sock *tcp, bool client)

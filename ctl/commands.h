@@ -13,7 +13,7 @@ namespace smc::ctl {
 
 enum Exit { kDone = 0, kRefused = 1, kUsage = 2, kNoAgent = 3 };
 
-// What all subcommands share.
+// Declarations that all subcommands share.
 struct Context {
     std::string socket;
     bool json = false;

@@ -42,7 +42,7 @@ bool leaves(const std::string& socket) {
     return false;
 }
 
-// What is wrong with this container's agent; empty: nothing. A leaving agent is alive whether or not the agent that
+// The fault of this container's agent; empty: none. A leaving agent is alive whether or not the agent that
 // replaces it answers.
 std::string problem_of(const std::string& socket, bool ready) {
     if (!ready && leaves(socket)) {

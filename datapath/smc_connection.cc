@@ -234,7 +234,7 @@ void SmcConnection::load() {
     flow_.peer(seen_);
 }
 
-// What was sent first must be readable first, even on two different connections. So new data in the ring, which is
+// Data that was sent first must be readable first, even on two different connections. So new data in the ring, which is
 // visible at once, is taken only after the event for it, in the order of all tasks' events; its doorbell has been rung,
 // or will be. But a stream, which has just moved many bytes, takes what there is: it would be woken for each piece.
 flow::PeerState SmcConnection::news() {

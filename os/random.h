@@ -21,4 +21,14 @@ T random_number() {
 // A version 4 UUID (RFC 4122).
 std::array<std::uint8_t, 16> random_uuid();
 
+// An unpredictable number other than 0, which many IDs use for "none".
+template <class T>
+T random_nonzero() {
+    T number = 0;
+    while (number == 0) {
+        number = random_number<T>();
+    }
+    return number;
+}
+
 }  // namespace smc

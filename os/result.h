@@ -29,7 +29,7 @@ template <class T>
 class [[nodiscard]] Result : public tl::expected<T, Error> {
  public:
     using tl::expected<T, Error>::expected;
-    // NOLINTNEXTLINE(google-explicit-constructor)
+    // NOLINTNEXTLINE(google-explicit-constructor): `return error;` is what a Result is for
     Result(Error error) : tl::expected<T, Error>(tl::unexpected<Error>(std::move(error))) {}
 };
 

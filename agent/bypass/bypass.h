@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The bypass: pairs of sockets of this node that exchange their bytes past TCP (bpf/bypass_abi.h). The programs decide
 // about each message; this class decides which sockets may be members, and takes out those that may not any more.
 //

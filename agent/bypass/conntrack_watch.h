@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Bytes that go past TCP go past connection tracking, too: there the connection looks idle, and deleting its entry
 // would have no effect. So a pair whose entry is gone returns to TCP, where filters decide.
 #pragma once

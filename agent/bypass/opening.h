@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Decides whether there is a bypass: from the configuration, the pins of an earlier agent, and the kernel.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The pins of the bypass, of this agent and of earlier ones (B1).
 #pragma once
 

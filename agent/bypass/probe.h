@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Tries what this kernel does with sockets in a sockmap, with the real programs on real pairs in a network namespace of
 // their own: where it differs from TCP, and what keeps applications from ever seeing the difference.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The rounds of the bypass: its turn, a walk through the namespaces whose sockets must be enrolled, and a look at
 // connection tracking.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Two TCP sockets for the probe, connected over lo of the calling thread's network namespace. enrol() makes them
 // members of the bypass. Errors are not reported: they show in the results that follow.
 #pragma once
@@ -34,7 +35,7 @@ class Trial {
     [[nodiscard]] std::string receive(int flags = 0, std::size_t most = 65536) const;
     // Waits until something can be read, but not longer than `moment`.
     void wait_for_bytes() const;
-    // What one receive or send returns: "a byte", "sent", "end" (of the stream), or the name of an errno ("EPIPE").
+    // The result of one receive or send: "a byte", "sent", "end" (of the stream), or the name of an errno ("EPIPE").
     [[nodiscard]] std::string what_receive_says() const;
     [[nodiscard]] std::string what_send_says() const;
     // Sets whether the receiver's receives wait.

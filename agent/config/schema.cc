@@ -104,7 +104,7 @@ std::string shortened(const json& value) {
     return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
-// What has become of a key of an earlier version; nullptr: there was none of this name.
+// The fate of a key of an earlier version; nullptr: there was none of this name.
 const char* become_of(const json::json_pointer& key) {
     const auto it = std::ranges::find_if(former_keys(), [&](const FormerKey& former) {
         return key == json::json_pointer("/" + std::string(former.section) + "/" + former.name);

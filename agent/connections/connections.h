@@ -24,7 +24,7 @@ enum class Role { kClient, kServer };
 enum class Path { kHandshake, kSmcD, kSmcR, kFallback, kRefused };
 const char* name(Path path);
 
-// What an SMC-D or SMC-R connection uses, for display.
+// Resources of an SMC-D or SMC-R connection, for display.
 struct SmcdView {
     Chid chid{};
     Gid peer_gid;

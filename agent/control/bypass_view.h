@@ -11,9 +11,9 @@
 
 namespace smc {
 
-// What `smcctl probe` shows.
+// The answer for `smcctl probe`.
 [[nodiscard]] nlohmann::json describe(const std::optional<bypass::Verdict>& verdict);
-// What `smcctl bypass` shows. nullptr: there is no bypass.
+// The answer for `smcctl bypass`. nullptr: there is no bypass.
 [[nodiscard]] nlohmann::json describe(const bypass::Bypass* bypass);
 // A member of the bypass, in the form of a connection.
 [[nodiscard]] nlohmann::json describe(const bypass::Bypass::Listed& listed);

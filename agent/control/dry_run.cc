@@ -117,7 +117,7 @@ Sockets sockets_of(const Namespace& netns, const std::set<std::uint64_t>& own) {
     return found;
 }
 
-// What keeps a new connection to `remote` on TCP; empty: nothing that can be known without its socket.
+// The reason why a new connection to `remote` stays TCP; empty: no reason that can be known without its socket.
 Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace& netns, const Endpoint& remote) {
     if (netns.has_address(remote)) {
         return std::string("the address is this namespace's own");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the agent tells about itself, as JSON. smcctl prints it; nothing here changes anything.
+// The state of the agent, as JSON. smcctl prints it; nothing here changes anything.
 #pragma once
 
 #include <chrono>
@@ -57,7 +57,7 @@ class Introspection {
     // "dry-run", ...}
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request) const;
 
-    // What the command "status" answers, without the connections, which may be many.
+    // The answer to the command "status", without the connections, which may be many.
     [[nodiscard]] nlohmann::json status() const;
 
     // status(), and the sums of each pod or control group, for the web page. Contains no addresses.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What `smcctl status`, the metrics and the page show.
+// The answer for `smcctl status`, the metrics and the page.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -63,7 +63,7 @@ json Introspection::sums() const {
             {"live", live_by_path(p_.connections)}};
 }
 
-// What is served: namespaces, cgroups and pods, and how full the BPF maps are.
+// The things served: namespaces, cgroups and pods, and how full the BPF maps are.
 json Introspection::places() const {
     json namespaces = json::array();
     for (const auto& netns : p_.namespaces.all()) {

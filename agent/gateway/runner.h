@@ -25,7 +25,7 @@
 
 namespace smc {
 
-// What runners use.
+// Objects that runners use.
 struct SessionParts {
     asio::io_context& io;
     const Config& config;
@@ -47,7 +47,7 @@ struct SessionEnd {
     bool is_silent = false;  // kTcp: the peer has sent nothing yet, and may still send CLC
 };
 
-// What SMC may use for a TCP connection. `smcd`: whether the policy allows SMC-D.
+// The means that SMC has for a TCP connection. `smcd`: whether the policy allows SMC-D.
 inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
     const auto peer = peer_endpoint(fd);
     return {smcd && !parts.node.ism.empty(),

@@ -12,7 +12,8 @@
 
 namespace smc {
 
-// What a socket of the agent takes over from an application's socket. A value of 0 leaves the choice to the kernel.
+// Options that a socket of the agent takes over from an application's socket. A value of 0 leaves the choice to the
+// kernel.
 struct SocketOptions {
     Endpoint from;  // the port is only a wish; 0: any
     Endpoint to;

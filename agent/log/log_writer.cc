@@ -38,7 +38,7 @@ void write_all(int fd, std::string_view text) {
 
 }  // namespace
 
-// What the thread works on. It may outlive the LogWriter: the thread may hang in a write() whose reader stands still.
+// State of the thread. It may outlive the LogWriter: the thread may hang in a write() whose reader stands still.
 struct LogWriter::Shared {
     int fd;
     std::function<std::string(std::uint64_t)> says;

@@ -26,8 +26,8 @@ namespace smc {
 
 class Namespace : public std::enable_shared_from_this<Namespace> {
  public:
-    // What all namespaces share. `hooking`: one thread, on which BPF programs are attached; results are posted to `io`.
-    // While `hurry` is true, that thread puts off what can be done later.
+    // Objects that all namespaces share. `hooking`: one thread, on which BPF programs are attached; results are posted
+    // to `io`. While `hurry` is true, that thread puts off what can be done later.
     struct Parts {
         bpf::Programs& programs;
         asio::io_context& io;
@@ -76,7 +76,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
     // Why connections of this family are not accelerated here; empty: they are.
     [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
-    // What shapes or filters packets on the namespace's devices but would not affect SMC; empty: nothing does.
+    // A description of the qdiscs, filters and XDP programs on the namespace's devices that SMC would evade; empty:
+    // none.
     [[nodiscard]] const std::string& limits() const { return hooked_.limits; }
     // A hairpin of the namespace has failed recently and is to be tried again soon.
     [[nodiscard]] bool doubtful() const { return hooked_.doubtful; }

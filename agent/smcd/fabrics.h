@@ -30,7 +30,7 @@ class Fabrics {
     // nullptr: this node is not on that fabric.
     [[nodiscard]] Fabric* on(Chid chid) const;
     [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
-    // What the engines have to poll.
+    // Objects that the engines have to poll.
     [[nodiscard]] std::vector<std::shared_ptr<BusyPoll>> busy_polls() const;
     // DMBs that are registered on all fabrics.
     [[nodiscard]] std::size_t registered() const;

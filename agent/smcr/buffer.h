@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Memory of a link group, cut into elements, and registered with the device of each of its links (RFC 7609 sections 4.2
-// and 3.5.5.2).
+// Memory of a link group (an RMB, or memory to send from): divided into elements, and registered with the device of
+// each link (RFC 7609 sections 4.2 and 3.5.5.2).
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace smc::smcr {
 
 class Buffer final : public ElementOwner, public std::enable_shared_from_this<Buffer> {
  public:
-    // Called from any thread when an element is let go.
+    // Called on any thread when an element is released.
     using OnReturned = std::function<void(std::size_t element)>;
 
     static Result<std::shared_ptr<Buffer>> allocate(group::BufferKind kind, std::uint32_t element_bytes,
@@ -28,7 +28,7 @@ class Buffer final : public ElementOwner, public std::enable_shared_from_this<Bu
         return std::shared_ptr<Buffer>(new Buffer(std::move(*memory), kind, element_bytes, std::move(on_returned)));
     }
 
-    // How the peer reaches it over that link, whose protection domain this is.
+    // Registers the memory for a link with this protection domain, and returns RKey and address for the peer.
     Result<llc::RToken> register_for(std::uint8_t link, const std::shared_ptr<roce::ProtectionDomain>& pd) {
         const bool remote = kind_ == group::BufferKind::kRmb;
         const auto region =
@@ -41,7 +41,7 @@ class Buffer final : public ElementOwner, public std::enable_shared_from_this<Bu
         return llc::RToken{(*region)->rkey(), (*region)->address()};
     }
 
-    // The element is the caller's until it lets go of it.
+    // The element belongs to the caller until the last reference is dropped.
     Element element(std::size_t at) { return {shared_from_this(), at, bytes_of(at)}; }
     [[nodiscard]] std::span<std::uint8_t> bytes_of(std::size_t at) const {
         return memory_->bytes().subspan(at * element_bytes_, element_bytes_);

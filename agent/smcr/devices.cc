@@ -13,8 +13,8 @@ namespace smc::smcr {
 
 namespace {
 
-// For version 1: the prefix length of the interface address that is the offer's own, in its own family, and with IPv6
-// what else that interface has. Nothing, if no interface has that address.
+// For version 1: sets the prefix length of the offer's own address, and with IPv6 the other prefixes of its interface.
+// Sets nothing if no interface has that address.
 void look_for_networks(clc::RoceOffer& offer) {
     const auto rtnetlink = Rtnetlink::open();
     const auto addresses = rtnetlink ? rtnetlink->addresses() : rtnetlink.error();
@@ -44,7 +44,7 @@ std::string locked_memory() {
     return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur / 1024) + " KiB";
 }
 
-// What the first link group on a device takes; better refused now than in the middle of a handshake.
+// Registers as much as a first link group would, so that a device without it is refused now and not in a handshake.
 Result<void> try_out(const std::shared_ptr<roce::Context>& context, const Config::Roce& config) {
     const auto pd = roce::ProtectionDomain::allocate(context);
     if (!pd) {
@@ -109,7 +109,7 @@ void Devices::refresh() {
     }
     std::vector<std::string> lost;
     for (const auto& [name, device] : devices_) {
-        // One that was removed and came back under its name answers no questions any more.
+        // A device that was removed and came back under the same name: the old context cannot be queried any more.
         if (std::find(names->begin(), names->end(), name) == names->end() || !device.context->alive()) {
             lost.push_back(name);
         }
@@ -177,7 +177,7 @@ void Devices::open(const std::string& name) {
     log()->info("roce: device {} opened", name);
 }
 
-// The descriptor is the context's own; whoever lets go of the device releases it from here first.
+// The descriptor belongs to the context; it must be released from Asio before the device is closed.
 void Devices::listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
                      const std::shared_ptr<asio::posix::stream_descriptor>& events) {
     events->async_wait(asio::posix::stream_descriptor::wait_read,
@@ -211,7 +211,7 @@ bool Devices::serves(const Endpoint& local) const {
 
 std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
     for (const roce::Port& port : ports_) {
-        const bool there = devices_.contains(port.device) && port.active;  // not if it is going just now
+        const bool there = devices_.contains(port.device) && port.active;  // a device that is being closed has no entry
         if (!there || port.device != wanted.device || port.number != wanted.number) {
             continue;
         }
@@ -227,7 +227,7 @@ std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) c
 
 std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local, std::uint8_t smcr_version) const {
     const auto ports = ports_for(local);
-    // Linux takes RoCEv1 for SMC-Rv1, and so must its peer. Devices that have none (soft-RoCE) can meet each other.
+    // Linux uses RoCEv1 for SMC-Rv1, and so must its peer. Devices without RoCEv1 (soft-RoCE) use RoCEv2 between them.
     auto choice = smcr_version == 1 ? roce::port_for(ports, local, roce::RoceVersion::kV1) : std::nullopt;
     if (!choice) {
         choice = roce::port_for(ports, local);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The RoCE devices that SMC-R may use: opened once, watched, and asked again now and then, because a device that goes
-// away says so only sometimes. Control thread only.
+// The RoCE devices that SMC-R may use. Each is opened once and watched, and polled now and then, because not every
+// device sends an event when it goes away. Control thread only.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -22,7 +22,7 @@ namespace smc::smcr {
 
 class Devices {
  public:
-    // `gone` hears the name of a device that must be let go of; `changed` that the ports are others than before.
+    // `gone` is called with the name of a device that must be released; `changed` when the list of ports has changed.
     Devices(asio::io_context& io, const Config::Roce& config, std::function<void(const std::string&)> gone,
             std::function<void()> changed)
         : io_(io), config_(config), pnets_(config.pnets), gone_(std::move(gone)), changed_(std::move(changed)) {}
@@ -30,7 +30,7 @@ class Devices {
     Devices(const Devices&) = delete;
     Devices& operator=(const Devices&) = delete;
 
-    // What appeared is opened and tried, what went is dropped, ports are asked for their state.
+    // Opens and tries new devices, drops those that are gone, and queries the state of all ports.
     void refresh();
 
     struct Usable {
@@ -38,12 +38,12 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // For a TCP connection with this local address: on a port of its physical network. SMC-Rv1 goes by RoCEv1, where a
-    // device has it.
+    // The port and GID for a TCP connection with this local address, on a port of its physical network. SMC-Rv1 uses a
+    // RoCEv1 GID if the device has one.
     [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local, std::uint8_t smcr_version) const;
-    // Whether connections with this local address have a port at all; true where the answer is the same for all.
+    // Whether connections with this local address have a port. True without roce.pnets, where all addresses are alike.
     [[nodiscard]] bool serves(const Endpoint& local) const;
-    // That very port, with that GID, if it is there.
+    // The port with exactly this device, number and GID, if it is active.
     [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;
     [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
@@ -70,13 +70,13 @@ class Devices {
     std::function<void(const std::string&)> gone_;
     std::function<void()> changed_;
     std::map<std::string, Device> devices_;
-    std::map<std::string, std::string> refused_;  // and why, so that it is said once
+    std::map<std::string, std::string> refused_;  // name -> reason, so that each is logged once
     std::vector<roce::Port> ports_;
 };
 
-// What a link registers and tells the device.
+// Sizes and timeouts of a link's queue pair.
 roce::LinkLimits link_limits(const Config::Roce& config);
-// What a link group registers at its beginning, in bytes.
+// Bytes that a link group registers when it begins.
 std::size_t group_bytes(const Config::Roce& config);
 
 // The address part of an endpoint as a RoCEv2 GID.

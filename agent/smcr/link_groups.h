@@ -4,6 +4,7 @@
 #pragma once
 
 #include <asio/io_context.hpp>
+#include <asio/post.hpp>
 #include <asio/thread_pool.hpp>
 #include <deque>
 #include <functional>
@@ -27,7 +28,7 @@ class LinkGroups {
     LinkGroups(const LinkGroups&) = delete;
     LinkGroups& operator=(const LinkGroups&) = delete;
 
-    // What a member is told, each at most once.
+    // Callbacks of a member; each is called at most once.
     struct Hooks {
         std::function<void(const group::Joined&)> joined;
         std::function<void(const group::JoinRefused&)> refused;
@@ -39,45 +40,45 @@ class LinkGroups {
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local, TimePoint deadline,
               Hooks hooks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
-    // The link is ready: tell of the first CDC message for this member.
+    // To be called when the link is ready: peer_spoke is called at the first CDC message for this member.
     void await_peer(group::MemberId member);
-    // For the data path, when the link is ready. nullptr: the group is gone.
+    // The transport for the data path, when the link is ready. nullptr: the group has ended.
     std::unique_ptr<Transport> run(group::MemberId member, const clc::Rmbe& peer);
     void leave(group::MemberId member, const group::SmcrGroups::Leaving& how);
 
     void device_gone(const std::string& name);
     void end_all();
 
-    // Bytes registered by all groups from now on. What is registered stays.
+    // Most bytes that all groups may register from now on. Memory that is registered already stays.
     void set_memory_limit(std::size_t bytes) { groups_.set_memory_limit(bytes); }
 
-    // Which ports there are has changed.
+    // The ports of Devices have changed.
     void ports_changed();
 
-    // For display: what a link of a group uses, and counts. nullptr: it is gone.
+    // For display: the device, protection domain and driver of a link. find() returns nullptr if the link has ended.
     struct LiveLink {
         Devices::Usable device;
         std::shared_ptr<roce::ProtectionDomain> pd;
         std::shared_ptr<LinkDriver> driver;
     };
     [[nodiscard]] const LiveLink* find(group::GroupId group, std::uint8_t link) const;
-    // The link that a connection sends on now; 0: it does not run.
+    // The number of the link that a connection sends on now; 0: the connection does not run.
     [[nodiscard]] std::uint8_t link_of(group::GroupId group, AlertToken token) const;
     [[nodiscard]] const group::SmcrGroups& groups() const { return groups_; }
-    // Drives the links of this group, which lives, and its connections.
+    // The engine that drives the links and connections of this group, which must be live.
     [[nodiscard]] Engine& engine_of(group::GroupId group) const { return *live_.at(group).engine; }
-    // Bytes that RDMA devices may use, also of links that have not ended yet.
+    // Bytes registered with RDMA devices, including memory of links that have not ended yet.
     [[nodiscard]] std::size_t registered() const;
 
  private:
-    // What a group has on this machine.
+    // Resources of a live group.
     struct Live {
-        Engine* engine = nullptr;  // that drives all its links, and its connections
+        Engine* engine = nullptr;  // drives all links and connections of the group
         std::shared_ptr<GroupDriver> driver = std::make_shared<GroupDriver>();
         std::map<std::uint8_t, LiveLink> links;
-        std::vector<std::shared_ptr<roce::ProtectionDomain>> pds;  // one for each device that it has used
+        std::vector<std::shared_ptr<roce::ProtectionDomain>> pds;  // one for each device that the group has used
         std::map<group::BufferId, std::shared_ptr<Buffer>> buffers;
-        // All of them, for a link that must not outlive them.
+        // All buffers, for a link that keeps them until its queue pair is destroyed.
         [[nodiscard]] std::vector<std::shared_ptr<ElementOwner>> memory() const;
     };
 
@@ -109,12 +110,19 @@ class LinkGroups {
     Result<void> create_link(const group::CreateLink& action);
     [[nodiscard]] LinkDriver::Hooks hooks_for(group::GroupId group, std::uint8_t link);
     void connected(const group::ConnectLink& of, const std::shared_ptr<LinkDriver>& driver, const Result<void>& result);
-    // How many messages have come: of all groups, or of one.
+    // Tells the groups how many messages have arrived: all groups, or one.
     void hear();
     void hear(group::GroupId id);
     void tick();
+    // Calls then(*this) later, on the control thread, if this object still exists.
     template <class Then>
-    void post(Then then);
+    void post(Then then) {
+        asio::post(io_, [weak = std::weak_ptr(self_), then = std::move(then)] {
+            if (const auto self = weak.lock()) {
+                then(**self);
+            }
+        });
+    }
     [[nodiscard]] Live* live(group::GroupId group);
     [[nodiscard]] LiveLink* live(group::GroupId group, std::uint8_t link);
 
@@ -123,8 +131,8 @@ class LinkGroups {
     const Config::Roce& config_;
     std::chrono::milliseconds last_messages_;
     Devices& devices_;
-    asio::thread_pool blocking_{4};  // for what may wait for the network: the neighbour's address
-    // Where queue pairs end that no engine waits for; until the last link has ended.
+    asio::thread_pool blocking_{4};  // connects queue pairs, which may wait for a neighbour's address
+    // Destroys queue pairs, which may take seconds; lives until the last link has ended.
     std::shared_ptr<asio::thread_pool> graves_ = std::make_shared<asio::thread_pool>(4);
     group::SmcrGroups groups_;
     std::map<group::GroupId, Live> live_;
@@ -132,7 +140,11 @@ class LinkGroups {
     std::deque<group::Action> pending_;
     bool carrying_out_ = false;
     loop::Deadline deadline_;
-    const std::shared_ptr<LinkGroups*> self_ = std::make_shared<LinkGroups*>(this);  // other threads' news may be late
+    const std::shared_ptr<LinkGroups*> self_ =
+        std::make_shared<LinkGroups*>(this);  // weak in jobs that other threads post
 };
+
+// Why a link or a buffer could not be had.
+group::Refusal refusal_of(const Error& error);
 
 }  // namespace smc::smcr

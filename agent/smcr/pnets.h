@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Physical networks, named by PNET IDs as in smc_pnet: which RoCE ports are on the network of a TCP connection. Ports
-// of others are no path for it, and no second one either (RFC 7609 section 2.2.1).
+// Physical networks, named by PNET IDs as in smc_pnet: which RoCE ports are on the network of a TCP connection. A port
+// of another network is no path for the connection, and no second path either (RFC 7609 section 2.2.1).
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ class Pnets {
  public:
     explicit Pnets(const std::vector<Pnet>& wanted);
 
-    // PNET IDs; empty: of none. Of an address (IPv4 in its mapped form) the first that it fits.
+    // PNET IDs; empty: no network. For an address (IPv4 in its mapped form): the first network that contains it.
     [[nodiscard]] std::string of_address(const std::array<std::uint8_t, 16>& address) const;
     [[nodiscard]] std::string of_port(const std::string& device, unsigned number) const;
-    // Without the numbers of ports.
+    // Names of devices, without port numbers.
     [[nodiscard]] const std::set<std::string>& devices() const { return devices_; }
 
  private:

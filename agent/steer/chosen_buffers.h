@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The current SO_SNDBUF of applications behind a leg (map smc_chosen). The programs write it with each packet of the
 // application; the data path reads it without a system call.
 #pragma once

@@ -1,6 +1,7 @@
-// What shapes or filters the packets of a device but not those of a leg. A leg's packets are turned round at the
-// device's egress, in front of its queueing disciplines and of filters behind ours, and arrive without passing a
-// driver's XDP program.
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Qdiscs, filters and XDP programs that see the packets of a device but not those of a leg. A leg's packets are turned
+// round at the device's egress, in front of its queueing disciplines and of filters behind ours, and arrive without
+// passing a driver's XDP program.
 #pragma once
 
 #include <map>

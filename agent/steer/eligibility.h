@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The checks of the BPF programs (bpf/eligibility.h), with their texts for users.
 #pragma once
 

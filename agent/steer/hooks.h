@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The programs of one network namespace: sk_lookup, and tc on both sides of each of its devices. Attaching a program
 // takes a grace period of RCU, tens of milliseconds, so it must not be done on a thread on which others wait.
 #pragma once

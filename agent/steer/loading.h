@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Loads a BPF object without the programs that the kernel refuses. The purpose of each program: bpf/programs.h.
 #pragma once
 
@@ -29,7 +30,7 @@ std::span<const ProgramRow> gateway_programs();
 std::span<const ProgramRow> bypass_programs();
 std::span<const ProgramRow> guard_programs();
 
-// What has become of a program.
+// The fate of a program.
 struct ProgramState {
     std::string name;
     std::string hook;     // its section: "sockops", "tp_btf/tcp_destroy_sock"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The packet with which the agent probes a hairpin.
 #pragma once
 

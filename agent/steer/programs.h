@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The BPF programs and maps, which exist once per agent. With hooks.h the only user of libbpf.
 //
 // Invariant:
@@ -51,7 +52,7 @@ struct OwnInstance {
 // also come back as errors.
 void log_what_libbpf_says();
 
-// What program smc_sweep found at the hairpins.
+// Findings of program smc_sweep about hairpins.
 struct Swept {
     // Applications that changed their keepalive settings.
     std::vector<std::pair<smc_tuple, KeepaliveTerms>> keepalives;
@@ -103,7 +104,7 @@ class Programs {
 
     // Marks a socket of the agent's before connect() or listen().
     Result<void> mark_socket(int fd, const smc_sock& mark) const;
-    // What the SYN-ACK on a CLC socket said about option 254.
+    // Option 254 in the SYN-ACK on a CLC socket.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
 
     // From here on the SYN of this request goes out without options. False: it does already, or is answered.

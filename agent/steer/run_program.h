@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Runs a program that exists for user space (BPF_PROG_TEST_RUN; RUN_* in bpf/programs.h). Its input and output are
 // global variables of its object.
 #pragma once

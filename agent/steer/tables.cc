@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How the agent exchanges data with the programs while they run.
 #include <bpf/bpf.h>
 #include <bpf/btf.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How an agent ends. When it is stopped, it may wait until its connections have ended. When another agent takes its
 // place, it gives up what only one agent of a node can have, as soon as no connection is being set up; its connections
-// stay with it, because their queue pairs and buffers do. No I/O but a timer and the successor; control thread only.
+// stay with it, because their queue pairs and buffers do. Its only I/O is a timer, the successor, and a look
+// whether the process that asked for the upgrade still exists. Control thread only.
 //
 // Invariant:
 //   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the

@@ -12,7 +12,7 @@
 #endif
 
 // The assembler reads the files; the build defines the macros that name them.
-// NOLINTNEXTLINE(bugprone-macro-parentheses)
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the assembler needs the bare name
 #define SMC_EMBED(name, path)                                                                    \
     asm(".pushsection .rodata\n.global smc_page_" #name "\nsmc_page_" #name ":\n.incbin \"" path \
         "\"\n.global smc_page_" #name "_end\nsmc_page_" #name "_end:\n.byte 0\n.popsection\n");  \

@@ -137,7 +137,7 @@ void IvshmemFabric::attach(const Gid& peer, DmbToken token, std::uint32_t bytes,
     on_attached(attached(peer, token, bytes));
 }
 
-// What is read from the area is copied, and must fit the geometry that was computed here (A3).
+// Values that are read from the area are copied, and must fit the geometry that was computed here (A3).
 Result<smcd::Dmb> IvshmemFabric::attached(const Gid& peer, DmbToken token, std::uint32_t bytes) {
     const auto refuse = [&](const char* why) {
         return Error{EPROTO, "attaching a DMB of " + peer.text() + ": " + why};

@@ -30,7 +30,7 @@ class Fabric {
     // Whether a peer may die without an end of its TCP connections, because it is on another machine.
     [[nodiscard]] virtual bool peers_die_silently() const { return false; }
 
-    // What engines have to poll; nullptr: nothing, because the doorbells are descriptors.
+    // The object that engines have to poll; nullptr: none, because the doorbells are descriptors.
     [[nodiscard]] virtual std::shared_ptr<BusyPoll> busy_poll() const { return nullptr; }
 
     struct Registered {

@@ -310,7 +310,7 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
         const auto [mover, task, counts] = who;
         if (!mover->move()) {
             if (counts && pick(number) != nullptr) {
-                stranded_.fetch_add(1, std::memory_order_relaxed);
+                not_moved_.fetch_add(1, std::memory_order_relaxed);
             }
             task->abort(Reason::kLinkDown);
         }

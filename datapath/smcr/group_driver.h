@@ -81,7 +81,7 @@ class GroupDriver {
     // The link that a connection sends on; 0: it does not run.
     [[nodiscard]] std::uint8_t link_of(AlertToken token) const;
     // How many connections ended with their link because the peer's RMB was not known over the other link.
-    [[nodiscard]] unsigned stranded() const { return stranded_.load(std::memory_order_relaxed); }
+    [[nodiscard]] unsigned not_moved() const { return not_moved_.load(std::memory_order_relaxed); }
     // The group ends: connections do not move any more.
     void close();
     // C5: the queue pair of a broken link is destroyed. The caller calls Engine::kick() for the group's links
@@ -133,7 +133,7 @@ class GroupDriver {
     std::vector<llc::RTokenSet> rmbs_;
     std::vector<AlertToken> left_;       // connections whose peer has left
     std::vector<std::uint8_t> retired_;  // links that connections are to leave
-    std::atomic<unsigned> stranded_{0};
+    std::atomic<unsigned> not_moved_{0};
     // C5.
     static constexpr unsigned kNoStray = ~0U;
     std::set<unsigned> strays_;

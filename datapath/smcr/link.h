@@ -7,8 +7,8 @@
 //       A completed send makes fd() readable only if that was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
 //       order), so a CDC message that arrives describes data that is there.
-//   Q3  After the first failure the link is broken for good: poll() hands over what had arrived before (the peer's
-//       device has acknowledged it), then calls on_broken() once, and nothing else any more.
+//   Q3  After the first failure the link is broken for good: poll() hands over what had arrived before (the device of
+//       this node has acknowledged it), then calls on_broken() once, and nothing else any more.
 //   Q4  The last free place in the send queue is kept for a message: writes alone would never be retired.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What CLC says about this node, and what it learns about the peer.
+// This node and its peer, as CLC describes them.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace smc::clc {
 
-// What this node is on the wire; the same for every handshake of an agent.
+// Identity of this node on the wire; the same for every handshake of an agent.
 struct LocalNode {
     PeerId peer_id{};
     std::vector<IsmDevice> ism;  // at most kMostIsmDevices, in order of preference, each with a CHID of its own
@@ -42,7 +42,7 @@ struct RoceOffer {
     std::vector<Ipv6Prefix> other_addresses{};
 };
 
-// What this node may use for one TCP connection.
+// The means of this node for one TCP connection.
 struct Means {
     bool smcd = true;
     std::optional<RoceOffer> roce{};
@@ -74,7 +74,7 @@ struct LocalDmb {
     BufferSize size{};
 };
 
-// What was agreed about the peer, for SMC-D.
+// The agreement with the peer, for SMC-D.
 struct SmcdPeer {
     Gid gid;
     Chid chid{};
@@ -104,7 +104,7 @@ struct SmcrPeer {
     std::uint8_t release = kRelease1;
 };
 
-// What Accept and Confirm say about the sender's side of the connection that was agreed on with `peer`.
+// The content of Accept and Confirm about the sender's side of the connection that was agreed on with `peer`.
 AcceptD own_half(Type type, const LocalNode& node, const SmcdPeer& peer, const LocalDmb& own);
 AcceptR own_half(Type type, const LocalNode& node, const RoceOffer& offer, const SmcrPeer& peer, const LocalRmbe& own);
 

@@ -54,7 +54,7 @@ class ServerHandshake {
 
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] TimePoint next_deadline() const { return state_ == State::kDone ? kNever : deadline_; }
-    // What is known so far; complete once Finish says kSmcD.
+    // The knowledge so far; complete once Finish says kSmcD.
     [[nodiscard]] const SmcdPeer& smcd_peer() const { return smcd_; }
 
  private:

@@ -58,7 +58,7 @@ class CdcInbox {
     [[nodiscard]] const std::optional<cdc::Cursor>& urgent() const { return urgent_; }
     void forget_urgent() { urgent_.reset(); }
 
-    // What the peer has published, with cursors that count from 0.
+    // The peer's published state, with cursors that count from 0.
     [[nodiscard]] PeerState state(std::uint32_t base) const {
         PeerState state;
         if (!empty_) {

@@ -79,7 +79,7 @@ struct End {
 using Step =
     std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
 
-// What has happened on the leg.
+// Events of the leg.
 struct LegEvents {
     bool readable = false;
     bool writable = false;

@@ -10,7 +10,7 @@
 
 namespace smc::flow {
 
-// What the peer published last. Everything in it is the peer's claim, to be checked before it is used.
+// The state that the peer published last. Everything in it is the peer's claim, to be checked before it is used.
 struct PeerState {
     cdc::Producer producer;             // in our ring, with its flags
     cdc::Cursor consumer;               // in the peer's ring

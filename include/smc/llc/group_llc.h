@@ -37,7 +37,7 @@
 
 namespace smc::llc {
 
-// What LLC knows about one link.
+// The state of LLC for one link.
 struct LinkLlc {
     enum class State : std::uint8_t { kConfirming, kUp, kRetired, kDown };
     LinkTerms terms;

@@ -23,7 +23,7 @@ using RTokenSet = std::map<std::uint8_t, RToken>;
 // An own RMB, under a number that its owner chooses.
 enum class RmbId : std::uint32_t {};
 
-// What the peer has told about its RMBs: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.
+// The peer's RMBs as it has told of them: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.
 class PeerRmbs {
  public:
     // Records tokens of an RMB. nullptr: the peer has more RMBs than a group may have.

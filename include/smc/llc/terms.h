@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What LLC needs to know about a link group and its links, and the actions that it answers with.
+// Facts about a link group and its links that LLC needs, and the actions that it answers with.
 #pragma once
 
 #include <chrono>

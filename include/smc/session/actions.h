@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the session of a connection asks for, on either side, on its way from "wanted" to "moving bytes". Each action
-// has one answer, unless it says "No answer".
+// Actions that the session of a connection asks for, on either side, on its way from "wanted" to "moving bytes". Each
+// action has one answer, unless it says "No answer".
 #pragma once
 
 #include <string>

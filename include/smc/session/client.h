@@ -35,7 +35,7 @@
 
 namespace smc::session {
 
-// What the SYN-ACK said about option 254.
+// Option 254 in the SYN-ACK.
 enum class PeerOption : std::uint8_t {
     kAbsent,
     kPresent,

@@ -32,7 +32,7 @@ class Server {
  public:
     static constexpr bool kServer = true;
     enum class State : std::uint8_t { kNegotiating, kAwaitingClient, kConnecting, kDone };
-    // What is known about the client.
+    // Facts about the client.
     struct Peer {
         bool has_agent = false;    // on fallback the client does without this connection
         bool speaks = false;       // on first contact of SMC-R its agent tells when its application is connected

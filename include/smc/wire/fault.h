@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What a decoder says about a message that it cannot accept: what is wrong, and what the specification wants
+// A decoder's verdict on a message that it cannot accept: what is wrong, and what the specification wants
 // done about it.
 #pragma once
 

@@ -50,7 +50,7 @@ struct Mac {
     auto operator<=>(const Mac&) const = default;
 };
 
-// What peers tell each other about queue pairs and memory. The first two are sent as 24 bits.
+// Descriptions of queue pairs and memory that peers exchange. The first two are sent as 24 bits.
 enum class Qpn : std::uint32_t {};             // queue pair number
 enum class Psn : std::uint32_t {};             // packet sequence number
 enum class RKey : std::uint32_t {};            // key of an RMB on one link

@@ -25,8 +25,8 @@ struct Decline {
 
 Decoded<Decline> decode_decline(Bytes message);
 Message encode(const Decline& decline);
-// What a code means at its sender. Version 1 does not name the sender's system: then the text gives Linux's meaning,
-// and says so. Empty: unknown code.
+// The meaning of a code at its sender. Version 1 does not name the sender's system: then the text gives Linux's
+// meaning, and says so. Empty: unknown code.
 std::string reason_meaning(const Decline& decline, Reason reason);
 
 }  // namespace smc::clc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What all CLC messages share: the first 8 bytes, the end, and the enumerations.
+// Parts that all CLC messages share: the first 8 bytes, the end, and the enumerations.
 //
 // Sources of this folder: RFC 7609 appendix A.2, and the appendix "SMCv2 protocol message specifications" of the SMC
 // v2.1 specification, cited as "v2.1". Decoders read nothing but the bytes that they are given, allocate nothing, and
