@@ -92,10 +92,16 @@ int main(int argc, char** argv) {
         return kExitUsage;
     }
     if (check) {
+        for (const std::string& note : config->notes) {
+            std::cerr << "smc-agent: " << path << ": " << note << "\n";
+        }
         return 0;
     }
     smc::start_log(config->log_level);
     smc::log()->info("smc-agent {} configuration {}", smc::kVersion, path.empty() ? "built-in default" : path);
+    for (const std::string& note : config->notes) {
+        smc::log()->warn("configuration {}: {}", path, note);
+    }
     smc::log()->info("effective configuration {}", smc::print_config(*config, smc::Keys::kAll, -1));
 
     smc::Agent agent(*config, take_over, smc::UniqueFd(ready_fd));

@@ -162,6 +162,7 @@ struct smc_config {
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
+	__u32 pad;
 };
 
 struct smc_heartbeat {
@@ -408,7 +409,7 @@ struct smc_query {
 };
 
 #ifdef __cplusplus
-static_assert(SMC_IN_TABLE_FULL < 64, "the checks are bits of smc_query");
+static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);

@@ -206,7 +206,6 @@ struct tcp_sock {
 	__u8 recvmsg_inq : 1;
 	__u32 total_retrans;
 	__u32 notsent_lowat;
-	bool is_mptcp; /* only in kernels with MPTCP */
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	unsigned int keepalive_time;

@@ -36,11 +36,11 @@
 	PROGRAM(smc_bypass_bar, RUN_NEEDED, "notes a habit that the agent has found", "the bypass")
 
 #define SMC_GUARD_PROGRAMS(PROGRAM)                                                                                    \
-	PROGRAM(smc_guard_splice, PART, "learns of splice()", "the bypass of automatic rules")                         \
-	PROGRAM(smc_guard_ioctl, PART, "learns of FIONREAD", "the bypass of automatic rules")                          \
-	PROGRAM(smc_guard_member_ioctl, PART, "learns of a member's FIONREAD", "the bypass of automatic rules")        \
-	PROGRAM(smc_guard_send, PART, "learns of MSG_OOB and MSG_ZEROCOPY", "the bypass of automatic rules")           \
+	PROGRAM(smc_guard_splice, PART, "learns of splice()", "the bypass by rules that say auto")                     \
+	PROGRAM(smc_guard_ioctl, PART, "learns of FIONREAD", "the bypass by rules that say auto")                      \
+	PROGRAM(smc_guard_member_ioctl, PART, "learns of a member's FIONREAD", "the bypass by rules that say auto")    \
+	PROGRAM(smc_guard_send, PART, "learns of MSG_OOB and MSG_ZEROCOPY", "the bypass by rules that say auto")       \
 	PROGRAM(smc_guard_permission, PART, "refuses a splice() that would find nothing",                              \
-		"the bypass of automatic rules")
+		"the bypass by rules that say auto")
 
 #endif

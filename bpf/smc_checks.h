@@ -125,7 +125,7 @@ static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
 }
 
-/* No driver sees the packets of a leg, so none could stamp them: the hairpin turns them round before. */
+/* No driver sees the packets of a leg, so none could stamp them: the hairpin redirects them before. */
 static __always_inline bool smc_check_stamped(struct smc_subject *s)
 {
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;

@@ -19,7 +19,7 @@ int smc_egress(struct __sk_buff *skb)
 	struct smc_hairpin *hairpin;
 	struct smc_device *device;
 	struct smc_sock *leg = 0;
-	enum smc_decision paired;
+	enum smc_decision joined;
 
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
@@ -60,11 +60,11 @@ int smc_egress(struct __sk_buff *skb)
 			smc_ask_for_clc(skb, &packet);
 			return TC_ACT_UNSPEC;
 		}
-		paired = smc_join_leg(skb, &packet, sk, leg);
-		smc_count(paired);
-		if (paired == SMC_LEG_PAWS)
+		joined = smc_join_leg(skb, &packet, sk, leg);
+		smc_count(joined);
+		if (joined == SMC_LEG_PAWS)
 			leg->paws = SMC_PAWS_REFUSED;
-		return paired == SMC_LEG_JOINED ? smc_redirect(skb, packet.mac_len, leg->to_port)
+		return joined == SMC_LEG_JOINED ? smc_redirect(skb, packet.mac_len, leg->to_port)
 						: smc_refuse_leg(skb, &packet);
 	}
 	if (sk && (packet.flags & SMC_TCP_FIN) && smc_closes_unread(sk)) {

@@ -23,7 +23,10 @@ static __always_inline void smc_to_own_mac(struct __sk_buff *skb, __u32 mac_len)
 	bpf_skb_store_bytes(skb, 0, own, sizeof(own), 0);
 }
 
-/* Turns a packet round: swaps addresses, sets ports and the MAC address. False: it has no TCP header. */
+/*
+ * Rewrites a packet for the other end of the hairpin: swaps addresses, sets ports and the MAC address. False: it has no
+ * TCP header.
+ */
 static __always_inline bool smc_rewrite(struct __sk_buff *skb, __u32 mac_len, __u16 to_port)
 {
 	bool v6 = skb->protocol == bpf_htons(ETH_P_IPV6);

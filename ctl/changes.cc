@@ -119,8 +119,9 @@ json upgrade(const std::string& socket) {
 }
 
 void add_upgrade(CLI::App& app, Context& context) {
-    auto* command =
-        app.add_subcommand("upgrade", "Replace the agent by the program that is installed now; no connection is reset");
+    auto* command = app.add_subcommand(
+        "upgrade",
+        "Start the installed program in place of this agent, which keeps its connections for upgrade.drain_s");
     command->callback([&context] {
         const json done = upgrade(context.socket);
         if (done.contains("error")) {

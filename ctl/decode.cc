@@ -215,7 +215,7 @@ void add_decode(CLI::App& app, Context& context) {
     const auto options = std::make_shared<DecodeOptions>();
     command->add_option("FILE", options->file, "pcap or pcapng, also compressed by gzip; - is standard input")
         ->capture_default_str();
-    auto* hex = command->add_flag("--hex", options->hex, "FILE has messages in hexadecimal, one per line");
+    auto* hex = command->add_flag("--hex", options->hex, "FILE has messages as bare hexadecimal digits, one per line");
     auto* summary =
         command->add_flag("--summary", options->summary, "The history of each connection instead of its messages")
             ->excludes(hex);

@@ -34,7 +34,8 @@ std::optional<json> agent_at(const std::string& socket) {
 
 // Whether this container's agent has been replaced by another one and still has connections.
 bool leaves(const std::string& socket) {
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path())) {
+    std::error_code none;  // no directory: no agent
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path(), none)) {
         if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
             return true;
         }

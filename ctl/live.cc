@@ -232,7 +232,7 @@ void add_live(CLI::App& app, Context& context) {
         stop_at_interrupt();
         follow_events(context, *once);
     });
-    auto* tops = app.add_subcommand("top", "Who moves how much, every second or every --watch seconds");
+    auto* tops = app.add_subcommand("top", "Throughput by path and connection, every second or every --watch seconds");
     const auto times = std::make_shared<unsigned>(0);
     const auto lines = std::make_shared<std::size_t>(20);
     tops->add_option("-n,--times", *times, "Number of updates; default: until Ctrl-C");
@@ -247,10 +247,10 @@ void add_live(CLI::App& app, Context& context) {
     const auto file = std::make_shared<std::string>();
     const auto most = std::make_shared<std::uint64_t>(64U << 20);
     const auto seconds = std::make_shared<unsigned>(0);
-    captures->add_option("ID", *id, "Of the connection, as in `smcctl connections`")->required();
-    captures->add_option("FILE", *file, "Where to; - is standard output")->required();
+    captures->add_option("ID", *id, "ID of the connection, as in `smcctl connections`")->required();
+    captures->add_option("FILE", *file, "Output file; - is standard output")->required();
     captures->add_option("-s,--size", *most, "Bytes of payload at most")->capture_default_str();
-    captures->add_option("-t,--seconds", *seconds, "So long at most; without it until Ctrl-C or its end");
+    captures->add_option("-t,--seconds", *seconds, "Stop after this many seconds; default: at Ctrl-C or its end");
     captures->callback([&context, id, file, most, seconds] {
         stop_at_interrupt();
         capture(context, *id, *file, *most, *seconds);

@@ -8,7 +8,8 @@ class BusyPoll {
  public:
     virtual ~BusyPoll() = default;
     // Called on any engine's thread in each turn of its loop. Never waits, and costs next to nothing when nothing has
-    // happened. Makes the descriptors of those tasks readable for which it finds an event.
+    // happened. If it finds an event for a task, it makes that task's
+    // descriptor readable.
     virtual void look() = 0;
 };
 

@@ -21,6 +21,29 @@ namespace {
 
 constexpr std::size_t kMostText = std::size_t{4} << 20;
 
+// Moves values of former keys to their successors, and removes keys that are gone. Returns a note about each. A key
+// whose successor has a value already stays, so that the schema refuses it.
+std::vector<std::string> take_former_keys(json& document) {
+    std::vector<std::string> notes;
+    for (const FormerKey& former : former_keys()) {
+        if (!document.is_object() || !document.contains(former.section) || !document[former.section].is_object()) {
+            continue;
+        }
+        json& section = document[former.section];
+        const auto value = section.find(former.name);
+        if (value == section.end() || (former.successor != nullptr && section.contains(former.successor))) {
+            continue;
+        }
+        if (former.successor != nullptr) {
+            section[former.successor] = *value;
+        }
+        section.erase(former.name);
+        notes.push_back(
+            fmt::format("{}.{} is a key of an earlier version: {}", former.section, former.name, former.now));
+    }
+    return notes;
+}
+
 }  // namespace
 
 std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
@@ -40,6 +63,7 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
     if (const auto& problem = reading.problem()) {
         return *problem;
     }
+    std::vector<std::string> notes = take_former_keys(document);
     if (auto problem = check_schema(document)) {
         return *problem;
     }
@@ -47,6 +71,7 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
         return *problem;
     }
     Config config;
+    config.notes = std::move(notes);
     for (const ConfigKey& key : config_keys()) {
         if (document.contains(key.section) && document[key.section].contains(key.name)) {
             key.set(config, document[key.section][key.name]);

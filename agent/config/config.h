@@ -77,6 +77,7 @@ struct Config {
     std::string tc = "auto";
     std::string control_socket = kControlSocket;
     std::chrono::seconds stop_drain{0}, upgrade_drain{3600};
+    std::vector<std::string> notes;              // about keys of earlier versions, for the log
     std::string http_listen = "127.0.0.1:7609";  // empty: no HTTP server
     bool http_page = true;
 
@@ -156,8 +157,9 @@ struct ConfigProblem {
 };
 
 std::variant<Config, ConfigProblem> parse_config(const std::string& json);
-// All keys with their effective values, in the form that parse_config() takes; indent -1: one line.
+// The keys to start with, or all keys.
 enum class Keys : std::uint8_t { kFirst, kAll };
+// These keys with their effective values, in the form that parse_config() takes; indent -1: one line.
 std::string print_config(const Config& config, Keys which = Keys::kAll, int indent = 2);
 
 // nullopt: not an address, or more bits than the family has.

@@ -67,7 +67,7 @@ ConfigKey directory(const char* section, const char* name, Member member, ordere
 
 // --- the rows
 
-// The keys that most nodes need no others than.
+// The only keys that most nodes need.
 constexpr std::string_view kFirst[] = {
     "cgroup.root",        "policy.default", "policy.rules",    "kubernetes.api",  "http.listen",
     "limits.connections", "ism.memory_mib", "roce.memory_mib", "upgrade.drain_s", "log.level",
@@ -184,7 +184,7 @@ std::vector<ConfigKey> make_keys() {
             "InfiniBand's local ACK timeout: 4.096 us times 2 to this power."),
         key("roce", "retries", SMC_MEMBER(roce.retries), integer(0, 7), "Retransmissions before a link breaks."),
         {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),
-         "How long the data path busy-polls before it sleeps. auto: 50, or 0 on one processor.",
+         "Longest busy-poll before the data path sleeps. 0: none; auto: 50, on one processor 0.",
          [](Config& c, const json& value) {
              c.longest_spin.reset();
              if (value.is_number()) {
@@ -203,11 +203,11 @@ std::vector<ConfigKey> make_keys() {
         key("limits", "connections", SMC_MEMBER(max_connections), integer(1, 1000000),
             "Connections in the agent, handshakes included. Beyond it new ones are plain TCP."),
         key("limits", "handshakes", SMC_MEMBER(max_handshakes), integer(1, 1000000),
-            "Of these, handshakes under way. Beyond it new connections are plain TCP."),
+            "Handshakes under way, of limits.connections. Beyond it new connections are plain TCP."),
         key("limits", "namespace_percent", SMC_MEMBER(namespace_share), integer(1, 100),
-            "Percent of these two limits that one network namespace may have."),
+            "Percent of connections and handshakes that one network namespace may have."),
         key("limits", "cgroup_percent", SMC_MEMBER(cgroup_share), integer(1, 100),
-            "Percent of these two limits that one cgroup may have."),
+            "Percent of connections and handshakes that one cgroup may have."),
         key("log", "level", SMC_MEMBER(log_level), one_of({"debug", "info", "warn", "error"}),
             "debug, info, warn or error. debug has a line for every connection."),
     };
@@ -230,11 +230,12 @@ const std::vector<ConfigKey>& config_keys() {
 
 const std::vector<FormerKey>& former_keys() {
     static const std::vector<FormerKey> keys{
-        {"stop", "patience_s", "it is called stop.drain_s"},
-        {"upgrade", "patience_s", "it is called upgrade.drain_s"},
-        {"local", "queue_kib", "it is gone: TCP_NOTSENT_LOWAT is left to applications"},
-        {"roce", "eye_catchers", "it is gone: RMBEs begin with an eye catcher where the peer's do"},
-        {"roce", "busy_poll_us", "it is gone: engine.spin_us decides for SMC-R, too"},
+        {"stop", "patience_s", "drain_s", "it is called stop.drain_s"},
+        {"upgrade", "patience_s", "drain_s", "it is called upgrade.drain_s"},
+        {"times", "questions_ms", "requests_ms", "it is called times.requests_ms"},
+        {"local", "queue_kib", nullptr, "it is gone: TCP_NOTSENT_LOWAT is left to applications"},
+        {"roce", "eye_catchers", nullptr, "it is gone: RMBEs begin with an eye catcher if the peer's do"},
+        {"roce", "busy_poll_us", nullptr, "it is gone: engine.spin_us decides for SMC-R, too"},
     };
     return keys;
 }

@@ -21,10 +21,11 @@ struct ConfigKey {
     bool first = false;  // one of the few to start with; the others are for experts
 };
 
-// A key that an earlier version had.
+// A key of an earlier version. Its value goes to its successor, if it has one.
 struct FormerKey {
     const char *section, *name;
-    const char* now;  // what has become of it
+    const char* successor;  // the name in the same section; nullptr: the key is gone
+    const char* now;        // for the log: its new name, or why it is gone
 };
 
 // In the order in which the schema and the documentation list them; keys of one section are together.

@@ -104,14 +104,6 @@ std::string shortened(const json& value) {
     return text.size() > 80 ? text.substr(0, 77) + "..." : text;
 }
 
-// The fate of a key of an earlier version; nullptr: there was none of this name.
-const char* become_of(const json::json_pointer& key) {
-    const auto it = std::ranges::find_if(former_keys(), [&](const FormerKey& former) {
-        return key == json::json_pointer("/" + std::string(former.section) + "/" + former.name);
-    });
-    return it == former_keys().end() ? nullptr : it->now;
-}
-
 ConfigProblem explain(const json& schema, const json& document, const json::json_pointer& pointer) {
     const json& value = document.at(pointer);
     const json* node = schema_at(schema, document, pointer);
@@ -122,11 +114,8 @@ ConfigProblem explain(const json& schema, const json& document, const json::json
         const auto& properties = (*node)["properties"];
         for (const auto& [key, unused] : value.items()) {
             if (!properties.contains(key)) {
-                const char* now = become_of(pointer / key);
                 return {(pointer / key).to_string(),
-                        now != nullptr
-                            ? fmt::format("found a key of an earlier version: {}", now)
-                            : fmt::format("found an unknown key, allowed: {}", fmt::join(keys(properties), ", "))};
+                        fmt::format("found an unknown key, allowed: {}", fmt::join(keys(properties), ", "))};
             }
         }
         for (const auto& key : node->value("required", json::array())) {

@@ -65,7 +65,7 @@ class Introspection {
 
  private:
     [[nodiscard]] nlohmann::json sums() const;
-    [[nodiscard]] nlohmann::json places() const;
+    [[nodiscard]] nlohmann::json served() const;
     [[nodiscard]] nlohmann::json ism() const;
     // The agent's connections, and those within this node that are tuned or bypassed. `ended`: the agent's last ended
     // ones instead.

@@ -64,7 +64,7 @@ json Introspection::sums() const {
 }
 
 // The things served: namespaces, cgroups and pods, and how full the BPF maps are.
-json Introspection::places() const {
+json Introspection::served() const {
     json namespaces = json::array();
     for (const auto& netns : p_.namespaces.all()) {
         namespaces.push_back({{"inode", netns->inode()},
@@ -162,7 +162,7 @@ json Introspection::status() const {
                   {"namespace_percent", p_.config.namespace_share},
                   {"cgroup_percent", p_.config.cgroup_share}}}};
     all.update(sums());
-    all.update(places());
+    all.update(served());
     return all;
 }
 

@@ -94,11 +94,11 @@ void ClientRunner::connect_leg(int ports) {
     mark.app = wanted_.tuple;
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
-    SocketOptions like = socket_options();
-    like.device = wanted_.request.ifindex;
-    like.ttl = nearest_ttl(wanted_.request.answer_ttl);
-    like.buffers = buffers_of_leg();
-    auto fd = connect_with(*wanted_.netns, mark, like);
+    SocketOptions options = socket_options();
+    options.device = wanted_.request.ifindex;
+    options.ttl = nearest_ttl(wanted_.request.answer_ttl);
+    options.buffers = buffers_of_leg();
+    auto fd = connect_with(*wanted_.netns, mark, options);
     if (!fd) {
         return feed(session_.leg_failed(false, fd.error().text()));
     }

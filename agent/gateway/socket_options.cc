@@ -59,7 +59,7 @@ bool bind_somewhere(int fd, Endpoint from, int family) {
 }
 
 // The application may use an address that the host does not have (IP_TRANSPARENT).
-Result<void> bind_like(int fd, const Endpoint& from, int family) {
+Result<void> bind_from(int fd, const Endpoint& from, int family) {
     if (bind_somewhere(fd, from, family)) {
         return {};
     }
@@ -73,48 +73,48 @@ Result<void> bind_like(int fd, const Endpoint& from, int family) {
     return last_error("binding to " + from.ip_text());
 }
 
-Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, const SocketOptions& like) {
-    const int family = like.to.family();
-    auto fd = netns.tcp_socket(family, mark, like.owner);
+Result<UniqueFd> try_to_connect(const Namespace& netns, const smc_sock& mark, const SocketOptions& options) {
+    const int family = options.to.family();
+    auto fd = netns.tcp_socket(family, mark, options.owner);
     if (!fd) {
         return fd.error();
     }
-    if (like.mark != 0) {
-        set(fd->get(), SOL_SOCKET, SO_MARK, static_cast<int>(like.mark));
+    if (options.mark != 0) {
+        set(fd->get(), SOL_SOCKET, SO_MARK, static_cast<int>(options.mark));
     }
-    if (like.device != 0) {
-        set(fd->get(), SOL_SOCKET, SO_BINDTOIFINDEX, static_cast<int>(like.device));
+    if (options.device != 0) {
+        set(fd->get(), SOL_SOCKET, SO_BINDTOIFINDEX, static_cast<int>(options.device));
     }
     const bool v6 = family == AF_INET6;
-    if (like.ttl != 0) {
-        set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, like.ttl);
+    if (options.ttl != 0) {
+        set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_UNICAST_HOPS : IP_TTL, options.ttl);
     }
-    if (like.tos != 0) {
-        set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, like.tos & ~3);
+    if (options.tos != 0) {
+        set(fd->get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS, options.tos & ~3);
     }
-    if (like.buffers) {
-        set_buffers(fd->get(), *like.buffers);
+    if (options.buffers) {
+        set_buffers(fd->get(), *options.buffers);
     }
     if (mark.role != SMC_ROLE_AGENT_CLC) {
         ::setsockopt(fd->get(), IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // a leg; see smc_never_pace()
     }
-    if (const auto bound = bind_like(fd->get(), like.from, family); !bound) {
+    if (const auto bound = bind_from(fd->get(), options.from, family); !bound) {
         return bound.error();
     }
     sockaddr_storage address{};
-    const socklen_t length = like.to.to_sockaddr(address, family);
+    const socklen_t length = options.to.to_sockaddr(address, family);
     if (::connect(fd->get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
-        return last_error("connecting to " + like.to.text());
+        return last_error("connecting to " + options.to.text());
     }
     return fd;
 }
 
 }  // namespace
 
-Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like) {
-    auto fd = try_to_connect(netns, mark, like);
-    if (!fd && fd.error().code == EADDRNOTAVAIL && like.from.port != 0) {
-        SocketOptions elsewhere = like;  // the wished port is in TIME_WAIT
+Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& options) {
+    auto fd = try_to_connect(netns, mark, options);
+    if (!fd && fd.error().code == EADDRNOTAVAIL && options.from.port != 0) {
+        SocketOptions elsewhere = options;  // the wished port is in TIME_WAIT
         elsewhere.from.port = 0;
         return try_to_connect(netns, mark, elsewhere);
     }

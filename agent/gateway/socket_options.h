@@ -12,8 +12,8 @@
 
 namespace smc {
 
-// Options that a socket of the agent takes over from an application's socket. A value of 0 leaves the choice to the
-// kernel.
+// Addresses and options for a socket of the agent that stands for an application's socket. A value of 0 leaves the
+// choice to the kernel.
 struct SocketOptions {
     Endpoint from;  // the port is only a wish; 0: any
     Endpoint to;
@@ -32,7 +32,7 @@ struct SocketOptions {
 inline constexpr int kPortsTried = 16;
 
 // Returns a socket that is connecting. An Error has the errno of the call that failed.
-Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& like);
+Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& options);
 
 [[nodiscard]] bool is_connecting(int fd);
 // The result of a connect(): 0 or its errno; EINPROGRESS if there is none yet. An errno is reported once: the next call

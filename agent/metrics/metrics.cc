@@ -219,7 +219,7 @@ void add_programs(Families& to, const json& status) {
     }
 }
 
-void add_places(Families& to, const json& status) {
+void add_served(Families& to, const json& status) {
     for (const char* family : {"ipv4", "ipv6"}) {
         double served = 0, other = 0;
         for (const auto& netns : status["namespaces"]) {
@@ -260,7 +260,7 @@ std::string metrics(const json& status) {
     if (const auto kernel = kernel_smc()) {
         add_kernel(all, *kernel);
     }
-    add_places(all, status);
+    add_served(all, status);
     const ProcessUsage usage = process_usage();
     all.counter("process_cpu_seconds_total", "Processor time of the agent, all threads.", usage.processor_s);
     all.gauge("process_resident_memory_bytes", "Resident memory of the agent.", usage.resident_bytes);

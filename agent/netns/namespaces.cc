@@ -216,9 +216,9 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
     if (!opened || !events->watch()) {
         failed_[inode]++;
-        log()->warn(
-            "netns {} is not served: {}", inode,
-            opened ? "its rtnetlink socket cannot be watched (fs.epoll.max_user_watches?)" : opened.error().text());
+        log()->warn("netns {} is not served: {}", inode,
+                    opened ? "its rtnetlink socket cannot be watched: no descriptors, or fs.epoll.max_user_watches"
+                           : opened.error().text());
         return;
     }
     failed_.erase(inode);

@@ -35,7 +35,7 @@ class Hooks {
         bool doubtful = false;             // a hairpin has failed lately: call probe() soon
     };
 
-    // `slot` is the namespace's place in the maps. Nothing is loaded yet.
+    // `slot` is the namespace's index in the maps. Nothing is loaded yet.
     Hooks(const Programs& programs, std::uint32_t slot, UniqueFd netns, Tc tc)
         : programs_(programs), slot_(slot), netns_(std::move(netns)), tc_(tc) {}
     ~Hooks();

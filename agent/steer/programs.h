@@ -3,7 +3,7 @@
 //
 // Invariant:
 //   P1  Maps are pinned for readers (bpftool map dump pinned ...), and so are the links of the programs on devices:
-//       when the agent dies in whatever way, the answer to a request that is under way is still recognized, and the
+//       however the agent dies, the answer to a request that is under way is still recognized, and the
 //       reset of a leg still reaches its application. Without a heartbeat the programs send no requests, and every new
 //       connection is plain TCP. The next agent replaces these programs by its own.
 //   P2  Agents that are leaving keep their maps and programs, each for the legs that it still has. Only one agent

@@ -130,7 +130,7 @@ void Departure::watch_successor() {
 
 void Departure::settle() {
     if (is_gone(asker_)) {
-        log()->warn("the agent that was to take over has ended: this one goes on serving");
+        log()->warn("the agent that was to take over has ended: this one stays");
         state_ = signalled_ ? State::kStopping : State::kServing;
         until_ = os::now() + p_.stop_drain;
         return p_.changed();
@@ -140,7 +140,7 @@ void Departure::settle() {
     }
     state_ = State::kReleased;
     until_ = os::now() + p_.upgrade_drain;
-    log()->info("left: another agent serves; {} connections run on here, for {} s at most", p_.connections(),
+    log()->info("left: another agent takes over; {} connections run on here, for {} s at most", p_.connections(),
                 p_.upgrade_drain.count());
     p_.release();
 }

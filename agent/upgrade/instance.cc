@@ -31,8 +31,8 @@ Result<Instance> Instance::take(const std::string& control_socket) {
             return lock.error();
         }
     }
-    return Error{EBUSY, "finding a instance beside the " + std::to_string(kMost) + " agents of " + control_socket +
-                            " that are leaving"};
+    return Error{EBUSY, "finding a free instance number: all " + std::to_string(kMost) + " are used by agents of " +
+                            control_socket + " that are leaving"};
 }
 
 std::vector<unsigned> Instance::deserted() const {

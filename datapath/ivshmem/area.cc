@@ -51,7 +51,7 @@ Result<std::unique_ptr<Area>> Area::open(const std::string& path, const Gid& gid
 Result<std::unique_ptr<Area>> Area::open(Mapping mapping, const Gid& gid, std::unique_ptr<VfioDevice> vfio) {
     const Geometry geometry = geometry_of(mapping.bytes().size());
     if (geometry.blocks < kFewestBlocks) {
-        return Error{ENOSPC, "the shared area has " + std::to_string(mapping.bytes().size()) + " bytes: too few"};
+        return Error{ENOSPC, "the shared memory has " + std::to_string(mapping.bytes().size()) + " bytes: too few"};
     }
     std::unique_ptr<Area> area(new Area(std::move(mapping), geometry, gid, std::move(vfio)));
     if (auto done = area->lay_out(); !done) {
@@ -106,12 +106,12 @@ Result<void> Area::lay_out() {
         return Error{EPROTO, "the shared memory is not empty, and has no layout of this version"};
     }
     if (const std::uint32_t version = shared(super.version).load(); version != kVersion) {
-        return Error{EPROTO, "the shared area is laid out in version " + std::to_string(version) +
+        return Error{EPROTO, "the shared memory is laid out in version " + std::to_string(version) +
                                  ", this is version " + std::to_string(kVersion)};
     }
     if (shared(super.blocks).load() != geometry_.blocks || shared(super.block_bytes).load() != kBlock ||
         shared(super.peers).load() != kPeers || shared(super.data_offset).load() != geometry_.data_offset) {
-        return Error{EPROTO, "the shared area is laid out for another size"};
+        return Error{EPROTO, "the shared memory is laid out for another size"};
     }
     return {};
 }
@@ -129,7 +129,7 @@ Result<void> Area::take_slot() {
             return {};
         }
     }
-    return Error{EBUSY, "all " + std::to_string(kPeers) + " slots of the shared area are taken"};
+    return Error{EBUSY, "all " + std::to_string(kPeers) + " slots of the shared memory are taken"};
 }
 
 Area::~Area() {

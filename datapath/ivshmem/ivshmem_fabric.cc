@@ -83,7 +83,7 @@ Result<IvshmemFabric::Registered> IvshmemFabric::register_dmb(const Gid& peer, s
     const std::uint32_t count = blocks_for(bytes);
     const auto first = area_->allocate(count);
     if (!first) {
-        return Error{ENOSPC, "registering a DMB: the shared area is full"};
+        return Error{ENOSPC, "registering a DMB: the shared memory is full"};
     }
     UniqueFd eventfd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!eventfd) {
@@ -129,7 +129,7 @@ Result<void> IvshmemFabric::reach(const Gid& peer) {
         peers_.insert(peer);
         return {};
     }
-    return Error{EHOSTUNREACH, "reaching " + peer.text() + " by the shared area"};
+    return Error{EHOSTUNREACH, "reaching " + peer.text() + " by the shared memory"};
 }
 
 void IvshmemFabric::attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds,

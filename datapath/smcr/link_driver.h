@@ -125,7 +125,7 @@ class LinkDriver final : public Task, private LinkHandler {
     Poller* poller_ = nullptr;
     Poller::Source source_{};
 
-    mutable std::mutex mutex_;  // guards queued_, end_ and kept_
+    mutable std::mutex mutex_;  // guards queued_, end_, at_once_ and kept_
     std::deque<std::vector<std::uint8_t>> queued_;
     std::optional<std::string> end_;
     bool at_once_ = false;

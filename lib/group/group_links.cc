@@ -155,7 +155,7 @@ std::vector<LocalPort> GroupLinks::candidates(const std::vector<LocalPort>& port
             out.push_back(port);
         }
     }
-    // The port of an asymmetric link, which will be deleted.
+    // Also the port of an asymmetric link: that link will be deleted, which frees its port.
     for (auto it = std::next(links_.begin()); it != links_.end(); ++it) {
         const bool there = std::ranges::any_of(ports, [&](const LocalPort& port) { return port.is(it->second.port); });
         if (there && !it->second.port.is(first.port)) {

@@ -205,7 +205,7 @@ void SmcrGroup::offered(const llc::LinkOffered& offer, Out out) {
 
 // The link that is being added cannot be created or connected here.
 void SmcrGroup::give_up(std::uint8_t number, Out out) {
-    drop_link(number, "its queue pair or memory could not be set up on this node", out);
+    drop_link(number, "it could not be created or connected on this node", out);
     if (!key_.server) {
         carry_out(llc_->reject_link(llc::AddLinkReason::kNoAlternatePath, out.now), out);
         if (adding_) {
@@ -213,7 +213,7 @@ void SmcrGroup::give_up(std::uint8_t number, Out out) {
         }
         return;
     }
-    carry_out(llc_->link_down(number, "its queue pair or memory could not be set up on this node", out.now), out);
+    carry_out(llc_->link_down(number, "it could not be created or connected on this node", out.now), out);
     carry_out(llc_->no_link(out.now), out);
     added({}, out);
 }

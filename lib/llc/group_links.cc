@@ -56,7 +56,8 @@ Actions GroupLlc::offer_link(const LinkTerms& own, const RoceGid& target, TimePo
     Actions actions;
     const LinkLlc* over = carrier();
     if (!may_offer_link()) {
-        actions.push_back(LinkGone{own.number, "a link cannot be offered now: another exchange is under way"});
+        actions.push_back(
+            LinkGone{own.number, "a link cannot be offered now: another exchange is under way, or no link is up"});
         actions.push_back(AddLinkOver{});
         return actions;
     }
@@ -125,9 +126,10 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLinkContinuation& m,
     }
     if (!add_link_.on(m, out(actions, link), reply_by(now))) {
         const std::uint8_t over_link = add_link_.over();
-        adding_failed(actions, "ADD LINK CONTINUATION has a wrong number of RKeys", false,
-                      now);  // C.7.1: as if the link had failed
-        return lose(actions, over_link, "ADD LINK CONTINUATION has a wrong number of RKeys or link number", now);
+        const char* why = "ADD LINK CONTINUATION has a wrong number of RKeys or link number";
+        // C.7.1: as if the link had failed.
+        adding_failed(actions, why, false, now);
+        return lose(actions, over_link, why, now);
     }
     learn(actions);
     connect_or_go_on(actions);

@@ -5,7 +5,7 @@ namespace smc::llc {
 
 namespace {
 
-// The queue pair may be retransmitting.
+// Twice reply_timeout, because the queue pair may be retransmitting.
 std::chrono::milliseconds timeout(const GroupTerms& group) {
     return 2 * group.reply_timeout;
 }

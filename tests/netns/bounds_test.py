@@ -227,7 +227,7 @@ class Bounds(TwoNodes):
         strangers = agent.decisions()["SMC_OUT_NOT_ENROLLED"]
         before = self.use_up_descriptors(agent)
         os.mkdir(f"{self.a.cgroup}/one-more")  # so that it looks for cgroups
-        wait_for("the agent to miss descriptors", lambda: "cgroups are not looked for" in self.a.agent_log())
+        wait_for("the agent to miss descriptors", lambda: "new cgroups are not found for now" in self.a.agent_log())
         with self.subTest("it does not turn in circles"):
             began = self.processor_time(agent.pid)
             time.sleep(1)

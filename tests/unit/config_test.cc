@@ -36,8 +36,6 @@ TEST_CASE("problem__names_pointer_found_and_allowed") {
     CHECK(problem(R"({"limits": {"conections": 5}})") ==
           "/limits/conections: found an unknown key, "
           "allowed: cgroup_percent, connections, handshakes, namespace_percent");
-    CHECK(problem(R"({"stop": {"patience_s": 1}})") ==
-          "/stop/patience_s: found a key of an earlier version: it is called stop.drain_s");
     CHECK(problem(R"({"tc": 1})").starts_with("/tc: found an unknown key, allowed: $schema, bpf, cgroup"));
     CHECK(problem(R"({"bpf": {"tc": "xdp"}})") == R"(/bpf/tc: found "xdp", allowed: "auto", "tcx", "clsact")");
     CHECK(problem(R"({"policy": {"rules": [{"name": "x", "action": "allow"}, {"name": "y"}]}})") ==
@@ -74,6 +72,21 @@ TEST_CASE("problem__what_is_too_large_or_too_deep_is_said_at_once") {
     CHECK(problem(std::string(200'000, '[')).starts_with(": not JSON"));
     CHECK(problem(std::string(200'000, '[') + std::string(200'000, ']')).find("deeper than 16") != std::string::npos);
     CHECK(problem("{}" + std::string(5'000'000, ' ')) == ": found 5000002 bytes, allowed: at most 4194304");
+}
+
+TEST_CASE("former_keys__are_honoured_under_their_names_or_ignored_and_noted") {
+    const auto parsed = parse_config(R"({"stop": {"patience_s": 7}, "local": {"queue_kib": 16, "tune": false}})");
+    const auto& config = std::get<Config>(parsed);
+    CHECK(config.stop_drain.count() == 7);
+    CHECK_FALSE(config.tune);
+    CHECK(config.notes == std::vector<std::string>{
+                              "stop.patience_s is a key of an earlier version: it is called stop.drain_s",
+                              "local.queue_kib is a key of an earlier version: it is gone: TCP_NOTSENT_LOWAT is left "
+                              "to applications"});
+    CHECK(
+        problem(R"({"stop": {"patience_s": 7, "drain_s": 8}})").starts_with("/stop/patience_s: found an unknown key"));
+    CHECK(problem(R"({"stop": {"patience_s": "x"}})").starts_with("/stop/drain_s: found \"x\""));
+    CHECK(problem(R"({"stop": 7})").starts_with("/stop: found 7"));
 }
 
 TEST_CASE("problem__what_a_schema_cannot_say") {

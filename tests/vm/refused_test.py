@@ -72,7 +72,7 @@ class Refused(unittest.TestCase):
         agent = self.node.start_agent({"times": {"retrial_ms": 2000}}, "late", refusals.late(3))
         try:
             said = agent.log()
-            self.assertIn("the bypass of automatic rules is off", said)
+            self.assertIn("the bypass is off for rules that say auto", said)
             wait_for("another trial", lambda: agent.ask("probe")["automatic"])
             self.assertIn("another trial has found nothing in the way", agent.log())
         finally:

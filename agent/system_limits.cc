@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-#include "agent/fd_limit.h"
+#include "agent/system_limits.h"
 
 #include <sys/resource.h>
 
