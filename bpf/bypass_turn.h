@@ -25,7 +25,7 @@ static __always_inline bool smc_is_placed(const struct smc_member *member)
 	return member->state > SMC_MEMBER_WATCHED && member->state < SMC_MEMBER_OUT;
 }
 
-/* The places that members take, and the bytes that they move, are counted anew in each run. */
+/* Members, and the bytes that they move, are counted anew in each run. */
 static long smc_turn_clear(struct bpf_map *map, __u64 *id, struct smc_bypass_cgroup *cgroup, void *unused)
 {
 	cgroup->members = 0;
@@ -67,7 +67,7 @@ static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_co
 	return cgroup && !cgroup->habits && cgroup->members < context->config->cgroup_room ? cgroup : 0;
 }
 
-/* Places both members or neither: one alone would be in a sockmap for nothing. */
+/* Takes both members or neither: one alone would be in a sockmap for nothing. */
 static __always_inline void smc_place_pair(struct smc_turn_context *context, struct smc_member *member,
 					   struct smc_member *peer)
 {

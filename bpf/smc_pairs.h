@@ -24,7 +24,10 @@ static __always_inline bool smc_are_pairs(void)
 	return smc_pairs_until > bpf_ktime_get_coarse_ns();
 }
 
-/* The ID of a socket in our own option; never 0. There 0 means: connections within this node are left alone. */
+/*
+ * The ID of a socket in our own option; never 0. In the option, 0 means that connections within this node are left
+ * alone.
+ */
 static __always_inline __u16 smc_pair_id(__u64 cookie)
 {
 	return (__u16)cookie | 1;

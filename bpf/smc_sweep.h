@@ -93,7 +93,7 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD &&
 		    smc_tell_half_open(&tuple, hairpin)) {
 			hairpin->told++;
-			hairpin->closed_ns = *(__u64 *)now; /* so it is told again if that does not help */
+			hairpin->closed_ns = *(__u64 *)now; /* reported again after SMC_HAIRPIN_NS */
 		} else if (leg_is_gone && bpf_map_lookup_elem(&smc_hairpins, &tuple) == hairpin) {
 			bpf_map_delete_elem(&smc_hairpins, &tuple); /* else its memory belongs to another entry */
 		}

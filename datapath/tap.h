@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A copy of the bytes that an accelerated connection moves, for smcctl, because a packet capture does not see them. The
-// engine fills the tap, the control thread empties it; bytes that do not fit any more are counted and dropped.
+// For smcctl: a copy of the bytes of an accelerated connection, which no packet capture sees. The engine
+// fills the tap, the control thread empties it; bytes that do not fit any more are counted and dropped.
 #pragma once
 
 #include <algorithm>

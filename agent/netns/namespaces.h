@@ -24,7 +24,7 @@ namespace smc {
 // Finds the network namespaces that the processes of cgroups are in.
 class Sightings {
  public:
-    // The namespaces by inode, each with one of its processes. Nothing: descriptors or memory ran out. If not
+    // The namespaces by inode, each with one of its processes. nullopt: descriptors or memory ran out. If not
     // `thorough`, what was seen of a process within the last looks is taken as still true.
     using Present = std::map<std::uint64_t, int>;
     std::optional<Present> look(const std::vector<std::string>& cgroups, bool thorough);
@@ -86,7 +86,7 @@ class Namespaces {
     asio::io_context& io_;
     const Times& times_;
     asio::thread_pool hooking_{1};
-    std::atomic<bool> hurry_{false};  // of the hooking thread
+    std::atomic<bool> hurry_{false};  // the hooking thread puts off what can wait
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
     OnFresh on_fresh_;

@@ -29,7 +29,7 @@ class Hooks {
         // Empty: every device that is up has a working hairpin. Otherwise: why the namespace is not served.
         std::array<std::string, kFamilies> obstacles{"its devices are being prepared",
                                                      "its devices are being prepared"};
-        std::vector<std::string> devices;  // that have programs
+        std::vector<std::string> devices;  // names of those that have our programs
         std::string limits;                // a limit that SMC would evade; empty: none (device_limits.h)
         bool unfinished = true;            // not all devices are done: call sync_devices() again
         bool doubtful = false;             // a hairpin has failed lately: call probe() soon

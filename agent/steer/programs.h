@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The BPF programs and maps, which exist once per agent. With hooks.h the only user of libbpf.
 //
-// Invariant:
+// Invariants:
 //   P1  Maps are pinned for readers (bpftool map dump pinned ...), and so are the links of the programs on devices:
 //       however the agent dies, the answer to a request that is under way is still recognized, and the
 //       reset of a leg still reaches its application. Without a heartbeat the programs send no requests, and every new

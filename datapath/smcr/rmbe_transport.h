@@ -26,7 +26,7 @@ struct RemoteRmbe {
 class RmbeTransport final : public Transport, private Mover {
  public:
     struct Parts {
-        std::shared_ptr<GroupDriver> group;  // has `token` open
+        std::shared_ptr<GroupDriver> group;  // `token` is open in it
         AlertToken token{};
         Element own;
         Element send;

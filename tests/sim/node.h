@@ -38,9 +38,9 @@ class Node {
     void end_link_groups() { smcr_groups_.end_all(); }
     // A random port goes down, and comes back after `down`.
     void flap_port(Delay later, Delay down);
-    // Likewise, the port that most connections use.
+    // The same for the port that most connections use.
     void flap_first_port(Delay later, Delay down);
-    // Only if this node sends on any link.
+    // Does nothing unless this node sends on any link.
     void move_connections(Delay later);
     void lose_device(Delay later, Delay gone);
     void change_links() { smcr_groups_.change_links(); }

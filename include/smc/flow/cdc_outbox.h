@@ -35,7 +35,7 @@ class CdcOutbox {
     // The next message. `before_the_end`: without the flags C and A (closed, aborted), because they allow the peer to
     // give its RMBE to another connection (section 4.8).
     [[nodiscard]] cdc::Message message(bool before_the_end = false) const;
-    // `message` leaves out the end that is due, and says nothing that the last message did not say: it need not be
+    // True if `message`, which omits the end that is due, says nothing beyond the last message sent: it need not be
     // sent.
     [[nodiscard]] bool has_told(const cdc::Message& message) const;
     // `message` was posted. `position`: its place among all requests that were posted on the link.

@@ -72,7 +72,7 @@ class Sending {
     // Everything that was sent has been consumed.
     [[nodiscard]] bool drained() const { return consumed_ == produced_.cursor; }
 
-    // The window is full, and there is more to write. True: the peer is to be told (B), which it was not yet.
+    // The window is full, and there is more to write. True if B is new: the peer is to be told.
     bool block();
     // An urgent byte lies ahead. True: the peer is to be told.
     bool announce_urgent();
