@@ -56,6 +56,8 @@ class Hooks {
     [[nodiscard]] int packet_socket() const { return packets_.get(); }
 
  private:
+    // A namespace with more devices is not served.
+    static constexpr std::size_t kMostDevices = 256;
     struct Device {
         std::string name;
         bool up = false;

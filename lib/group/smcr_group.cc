@@ -9,8 +9,6 @@ namespace {
 
 // An idle group is ended by its server; a client that hears nothing ends it this much later.
 constexpr auto kClientTimeout = std::chrono::seconds(10);
-// How long an RMB without connections is kept.
-constexpr auto kSurplusTime = std::chrono::seconds(10);
 // When to try again if a link cannot be added because another exchange is under way.
 constexpr auto kBusy = std::chrono::milliseconds(200);
 // Time between attempts to add a link that a client asks for: each costs a queue pair and the registration of all
@@ -118,118 +116,6 @@ void SmcrGroup::element_returned(BufferId buffer, std::uint8_t element, Out out)
     shrink(out);
 }
 
-// --- memory ---------------------------------------------------------------------------------------------------------
-
-bool SmcrGroup::growing() const {
-    return std::ranges::any_of(buffers_.all(), [](const auto& entry) {
-        return entry.second.state == Buffer::State::kRegistering || entry.second.state == Buffer::State::kConfirming;
-    });
-}
-
-void SmcrGroup::add_buffer(BufferKind kind, Out out) {
-    registered_ += buffer_bytes();
-    own_registered_ += buffer_bytes();
-    const BufferId buffer = buffers_.add(kind);
-    for (const auto& [number, link] : links_.all()) {
-        out.actions.push_back(RegisterBuffer{id_, buffer, kind, number});
-    }
-}
-
-void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
-    registered_ -= buffer_bytes();
-    own_registered_ -= buffer_bytes();
-    buffers_.erase(buffer);
-    out.actions.push_back(DropBuffer{id_, buffer});
-}
-
-// Adds an RMB if all RMBEs are taken, and a send buffer if all send elements are; both or none, because a member needs
-// an element of each.
-void SmcrGroup::grow(Out out) {
-    if (growing() || adding_) {
-        return;  // while a link is being added, the buffers must stay as they are
-    }
-    const bool send = buffers_.all_full(BufferKind::kSend), rmb = buffers_.all_full(BufferKind::kRmb);
-    if (registered_ + (send ? buffer_bytes() : 0) + (rmb ? buffer_bytes() : 0) > terms_.memory_limit) {
-        refused_ = Refusal::kOutOfMemory;
-        return;
-    }
-    if (rmb && rmbs() >= llc::kMaxRmbs) {
-        refused_ = Refusal::kNoMoreRmbs;
-        return;
-    }
-    if (send) {
-        add_buffer(BufferKind::kSend, out);
-    }
-    if (rmb) {
-        add_buffer(BufferKind::kRmb, out);
-    }
-}
-
-void SmcrGroup::buffer_registered(BufferId id, std::uint8_t link, RKey rkey, VirtualAddress address, Out out) {
-    Buffer* buffer = buffers_.find(id);
-    if (buffer == nullptr || links_.find(link) == nullptr) {
-        return;
-    }
-    buffer->tokens[link] = {rkey, address};
-    if (llc_ && buffer->kind == BufferKind::kRmb) {
-        llc_->rmb_registered(llc::RmbId{static_cast<std::uint32_t>(id)}, link, buffer->tokens[link]);
-    }
-    if (buffer->state == Buffer::State::kRegistering) {
-        registered_everywhere(id, *buffer, out);
-    }
-    prepared(link, out);
-}
-
-void SmcrGroup::registered_everywhere(BufferId id, Buffer& buffer, Out out) {
-    const auto& links = links_.all();
-    if (!std::ranges::all_of(links, [&](const auto& entry) { return buffer.tokens.contains(entry.first); })) {
-        return;
-    }
-    // G2: CLC tells the peer of the first RMB, CONFIRM RKEY of further ones.
-    if (buffer.kind == BufferKind::kRmb && state_ != State::kCreating) {
-        buffer.state = Buffer::State::kConfirming;
-        if (llc_) {
-            carry_out(llc_->confirm_rkey(llc::RmbId{static_cast<std::uint32_t>(id)}, out.now), out);
-        }
-        return;
-    }
-    buffer.state = Buffer::State::kUsable;
-    created_if_complete();
-}
-
-void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, const std::string& detail, Out out) {
-    const Buffer* buffer = buffers_.find(id);
-    if (buffer == nullptr) {
-        return;
-    }
-    if (adding_ == link) {
-        give_up(link, out);  // the group continues without the new link
-        return;
-    }
-    if (buffer->state != Buffer::State::kRegistering) {
-        return;
-    }
-    drop_buffer(id, out);
-    if (state_ == State::kCreating) {
-        finish({Reason::kNone, detail}, out);
-    }
-    refused_ = refusal;
-}
-
-bool SmcrGroup::know(std::uint8_t link, const clc::Rmbe& rmbe, Out out) {
-    if (!llc_) {
-        return false;
-    }
-    const llc::RTokenSet* tokens = llc_->find_rmb(link, rmbe.rkey);
-    if (tokens == nullptr) {
-        tokens = llc_->know(link, {rmbe.rkey, rmbe.rmb_address});
-    }
-    if (tokens != nullptr) {
-        out.actions.push_back(KnowRmb{id_, *tokens});
-    }
-    return tokens != nullptr;
-}
-
 bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
     if (key.server != key_.server || key.version != key_.version || key.eid != key_.eid ||
         key.pnet_id != key_.pnet_id) {
@@ -241,52 +127,6 @@ bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
     const bool same_peer = peer != PeerId{} && peer_.id == peer;
     const bool same_gid = key.peer_gid.normalised() == key_.peer_gid.normalised() || links_.has_peer(key.peer_gid);
     return same_peer || (same_gid && (peer == PeerId{} || peer_.id == PeerId{}));
-}
-
-void SmcrGroup::rkey_confirmed(const llc::RkeyConfirmed& done, Out out) {
-    const BufferId id{static_cast<std::uint32_t>(done.rmb)};
-    Buffer* buffer = buffers_.find(id);
-    if (buffer == nullptr || buffer->state != Buffer::State::kConfirming) {
-        return;
-    }
-    if (done.accepted) {
-        buffer->state = Buffer::State::kUsable;
-    } else {
-        drop_buffer(id, out);
-        refused_ = Refusal::kNoMoreRmbs;
-    }
-}
-
-void SmcrGroup::rkey_deleted(const llc::RkeyDeleted& done, Out out) {
-    const BufferId id{static_cast<std::uint32_t>(done.rmb)};
-    const Buffer* buffer = buffers_.find(id);
-    if (buffer != nullptr && buffer->state == Buffer::State::kDeleting) {
-        drop_buffer(id, out);
-    }
-}
-
-// Drops unused memory: send buffers at once, RMBs after kSurplusTime, because the next burst of connections would have
-// to register them again.
-void SmcrGroup::shrink(Out out) {
-    if (!active() || growing() || adding_) {
-        surplus_since_ = kNever;
-        return;
-    }
-    if (const auto send = buffers_.surplus(BufferKind::kSend)) {
-        drop_buffer(*send, out);
-    }
-    if (!buffers_.surplus(BufferKind::kRmb)) {
-        surplus_since_ = kNever;
-    } else if (surplus_since_ == kNever) {
-        surplus_since_ = out.now;
-    } else if (out.now - surplus_since_ >= kSurplusTime) {
-        surplus_since_ = kNever;
-        while (const auto rmb = buffers_.surplus(BufferKind::kRmb)) {
-            Buffer& buffer = *buffers_.find(*rmb);
-            buffer.state = Buffer::State::kDeleting;
-            carry_out(llc_->delete_rkey(llc::RmbId{static_cast<std::uint32_t>(*rmb)}, out.now), out);
-        }
-    }
 }
 
 // --- LLC ------------------------------------------------------------------------------------------------------------

@@ -163,6 +163,9 @@ class SmcrGroup {
     [[nodiscard]] bool can_be_forgotten() const { return state_ == State::kOver && members_.empty(); }
 
  private:
+    // How long an RMB without connections is kept.
+    static constexpr auto kSurplusTime = std::chrono::seconds(10);
+
     // How many RMBEs may be taken that the peer was told of and never confirmed.
     static constexpr unsigned kMaxUnconfirmed = 16;
 
