@@ -223,7 +223,8 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         },
         [this] { namespaces_->rescan_soon(); });
     namespaces_ =
-        std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_, bpf::Hooks::tc_of(config_.tc),
+        std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_,
+                                     bpf::Hooks::Options{bpf::Hooks::tc_of(config_.tc), config_.roce.enabled},
                                      [this](const std::shared_ptr<Namespace>& netns) { gateway_->serve(netns); });
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);

@@ -23,10 +23,15 @@ std::string or_dash(const json& value) {
     return text.empty() ? "-" : text;
 }
 
+std::string vlan_of(const json& group) {
+    const unsigned vlan = group.value("vlan", 0U);
+    return vlan == 0 ? "-" : std::to_string(vlan);
+}
+
 void print_groups(std::ostream& out, const json& groups) {
     std::vector<Row> rows{{"LG-ID", "LG-Role", "LG-Type", "VLAN", "#Conns", "PNET-ID"}};
     for (const auto& g : groups) {
-        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), "-", word(g["connections"]),
+        rows.push_back({hex8(g["id"]), word(g["role"]), word(g["type"]), vlan_of(g), word(g["connections"]),
                         or_dash(g.value("pnet_id", ""))});
     }
     print_table(out, rows);
@@ -37,7 +42,7 @@ void print_blocks(std::ostream& out, const json& groups) {
         print_table(out, {{"LG-ID", ": " + hex8(g["id"])},
                           {"LG-Role", ": " + word(g["role"])},
                           {"LG-Type", ": " + word(g["type"])},
-                          {"VLAN", ": -"},
+                          {"VLAN", ": " + vlan_of(g)},
                           {"PNET-ID", ": " + or_dash(g.value("pnet_id", ""))},
                           {"Version", ": " + word(g["version"])},
                           {"Peer-Rel", ": " + word(g["release"])},

@@ -127,6 +127,26 @@ bool is_native_xdp(const nlattr* xdp) {
     return native;
 }
 
+// `info`: an attribute IFLA_LINKINFO, in which others are nested. The kind comes before the data of that kind.
+void read_kind(NetDevice& device, const nlattr* info) {
+    const auto visit = [](const nlattr* attribute, void* data) {
+        auto& read = *static_cast<NetDevice*>(data);
+        if (mnl_attr_get_type(attribute) == IFLA_INFO_KIND) {
+            read.kind = mnl_attr_get_str(attribute);
+        } else if (mnl_attr_get_type(attribute) == IFLA_INFO_DATA && read.kind == "vlan") {
+            const auto visit_vlan = [](const nlattr* of_vlan, void* vlan) {
+                if (mnl_attr_get_type(of_vlan) == IFLA_VLAN_ID) {
+                    *static_cast<std::uint16_t*>(vlan) = mnl_attr_get_u16(of_vlan);
+                }
+                return MNL_CB_OK;
+            };
+            mnl_attr_parse_nested(attribute, visit_vlan, &read.vlan);
+        }
+        return MNL_CB_OK;
+    };
+    mnl_attr_parse_nested(info, visit, &device);
+}
+
 Endpoint address_of(const nlattr* attribute, std::uint8_t family) {
     sockaddr_storage storage{};
     storage.ss_family = family;
@@ -177,9 +197,13 @@ Result<std::vector<NetDevice>> Rtnetlink::devices() const {
                 std::copy_n(static_cast<const std::uint8_t*>(mnl_attr_get_payload(attribute)), device.mac.size(),
                             device.mac.begin());
             } else if (type == IFLA_LINK) {
-                device.opposite = mnl_attr_get_u32(attribute);
+                device.link = mnl_attr_get_u32(attribute);
             } else if (type == IFLA_LINK_NETNSID) {
-                device.opposite_netns = static_cast<int>(mnl_attr_get_u32(attribute));
+                device.link_netns = static_cast<int>(mnl_attr_get_u32(attribute));
+            } else if (type == IFLA_MASTER) {
+                device.controller = mnl_attr_get_u32(attribute);
+            } else if (type == IFLA_LINKINFO) {
+                read_kind(device, attribute);
             } else if (type == IFLA_XDP) {
                 device.native_xdp = is_native_xdp(attribute);
             }
@@ -248,24 +272,34 @@ Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
         });
 }
 
-bool Rtnetlink::is_direct(const Endpoint& from, const Endpoint& to) const {
-    if (from.is_v4() != to.is_v4()) {
-        return false;
+std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& from, const Endpoint& to) const {
+    if (from && from->is_v4() != to.is_v4()) {
+        return std::nullopt;
     }
     std::array<char, kBuffer> buffer;
     nlmsghdr* header = nullptr;
-    auto* route = question<rtmsg>(buffer, RTM_GETROUTE, 0, header);
-    route->rtm_family = static_cast<std::uint8_t>(to.family());
-    route->rtm_dst_len = route->rtm_src_len = to.is_v4() ? 32 : 128;
+    auto* wanted = question<rtmsg>(buffer, RTM_GETROUTE, 0, header);
+    wanted->rtm_family = static_cast<std::uint8_t>(to.family());
+    wanted->rtm_dst_len = to.is_v4() ? 32 : 128;
     put_address(header, RTA_DST, to);
-    put_address(header, RTA_SRC, from);
-    bool direct = false;
+    if (from) {
+        wanted->rtm_src_len = wanted->rtm_dst_len;
+        put_address(header, RTA_SRC, *from);
+    }
+    std::optional<Route> found;
     const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {
-        direct = part->nlmsg_type == RTM_NEWROUTE;
-        for_each_attribute<rtmsg>(
-            part, [&](unsigned type, const nlattr*) { direct = direct && type != RTA_GATEWAY && type != RTA_VIA; });
+        if (part->nlmsg_type != RTM_NEWROUTE) {
+            return;
+        }
+        found.emplace();
+        for_each_attribute<rtmsg>(part, [&](unsigned type, const nlattr* attribute) {
+            if (type == RTA_OIF) {
+                found->device = mnl_attr_get_u32(attribute);
+            }
+            found->gateway |= type == RTA_GATEWAY || type == RTA_VIA;
+        });
     });
-    return asked.has_value() && direct;
+    return asked ? found : std::nullopt;
 }
 
 std::uint64_t Rtnetlink::netns_cookie() const {

@@ -27,10 +27,13 @@ struct NetDevice {
     std::optional<std::uint32_t> header;
     std::array<std::uint8_t, 6> mac{};  // zeros: it has no address of this length
     bool native_xdp = false;            // it has an XDP program that its driver or the hardware runs
-    // For one end of a veth pair whose other end is in another namespace: the other end's index there, and the ID that
-    // this namespace has for the other one.
-    unsigned opposite = 0;
-    std::optional<int> opposite_netns;
+    std::string kind;                   // "vlan", "veth", "macvlan"; empty: the kernel calls it by no kind
+    std::uint16_t vlan = 0;             // kind "vlan" of 802.1Q: its VLAN ID; 0: none
+    unsigned controller = 0;            // index of the bridge, bond, team or VRF that it is a port of; 0: none
+    // The device below it, or the other end of a veth pair: its index, and, if it is in another namespace, the ID that
+    // this namespace has for that one (IFLA_LINK, IFLA_LINK_NETNSID).
+    unsigned link = 0;
+    std::optional<int> link_netns;
 };
 
 struct Qdisc {
@@ -66,9 +69,13 @@ class Rtnetlink {
     [[nodiscard]] Result<std::vector<unsigned>> egress_filters(unsigned device) const;
     // The ID that this namespace has for another one; nothing: it has none.
     [[nodiscard]] std::optional<int> netns_id(int netns_fd) const;
-    // Whether the route from one address to the other has no gateway. False also if there is no route, or if the
-    // addresses are of different families. Ports do not matter.
-    [[nodiscard]] bool is_direct(const Endpoint& from, const Endpoint& to) const;
+    struct Route {
+        unsigned device = 0;  // index of the device by which packets leave
+        bool gateway = false;
+    };
+    // The route to an address; ports do not matter. `from`: the source address, which must be one of the namespace.
+    // Nothing: there is none, or the addresses are of different families.
+    [[nodiscard]] std::optional<Route> route(const std::optional<Endpoint>& from, const Endpoint& to) const;
     // The cookie of the network namespace; 0 if the kernel has none.
     [[nodiscard]] std::uint64_t netns_cookie() const;
 

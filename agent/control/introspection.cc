@@ -152,6 +152,7 @@ json Introspection::link_groups() const {
                         {"direct", peer.link_type == clc::LinkType::kDirect},
                         {"eid", group->key().eid.text()},
                         {"pnet_id", group->key().pnet_id},
+                        {"vlan", group->key().vlan},
                         {"connections", group->connections()},
                         {"max_connections", group->max_connections()},
                         {"max_links", peer.max_links},

@@ -79,8 +79,8 @@ void ClientRunner::connected() {
         return feed(session_.connect_failed(error));
     }
     const auto seen = option_of(option);
-    local_ = smcr::gid_of(local_endpoint(clc_->fd()));
-    feed(session_.connected(seen, means_for(parts_, clc_->fd(), wanted_.request.smcd != 0), os::now()));
+    local_ = local_of(*wanted_.netns, clc_->fd());
+    feed(session_.connected(seen, means_for(parts_, clc_->fd(), local_, wanted_.request.smcd != 0), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {

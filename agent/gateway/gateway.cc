@@ -78,7 +78,9 @@ void Gateway::request_answered(const smc_event& event) {
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const bool smcd = event.request.smcd != 0 && !p_.session.node.ism.empty();
-    if (!smcd && !p_.session.roce_devices.serves(from_abi(event.request.local))) {
+    const Endpoint local = from_abi(event.request.local);
+    if (!smcd &&
+        !p_.session.roce_devices.serves({smcr::gid_of(local), netns->vlan_of(local, remote_of(event.tuple))})) {
         p_.connections.count(Path::kFallback, Reason::kNoDevice);  // says nothing about the server: nothing is learnt
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }

@@ -12,6 +12,7 @@
 #include "agent/gateway/buffers.h"
 #include "agent/gateway/clc_io.h"
 #include "agent/loop/deadline.h"
+#include "agent/netns/namespace.h"
 #include "agent/smcd/exchange.h"
 #include "agent/smcd/fabrics.h"
 #include "agent/smcr/devices.h"
@@ -47,11 +48,17 @@ struct SessionEnd {
     bool is_silent = false;  // kTcp: the peer has sent nothing yet, and may still send CLC
 };
 
-// The means that SMC has for a TCP connection. `smcd`: whether the policy allows SMC-D.
-inline clc::Means means_for(const SessionParts& parts, int fd, bool smcd) {
+// This end of the connection of a CLC socket, which belongs to `netns`.
+inline smcr::Devices::Local local_of(const Namespace& netns, int fd) {
+    const Endpoint local = local_endpoint(fd);
     const auto peer = peer_endpoint(fd);
-    return {smcd && !parts.node.ism.empty(),
-            peer ? parts.roce_devices.offer_for(local_endpoint(fd), *peer) : std::nullopt};
+    return {smcr::gid_of(local), peer ? netns.vlan_of(local, *peer) : std::uint16_t{0}};
+}
+
+// The means that SMC has for that connection. `smcd`: whether the policy allows SMC-D.
+inline clc::Means means_for(const SessionParts& parts, int fd, const smcr::Devices::Local& local, bool smcd) {
+    const auto peer = peer_endpoint(fd);
+    return {smcd && !parts.node.ism.empty(), peer ? parts.roce_devices.offer_for(local, *peer) : std::nullopt};
 }
 
 template <class Session>
@@ -170,7 +177,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     Connections::Handle connection_;
     Session session_;
     std::optional<ClcIo> clc_;
-    RoceGid local_;  // local address of the CLC socket
+    smcr::Devices::Local local_;  // of the CLC socket
 
  private:
     [[nodiscard]] group::MemberId member() const { return group::MemberId{connection_->id}; }

@@ -51,14 +51,15 @@ bool has_lost_answer(const smc_inbound& inbound) {
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
                            std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
     : Runner(parts, std::move(connection),
-             session::Server(parts.node, parts.smcd_groups, means_for(parts, clc.get(), inbound.smcd != 0),
+             session::Server(parts.node, parts.smcd_groups,
+                             means_for(parts, clc.get(), local_of(*netns, clc.get()), inbound.smcd != 0),
                              {inbound.peer_agent != 0, inbound.peer_speaks != 0, has_lost_answer(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       netns_(std::move(netns)),
       inbound_(inbound),
       timeout_(parts.io, [this] { timed_out(); }) {
-    local_ = smcr::gid_of(local_endpoint(clc.get()));
+    local_ = local_of(*netns_, clc.get());
     use_clc_socket(std::move(clc));
 }
 

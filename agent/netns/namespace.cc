@@ -53,7 +53,7 @@ Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd 
         }
     }
     self->open_listeners();
-    self->hooks_ = std::make_shared<bpf::Hooks>(parts.programs, slot, std::move(copy), parts.tc);
+    self->hooks_ = std::make_shared<bpf::Hooks>(parts.programs, slot, std::move(copy), parts.hooks);
     self->work(Work::kSync);
     return self;
 }
@@ -281,6 +281,17 @@ bool Namespace::has_address(const Endpoint& address) const {
     const auto addresses = rtnetlink ? rtnetlink->addresses() : Result<std::vector<NetAddress>>(rtnetlink.error());
     return addresses &&
            std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
+}
+
+std::uint16_t Namespace::vlan_of(const Endpoint& from, const Endpoint& to) const {
+    if (!hooked_.vlans.any()) {
+        return 0;
+    }
+    const auto own = Rtnetlink::open();
+    const InNamespace inside(netns_.get());
+    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
+    const auto route = there ? there->route(from, to) : std::nullopt;
+    return own && route ? hooked_.vlans.of(route->device, to, *own) : std::uint16_t{0};
 }
 
 std::size_t Namespace::local_ports() const {

@@ -65,10 +65,10 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
 }
 
 Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-                       bpf::Hooks::Tc tc, OnFresh on_fresh)
+                       const bpf::Hooks::Options& hooks, OnFresh on_fresh)
     : io_(io),
       times_(times),
-      parts_{programs, io, hooking_, tc, hurry_},
+      parts_{programs, io, hooking_, hooks, hurry_},
       cgroups_(cgroups),
       on_fresh_(std::move(on_fresh)),
       soon_(io),

@@ -45,7 +45,7 @@ class Namespaces {
     using OnFresh = std::function<void(const std::shared_ptr<Namespace>&)>;
 
     Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-               bpf::Hooks::Tc tc, OnFresh on_fresh);
+               const bpf::Hooks::Options& hooks, OnFresh on_fresh);
     ~Namespaces() { close_all(); }
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;

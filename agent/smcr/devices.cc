@@ -205,8 +205,8 @@ std::vector<roce::Port> Devices::ports_for(const RoceGid& local) const {
     return out;
 }
 
-bool Devices::serves(const Endpoint& local) const {
-    return config_.pnets.empty() || usable_for(gid_of(local), clc::kVersion2);
+bool Devices::serves(const Local& local) const {
+    return (config_.pnets.empty() && local.vlan == 0) || usable_for(local, clc::kVersion2);
 }
 
 std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
@@ -225,12 +225,13 @@ std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) c
     return std::nullopt;
 }
 
-std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local, std::uint8_t smcr_version) const {
-    const auto ports = ports_for(local);
+std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint8_t smcr_version) const {
+    const auto ports = ports_for(local.address);
     // Linux uses RoCEv1 for SMC-Rv1, and so must its peer. Devices without RoCEv1 (soft-RoCE) use RoCEv2 between them.
-    auto choice = smcr_version == 1 ? roce::port_for(ports, local, roce::RoceVersion::kV1) : std::nullopt;
+    auto choice =
+        smcr_version == 1 ? roce::port_for(ports, local.address, local.vlan, roce::RoceVersion::kV1) : std::nullopt;
     if (!choice) {
-        choice = roce::port_for(ports, local);
+        choice = roce::port_for(ports, local.address, local.vlan);
     }
     if (!choice) {
         return std::nullopt;
@@ -238,8 +239,8 @@ std::optional<Devices::Usable> Devices::usable_for(const RoceGid& local, std::ui
     return Usable{devices_.at(choice->port->device).context, *choice->port, choice->gid};
 }
 
-std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const Endpoint& peer) const {
-    const auto usable = usable_for(gid_of(local), clc::kVersion2);
+std::optional<clc::RoceOffer> Devices::offer_for(const Local& local, const Endpoint& peer) const {
+    const auto usable = usable_for(local, clc::kVersion2);
     if (!usable) {
         return std::nullopt;
     }
@@ -249,21 +250,21 @@ std::optional<clc::RoceOffer> Devices::offer_for(const Endpoint& local, const En
     clc::RoceOffer offer;
     offer.mac = usable->gid.mac;
     offer.gids.push_back(usable->gid.gid);
-    for (const roce::Port& port : ports_for(gid_of(local))) {
+    for (const roce::Port& port : ports_for(local.address)) {
         for (const roce::PortGid& gid : port.gids) {
-            const bool fits =
-                port.active && gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
+            const bool fits = port.active && gid.vlan == usable->gid.vlan &&
+                              gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
             if (fits && gid.gid != usable->gid.gid && offer.gids.size() < clc::kMaxGids) {
                 offer.gids.push_back(gid.gid);
             }
         }
     }
-    offer.own_address = gid_of(local);
+    offer.own_address = local.address;
     offer.peer_address = gid_of(peer);
     if (speaks(1)) {
         look_for_networks(offer);
     }
-    if (const auto v1 = usable_for(offer.own_address, clc::kVersion1)) {
+    if (const auto v1 = usable_for(local, clc::kVersion1)) {
         offer.v1_gid = v1->gid.gid;
     }
     offer.v2 = speaks(2);

@@ -38,14 +38,19 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // The port and GID for a TCP connection with this local address, on a port of its physical network. SMC-Rv1 uses a
-    // RoCEv1 GID if the device has one.
-    [[nodiscard]] std::optional<Usable> usable_for(const RoceGid& local, std::uint8_t smcr_version) const;
-    // Whether connections with this local address have a port. True without roce.pnets, where all addresses are alike.
-    [[nodiscard]] bool serves(const Endpoint& local) const;
+    // This end of a TCP connection: its address, and the VLAN ID of its packets (0: they have no tag).
+    struct Local {
+        RoceGid address;
+        std::uint16_t vlan = 0;
+    };
+    // The port and GID for such a connection, on a port of its physical network. SMC-Rv1 uses a RoCEv1 GID if the
+    // device has one.
+    [[nodiscard]] std::optional<Usable> usable_for(const Local& local, std::uint8_t smcr_version) const;
+    // Whether such connections have a port. True without roce.pnets and without a tag, where all are alike.
+    [[nodiscard]] bool serves(const Local& local) const;
     // The port with exactly this device, number and GID, if it is active.
     [[nodiscard]] std::optional<Usable> usable(const group::LocalPort& port) const;
-    [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Endpoint& local, const Endpoint& peer) const;
+    [[nodiscard]] std::optional<clc::RoceOffer> offer_for(const Local& local, const Endpoint& peer) const;
     [[nodiscard]] const std::vector<roce::Port>& ports() const { return ports_; }
     [[nodiscard]] const Pnets& pnets() const { return pnets_; }
     // Devices that are not used, and why.

@@ -76,7 +76,7 @@ std::uint8_t LinkGroups::link_of(GroupId group, AlertToken token) const {
 
 // --- members --------------------------------------------------------------------------------------------------------
 
-void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local,
+void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
                       TimePoint deadline, Hooks hooks) {
     const auto device = devices_.usable_for(local, peer.version);
     if (!device) {
@@ -87,7 +87,8 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
         member,
         peer,
         {device->context->name(), device->port.number, device->gid.gid, peer.version, device->gid.mac,
-         devices_.pnets().of_port(device->context->name(), device->port.number)},
+         devices_.pnets().of_port(device->context->name(), device->port.number), device->gid.vlan},
+        local.vlan,
         deadline,
         AlertToken{random_nonzero<std::uint32_t>()}};
     const TimePoint now = os::now();
@@ -161,9 +162,9 @@ void LinkGroups::ports_changed() {
                     // Soft-RoCE has no RoCEv1 GIDs: SMC-Rv1 uses RoCEv2 there.
                     const bool both = gids == &port.gids && port.gids_v1.empty();
                     const std::uint8_t version = gids == &port.gids ? 2 : 1;
-                    ports.push_back({port.device, port.number, gid.gid, version, gid.mac, pnet});
+                    ports.push_back({port.device, port.number, gid.gid, version, gid.mac, pnet, gid.vlan});
                     if (both) {
-                        ports.push_back({port.device, port.number, gid.gid, 1, gid.mac, pnet});
+                        ports.push_back({port.device, port.number, gid.gid, 1, gid.mac, pnet, gid.vlan});
                     }
                 }
             }

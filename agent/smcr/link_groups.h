@@ -36,9 +36,8 @@ class LinkGroups {
         std::function<void(const group::LinkFailed&)> link_failed;
         std::function<void(bool aborts)> peer_spoke;
     };
-    // `local`: this end of the TCP connection.
-    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const RoceGid& local, TimePoint deadline,
-              Hooks hooks);
+    void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
+              TimePoint deadline, Hooks hooks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
     // To be called when the link is ready: peer_spoke is called at the first CDC message for this member.
     void await_peer(group::MemberId member);

@@ -29,7 +29,8 @@ Endpoint endpoint_of(const RoceGid& gid) {
 
 bool is_direct(const RoceGid& own, const RoceGid& peer) {
     const auto rtnetlink = Rtnetlink::open();
-    return rtnetlink && rtnetlink->is_direct(endpoint_of(own), endpoint_of(peer));
+    const auto route = rtnetlink ? rtnetlink->route(endpoint_of(own), endpoint_of(peer)) : std::nullopt;
+    return route && !route->gateway;
 }
 
 }  // namespace

@@ -78,15 +78,15 @@ Result<std::map<unsigned, DeviceRules>> device_rules(const Rtnetlink& there, con
         return kinds.error();
     }
     const bool has_pairs =
-        std::ranges::any_of(devices, [](const NetDevice& device) { return device.opposite_netns.has_value(); });
+        std::ranges::any_of(devices, [](const NetDevice& device) { return device.link_netns.has_value(); });
     const OwnSide side = has_pairs ? own_side(there, own) : OwnSide{};
     std::map<unsigned, DeviceRules> found;
     for (const NetDevice& device : devices) {
         DeviceRules& rules = found[device.index];
         rules.native_xdp = device.native_xdp;
         rules.qdiscs = (*kinds)[device.index];
-        if (side.id && device.opposite_netns == side.id) {
-            const auto opposite = side.kinds.find(device.opposite);
+        if (side.id && device.link_netns == side.id) {
+            const auto opposite = side.kinds.find(device.link);
             rules.opposite = opposite != side.kinds.end() ? opposite->second : std::vector<std::string>();
         }
         if (std::ranges::find(rules.qdiscs, "clsact") != rules.qdiscs.end()) {

@@ -177,12 +177,12 @@ void Hooks::attach(unsigned index, Device& device) const {
     Result<void> attached;
     if (device.mac_len == kHeaderUnknown) {
         attached = Error{EPFNOSUPPORT, "unsupported link-layer header"};
-    } else if (tc_ == Tc::kClsact) {
+    } else if (options_.tc == Tc::kClsact) {
         attached = attach_clsact(index, device);
     } else {
         attached = attach_tcx(index, device);
         const int error = attached ? 0 : attached.error().code;
-        if (tc_ == Tc::kAuto && (error == EINVAL || error == ENOTSUP || error == EPERM)) {
+        if (options_.tc == Tc::kAuto && (error == EINVAL || error == ENOTSUP || error == EPERM)) {
             std::ranges::for_each(device.pins, [this](const std::string& name) { unpin(name); });
             device.pins.clear();
             device.links.clear();
@@ -298,6 +298,7 @@ Result<Hooks::State> Hooks::sync_devices() {
     if (!goes_on_) {
         if (own) {
             look_at_limits(*rtnetlink, *own, *devices);
+            look_at_vlans(*rtnetlink, *own, *devices);
         }
         probe_all();
     }
@@ -321,6 +322,18 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
             log()->info("device {}: new connections are plain TCP: {}, which SMC would go past", device.name, limits);
         }
         device.limits = std::move(limits);
+    }
+}
+
+// An error leaves the VLANs as they were.
+void Hooks::look_at_vlans(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
+    if (!options_.vlans) {
+        return;
+    }
+    if (auto vlans = vlans_of(devices, own, there.netns_id(home_netns()))) {
+        vlans_ = std::move(*vlans);
+    } else {
+        log()->debug("VLANs of devices: {}", vlans.error().text());
     }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/steer/programs.h"
+#include "agent/steer/vlans.h"
 #include "os/rtnetlink.h"
 #include "smc/time.h"
 
@@ -24,6 +25,10 @@ class Hooks {
         return name == "tcx" ? Tc::kTcx : name == "clsact" ? Tc::kClsact : Tc::kAuto;
     }
     enum Family : std::uint8_t { kIpv4, kIpv6, kFamilies };
+    struct Options {
+        Tc tc = Tc::kAuto;
+        bool vlans = false;  // whether State::vlans is wanted
+    };
 
     struct State {
         // Empty: every device that is up has a working hairpin. Otherwise: why the namespace is not served.
@@ -31,13 +36,14 @@ class Hooks {
                                                      "its devices are being prepared"};
         std::vector<std::string> devices;  // names of those that have our programs
         std::string limits;                // a limit that SMC would evade; empty: none (device_limits.h)
+        Vlans vlans;                       // of its devices; empty before they have all been looked at
         bool unfinished = true;            // not all devices are done: call sync_devices() again
         bool doubtful = false;             // a hairpin has failed lately: call probe() soon
     };
 
     // `slot` is the namespace's index in the maps. Nothing is loaded yet.
-    Hooks(const Programs& programs, std::uint32_t slot, UniqueFd netns, Tc tc)
-        : programs_(programs), slot_(slot), netns_(std::move(netns)), tc_(tc) {}
+    Hooks(const Programs& programs, std::uint32_t slot, UniqueFd netns, const Options& options)
+        : programs_(programs), slot_(slot), netns_(std::move(netns)), options_(options) {}
     ~Hooks();
     Hooks(const Hooks&) = delete;
     Hooks& operator=(const Hooks&) = delete;
@@ -77,6 +83,7 @@ class Hooks {
     Result<void> attach_clsact(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
     void look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
+    void look_at_vlans(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
     void probe_all();
     void probe(unsigned index, Device& device, Family family) const;
     [[nodiscard]] std::string pin(const UniqueFd& link, const std::string& name) const;
@@ -87,7 +94,7 @@ class Hooks {
     const Programs& programs_;
     std::uint32_t slot_;
     UniqueFd netns_;
-    Tc tc_;
+    Options options_;
     UniqueFd out_, in_;  // the namespace's own programs
     UniqueFd lookup_;
     bool withdrawn_ = false;
@@ -95,7 +102,8 @@ class Hooks {
     UniqueFd packets_;
     bool goes_on_ = false;  // the next sync_devices() continues this one, and skips devices that failed in it
     std::map<unsigned, Device> devices_;
-    unsigned probes_ = 0;  // since the limits of devices were looked at
+    Vlans vlans_;
+    unsigned probes_ = 0;  // since the limits and VLANs of devices were looked at
 };
 
 }  // namespace smc::bpf

@@ -114,6 +114,7 @@ Hooks::State Hooks::conclude(bool unfinished) const {
     if (unfinished) {
         return state;
     }
+    state.vlans = vlans_;
     for (const auto& [index, device] : devices_) {
         if (!device.limits.empty()) {
             state.limits = "device " + device.name + ": " + device.limits;

@@ -33,6 +33,7 @@ void add_gids(Port& port, std::span<const ibv_gid_entry> table, const std::vecto
         if (device != devices.end()) {
             gid.net_device = device->name;
             gid.mac.bytes = device->mac;
+            gid.vlan = device->vlan;
         }
         (v1 ? port.gids_v1 : port.gids).push_back(std::move(gid));
     }
@@ -110,23 +111,31 @@ Result<std::vector<Port>> ports() {
     return found;
 }
 
-std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local, RoceVersion version) {
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local, std::uint16_t vlan,
+                                   RoceVersion version) {
     const RoceGid wanted = local.normalised();
     const auto select = [&](auto matches) -> std::optional<PortChoice> {
         for (const Port& port : ports) {
             for (const PortGid& gid : version == RoceVersion::kV1 ? port.gids_v1 : port.gids) {
-                if (port.active && matches(port, gid)) {
+                if (port.active && matches(gid)) {
                     return PortChoice{&port, gid};
                 }
             }
         }
         return std::nullopt;
     };
-    if (auto exact = select([&](const Port&, const PortGid& gid) { return gid.gid.normalised() == wanted; })) {
-        return exact;
+    const auto is_own = [&](const PortGid& gid) { return gid.gid.normalised() == wanted; };
+    const auto is_like = [&](const PortGid& gid) {
+        return gid.gid.is_v4() == wanted.is_v4() && !is_link_local(gid.gid);
+    };
+    const auto in_vlan = [&](const PortGid& gid) { return gid.vlan == vlan; };
+    if (auto own = select([&](const PortGid& gid) { return in_vlan(gid) && is_own(gid); })) {
+        return own;
     }
-    return select(
-        [&](const Port&, const PortGid& gid) { return gid.gid.is_v4() == wanted.is_v4() && !is_link_local(gid.gid); });
+    if (auto like = select([&](const PortGid& gid) { return in_vlan(gid) && is_like(gid); }); like || vlan != 0) {
+        return like;
+    }
+    return select(is_like);
 }
 
 }  // namespace smc::roce

@@ -22,6 +22,7 @@ struct PortGid {
     std::uint8_t index = 0;  // in the port's table
     std::string net_device;  // the network device with this address: "eth0", or a VLAN of it; empty: not known
     Mac mac;                 // of net_device
+    std::uint16_t vlan = 0;  // the VLAN ID (802.1Q) of packets from this GID; 0: they have no tag
     bool operator==(const PortGid&) const = default;
 };
 
@@ -48,9 +49,11 @@ struct PortChoice {
 };
 // fe80::/10: usable on its own network segment only, so port_for() takes such a GID only if it is `local` itself.
 bool is_link_local(const RoceGid& gid);
-// The port and GID to use for a TCP connection with this local address: the GID that is this address, else the
-// first of its family that is not link-local; nullopt if there is none on an active port.
-std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local,
+// The port and GID to use for a TCP connection with this local address, whose packets have this VLAN ID (0: no tag). A
+// link must be in the VLAN of its connections (RFC 7609 section 5.1), so a GID of this VLAN: the one that is this
+// address, else the first of its family that is not link-local. Without a tag, and if no such GID is without one, any
+// GID will do: the address may be one that a router on this node forwards. nullopt: there is none on an active port.
+std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local, std::uint16_t vlan = 0,
                                    RoceVersion version = RoceVersion::kV2);
 
 }  // namespace smc::roce

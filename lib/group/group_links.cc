@@ -150,7 +150,7 @@ std::vector<LocalPort> GroupLinks::candidates(const std::vector<LocalPort>& port
     const GroupLink& first = links_.begin()->second;
     for (const LocalPort& port : ports) {
         const bool fits = port.version == first.port.version && port.pnet_id == first.port.pnet_id &&
-                          port.gid.is_v4() == first.port.gid.is_v4();
+                          port.vlan == first.port.vlan && port.gid.is_v4() == first.port.gid.is_v4();
         if (fits && !uses(port)) {
             out.push_back(port);
         }

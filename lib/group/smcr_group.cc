@@ -118,7 +118,7 @@ void SmcrGroup::element_returned(BufferId buffer, std::uint8_t element, Out out)
 
 bool SmcrGroup::is_with(const SmcrKey& key, const PeerId& peer) const {
     if (key.server != key_.server || key.version != key_.version || key.eid != key_.eid ||
-        key.pnet_id != key_.pnet_id) {
+        key.pnet_id != key_.pnet_id || key.vlan != key_.vlan) {
         return false;
     }
     if (key.peer_gid.is_v4() != key_.peer_gid.is_v4()) {

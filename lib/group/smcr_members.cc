@@ -45,7 +45,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
         return is_with_peer(group) && group.key().pnet_id == member.join.port.pnet_id &&
-               group.links().with_peer(peer.link);
+               group.key().vlan == member.join.vlan && group.links().with_peer(peer.link);
     });
     const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
     if (it == groups_.end()) {
@@ -153,7 +153,7 @@ bool SmcrGroups::advance(Member& member, Out out) {
 
 bool SmcrGroups::choose(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{true, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id};
+    const SmcrKey key{true, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id, member.join.vlan};
     if (is_forming(key, peer.id)) {
         return false;
     }
@@ -261,7 +261,7 @@ bool SmcrGroups::await(Member& member, Out out) {
 
 std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const clc::SmcrPeer& peer = member.join.peer;
-    const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id};
+    const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id, member.join.vlan};
     const GroupId id{next_id_++};
     auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, down_, registered_);
     if (const auto refusal = group->create(out)) {

@@ -171,7 +171,7 @@ TEST_CASE("ports__rocev1_is_chosen_among_its_own_gids") {
     add(port.gids_v1, "fe80::1", RoceVersion::kV1, 0);
     add(port.gids_v1, "10.0.0.1", RoceVersion::kV1, 2);
     const auto index = [&](const char* local, RoceVersion version) {
-        const auto choice = port_for({port}, *RoceGid::parse(local), version);
+        const auto choice = port_for({port}, *RoceGid::parse(local), 0, version);
         return choice ? int{choice->gid.index} : -1;
     };
     CHECK(index("10.0.0.1", RoceVersion::kV1) == 2);
@@ -179,6 +179,32 @@ TEST_CASE("ports__rocev1_is_chosen_among_its_own_gids") {
     CHECK(index("10.0.0.9", RoceVersion::kV1) == 2);
     CHECK(index("fd00::1", RoceVersion::kV1) == -1);
     CHECK(index("fd00::1", RoceVersion::kV2) == 5);
+}
+
+TEST_CASE("ports__a_gid_of_the_connections_vlan_is_chosen") {
+    Port port;
+    port.active = true;
+    const auto add = [&](const char* gid, std::uint8_t index, std::uint16_t vlan) {
+        port.gids.push_back({*RoceGid::parse(gid), RoceVersion::kV2, index, {}, {}, vlan});
+    };
+    const auto index = [&](const char* local, std::uint16_t vlan) {
+        const auto choice = port_for({port}, *RoceGid::parse(local), vlan);
+        return choice ? int{choice->gid.index} : -1;
+    };
+    add("10.0.1.1", 1, 100);
+    CHECK(index("10.0.0.1", 0) == 1);  // all that this port has
+    CHECK(index("10.0.0.1", 200) == -1);
+    add("fe80::1", 2, 0);
+    add("10.0.0.1", 3, 0);
+    add("10.0.1.2", 4, 100);
+    add("fd00::1", 5, 200);
+    CHECK(index("10.0.0.1", 0) == 3);
+    CHECK(index("10.0.0.9", 0) == 3);
+    CHECK(index("10.0.1.2", 100) == 4);
+    CHECK(index("10.0.1.9", 100) == 1);
+    CHECK(index("10.0.0.1", 100) == 1);
+    CHECK(index("10.0.0.1", 200) == -1);
+    CHECK(index("fd00::9", 200) == 5);
 }
 
 TEST_CASE("memory__counts_until_it_is_given_back") {

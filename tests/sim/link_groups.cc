@@ -162,11 +162,9 @@ void LinkGroups::die() {
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, TimePoint deadline, Hooks hooks) {
     hooks_.insert_or_assign(member, std::move(hooks));
-    group::SmcrGroups::Join join{member,
-                                 peer,
-                                 {ports_.front()->device, 1, ports_.front()->gid, peer.version, {}},
-                                 deadline,
-                                 AlertToken{static_cast<std::uint32_t>(world_.between(1, 0xffffffff))}};
+    group::SmcrGroups::Join join{
+        member, peer,     {ports_.front()->device, 1, ports_.front()->gid, peer.version, {}},
+        0,      deadline, AlertToken{static_cast<std::uint32_t>(world_.between(1, 0xffffffff))}};
     carry_out(server ? groups_.join_as_server(std::move(join), world_.now())
                      : groups_.join_as_client(std::move(join), world_.now()));
 }

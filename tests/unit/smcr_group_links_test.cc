@@ -50,12 +50,14 @@ TEST_CASE("smcr_groups__a_first_contact_makes_the_best_group_that_the_ports_allo
     }
 }
 
-TEST_CASE("smcr_groups__a_port_of_another_physical_network_is_no_second_path") {
+TEST_CASE("smcr_groups__a_port_of_another_physical_network_or_vlan_is_no_second_path") {
     Ports p(false, false);
+    const bool vlan = GENERATE(true, false);
     for (Node* node : {&p.server, &p.client}) {
         const bool server = node == &p.server;
         LocalPort other = port("other", server ? "10.0.1.1" : "10.0.1.2");
-        other.pnet_id = "RACK1";
+        other.pnet_id = vlan ? "" : "RACK1";
+        other.vlan = vlan ? 100 : 0;
         node->on(node->groups.set_ports({port("device", server ? "10.0.0.1" : "10.0.0.2"), other}, {}, node->now));
     }
     p.connect(1);

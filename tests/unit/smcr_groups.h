@@ -37,7 +37,8 @@ struct Node {
     std::size_t memory = 100 * kBuffer;
     SmcrGroups groups{{.rmbes_per_rmb = 2, .link_bytes = kLink, .memory_limit = memory, .test_interval = 1h}};
     RoceGid gid = *RoceGid::parse(server ? "10.0.0.1" : "10.0.0.2");
-    std::string pnet_id{};  // of the port with which members join
+    std::string pnet_id{};   // of the port with which members join
+    std::uint16_t vlan = 0;  // of members' connections and of the GID with which they join
     TimePoint now = kStart;
     bool devices_answer = true;
     bool neighbours_answer = true;  // false: connecting a queue pair finds no address of the peer
@@ -75,8 +76,8 @@ struct Node {
         return {};
     }
     void join(std::uint64_t member, const clc::SmcrPeer& peer, TimePoint deadline = kNever) {
-        const SmcrGroups::Join join{
-            MemberId{member}, peer, {"device", 1, gid, 2, {}, pnet_id}, deadline, AlertToken{7}};
+        const SmcrGroups::Join join{MemberId{member}, peer,         {"device", 1, gid, 2, {}, pnet_id, vlan}, vlan,
+                                    deadline,         AlertToken{7}};
         on(server ? groups.join_as_server(join, now) : groups.join_as_client(join, now));
     }
     void await(std::uint64_t member, const clc::SmcrPeer& peer) { on(groups.await_link(MemberId{member}, peer, now)); }

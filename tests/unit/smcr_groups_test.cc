@@ -179,6 +179,32 @@ TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
     CHECK(q.client.group(1).active());
 }
 
+// RFC 7609 section 2.2.
+TEST_CASE("smcr_groups__connections_of_two_vlans_share_no_group") {
+    Pair p;
+    for (const std::uint16_t vlan : {std::uint16_t{0}, std::uint16_t{100}, std::uint16_t{200}}) {
+        p.server.vlan = p.client.vlan = vlan;
+        const std::uint64_t member = 10U + vlan;
+        const Joined first = p.connect(member);
+        const Joined second = p.connect(member + 1);
+        CHECK((first.local.first_contact && !second.local.first_contact && second.group == first.group));
+        CHECK((p.server.group(member).key().vlan == vlan && p.client.group(member).key().vlan == vlan));
+    }
+    CHECK(p.server.groups.all().size() == 3);
+
+    // A server that does not distinguish the client's VLANs offers its existing link, which is in another VLAN.
+    Pair q;
+    q.client.vlan = 100;
+    q.connect(1);
+    q.client.vlan = 200;
+    q.server.log.clear();
+    q.server.join(2, q.proposal());
+    q.talk();
+    q.client.join(2, q.end_of(told<Joined>(q.server.log, 2).value()));
+    CHECK(told<JoinRefused>(q.client.log, 2).value().refusal == Refusal::kBusy);
+    CHECK(q.client.group(1).active());
+}
+
 TEST_CASE("smcr_groups__a_client_takes_the_link_that_the_server_names_whatever_the_eid") {
     Pair p;
     p.connect(1);

@@ -34,7 +34,8 @@ struct LocalPort {
     RoceGid gid;
     std::uint8_t version = 2;  // the version of SMC-R that uses this GID
     Mac mac{};
-    std::string pnet_id{};  // the port's physical network; empty: that has no name
+    std::string pnet_id{};   // the port's physical network; empty: that has no name
+    std::uint16_t vlan = 0;  // the VLAN ID (802.1Q) of packets from this GID; 0: they have no tag
 
     [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
 };

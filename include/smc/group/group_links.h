@@ -60,7 +60,7 @@ class GroupLinks {
     // If more than two links are up: the one to delete, which shares most ends with the others.
     [[nodiscard]] std::optional<std::uint8_t> surplus() const;
     // The entries of `ports` that a further link may use, the best one first: unused ports with the SMC-R version,
-    // physical network and address family of the first link; then ports that only an asymmetric link uses.
+    // physical network, VLAN and address family of the first link; then ports that only an asymmetric link uses.
     [[nodiscard]] std::vector<LocalPort> candidates(const std::vector<LocalPort>& ports) const;
     [[nodiscard]] bool uses(const LocalPort& port) const;
     [[nodiscard]] bool has_peer(const RoceGid& gid) const;

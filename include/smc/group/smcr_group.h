@@ -25,15 +25,16 @@
 
 namespace smc::group {
 
-// Connections with the same peer share a group if role, version, EID (SMC v2.1) and physical network are the same (RFC
-// 7609 sections 3.5.1.2 and 3.5.2). A peer is recognised by its ID; or, because a Proposal of version 2 from Linux has
-// none, by its GID, which may be that of any link.
+// Connections with the same peer share a group if role, version, EID (SMC v2.1), physical network and VLAN are the same
+// (RFC 7609 sections 2.2, 3.5.1.2 and 3.5.2). A peer is recognised by its ID; or, because a Proposal of version 2 from
+// Linux has none, by its GID, which may be that of any link.
 struct SmcrKey {
     bool server = false;
     std::uint8_t version = 2;
     RoceGid peer_gid;  // of the first link
     Eid eid{};
-    std::string pnet_id{};  // the physical network of this node's ports
+    std::string pnet_id{};   // the physical network of this node's ports
+    std::uint16_t vlan = 0;  // of the TCP connections at this end; 0: they have no tag
     bool operator==(const SmcrKey&) const = default;
 };
 

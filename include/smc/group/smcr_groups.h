@@ -34,8 +34,9 @@ class SmcrGroups {
     // --- members -----------------------------------------------------------------------------------------------------
     struct Join {
         MemberId member{};
-        clc::SmcrPeer peer;  // at the server, from the client's Proposal; at the client, from the server's Accept
-        LocalPort port;      // the RoCE port for this end's address of the TCP connection
+        clc::SmcrPeer peer;      // at the server, from the client's Proposal; at the client, from the server's Accept
+        LocalPort port;          // the RoCE port for this end's address of the TCP connection
+        std::uint16_t vlan = 0;  // the VLAN ID of the TCP connection's packets at this end; 0: they have no tag
         TimePoint deadline = kNever;
         AlertToken random{};  // the search for a free alert token begins here, so that tokens cannot be guessed
     };
