@@ -67,7 +67,7 @@ unsigned usual_threads() {
 
 // With a single processor, busy-polling would keep the applications that it waits for from running.
 std::chrono::microseconds usual_spin() {
-    return std::chrono::microseconds(std::thread::hardware_concurrency() > 1 ? 50 : 0);
+    return std::chrono::microseconds(std::thread::hardware_concurrency() > 1 ? 200 : 0);
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 // add(), add_task() and kick() may be called from any thread.
 //
 // Written by hand, not with Asio. A turn of the loop is a pass over an array of the tasks that had events; the tasks
-// that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them; one
-// epoll_wait() serves all; nothing is allocated for an event. Asio's reactor posts a handler for each readiness, and
-// has no place for "run again, after the others".
+// that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them, and
+// those whose news look() alone sees have their place in it; one epoll_wait() serves all; nothing is allocated for an
+// event. Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
 //
 // A task with more to do (a stream) waits in a queue, from which one task runs between two calls of epoll_wait(): a
 // task with little to do waits for at most one bounded run(), however many streams there are. While a request-response
@@ -87,8 +87,9 @@ class Engine final : private Poller {
     void had_much(Task& task) override { task.has_much_ = true; }
     [[nodiscard]] bool keep_it_short(TimePoint now) const override { return now < short_until_; }
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
-    void spin(Task& task, TimePoint until) override;
-    void look_again(TimePoint now);
+    void spin(Task& task, TimePoint until, Expects expects) override;
+    void look(TimePoint now);
+    void put_in_order();
     void yield(TimePoint now);
     void loop();
     void enlist(Entry entry);
@@ -121,12 +122,17 @@ class Engine final : private Poller {
     // Engine's thread only.
     std::unordered_map<std::uint64_t, Entry> tasks_;  // key: Task::order()
     std::uint64_t last_order_ = 0, round_ = 0;
-    std::deque<Task*> ready_;        // tasks that wait for their turn; one runs in each turn of the loop
-    std::vector<Task*> touched_;     // tasks that had events in this turn
-    std::vector<Task*> called_;      // tasks that another task called ready()
-    std::vector<Task*> called_now_;  // tasks of called_ that run now
-    std::vector<Task*> ended_;       // tasks that ended in this turn
-    std::vector<Task*> spinning_;    // tasks that are busy-polled
+    std::deque<Task*> ready_;          // tasks that wait for their turn; one runs in each turn of the loop
+    std::vector<Task*> touched_;       // tasks that had events in this turn
+    std::vector<Task*> called_;        // tasks that another task called ready()
+    std::vector<Task*> called_now_;    // tasks of called_ that run now
+    std::vector<Task*> ended_;         // tasks that ended in this turn
+    std::vector<Task*> spinning_;      // tasks that are busy-polled
+    std::vector<Task*> seen_;          // those of them whose look() has returned true in this turn
+    std::vector<std::size_t> places_;  // for put_in_order()
+    std::vector<std::pair<TimePoint, Task*>> by_news_;  // for put_in_order()
+    bool alone_ = false;                 // no other thread wanted this processor when this thread yielded it last
+    TimePoint::duration yields_took_{};  // on average, lately
     TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;
     std::thread thread_;

@@ -77,8 +77,17 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
         flow_.leg_changed(leg_events(events));
     } else {
         parts_.transport->woken();
+        armed_ = false;
         heard_ = true;
     }
+}
+
+bool SmcConnection::look() {
+    if (last_words_ || !parts_.transport->has_news(seen_)) {
+        return false;
+    }
+    woken_ = heard_ = true;
+    return true;
 }
 
 bool SmcConnection::run(TimePoint now) {
@@ -155,23 +164,34 @@ bool SmcConnection::turn(TimePoint now) {
 }
 
 void SmcConnection::sleep(TimePoint now) {
-    if (std::exchange(sleeps_, true)) {
-        return;
+    if (!std::exchange(sleeps_, true)) {
+        pause_ = next_pause_;
+        const bool may = parts_.transport->is_ahead() && moved_ <= kSmall;
+        const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
+        spins_ = time.count() > 0;
+        if (spins_) {
+            const bool of_peer = pause_ == kOfPeer && parts_.transport->can_look();
+            poller_->spin(*this, now + time, of_peer ? Poller::Expects::kMemory : Poller::Expects::kEvents);
+        }
     }
-    pause_ = next_pause_;
-    const bool may = parts_.transport->is_ahead() && moved_ <= kSmall;
-    const auto time = may ? spin_[pause_].before_sleep(now, poller_->longest_spin(now)) : Spin::Time{};
-    spins_ = time.count() > 0;
-    if (spins_) {
-        poller_->spin(*this, now + time);
+    if (spins_ && parts_.transport->can_look()) {
+        if (std::exchange(armed_, false)) {
+            parts_.transport->disarm();
+        }
+    } else if (!std::exchange(armed_, true)) {
+        parts_.transport->arm();
+        if (parts_.transport->has_news(seen_)) {
+            poller_->spin(*this, now, Poller::Expects::kEvents);  // look() will see it, in its place among all news
+        }
     }
 }
 
 void SmcConnection::wake_up(TimePoint now) {
     const bool woken = std::exchange(woken_, false);
     if (std::exchange(spins_, false) && !woken) {
-        spin_[pause_].over();  // still asleep, but no longer busy-polled
-    } else if (std::exchange(sleeps_, false)) {
+        return;  // still asleep, but no longer busy-polled
+    }
+    if (std::exchange(sleeps_, false)) {
         spin_[pause_].woken(now);
     }
 }
@@ -236,15 +256,18 @@ void SmcConnection::load() {
 
 // Data that was sent first must be readable first, even on two different connections. So new data in the ring, which is
 // visible at once, is taken only after the event for it, in the order of all tasks' events; its doorbell has been rung,
-// or will be. But a stream, which has just moved many bytes, takes what there is: it would be woken for each piece.
+// or will be; or after look() has seen it, which has its place in that order, too (Task::news_since()). But a stream,
+// which has just moved many bytes, takes what there is: it would be woken for each piece.
 flow::PeerState SmcConnection::news() {
     if (std::exchange(heard_, false)) {
         parts_.transport->arm();
+        armed_ = true;
     } else if (parts_.transport->is_ahead() && moved_ <= kSmall) {
         flow::PeerState known = seen_;
         known.consumer = parts_.transport->peer().consumer;
         return known;
     }
+    parts_.transport->taking_news();
     return parts_.transport->peer();
 }
 

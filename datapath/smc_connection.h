@@ -38,6 +38,10 @@ class SmcConnection final : public ConnectionTask {
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
+    [[nodiscard]] bool look() override;
+    [[nodiscard]] TimePoint news_since() const override {
+        return last_words_ ? kNever : parts_.transport->news_since();
+    }
     [[nodiscard]] TimePoint deadline() const override {
         return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);
     }
@@ -86,7 +90,8 @@ class SmcConnection final : public ConnectionTask {
     Pause pause_ = kOfPeer;
     Pause next_pause_ = kOfPeer;           // the kind of the next pause: it depends on the direction that moved last
     bool sleeps_ = false, spins_ = false;  // spins_: it is busy-polled
-    bool woken_ = false;                   // an event has come since the last run()
+    bool woken_ = false;                   // an event has come since the last run(), or look() has seen news
+    bool armed_ = false;                   // the transport will send an event for what comes next
     bool heard_ = true;                    // the peer may have published something: see news()
 };
 

@@ -40,8 +40,11 @@ class Poller {
     [[nodiscard]] virtual bool keep_it_short(TimePoint) const { return false; }
     // How long a task may be busy-polled before it sleeps; 0: not at all.
     [[nodiscard]] virtual std::chrono::microseconds longest_spin(TimePoint) const { return {}; }
-    // Calls look() of the task repeatedly, until it returns true, an event comes, or the time is reached; then run().
-    virtual void spin(Task&, TimePoint) {}
+    // Busy-polls the task: calls look() repeatedly, until it returns true, an event comes, or the time is reached; then
+    // run(). kEvents: the task expects an event of a descriptor. kMemory: it expects something that only look() sees,
+    // so that events may be looked for less often.
+    enum class Expects : std::uint8_t { kEvents, kMemory };
+    virtual void spin(Task&, TimePoint, Expects) {}
 };
 
 class Task {
@@ -64,6 +67,9 @@ class Task {
     [[nodiscard]] virtual TimePoint deadline() const { return kNever; }
     // Called while the task is busy-polled. True: there is something to do, so run() it. Makes no system call.
     [[nodiscard]] virtual bool look() { return false; }
+    // When the peer published the first of what run() has not taken yet; kNever: it has published nothing, or does not
+    // say when. Tasks that have such a time run in the order of these times.
+    [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
 
     // The task's number in its engine, in the order of arrival; 0 before it is in one.
     [[nodiscard]] std::uint64_t order() const { return order_; }
@@ -76,6 +82,7 @@ class Task {
     bool has_much_ = false;           // had_much() was called last, and not had_little()
     bool called_ = false;             // another task called ready() for it
     TimePoint spins_until_ = kNever;  // kNever: it is not busy-polled
+    Poller::Expects expects_ = Poller::Expects::kEvents;
 };
 
 // Relaxed counters that the engine's thread writes and any thread may read.

@@ -34,8 +34,19 @@ class Transport {
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
     // Whether peer() may be newer than the last event: it reads memory that the peer writes.
     [[nodiscard]] virtual bool is_ahead() const { return false; }
-    // Asks for an event when the peer publishes something. Called before peer(), so that nothing is missed in between.
+    // Asks for an event when the peer publishes something. Called before peer() or has_news(), so that nothing is
+    // missed in between.
     virtual void arm() {}
+    // Whether has_news() shows what the peer publishes: then a task that is busy-polled needs no event.
+    [[nodiscard]] virtual bool can_look() const { return false; }
+    // Withdraws arm(), to spare the peer the event, where can_look(). An event may still come.
+    virtual void disarm() {}
+    // Whether the peer has published something since `seen`, which it would have sent an event for.
+    [[nodiscard]] virtual bool has_news(const flow::PeerState& /*seen*/) const { return false; }
+    // When the peer published the first of what came since taking_news(); kNever: nothing came, or it is not known.
+    [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
+    // peer() is about to be called, and everything that it shows to be taken.
+    virtual void taking_news() {}
 
     // False: the way to the peer is busy at the moment. want_room() then asks for a run() when there is room.
     [[nodiscard]] virtual bool can_send() const = 0;

@@ -184,7 +184,7 @@ std::vector<ConfigKey> make_keys() {
             "InfiniBand's local ACK timeout: 4.096 us times 2 to this power."),
         key("roce", "retries", SMC_MEMBER(roce.retries), integer(0, 7), "Retransmissions before a link breaks."),
         {"engine", "spin_us", either(one_of({"auto"}), integer(0, 1000)),
-         "Longest busy-poll before the data path sleeps. 0: none; auto: 50, on one processor 0.",
+         "Longest busy-poll before the data path sleeps. 0: none; auto: 200, on one processor 0.",
          [](Config& c, const json& value) {
              c.longest_spin.reset();
              if (value.is_number()) {

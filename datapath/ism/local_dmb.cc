@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "os/clock.h"
 #include "os/mapping.h"
 
 namespace smc::ism {
@@ -15,33 +16,54 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kProviderBytes = 4096;
-constexpr std::size_t kLeaseOffset = 64;
+// The provider's page: a word that says whether the owner sleeps, the time of the first ring since the owner took the
+// news (CLOCK_MONOTONIC, in nanoseconds; 0: there was none), and the lease.
+constexpr std::size_t kArmedOffset = 0, kTimeOffset = 8, kLeaseOffset = 64;
 
-// The word in the provider's page says whether the owner sleeps: the bell is rung only then.
+// The bell is rung only if the owner sleeps.
 class LocalDoorbell final : public smcd::Doorbell {
  public:
-    LocalDoorbell(UniqueFd bell, std::uint8_t* word) : bell_(std::move(bell)), word_(word) {}
+    LocalDoorbell(UniqueFd bell, std::uint8_t* page) : bell_(std::move(bell)), page_(page) {}
 
     [[nodiscard]] int fd() const override { return bell_.get(); }
-    void arm() override { word().store(1); }
+    void arm() override { armed().store(1); }
+    void disarm() override { armed().store(0); }
     void heard() override {
         char rings[256];
         while (::recv(bell_.get(), rings, sizeof rings, MSG_DONTWAIT) == sizeof rings) {
         }
     }
     void ring() override {
-        if (word().exchange(0) != 0) {
+        if (time().load(std::memory_order_relaxed) == 0) {
+            time().store(static_cast<std::uint64_t>(os::now().time_since_epoch().count()));
+        }
+        if (armed().load() != 0 && armed().exchange(0) != 0) {
             // EAGAIN: the socket is full of rings that the owner has not read; one of them is enough.
             [[maybe_unused]] const ssize_t sent = ::send(bell_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         }
     }
 
- private:
-    [[nodiscard]] std::atomic_ref<std::uint32_t> word() const {
-        return std::atomic_ref<std::uint32_t>(*reinterpret_cast<std::uint32_t*>(word_));
+    [[nodiscard]] bool notes() const override { return true; }
+    [[nodiscard]] TimePoint noted() const override {
+        const std::uint64_t at = time().load();
+        return at == 0 ? kNever : TimePoint(TimePoint::duration(static_cast<std::int64_t>(at & INT64_MAX)));
     }
+    void forget() override {
+        if (time().load(std::memory_order_relaxed) != 0) {
+            time().store(0);
+        }
+    }
+
+ private:
+    template <class Word>
+    [[nodiscard]] std::atomic_ref<Word> word(std::size_t offset) const {
+        return std::atomic_ref<Word>(*reinterpret_cast<Word*>(page_ + offset));
+    }
+    [[nodiscard]] std::atomic_ref<std::uint32_t> armed() const { return word<std::uint32_t>(kArmedOffset); }
+    [[nodiscard]] std::atomic_ref<std::uint64_t> time() const { return word<std::uint64_t>(kTimeOffset); }
+
     UniqueFd bell_;
-    std::uint8_t* word_;
+    std::uint8_t* page_;
 };
 
 smcd::Dmb make_dmb(Mapping mapping, UniqueFd bell, std::uint32_t bytes) {

@@ -15,6 +15,7 @@
 #include <span>
 
 #include "datapath/smcd/lease.h"
+#include "smc/time.h"
 #include "smc/wire/cdc.h"
 
 namespace smc::smcd {
@@ -32,6 +33,14 @@ class Doorbell {
     virtual void heard() = 0;
     // Peer's side: wakes the owner if it sleeps.
     virtual void ring() = 0;
+
+    // Owner's side, of doorbells that note when they were rung: noted() is the time of the first ring since forget();
+    // kNever: there was none, or the peer's agent is of a version that notes no time. Such an owner need not be woken
+    // while it looks: disarm() withdraws arm().
+    [[nodiscard]] virtual bool notes() const { return false; }
+    [[nodiscard]] virtual TimePoint noted() const { return kNever; }
+    virtual void forget() {}
+    virtual void disarm() {}
 };
 
 class Dmb {

@@ -21,6 +21,7 @@ void Dmb::begin_again() const {
     store_producer(0);
     store_consumer(0);
     doorbell_->heard();
+    doorbell_->forget();
 }
 
 bool DmbTransport::start(Poller& poller, Poller::Source& source) {

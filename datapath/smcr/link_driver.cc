@@ -159,8 +159,7 @@ void LinkDriver::wake_up(TimePoint now) {
         sleeps_ = false;
         spins_until_ = kNever;
     } else if (spins_until_ != kNever && now >= spins_until_) {
-        spin_.over();  // still asleep, but no longer busy-polled
-        spins_until_ = kNever;
+        spins_until_ = kNever;  // still asleep, but no longer busy-polled
     }
 }
 
@@ -172,7 +171,7 @@ bool LinkDriver::sleep(TimePoint now) {
         spins_until_ = time.count() > 0 ? now + time : kNever;
     }
     if (spins_until_ != kNever && !link_->wants_poll()) {
-        poller_->spin(*this, spins_until_);
+        poller_->spin(*this, spins_until_, Poller::Expects::kEvents);
         return true;
     }
     const bool more = poll(false, true);

@@ -63,7 +63,7 @@ class Order(TwoNodes):
         return self.hear(server)
 
     def test_what_is_sent_first_can_be_read_first(self):
-        self.start(spin_us=50)
+        self.start(spin_us=200)
         self.assertEqual(self.read_wrong(), "0")
 
     def test_what_is_sent_first_can_be_read_first_where_the_data_path_sleeps_at_once(self):
@@ -71,7 +71,7 @@ class Order(TwoNodes):
         self.assertEqual(self.read_wrong(), "0")
 
     def test_what_ends_first_is_heard_to_end_first(self):
-        self.start(spin_us=50)
+        self.start(spin_us=200)
         server = self.program(self.b, ENDS_READ, says="ready")
         for _ in range(15):
             client = self.program(self.a, ENDS_WRITTEN, self.b.ip4, says="up")

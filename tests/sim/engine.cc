@@ -53,7 +53,7 @@ void Engine::ready(Task& task) {
     });
 }
 
-void Engine::spin(Task& task, TimePoint until) {
+void Engine::spin(Task& task, TimePoint until, Expects) {
     look(task, entries_.at(&task)->runs, until);
 }
 
@@ -66,7 +66,7 @@ void Engine::look(Task& task, std::uint64_t runs, TimePoint until) {
         if (!there || it == entries_.end() || it->second->runs != runs) {
             return;
         }
-        if (world_.now() >= until || raw->look()) {
+        if (raw->look() || world_.now() >= until) {
             ready(*raw);
         } else {
             look(*raw, runs, until);

@@ -25,7 +25,7 @@ class Engine final : public Poller {
     void unwatch(int fd) override;
     void ready(Task& task) override;
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint) const override { return kLongestSpin; }
-    void spin(Task& task, TimePoint until) override;
+    void spin(Task& task, TimePoint until, Expects expects) override;
 
  private:
     static constexpr std::chrono::microseconds kLongestSpin{50};

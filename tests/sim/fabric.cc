@@ -13,7 +13,12 @@ class Fabric::Doorbell final : public smcd::Doorbell {
         bell_->rung = false;
     }
     void heard() override {}
+    [[nodiscard]] bool notes() const override { return true; }
+    [[nodiscard]] TimePoint noted() const override { return bell_->noted; }
+    void forget() override { bell_->noted = kNever; }
+    void disarm() override { bell_->armed = false; }
     void ring() override {
+        bell_->noted = std::min(bell_->noted, world_.now());
         if (!bell_->armed) {
             return;
         }

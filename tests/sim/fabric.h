@@ -32,6 +32,7 @@ class Fabric {
         explicit Bell(World& world) : descriptor(world, [this] { return rung ? 1U : 0U; }) {}
         Descriptor descriptor;
         bool armed = false, rung = false;
+        TimePoint noted = kNever;  // the first ring since the owner took the news
     };
     class Doorbell;
     struct Entry {

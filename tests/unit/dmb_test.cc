@@ -13,6 +13,7 @@
 
 #include "datapath/ism/local_dmb.h"
 #include "datapath/smcd/dmb_transport.h"
+#include "os/clock.h"
 
 using namespace smc;
 
@@ -97,6 +98,50 @@ TEST_CASE("dmb__memory_that_is_made_shorter_just_then_is_refused_D2") {
     }
     peer.join();
     CHECK(attached == 0);
+}
+
+TEST_CASE("dmb__a_ring_is_noted_and_wakes_only_an_owner_who_is_armed") {
+    const auto own = ism::create_dmb(kDmb), peer = ism::create_dmb(kDmb);
+    REQUIRE((own && peer));
+    const auto attach = [](const ism::CreatedDmb& which) {
+        auto attached = ism::attach_dmb(which.memory, UniqueFd(::dup(which.bell.get())), kDmb);
+        REQUIRE(attached);
+        return std::make_shared<smcd::Dmb>(std::move(*attached));
+    };
+    smcd::DmbTransport here(own->dmb, attach(*peer)), there(peer->dmb, attach(*own));
+    const auto rang = [&] {
+        pollfd ready{own->dmb->doorbell().fd(), POLLIN, 0};
+        return ::poll(&ready, 1, 0) == 1;
+    };
+    flow::PeerState seen = here.peer();
+    CHECK((here.can_look() && !here.has_news(seen) && here.news_since() == kNever));
+
+    here.arm();
+    here.disarm();
+    const TimePoint before = os::now();
+    there.publish({{0, 7}, {}, {}}, 7);
+    const TimePoint first = here.news_since();
+    CHECK((first >= before && first <= os::now()));
+    CHECK(here.has_news(seen));
+    there.publish({{0, 9}, {}, {}}, 2);
+    CHECK(here.news_since() == first);
+    CHECK_FALSE(rang());
+
+    here.taking_news();
+    seen = here.peer();
+    CHECK((seen.producer.cursor == cdc::Cursor{0, 9} && !here.has_news(seen) && here.news_since() == kNever));
+    here.arm();
+    there.publish({{0, 10}, {}, {}}, 1);
+    CHECK((rang() && here.news_since() >= first));
+
+    // A cursor that the owner waits for is news, too.
+    here.taking_news();
+    seen = here.peer();
+    there.consumed({0, 5});
+    CHECK_FALSE(here.has_news(seen));
+    here.publish({{0, 8}, cdc::kWriterBlocked, {}}, 8);
+    there.consumed({0, 6});
+    CHECK(here.has_news(seen));
 }
 
 TEST_CASE("dmb__a_doorbell_never_blocks_whatever_its_owner_does") {

@@ -62,7 +62,7 @@ class Looker final : public Task {
     void on_event(int, std::uint32_t) override {}
     bool run(TimePoint now) override {
         if (runs_++ == 0) {
-            poller_->spin(*this, now + time_);
+            poller_->spin(*this, now + time_, Poller::Expects::kEvents);
         } else {
             again.set_value();
             done_ = true;
@@ -149,6 +149,45 @@ class Rung final : public Task {
     Poller* poller_ = nullptr;
     Poller::Source source_{this, 0};
     bool rang_ = false, done_ = false;
+};
+
+// A task whose peer says when it has published something. `spins`: it is busy-polled; otherwise its doorbell rings.
+class Told final : public Task {
+ public:
+    Told(int name, bool spins, std::vector<int>& log) : name_(name), spins_(spins), log_(log) {}
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return poller.watch(bell_.get(), EPOLLIN, source_);
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint now) override {
+        if (news_since() != kNever) {
+            log_.push_back(name_);
+            done_ = true;
+        } else if (spins_) {
+            poller_->spin(*this, now + std::chrono::hours(1), Poller::Expects::kMemory);
+        }
+        return false;
+    }
+    bool look() override { return news_since() != kNever; }
+    [[nodiscard]] TimePoint news_since() const override { return published_; }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+    void publish(TimePoint at) {
+        published_ = at;
+        const std::uint64_t one = 1;
+        REQUIRE((spins_ || ::write(bell_.get(), &one, sizeof one) == sizeof one));
+    }
+
+ private:
+    int name_;
+    bool spins_;
+    std::vector<int>& log_;
+    std::atomic<TimePoint> published_{kNever};
+    UniqueFd bell_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    Poller* poller_ = nullptr;
+    Poller::Source source_{this, 0};
+    bool done_ = false;
 };
 
 void await_a_round(Engine& engine) {
@@ -367,6 +406,27 @@ TEST_CASE("engine__who_spins_hears_of_news_without_an_event") {
     }
     looker->news = true;
     CHECK(looker->again.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+}
+
+TEST_CASE("engine__news_is_served_in_the_order_in_which_it_was_published_with_or_without_an_event") {
+    std::vector<int> log;
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    std::vector<std::shared_ptr<Told>> tasks;
+    for (int name = 0; name < 4; name++) {
+        engine->add_task(tasks.emplace_back(std::make_shared<Told>(name, name % 2 == 1, log)));
+    }
+    const auto stuck = std::make_shared<Stuck>();
+    engine->add_task(stuck);
+    stuck->begun.get_future().wait();
+    for (const auto& [name, second] : {std::pair(0, 4), {2, 2}, {1, 3}, {3, 1}}) {
+        tasks[static_cast<std::size_t>(name)]->publish(TimePoint{std::chrono::seconds(second)});
+    }
+    stuck->go_on.set_value();
+    while (engine->tasks() != 0) {
+        std::this_thread::yield();
+    }
+    REQUIRE(engine->stop());
+    CHECK(log == std::vector<int>{3, 2, 1, 0});
 }
 
 TEST_CASE("engine__who_spins_in_vain_is_told") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// When a connection is busy-polled before it sleeps.
+// For how long a task is busy-polled before it sleeps.
 #include "datapath/spin.h"
 
 #include <catch2/catch.hpp>
@@ -9,68 +9,58 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr Spin::Time kMost = 50us;
+constexpr Spin::Time kMost = 200us;
 
-// A sequence of pauses.
-struct Pauses {
+// A task whose pauses are as long as the test says.
+struct Sleeper {
     Spin spin;
     TimePoint now{1s};
 
-    // Returns how long it busy-polls before it sleeps; an event comes `later`.
-    Spin::Time pause(std::chrono::microseconds later) {
-        const Spin::Time looks = spin.before_sleep(now, kMost);
-        if (looks.count() > 0 && later > looks) {
-            spin.over();
-        }
-        now += later;
+    // Returns for how long the task was busy-polled, or would have been, had the pause been longer.
+    Spin::Time pause(Spin::Time length, Spin::Time most = kMost) {
+        const Spin::Time spins = spin.before_sleep(now, most);
+        now += length;
         spin.woken(now);
-        return looks;
+        return spins;
     }
 };
 
 }  // namespace
 
-TEST_CASE("spin__only_behind_a_pause_that_was_short") {
-    Pauses p;
-    CHECK(p.pause(30us) == 0us);  // no pause was measured yet
-    CHECK(p.pause(30us) == kMost);
-    CHECK(p.pause(1ms) == kMost);
-    for (int i = 0; i < 10; i++) {
-        CHECK(p.pause(1ms) == 0us);  // sparse traffic is never busy-polled
-    }
-    CHECK(p.pause(150us) == 0us);  // without its wake-up, this pause may be shorter than kMost
-    CHECK(p.pause(30us) == kMost);
+TEST_CASE("spin__follows_short_pauses") {
+    Sleeper sleeper;
+    CHECK(sleeper.pause(60us) == 0us);  // nothing is known yet
+    CHECK(sleeper.pause(60us) == 120us);
+    CHECK(sleeper.pause(30us) == 120us);
+    CHECK(sleeper.pause(5us) == 60us);
+    CHECK(sleeper.pause(150us) == 20us);
+    CHECK(sleeper.pause(200us) == kMost);
+    CHECK(sleeper.pause(201us) == kMost);
+    CHECK(sleeper.pause(60us) == 100us);  // one that was too long forbids nothing
 }
 
-TEST_CASE("spin__in_vain_less_and_less_often") {
-    Pauses p;
-    (void)p.pause(150us);
-    const auto looks_of = [&](int pauses) {
-        int looks = 0;
-        for (int i = 0; i < pauses; i++) {
-            looks += p.pause(150us) != 0us ? 1 : 0;
-        }
-        return looks;
-    };
-    CHECK(looks_of(4) == 4);
-    CHECK(looks_of(16) == 0);
-    CHECK(looks_of(4) == 4);
-    CHECK(looks_of(32) == 0);
-    CHECK(looks_of(100'000) < 1000);
-    // As soon as busy-polling pays again, it is used as before.
-    while (p.pause(20us) == 0us) {
+TEST_CASE("spin__costs_nothing_where_pauses_are_long") {
+    Sleeper sleeper;
+    sleeper.pause(100us);
+    Spin::Time in_vain{0};
+    for (int i = 0; i < 1000; i++) {
+        in_vain += sleeper.pause(10ms);
     }
-    CHECK(looks_of(4) == 4);
-    CHECK(looks_of(16) == 0);
-    CHECK(looks_of(1) == 1);
+    CHECK(in_vain <= 2 * kMost);
+    CHECK(sleeper.pause(10ms) == 0us);
+}
+
+TEST_CASE("spin__costs_at_most_twice_the_short_pause_before_each_long_one") {
+    Sleeper sleeper;
+    for (int i = 0; i < 100; i++) {
+        sleeper.pause(40us);
+        CHECK(sleeper.pause(10ms) == 80us);
+    }
 }
 
 TEST_CASE("spin__never_where_it_is_off") {
-    Spin spin;
-    TimePoint now{1s};
-    for (int i = 0; i < 10; i++) {
-        CHECK(spin.before_sleep(now, 0us) == 0us);
-        now += 10us;
-        spin.woken(now);
+    Sleeper sleeper;
+    for (int i = 0; i < 5; i++) {
+        CHECK(sleeper.pause(10us, 0us) == 0us);
     }
 }
