@@ -12,8 +12,8 @@ Between network namespaces; the baseline is TCP with cubic, beside it is TCP wit
            hooks: no agent either, but filters on the client's device that do nothing, where the agent's programs are:
            what cannot be had for less. asked: the server's node has no agent, so every connection asks. denied: the
            policy leaves them alone.
-  tuned    within one node. default: two pods of one agent, and the system's default at both, which is the baseline,
-           too. lo: over 127.0.0.1.
+  tuned    within one node, with the system's default congestion control, as the baseline. default: two pods of one
+           agent. lo: over 127.0.0.1.
   bypass   within one node: two pods of one agent, and local.bypass "force". Both sides use poll(), and each connection
            but those of "connections" is used for a second before it is measured.
   smcd     SMC-D between two agents of one kernel.
@@ -32,7 +32,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks import cases, machines, namespaces, plot, profile
+from benchmarks import cases, counts, machines, namespaces, plot
 from lab.basics import test_program
 
 CODEC = test_program("smc-bench-codec")
@@ -62,7 +62,7 @@ def options_of(arguments):
     parser.add_argument("--path", help="only this one, as in smcd or tuned-lo")
     parser.add_argument("--case", default="", help='only those whose name has this in it, as in "round trip, one core"')
     parser.add_argument("--codec", action="store_true", help="the wire library, no network")
-    parser.add_argument("--profile", action="store_true", help="where the time goes, instead: BPF and system calls")
+    parser.add_argument("--counts", action="store_true", help="system calls, switches and BPF, and no ratios")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--also", metavar="FILE", action="append", default=[], help="results of earlier runs, to plot")
     parser.add_argument("--plot", metavar="FILE", help="also draw them there, as an SVG (python3-matplotlib)")
@@ -75,8 +75,8 @@ def options_of(arguments):
     if not options.kinds:
         names = sorted({k.path for k in where.SCENES} | {named(k) for k in where.SCENES})
         parser.error(f"--path: {options.path} is none of {', '.join(names)}")
-    if options.profile and options.vm:
-        parser.error("--profile: not with --vm")
+    if options.counts and options.vm:
+        parser.error("--counts: not with --vm")
     options.rounds = options.rounds or (5 if options.vm else 15)
     options.seconds = options.seconds or (2.0 if options.vm else 0.3)
     return options
@@ -86,15 +86,15 @@ def main():
     options = options_of(sys.argv[1:])
     if options.codec:
         rows = measure_codec()
-    elif options.profile:
-        rows = [row for kind in options.kinds for row in profile.measure(kind, options)]
+    elif options.counts:
+        rows = [row for kind in options.kinds for row in counts.measure(kind, options)]
     else:
         print(cases.HEAD)
         rows = [row for kind in options.kinds for row in options.measure(kind, options)]
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"results": rows}, file, indent=2)
-    if options.plot and not options.codec and not options.profile:
+    if options.plot and not options.codec and not options.counts:
         for path in options.also:
             with open(path) as file:
                 rows += json.load(file)["results"]

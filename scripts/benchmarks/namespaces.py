@@ -4,7 +4,7 @@ that no agent has ever seen, joined by a veth pair as the others are."""
 import os
 import subprocess
 
-from lab.basics import wait_for
+from lab.basics import Timeout, wait_for
 from lab.nodes import Lab
 
 from .cases import BASELINE, OURS, PEER, Scene, measure_all, processor_seconds
@@ -77,10 +77,17 @@ class Pairs(Scene):
         return float(done.stdout), processor_seconds() - before
 
     def check(self):
-        decisions = self.client.agent.decisions()
-        paths = {path for path, _ in self.client.agent.totals()} - {"bypass"}
-        if not all(decisions[name] for name in self.wanted) or paths != self.paths:
-            raise RuntimeError(f"connections took another path: {paths} {decisions}")
+        def paths():
+            return {path for path, _ in self.client.agent.totals()} - {"bypass"}
+
+        def taken():  # the agent may answer with counts that are a moment old
+            decisions = self.client.agent.decisions()
+            return all(decisions[name] for name in self.wanted) and paths() == self.paths
+
+        try:
+            wait_for("the counts of the path", taken, 10)
+        except Timeout:
+            raise RuntimeError(f"connections took another path: {paths()} {self.client.agent.decisions()}") from None
 
 
 class Nobody(Pairs):
@@ -156,6 +163,11 @@ class Bypass(Tuned):
 
 class OverLo(Pairs):
     path, variant, wanted = "tuned", "lo", ("SMC_TUNED",)
+    arguments = baseline = beside = ()  # who has chosen a congestion control keeps it
+
+    def __init__(self, lab):
+        super().__init__(lab)
+        self.baseline_is = f"TCP with {default_control()}"
 
     def prepare(self):
         self.client.start_agent(log={"level": "warn"})

@@ -50,13 +50,17 @@ class Bench(unittest.TestCase):
             [f"{case}, {cores}" for cores in ("one core", "a core each") for case in (*cases, "connections")],
         )
 
-    def test_where_the_time_goes(self):
-        (row,), printed = bench("--profile", "--path", "smcd", "--case", "connections, one core")
+    def test_what_a_connection_takes(self):
+        (row,), printed = bench("--counts", "--path", "smcd", "--case", "connections, one core")
         self.assertEqual((row["path"], row["of"]), ("smcd", "connection"))
         self.assertGreater(sum(row["bpf_us"].values()), 0)
-        self.assertEqual(len(row["calls"]), 2)
-        self.assertGreater(row["calls"][0]["epoll_wait"], 0)
-        self.assertIn("microseconds of BPF programs", printed)
+        self.assertEqual(set(row["counts"]), {"agent 1", "agent 2", "programs", "programs over TCP"})
+        self.assertGreater(row["counts"]["agent 1"]["epoll_wait"], 0)
+        self.assertGreater(row["counts"]["programs over TCP"]["switches"], 0)
+        # Each program makes and closes one socket for a connection, whoever carries it.
+        for programs in ("programs", "programs over TCP"):
+            self.assertAlmostEqual(row["counts"][programs]["connect"], 1, delta=0.3)
+        self.assertIn("BPF programs", printed)
 
     def test_what_there_is_not(self):
         with self.assertRaisesRegex(AssertionError, "--path: nonsense is none of bypass, bypass-force, ivshmem"):
