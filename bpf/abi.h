@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 13u
+#define SMC_ABI_VERSION 14u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -127,6 +127,12 @@ struct smc_sock {
 	__u8 paws;            /* enum smc_paws; of a leg */
 	char control[16];     /* congestion control before tuning; empty: it was not changed */
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
+};
+
+/* What an application does that its leg follows; an entry of smc_chosen. */
+struct smc_chosen {
+	__u32 send;   /* SO_SNDBUF as the kernel counts; 0: it has not set it */
+	__u32 urgent; /* 1: it has sent urgent data */
 };
 
 /* How to treat a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */

@@ -202,6 +202,8 @@ struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
+	__u32 snd_una;
+	__u32 snd_up;
 	__u16 urg_data;
 	__u8 recvmsg_inq : 1;
 	__u32 total_retrans;

@@ -307,22 +307,26 @@ static __always_inline void smc_read_buffers(struct sock *sk, struct smc_buffers
 }
 
 /*
- * An application may set SO_SNDBUF at any time. Each of its packets brings the value in smc_chosen up to date before
- * the agent receives the packet.
+ * An application may set SO_SNDBUF, and send urgent data, at any time. Each of its packets brings the entry in
+ * smc_chosen up to date before the agent receives the packet.
  */
 static __always_inline void smc_tell_chosen(const struct smc_sock *app, struct bpf_sock *sk)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
 	__u32 key = app->chosen;
 	struct smc_buffers now;
-	__u64 *told;
+	struct smc_chosen *told;
 
 	if (!key || !tcp)
 		return;
 	told = bpf_map_lookup_elem(&smc_chosen, &key);
+	if (!told)
+		return;
 	smc_read_buffers((struct sock *)tcp, &now);
-	if (told && *told != now.send)
-		*told = now.send;
+	if (told->send != now.send)
+		told->send = now.send;
+	if (tcp->snd_up != tcp->snd_una && !told->urgent)
+		told->urgent = 1;
 }
 
 /* Knowledge about a server; 0: nothing, or it has expired. */

@@ -70,12 +70,12 @@ struct {
 	__type(value, struct smc_sock);
 } smc_socks SEC(".maps");
 
-/* current SO_SNDBUF of the application behind a leg, as in struct smc_buffers; user space maps it into memory */
+/* what the application behind a leg does; user space maps it into memory */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, __u64); /* entries of an array are 8 bytes apart anyway */
+	__type(value, struct smc_chosen);
 	__uint(max_entries, SMC_MAX_CHOSEN);
 } smc_chosen SEC(".maps");
 

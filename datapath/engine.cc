@@ -15,7 +15,7 @@
 namespace smc {
 
 namespace {
-constexpr auto kAlone = std::chrono::microseconds(3);  // a sched_yield() of this length let nobody else run
+constexpr auto kAlone = std::chrono::microseconds(6);  // a sched_yield() of this length let nobody else run
 // If the last ones took longer than this on average, the processor is shared, and there is no busy-polling for a while.
 // A single one may be late for any reason, so each counts as at most kLongest, and for an eighth.
 constexpr auto kShared = std::chrono::microseconds(100), kLongest = std::chrono::microseconds(400);

@@ -44,10 +44,10 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
 
 // The kernel ends a read at the urgent mark, but a read that begins at the mark runs across it. A plain read is safe if
 // there is data and no mark in front of it: a mark that arrives later lies behind that data. The event alone does not
-// prove this, because poll() checks for data and for the mark one after the other. After a read that fills `to` it is
-// unknown whether more follows.
+// prove this, because poll() checks for data and for the mark one after the other: at_mark() does. After a read that
+// fills `to` it is unknown whether more follows.
 Leg::Read SocketLeg::read(Pieces to) {
-    if (!std::exchange(next_is_plain_, false) || socket_.at_mark()) {
+    if (!std::exchange(next_is_plain_, false) || at_mark()) {
         return read_carefully(to);
     }
     msghdr message = message_of(to);
@@ -57,6 +57,12 @@ Leg::Read SocketLeg::read(Pieces to) {
         return {Outcome::kBytes, bytes, false, bytes < room(to)};
     }
     return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
+}
+
+// Called when it is known that there is data. If that began with an urgent byte, urgent_ would have been set before it
+// came.
+bool SocketLeg::at_mark() const {
+    return (urgent_ == nullptr || urgent_->load(std::memory_order_relaxed) != 0) && socket_.at_mark();
 }
 
 Leg::Read SocketLeg::read_carefully(Pieces to) {
@@ -75,7 +81,7 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
     }
     // Asked only after `queued` is known: urgent data that arrives in between lies behind `queued`. In the other order
     // the read might begin at its mark, and run across it.
-    const bool urgent = socket_.at_mark();
+    const bool urgent = at_mark();
     to = shortened(to, urgent ? 1 : queued);
     msghdr message = message_of(to);
     const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT);

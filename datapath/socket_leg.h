@@ -2,6 +2,9 @@
 // Legs and CLC sockets that are TCP sockets.
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include "datapath/leg.h"
 #include "datapath/tcp_socket.h"
 
@@ -9,7 +12,10 @@ namespace smc {
 
 class SocketLeg final : public Leg {
  public:
-    explicit SocketLeg(TcpSocket socket) : socket_(std::move(socket)) {}
+    using Urgent = std::shared_ptr<const std::atomic<std::uint32_t>>;
+    // `urgent`: not 0 before the leg receives the first urgent byte. nullptr: that is not known in advance.
+    explicit SocketLeg(TcpSocket socket, Urgent urgent = nullptr)
+        : socket_(std::move(socket)), urgent_(std::move(urgent)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
     void heard(bool data, bool urgent) override { next_is_plain_ = data && !urgent; }
@@ -23,8 +29,10 @@ class SocketLeg final : public Leg {
 
  private:
     Read read_carefully(Pieces to);
+    [[nodiscard]] bool at_mark() const;
 
     TcpSocket socket_;
+    Urgent urgent_;
     bool next_is_plain_ = false;
 };
 

@@ -209,7 +209,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
     }
     p_.connections.count(c->path, Reason::kNone);
     keep_alive(end.clc.get());
-    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg))),
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg)), runner.urgent()),
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))),
                                std::move(transport),
                                p_.session.config.close_timeout,

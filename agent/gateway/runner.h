@@ -84,9 +84,13 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     [[nodiscard]] virtual smc_tuple app() const = 0;
     // SO_SNDBUF of the application: its present value, or, if that is not available, the value when it connected or
     // listened.
-    [[nodiscard]] std::shared_ptr<const std::atomic<std::uint64_t>> send_buffer() const {
-        return chosen_ ? std::shared_ptr<const std::atomic<std::uint64_t>>(chosen_, &chosen_->send())
-                       : std::make_shared<const std::atomic<std::uint64_t>>(buffers_.send);
+    [[nodiscard]] std::shared_ptr<const std::atomic<std::uint32_t>> send_buffer() const {
+        return chosen_ ? std::shared_ptr<const std::atomic<std::uint32_t>>(chosen_, &chosen_->send())
+                       : std::make_shared<const std::atomic<std::uint32_t>>(buffers_.send);
+    }
+    // Not 0: the application has sent urgent data. nullptr: that is not available.
+    [[nodiscard]] std::shared_ptr<const std::atomic<std::uint32_t>> urgent() const {
+        return chosen_ ? std::shared_ptr<const std::atomic<std::uint32_t>>(chosen_, &chosen_->urgent()) : nullptr;
     }
     // The connection's DMBs; the caller may keep them after this runner is gone.
     [[nodiscard]] std::shared_ptr<smcd::Exchange> smcd() const { return smcd_; }
@@ -153,7 +157,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         on_end_(*this, std::move(how));
     }
 
-    // Marks a leg such that the data path can read the send buffer size of its application.
+    // Marks a leg such that the data path can read send_buffer() and urgent().
     void follow_send_buffer(const bpf::Programs& programs, smc_sock& mark) {
         chosen_ = programs.follow_send_buffer(buffers_.send);
         mark.chosen = chosen_ ? chosen_->number() : 0;

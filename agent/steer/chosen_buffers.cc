@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/steer/chosen_buffers.h"
 
+#include "bpf/abi.h"
+
 namespace smc::bpf {
 
-static_assert(sizeof(std::atomic<std::uint64_t>) == sizeof(std::uint64_t) &&
-              std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t) &&
+              std::atomic<std::uint32_t>::is_always_lock_free);
 
 Result<std::shared_ptr<ChosenBuffers>> ChosenBuffers::open(int map_fd, std::uint32_t entries) {
-    auto mapping = Mapping::shared(map_fd, entries * sizeof(std::uint64_t));
+    auto mapping = Mapping::shared(map_fd, entries * sizeof(smc_chosen));
     if (!mapping) {
         return mapping.error();
     }
@@ -15,7 +17,7 @@ Result<std::shared_ptr<ChosenBuffers>> ChosenBuffers::open(int map_fd, std::uint
 }
 
 ChosenBuffers::ChosenBuffers(Mapping mapping, std::uint32_t entries)
-    : mapping_(std::move(mapping)), words_(reinterpret_cast<std::atomic<std::uint64_t>*>(mapping_.bytes().data())) {
+    : mapping_(std::move(mapping)), entries_(reinterpret_cast<Entry*>(mapping_.bytes().data())) {
     for (std::uint32_t number = 1; number < entries && number <= UINT16_MAX; number++) {
         free_.push_back(static_cast<std::uint16_t>(number));
     }
@@ -31,7 +33,9 @@ std::shared_ptr<const ChosenBuffers::Word> ChosenBuffers::take(std::uint32_t sen
         number = free_.front();
         free_.pop_front();
     }
-    words_[number].store(send, std::memory_order_relaxed);
+    static_assert(sizeof(Entry) == sizeof(smc_chosen));
+    entries_[number].send.store(send, std::memory_order_relaxed);
+    entries_[number].urgent.store(0, std::memory_order_relaxed);
     return std::make_shared<const Word>(shared_from_this(), number);
 }
 

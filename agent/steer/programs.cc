@@ -116,7 +116,8 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     if (auto chosen = ChosenBuffers::open(programs->map_fd("smc_chosen"), SMC_MAX_CHOSEN)) {
         programs->chosen_ = std::move(*chosen);
     } else {
-        log()->warn("map smc_chosen: {}; lost: changes of SO_SNDBUF after connect()", chosen.error().text());
+        log()->warn("map smc_chosen: {}; lost: changes of SO_SNDBUF after connect(), and quicker reads",
+                    chosen.error().text());
     }
     programs->try_to_run();
     if (auto filled = programs->fill_tables(config, policy, local); !filled) {

@@ -181,10 +181,10 @@ void Node::run_smc(Attempt<Session>& attempt, AttemptEnd end) {
     engine_.add(std::make_shared<SmcConnection>(attempt.id(), std::make_shared<ConnectionStats>(), std::move(parts)));
 }
 
-std::shared_ptr<const std::atomic<std::uint64_t>> Node::chosen_while_it_runs() {
-    auto bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
+std::shared_ptr<const std::atomic<std::uint32_t>> Node::chosen_while_it_runs() {
+    auto bytes = std::make_shared<std::atomic<std::uint32_t>>(0);
     for (std::uint64_t n = world_.between(1, 5); n > 0; n--) {
-        const std::uint64_t chosen = world_.chance(20) ? 0 : world_.between(1, 2 * kSmallestBuffer);
+        const auto chosen = static_cast<std::uint32_t>(world_.chance(20) ? 0 : world_.between(1, 2 * kSmallestBuffer));
         world_.after(world_.some_time(std::chrono::seconds(5)), [bytes, chosen] { *bytes = chosen; });
     }
     return bytes;

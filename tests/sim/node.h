@@ -65,7 +65,7 @@ class Node {
     void ended(Attempt<Session>& attempt, AttemptEnd end);
     template <class Session>
     void run_smc(Attempt<Session>& attempt, AttemptEnd end);
-    std::shared_ptr<const std::atomic<std::uint64_t>> chosen_while_it_runs();
+    std::shared_ptr<const std::atomic<std::uint32_t>> chosen_while_it_runs();
     void connection_ended(const ConnectionEnd& end);
 
     struct Running {

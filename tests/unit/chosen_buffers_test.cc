@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "bpf/abi.h"
 #include "os/unique_fd.h"
 
 using namespace smc;
@@ -24,11 +25,13 @@ TEST_CASE("chosen_buffers__a_leg_has_a_number_of_its_own_until_it_goes") {
     CHECK(buffers.take(0) == nullptr);
     CHECK(second->send() == 8192);
 
-    const std::uint64_t chosen = 4608;  // as a BPF program writes it, at that place of the map
+    const smc_chosen chosen{4608, 1};  // as a BPF program writes it, at that place of the map
     REQUIRE(::pwrite(map.get(), &chosen, sizeof chosen, 3 * 8) == 8);
     CHECK((third->send() == 4608 && first->send() == 0));
+    CHECK((third->urgent() == 1 && first->urgent() == 0));
 
     third.reset();
     first.reset();
-    CHECK(buffers.take(7)->number() == 3);  // the one that has been free for longest
+    third = buffers.take(7);
+    CHECK((third->number() == 3 && third->send() == 7 && third->urgent() == 0));  // it has been free for longest
 }
