@@ -129,7 +129,7 @@ struct smc_sock {
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
 };
 
-/* What an application does that its leg follows; an entry of smc_chosen. */
+/* The choices of an application that its leg follows; an entry of smc_chosen. */
 struct smc_chosen {
 	__u32 send;   /* SO_SNDBUF as the kernel counts; 0: it has not set it */
 	__u32 urgent; /* 1: it has sent urgent data */

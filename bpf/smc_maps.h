@@ -70,7 +70,7 @@ struct {
 	__type(value, struct smc_sock);
 } smc_socks SEC(".maps");
 
-/* what the application behind a leg does; user space maps it into memory */
+/* choices of the application behind a leg; user space maps it into memory */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

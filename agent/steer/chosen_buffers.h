@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What applications behind a leg do (map smc_chosen): their current SO_SNDBUF, and whether they have sent urgent data.
-// The programs write it with each packet of the application; the data path reads it without a system call.
+// The choices of applications behind a leg (map smc_chosen): their current SO_SNDBUF, and whether they have sent urgent
+// data. The programs write it with each packet of the application; the data path reads it without a system call.
 #pragma once
 
 #include <atomic>
