@@ -2,36 +2,18 @@
 #include "datapath/engine.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
 #include "os/clock.h"
 
 namespace smc {
 
 namespace {
-constexpr auto kAlone = std::chrono::microseconds(6);  // a sched_yield() of this length let nobody else run
-// If the last ones took longer than this on average, the processor is shared, and there is no busy-polling for a while.
-// A single one may be late for any reason, so each counts as at most kLongest, and for an eighth.
-constexpr auto kShared = std::chrono::microseconds(100), kLongest = std::chrono::microseconds(400);
-constexpr auto kSharedFor = std::chrono::milliseconds(20);
-constexpr auto kBusyFor = std::chrono::milliseconds(2);  // nor for so long after a task that had more to do
-// How long tasks are busy-polled before events are looked for, which costs a system call.
-constexpr auto kLookFor = std::chrono::microseconds(20);
-constexpr unsigned kLooksPerTime = 16;  // how often they are looked at for each look at the clock
-
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    asm volatile("yield");
-#endif
-}
+constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for so long after a task that had more to do
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -180,77 +162,6 @@ void Engine::had_little(Task& task) {
     short_until_ = os::now() + kShortFor;
 }
 
-void Engine::spin(Task& task, TimePoint until, Expects expects) {
-    if (std::exchange(task.spins_until_, until) == kNever) {
-        spinning_.push_back(&task);
-    }
-    task.expects_ = expects;
-}
-
-// Looks at the tasks that are busy-polled, once; or, if no event and no other thread is to be expected, for a while.
-// Called before epoll_wait(), which then returns all events that came before what look() has seen: so put_in_order()
-// has everything that it must put in order.
-void Engine::look(TimePoint now) {
-    seen_.clear();
-    if (spinning_.empty()) {
-        return;
-    }
-    const bool stays = alone_ && ready_.empty() && std::ranges::all_of(spinning_, [](const Task* task) {
-                           return task->expects_ == Expects::kMemory;
-                       });
-    TimePoint until = now + kLookFor;
-    for (const Task* task : spinning_) {
-        until = std::min(until, task->spins_until_);
-    }
-    do {
-        for (unsigned looks = 0; looks < kLooksPerTime && seen_.empty(); looks++) {
-            std::ranges::copy_if(spinning_, std::back_inserter(seen_), [](Task* task) { return task->look(); });
-            if (!stays) {
-                return;
-            }
-            pause();
-        }
-    } while (seen_.empty() && os::now() < until);
-}
-
-// Events come in their order, and what look() has seen comes without an event: the times at which the peers have
-// published it all show which was first. Other tasks keep their places.
-void Engine::put_in_order() {
-    places_.clear();
-    by_news_.clear();
-    for (std::size_t place = 0; place < touched_.size(); place++) {
-        if (const TimePoint since = touched_[place]->news_since(); since != kNever) {
-            places_.push_back(place);
-            by_news_.emplace_back(since, touched_[place]);
-        }
-    }
-    if (places_.size() < 2) {
-        return;
-    }
-    std::ranges::stable_sort(by_news_, {}, &std::pair<TimePoint, Task*>::first);
-    for (std::size_t i = 0; i < places_.size(); i++) {
-        touched_[places_[i]] = by_news_[i].second;
-    }
-}
-
-// The process whose data a task waits for may need this processor. If other threads keep the processor for long, a
-// thread that sleeps gets it back sooner than one that yields, so busy-polling stops for a while.
-void Engine::yield(TimePoint now) {
-    ::sched_yield();
-    const auto back = os::now();
-    const auto took = std::min<TimePoint::duration>(back - now, kLongest);
-    alone_ = took <= kAlone;
-    yields_took_ += (took - yields_took_) / 8;
-    if (yields_took_ > kShared) {
-        yields_took_ = {};
-        no_spin_until_ = back + kSharedFor;
-    }
-}
-
-std::chrono::microseconds Engine::longest_spin(TimePoint now) const {
-    return now < no_spin_until_ ? std::chrono::microseconds(0) : longest_spin_;
-}
-
 void Engine::run_next(TimePoint now) {
     if (!ready_.empty()) {
         Task* task = ready_.front();
@@ -362,14 +273,7 @@ void Engine::loop() {
             }
         }
         deadlines_.take_expired(now, [&](std::uint64_t order) { touch(*tasks_.at(order).task, now); });
-        for (Task* task : spinning_) {
-            if (now >= task->spins_until_) {
-                touch(*task, now);
-            }
-        }
-        for (Task* task : seen_) {
-            touch(*task, now);
-        }
+        touch_spinning(now);
         put_in_order();
         if (!spinning_.empty() && touched_.empty() && ready_.empty()) {
             yield(now);

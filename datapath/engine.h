@@ -89,6 +89,7 @@ class Engine final : private Poller {
     [[nodiscard]] std::chrono::microseconds longest_spin(TimePoint now) const override;
     void spin(Task& task, TimePoint until, Expects expects) override;
     void look(TimePoint now);
+    void touch_spinning(TimePoint now);
     void put_in_order();
     void yield(TimePoint now);
     void loop();

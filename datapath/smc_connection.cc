@@ -83,7 +83,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
 }
 
 bool SmcConnection::look() {
-    if (last_words_ || !parts_.transport->has_news(seen_)) {
+    if (last_words_ || parts_.transport->news_since() == kNever) {
         return false;
     }
     woken_ = heard_ = true;
@@ -180,7 +180,7 @@ void SmcConnection::sleep(TimePoint now) {
         }
     } else if (!std::exchange(armed_, true)) {
         parts_.transport->arm();
-        if (parts_.transport->has_news(seen_)) {
+        if (parts_.transport->news_since() != kNever) {
             poller_->spin(*this, now, Poller::Expects::kEvents);  // look() will see it, in its place among all news
         }
     }

@@ -40,7 +40,10 @@ class SmcConnection final : public ConnectionTask {
     void abort(Reason reason) override;
     [[nodiscard]] bool look() override;
     [[nodiscard]] TimePoint news_since() const override {
-        return last_words_ ? kNever : parts_.transport->news_since();
+        return last_words_ || !heard_ ? kNever : parts_.transport->news_since();
+    }
+    [[nodiscard]] TimePoint untold_since() const override {
+        return last_words_ || heard_ ? kNever : parts_.transport->news_since();
     }
     [[nodiscard]] TimePoint deadline() const override {
         return last_words_ ? last_words_->deadline() : std::min(flow_.next_deadline(), idle_check_);

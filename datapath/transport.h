@@ -37,12 +37,10 @@ class Transport {
     // Asks for an event when the peer publishes something. Called before peer() or has_news(), so that nothing is
     // missed in between.
     virtual void arm() {}
-    // Whether has_news() shows what the peer publishes: then a task that is busy-polled needs no event.
+    // Whether news_since() shows what the peer publishes: then a task that is busy-polled needs no event.
     [[nodiscard]] virtual bool can_look() const { return false; }
     // Withdraws arm(), to spare the peer the event, where can_look(). An event may still come.
     virtual void disarm() {}
-    // Whether the peer has published something since `seen`, which it would have sent an event for.
-    [[nodiscard]] virtual bool has_news(const flow::PeerState& /*seen*/) const { return false; }
     // When the peer published the first of what came since taking_news(); kNever: nothing came, or it is not known.
     [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
     // peer() is about to be called, and everything that it shows to be taken.

@@ -28,7 +28,7 @@ struct NetDevice {
     std::array<std::uint8_t, 6> mac{};  // zeros: it has no address of this length
     bool native_xdp = false;            // it has an XDP program that its driver or the hardware runs
     std::string kind;                   // "vlan", "veth", "macvlan"; empty: the kernel calls it by no kind
-    std::uint16_t vlan = 0;             // kind "vlan" of 802.1Q: its VLAN ID; 0: none
+    std::uint16_t vlan = 0;             // kind "vlan": its VLAN ID; 0: none
     unsigned controller = 0;            // index of the bridge, bond, team or VRF that it is a port of; 0: none
     // The device below it, or the other end of a veth pair: its index, and, if it is in another namespace, the ID that
     // this namespace has for that one (IFLA_LINK, IFLA_LINK_NETNSID).

@@ -52,7 +52,7 @@ struct SessionEnd {
 inline smcr::Devices::Local local_of(const Namespace& netns, int fd) {
     const Endpoint local = local_endpoint(fd);
     const auto peer = peer_endpoint(fd);
-    return {smcr::gid_of(local), peer ? netns.vlan_of(local, *peer) : std::uint16_t{0}};
+    return {smcr::gid_of(local), peer ? netns.vlan_of(local, *peer) : std::nullopt};
 }
 
 // The means that SMC has for that connection. `smcd`: whether the policy allows SMC-D.

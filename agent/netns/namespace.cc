@@ -283,15 +283,14 @@ bool Namespace::has_address(const Endpoint& address) const {
            std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
 }
 
-std::uint16_t Namespace::vlan_of(const Endpoint& from, const Endpoint& to) const {
+std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endpoint& to) const {
     if (!hooked_.vlans.any()) {
         return 0;
     }
-    const auto own = Rtnetlink::open();
     const InNamespace inside(netns_.get());
     const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
     const auto route = there ? there->route(from, to) : std::nullopt;
-    return own && route ? hooked_.vlans.of(route->device, to, *own) : std::uint16_t{0};
+    return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }
 
 std::size_t Namespace::local_ports() const {

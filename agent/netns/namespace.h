@@ -96,7 +96,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // Whether the address is the namespace's own: connections to it do not leave by a device.
     [[nodiscard]] bool has_address(const Endpoint& address) const;
     // The VLAN ID of packets from one address to the other as they leave the node (steer/vlans.h); 0: they have no tag.
-    [[nodiscard]] std::uint16_t vlan_of(const Endpoint& from, const Endpoint& to) const;
+    // Nothing: the route could not be asked for.
+    [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Endpoint& from, const Endpoint& to) const;
     // How many local ports the namespace gives to connections (ip_local_port_range); at most a second old.
     [[nodiscard]] std::size_t local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections.

@@ -226,12 +226,15 @@ std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) c
 }
 
 std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint8_t smcr_version) const {
+    if (!local.vlan) {
+        return std::nullopt;
+    }
     const auto ports = ports_for(local.address);
     // Linux uses RoCEv1 for SMC-Rv1, and so must its peer. Devices without RoCEv1 (soft-RoCE) use RoCEv2 between them.
     auto choice =
-        smcr_version == 1 ? roce::port_for(ports, local.address, local.vlan, roce::RoceVersion::kV1) : std::nullopt;
+        smcr_version == 1 ? roce::port_for(ports, local.address, *local.vlan, roce::RoceVersion::kV1) : std::nullopt;
     if (!choice) {
-        choice = roce::port_for(ports, local.address, local.vlan);
+        choice = roce::port_for(ports, local.address, *local.vlan);
     }
     if (!choice) {
         return std::nullopt;

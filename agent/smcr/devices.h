@@ -38,10 +38,11 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // This end of a TCP connection: its address, and the VLAN ID of its packets (0: they have no tag).
+    // This end of a TCP connection: its address, and the VLAN ID of its packets (0: they have no tag; nothing: that is
+    // not known, so no port will do).
     struct Local {
         RoceGid address;
-        std::uint16_t vlan = 0;
+        std::optional<std::uint16_t> vlan = 0;
     };
     // The port and GID for such a connection, on a port of its physical network. SMC-Rv1 uses a RoCEv1 GID if the
     // device has one.

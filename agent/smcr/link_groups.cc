@@ -88,7 +88,7 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
         peer,
         {device->context->name(), device->port.number, device->gid.gid, peer.version, device->gid.mac,
          devices_.pnets().of_port(device->context->name(), device->port.number), device->gid.vlan},
-        local.vlan,
+        *local.vlan,
         deadline,
         AlertToken{random_nonzero<std::uint32_t>()}};
     const TimePoint now = os::now();

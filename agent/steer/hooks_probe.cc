@@ -20,7 +20,7 @@ namespace {
 // A probe may be late because its processor was busy, so a single lost one says nothing yet.
 constexpr unsigned kMisses = 3;
 constexpr auto kApart = std::chrono::milliseconds(500);  // between losses, or one stall would count for all
-constexpr unsigned kProbesPerLook = 6;                   // the limits of devices are looked at with each sixth probe
+constexpr unsigned kProbesPerLook = 6;  // limits and VLANs of devices are looked at with each sixth probe
 
 }  // namespace
 
@@ -105,6 +105,7 @@ Result<Hooks::State> Hooks::probe() {
 Hooks::State Hooks::conclude(bool unfinished) const {
     State state;
     state.unfinished = unfinished;
+    state.vlans = vlans_;
     for (const auto& [index, device] : devices_) {
         if (device.up && device.problem.empty()) {
             state.devices.push_back(device.name);
@@ -114,7 +115,6 @@ Hooks::State Hooks::conclude(bool unfinished) const {
     if (unfinished) {
         return state;
     }
-    state.vlans = vlans_;
     for (const auto& [index, device] : devices_) {
         if (!device.limits.empty()) {
             state.limits = "device " + device.name + ": " + device.limits;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The VLAN (802.1Q) by which packets of a network namespace's devices leave the node. A link group carries connections
 // of one VLAN only (RFC 7609 sections 2.2 and 5.1). As net/smc does it, the first VLAN device found counts: the device
-// itself, or one below it. Of a veth pair whose other end is in the agent's namespace, that end is followed as well,
-// which net/smc does not do: to a bridge, or to the route that the agent's namespace has.
+// itself, or one below it. Of a veth pair whose other end is a port of a bridge in the agent's namespace, the bridge is
+// followed as well, which net/smc does not do. What the node routes has no VLAN here: which route that will be depends
+// on rules and on translated addresses.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include <optional>
 #include <vector>
 
-#include "os/endpoint.h"
 #include "os/rtnetlink.h"
 
 namespace smc {
@@ -22,20 +22,16 @@ class Vlans {
     // `there`: devices of the examined namespace; `own`: those of the agent's namespace, which has `own_id` there.
     Vlans(const std::vector<NetDevice>& there, const std::vector<NetDevice>& own, std::optional<int> own_id);
 
-    // False: vlan_of() returns 0 for all devices.
-    [[nodiscard]] bool any() const { return !there_.empty(); }
-    // The VLAN ID of what leaves by a device of the examined namespace towards `to`; 0: it has no tag, or it is not
-    // known. `own`: belongs to the agent's namespace.
-    [[nodiscard]] std::uint16_t of(unsigned device, const Endpoint& to, const Rtnetlink& own) const;
+    // False: of() returns 0 for all devices.
+    [[nodiscard]] bool any() const { return !by_device_.empty(); }
+    // The VLAN ID of what leaves by a device of the examined namespace; 0: it has no tag.
+    [[nodiscard]] std::uint16_t of(unsigned device) const {
+        const auto it = by_device_.find(device);
+        return it == by_device_.end() ? std::uint16_t{0} : it->second;
+    }
 
  private:
-    // Devices with a VLAN, and those whose packets the agent's namespace routes; without those that are neither.
-    struct Way {
-        std::uint16_t vlan = 0;
-        bool routed = false;
-    };
-    std::map<unsigned, Way> there_;
-    std::map<unsigned, std::uint16_t> own_;
+    std::map<unsigned, std::uint16_t> by_device_;  // without devices that have none
 };
 
 // Reads the devices of both namespaces. `own_id`: see Vlans.

@@ -34,7 +34,7 @@ class LocalDoorbell final : public smcd::Doorbell {
         }
     }
     void ring() override {
-        if (time().load(std::memory_order_relaxed) == 0) {
+        if (time().load() == 0) {
             time().store(static_cast<std::uint64_t>(os::now().time_since_epoch().count()));
         }
         if (armed().load() != 0 && armed().exchange(0) != 0) {
@@ -43,13 +43,12 @@ class LocalDoorbell final : public smcd::Doorbell {
         }
     }
 
-    [[nodiscard]] bool notes() const override { return true; }
     [[nodiscard]] TimePoint noted() const override {
         const std::uint64_t at = time().load();
         return at == 0 ? kNever : TimePoint(TimePoint::duration(static_cast<std::int64_t>(at & INT64_MAX)));
     }
     void forget() override {
-        if (time().load(std::memory_order_relaxed) != 0) {
+        if (time().load() != 0) {
             time().store(0);
         }
     }

@@ -34,12 +34,12 @@ class Doorbell {
     // Peer's side: wakes the owner if it sleeps.
     virtual void ring() = 0;
 
-    // Owner's side, of doorbells that note when they were rung: noted() is the time of the first ring since forget();
-    // kNever: there was none, or the peer's agent is of a version that notes no time. Such an owner need not be woken
-    // while it looks: disarm() withdraws arm().
-    [[nodiscard]] virtual bool notes() const { return false; }
+    // Owner's side: the time of the first ring since forget(); kNever: there was none, or the peer's agent notes no
+    // time (it is of an earlier version, or of another fabric). The peer notes it before it looks whether the owner is
+    // armed.
     [[nodiscard]] virtual TimePoint noted() const { return kNever; }
     virtual void forget() {}
+    // Withdraws arm().
     virtual void disarm() {}
 };
 

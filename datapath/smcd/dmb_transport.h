@@ -23,13 +23,13 @@ class DmbTransport final : public Transport {
     [[nodiscard]] flow::PeerState peer() const override;
     [[nodiscard]] bool is_ahead() const override { return true; }
     void arm() override { own_->doorbell().arm(); }
-    [[nodiscard]] bool can_look() const override { return own_->doorbell().notes(); }
+    [[nodiscard]] bool can_look() const override { return peer_notes_; }
     void disarm() override { own_->doorbell().disarm(); }
-    [[nodiscard]] bool has_news(const flow::PeerState& seen) const override {
-        return own_->load_producer() != cdc::pack(seen.producer) || news_since() != kNever;
-    }
     [[nodiscard]] TimePoint news_since() const override { return own_->doorbell().noted(); }
-    void taking_news() override { own_->doorbell().forget(); }
+    void taking_news() override {
+        peer_notes_ |= own_->doorbell().noted() != kNever;
+        own_->doorbell().forget();
+    }
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
@@ -49,6 +49,7 @@ class DmbTransport final : public Transport {
     std::shared_ptr<Dmb> own_;
     std::shared_ptr<Dmb> peer_;
     Poller* poller_ = nullptr;
+    bool peer_notes_ = false;  // a ring of this peer has left its time
 };
 
 }  // namespace smc::smcd

@@ -8,7 +8,7 @@
 
 struct what {
     __u32 process;
-    __s32 call;  // its number; SWITCH: a thread of the process gave up its processor
+    __s32 call;  // its number; SWITCH: a thread of the process left its processor
 };
 
 struct {

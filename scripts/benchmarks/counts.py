@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Counts what a case takes: system calls by name and switches, of each agent and of the programs, and how long BPF
-programs ran, for each round trip, MB or connection. Counting costs each system call a tenth of a microsecond."""
+programs ran, for each round trip, MB or connection. Counting makes each a
+little slower."""
 import contextlib
 import ctypes
 import json
@@ -48,12 +49,16 @@ class Counter:
             self.object = ctypes.c_void_p(self.bpf.bpf_object__open(built.encode()))
         if not self.object or self.bpf.bpf_object__load(self.object) != 0:
             raise OSError(ctypes.get_errno(), "loading " + SOURCE)
+        self.links = []
         program = None
         while program := self.bpf.bpf_object__next_program(self.object, ctypes.c_void_p(program)):
-            if not self.bpf.bpf_program__attach(ctypes.c_void_p(program)):
+            self.links.append(ctypes.c_void_p(self.bpf.bpf_program__attach(ctypes.c_void_p(program))))
+            if not self.links[-1]:
                 raise OSError(ctypes.get_errno(), "attaching a program of " + SOURCE)
 
     def close(self):
+        for link in self.links:
+            self.bpf.bpf_link__destroy(link)
         self.bpf.bpf_object__close(self.object)
 
     def entries(self, name, key_bytes, value_bytes):

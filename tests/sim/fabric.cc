@@ -13,12 +13,11 @@ class Fabric::Doorbell final : public smcd::Doorbell {
         bell_->rung = false;
     }
     void heard() override {}
-    [[nodiscard]] bool notes() const override { return true; }
     [[nodiscard]] TimePoint noted() const override { return bell_->noted; }
     void forget() override { bell_->noted = kNever; }
     void disarm() override { bell_->armed = false; }
     void ring() override {
-        bell_->noted = std::min(bell_->noted, world_.now());
+        bell_->noted = bell_->notes ? std::min(bell_->noted, world_.now()) : kNever;
         if (!bell_->armed) {
             return;
         }
@@ -39,6 +38,7 @@ class Fabric::Doorbell final : public smcd::Doorbell {
 Fabric::Registered Fabric::register_dmb(const Gid& owner, std::uint32_t bytes) {
     const DmbToken token{next_token_++};
     Entry entry{owner, std::make_shared<std::vector<std::uint64_t>>(bytes / 8), std::make_shared<Bell>(world_), bytes};
+    entry.bell->notes = world_.chance(80);  // other peers are of an earlier version
     auto* start = reinterpret_cast<std::uint8_t*>(entry.memory->data());
     auto dmb = std::make_shared<smcd::Dmb>(entry.memory, start, bytes, std::make_unique<Doorbell>(world_, entry.bell));
     dmbs_.emplace(token, std::move(entry));

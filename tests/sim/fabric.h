@@ -31,7 +31,7 @@ class Fabric {
     struct Bell {
         explicit Bell(World& world) : descriptor(world, [this] { return rung ? 1U : 0U; }) {}
         Descriptor descriptor;
-        bool armed = false, rung = false;
+        bool armed = false, rung = false, notes = true;
         TimePoint noted = kNever;  // the first ring since the owner took the news
     };
     class Doorbell;

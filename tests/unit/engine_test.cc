@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <future>
 #include <thread>
 #include <utility>
@@ -159,7 +160,7 @@ class Told final : public Task {
         poller_ = &poller;
         return poller.watch(bell_.get(), EPOLLIN, source_);
     }
-    void on_event(int, std::uint32_t) override {}
+    void on_event(int, std::uint32_t) override { told_ = true; }
     bool run(TimePoint now) override {
         if (news_since() != kNever) {
             log_.push_back(name_);
@@ -169,8 +170,14 @@ class Told final : public Task {
         }
         return false;
     }
-    bool look() override { return news_since() != kNever; }
-    [[nodiscard]] TimePoint news_since() const override { return published_; }
+    bool look() override {
+        if (before_look) {
+            std::exchange(before_look, nullptr)();
+        }
+        return told_ = published_.load() != kNever;
+    }
+    [[nodiscard]] TimePoint news_since() const override { return told_ ? published_.load() : kNever; }
+    [[nodiscard]] TimePoint untold_since() const override { return told_ ? kNever : published_.load(); }
     void abort(Reason) override { done_ = true; }
     [[nodiscard]] bool ended() const override { return done_; }
     void publish(TimePoint at) {
@@ -178,10 +185,11 @@ class Told final : public Task {
         const std::uint64_t one = 1;
         REQUIRE((spins_ || ::write(bell_.get(), &one, sizeof one) == sizeof one));
     }
+    std::function<void()> before_look;  // called once
 
  private:
     int name_;
-    bool spins_;
+    bool spins_, told_ = false;
     std::vector<int>& log_;
     std::atomic<TimePoint> published_{kNever};
     UniqueFd bell_{::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
@@ -427,6 +435,31 @@ TEST_CASE("engine__news_is_served_in_the_order_in_which_it_was_published_with_or
     }
     REQUIRE(engine->stop());
     CHECK(log == std::vector<int>{3, 2, 1, 0});
+}
+
+// The peer publishes behind the look at the one task, and before the look at the other, or the event for it.
+TEST_CASE("engine__news_that_a_look_came_too_early_to_see_is_served_before_later_news") {
+    const bool second_spins = GENERATE(true, false);
+    std::vector<int> log;
+    const auto first = std::make_shared<Told>(1, true, log), second = std::make_shared<Told>(2, second_spins, log);
+    const auto third = std::make_shared<Told>(3, true, log);  // its look() comes behind that at the first one
+    const auto stuck = std::make_shared<Stuck>();
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    engine->add_task(first);
+    engine->add_task(third);
+    engine->add_task(second);
+    engine->add_task(stuck);
+    stuck->begun.get_future().wait();  // the others have run
+    third->before_look = [&] {
+        first->publish(TimePoint{std::chrono::seconds(1)});
+        second->publish(TimePoint{std::chrono::seconds(2)});
+    };
+    stuck->go_on.set_value();
+    while (engine->tasks() != 1) {
+        std::this_thread::yield();
+    }
+    REQUIRE(engine->stop());
+    CHECK(log == std::vector<int>{1, 2});
 }
 
 TEST_CASE("engine__who_spins_in_vain_is_told") {

@@ -7,6 +7,20 @@ using namespace smc::group;
 using namespace smc::test::groups;
 using namespace std::chrono_literals;
 
+namespace {
+
+// The server offers its existing link, which the client's second connection must not use.
+void second_connection_is_refused(Pair& q) {
+    q.server.log.clear();
+    q.server.join(2, q.proposal());
+    q.talk();
+    q.client.join(2, q.end_of(told<Joined>(q.server.log, 2).value()));
+    CHECK(told<JoinRefused>(q.client.log, 2).value().refusal == Refusal::kBusy);
+    CHECK(q.client.group(1).active());
+}
+
+}  // namespace
+
 TEST_CASE("smcr_groups__a_first_contact_is_told_when_its_queue_pair_and_memory_are_there") {
     Node server{.server = true, .devices_answer = false};
     server.join(1, Pair().proposal());
@@ -171,12 +185,7 @@ TEST_CASE("smcr_groups__connections_of_two_physical_networks_share_no_group") {
     q.client.pnet_id = "RACK1";
     q.connect(1);
     q.client.pnet_id = "RACK2";
-    q.server.log.clear();
-    q.server.join(2, q.proposal());
-    q.talk();
-    q.client.join(2, q.end_of(told<Joined>(q.server.log, 2).value()));
-    CHECK(told<JoinRefused>(q.client.log, 2).value().refusal == Refusal::kBusy);
-    CHECK(q.client.group(1).active());
+    second_connection_is_refused(q);
 }
 
 // RFC 7609 section 2.2.
@@ -197,12 +206,7 @@ TEST_CASE("smcr_groups__connections_of_two_vlans_share_no_group") {
     q.client.vlan = 100;
     q.connect(1);
     q.client.vlan = 200;
-    q.server.log.clear();
-    q.server.join(2, q.proposal());
-    q.talk();
-    q.client.join(2, q.end_of(told<Joined>(q.server.log, 2).value()));
-    CHECK(told<JoinRefused>(q.client.log, 2).value().refusal == Refusal::kBusy);
-    CHECK(q.client.group(1).active());
+    second_connection_is_refused(q);
 }
 
 TEST_CASE("smcr_groups__a_client_takes_the_link_that_the_server_names_whatever_the_eid") {

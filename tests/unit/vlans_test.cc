@@ -9,7 +9,6 @@ using namespace smc;
 namespace {
 
 constexpr int kNode = 7;  // the ID of the agent's namespace in the examined one
-const Endpoint kAnywhere = Endpoint::loopback(false, 0);
 
 NetDevice device(unsigned index, const char* kind, unsigned link = 0) {
     NetDevice made;
@@ -37,9 +36,7 @@ NetDevice of_node(NetDevice made, int netns = kNode) {
 }
 
 std::uint16_t in(const Vlans& vlans, unsigned index) {
-    const auto own = Rtnetlink::open();
-    REQUIRE(own);
-    return vlans.of(index, kAnywhere, *own);
+    return vlans.of(index);
 }
 
 }  // namespace
@@ -69,23 +66,19 @@ TEST_CASE("vlans__a_pod_has_that_of_the_nodes_device_that_it_sends_by") {
                                       port_of(4, vlan(5, 200, 2)),
                                       port_of(4, device(6, "veth", 2)),
                                       device(7, "bridge"),
+                                      device(9, "veth", 2),
                                       port_of(7, device(8, "veth", 2))};
     CHECK(in(Vlans({of_node(device(2, "macvlan", 3))}, node, kNode), 2) == 100);
     CHECK(in(Vlans({of_node(device(2, "ipvlan", 2))}, node, kNode), 2) == 0);
     CHECK(in(Vlans({of_node(device(2, "veth", 6))}, node, kNode), 2) == 200);  // by the bridge and its port
     CHECK(in(Vlans({of_node(device(2, "veth", 8))}, node, kNode), 2) == 0);
+    CHECK_FALSE(Vlans({of_node(device(2, "veth", 9))}, node, kNode).any());  // the node routes what it sends
     CHECK(in(Vlans({of_node(device(2, "macvlan", 3), kNode + 1)}, node, kNode), 2) == 0);  // another namespace's
     CHECK(in(Vlans({of_node(device(2, "macvlan", 3))}, node, std::nullopt), 2) == 0);
 }
 
-TEST_CASE("vlans__what_the_node_routes_has_that_of_the_route") {
-    constexpr unsigned kLo = 1;  // the route of kAnywhere leaves by it
-    const std::vector<NetDevice> pod{of_node(device(2, "veth", 6))};
-    CHECK(in(Vlans(pod, {vlan(kLo, 100, 2), device(6, "veth", 2)}, kNode), 2) == 100);
-    CHECK(in(Vlans(pod, {vlan(3, 100, 2), device(6, "veth", 2)}, kNode), 2) == 0);
-    CHECK_FALSE(Vlans(pod, {device(kLo, ""), device(6, "veth", 2)}, kNode).any());
-}
-
 TEST_CASE("vlans__devices_that_seem_to_be_below_each_other_end") {
     CHECK_FALSE(Vlans({device(2, "macvlan", 3), device(3, "macvlan", 2)}, {}, std::nullopt).any());
+    CHECK(Vlans({device(2, "macvlan", 3), port_of(2, vlan(4, 7, 3)), device(3, "bridge")}, {}, std::nullopt).of(4) ==
+          7);
 }
