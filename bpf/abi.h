@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 14u
+#define SMC_ABI_VERSION 15u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */

@@ -34,8 +34,9 @@ int smc_egress(struct __sk_buff *skb)
 		if (leg && leg->role == SMC_ROLE_APP)
 			smc_tell_chosen(leg, sk);
 		if (leg && leg->to_port && !leg->hold)
-			return sk->state == BPF_TCP_LAST_ACK && leg->role == SMC_ROLE_APP
-				       ? smc_redirect_last(skb, key.slot, leg)
+			return leg->role == SMC_ROLE_APP &&
+					       (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK)
+				       ? smc_redirect_behind_fin(skb, key.slot, leg, sk->state == BPF_TCP_LAST_ACK)
 				       : smc_redirect(skb, leg->mac_len, leg->to_port);
 	} else {
 		sk = 0;

@@ -60,6 +60,38 @@ static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __
 	return smc_rewrite(skb, mac_len, to_port) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
+/* Answers an outgoing packet by a RST to its sender, which the packet itself becomes; a payload stays in it. */
+static __always_inline int smc_reset_sender(struct __sk_buff *skb, const struct smc_packet *packet, __be32 seq,
+					    __be32 ack, __u8 flags)
+{
+	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
+	struct smc_tcp_head tcp;
+	__be16 port;
+
+	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
+		return TC_ACT_SHOT;
+	smc_swap_addresses(skb, packet->mac_len, packet->v6);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
+	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, ack, 4);
+	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
+			    bpf_htons(tcp.offset << 8 | flags), 2);
+	port = tcp.source;
+	tcp.source = tcp.dest;
+	tcp.dest = port;
+	tcp.seq = seq;
+	tcp.ack = ack;
+	tcp.flags = flags;
+	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
+	smc_to_own_mac(skb, packet->mac_len);
+	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/* Answers a leg's SYN that must not reach the application. */
+static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	return smc_reset_sender(skb, packet, 0, bpf_htonl(bpf_ntohl(packet->seq) + 1), SMC_TCP_RST | SMC_TCP_ACK);
+}
+
 /* Whether this FIN is the next segment that the leg expects, and acknowledges the leg's own FIN. */
 static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct smc_packet *packet, __u16 to_port)
 {
@@ -82,33 +114,78 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 }
 
 /*
+ * Whether the leg of this application would take the packet. Without a socket of its own it takes nothing; a TIME_WAIT
+ * or FIN-WAIT-2 that it left takes neither data nor a FIN.
+ */
+static __always_inline bool smc_leg_takes(struct __sk_buff *skb, const struct smc_packet *packet, __u16 to_port)
+{
+	struct smc_tuple tuple = packet->tuple;
+	const struct smc_sock *leg;
+	struct bpf_sock *skc, *sk;
+	bool takes;
+
+	tuple.local_port = to_port;
+	skc = smc_socket_of(skb, &tuple, packet->v6);
+	if (!skc)
+		return false;
+	if (skc->state == BPF_TCP_TIME_WAIT) {
+		takes = !packet->payload && !(packet->flags & SMC_TCP_FIN);
+	} else {
+		sk = bpf_sk_fullsock(skc);
+		leg = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+		/* the port may be another connection's by now */
+		takes = leg && smc_is_leg(leg) && leg->app.local_port == packet->tuple.local_port;
+	}
+	bpf_sk_release(skc);
+	return takes;
+}
+
+/*
  * The FIN of an application that closes after its peer. The leg would keep one of its ports in TIME_WAIT for a minute;
  * plain TCP has TIME_WAIT only at the peer. The connection has not left this host, so a RST behind the FIN ends it.
  */
-static __always_inline int smc_redirect_last(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app)
+static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct smc_packet *packet,
+					     const struct smc_sock *app)
 {
-	struct smc_packet packet = {};
 	struct smc_tcp_head tcp;
 	__u32 checksum_at;
 	__be32 seq;
 
-	if (!smc_parse(skb, slot, app->mac_len, true, &packet) || packet.payload || !(packet.flags & SMC_TCP_FIN) ||
-	    !smc_leg_is_done(skb, &packet, app->to_port))
+	if (packet->payload || !(packet->flags & SMC_TCP_FIN) || !smc_leg_is_done(skb, packet, app->to_port))
 		return smc_redirect(skb, app->mac_len, app->to_port);
 	if (!smc_rewrite(skb, app->mac_len, app->to_port))
 		return TC_ACT_SHOT;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS) ||
-	    bpf_skb_load_bytes(skb, packet.tcp_at, &tcp, sizeof(tcp)))
+	    bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
 		return TC_ACT_SHOT;
-	checksum_at = packet.tcp_at + SMC_TCP_CHECKSUM;
-	seq = bpf_htonl(bpf_ntohl(packet.seq) + 1);
+	checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
+	seq = bpf_htonl(bpf_ntohl(packet->seq) + 1);
 	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, seq, 4);
 	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
 			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST), 2);
 	tcp.seq = seq;
 	tcp.flags = SMC_TCP_RST;
-	bpf_skb_store_bytes(skb, packet.tcp_at, &tcp, sizeof(tcp), 0);
+	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * A packet of an application that has received a FIN from its leg. When both peers have ended, the agent closes the
+ * leg, and the kernel keeps its FIN-WAIT-2 for tcp_fin_timeout only. Later the hairpin goes, so no RST of the kernel's
+ * would find the application, and it would retransmit for a quarter of an hour.
+ */
+static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,
+						   bool last)
+{
+	struct smc_packet packet = {};
+
+	if (!smc_parse(skb, slot, app->mac_len, true, &packet))
+		return smc_redirect(skb, app->mac_len, app->to_port);
+	if (!(packet.flags & SMC_TCP_RST) && !smc_leg_takes(skb, &packet, app->to_port)) {
+		smc_count(SMC_LEG_GONE);
+		return smc_reset_sender(skb, &packet, packet.ack, 0, SMC_TCP_RST);
+	}
+	return last ? smc_redirect_last(skb, &packet, app) : smc_redirect(skb, app->mac_len, app->to_port);
 }
 
 /*
@@ -164,32 +241,6 @@ static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, 
 	leg->mac_len = packet->mac_len;
 	leg->isn = packet->seq;
 	return leg;
-}
-
-/* Answers a leg's SYN that must not reach the application: turns it into a RST to the leg itself. */
-static __always_inline int smc_refuse_leg(struct __sk_buff *skb, const struct smc_packet *packet)
-{
-	__u32 checksum_at = packet->tcp_at + SMC_TCP_CHECKSUM;
-	struct smc_tcp_head tcp;
-	__be32 ack = bpf_htonl(bpf_ntohl(packet->seq) + 1);
-	__be16 port;
-
-	if (bpf_skb_load_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp)))
-		return TC_ACT_SHOT;
-	smc_swap_addresses(skb, packet->mac_len, packet->v6);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.seq, 0, 4);
-	bpf_l4_csum_replace(skb, checksum_at, tcp.ack, ack, 4);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(tcp.offset << 8 | tcp.flags),
-			    bpf_htons(tcp.offset << 8 | SMC_TCP_RST | SMC_TCP_ACK), 2);
-	port = tcp.source;
-	tcp.source = tcp.dest;
-	tcp.dest = port;
-	tcp.seq = 0;
-	tcp.ack = ack;
-	tcp.flags = SMC_TCP_RST | SMC_TCP_ACK;
-	bpf_skb_store_bytes(skb, packet->tcp_at, &tcp, sizeof(tcp), 0);
-	smc_to_own_mac(skb, packet->mac_len);
-	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
 /*

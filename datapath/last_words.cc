@@ -2,6 +2,7 @@
 #include "datapath/last_words.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "datapath/counter.h"
 
@@ -10,12 +11,19 @@ namespace smc {
 namespace {
 
 // Longest pause between two checks whether the application's kernel has acknowledged everything: no event reports it.
-constexpr auto kLongestPause = std::chrono::milliseconds(50);
+// The second one is for applications that may take their time.
+constexpr auto kLongestPause = std::chrono::milliseconds(50), kLongestCalmPause = std::chrono::milliseconds(1000);
 
 }  // namespace
 
-LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, std::chrono::milliseconds timeout)
-    : left_(left), first_(left.consumed()), ring_bytes_(static_cast<std::uint32_t>(ring.size())), timeout_(timeout) {
+LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
+                     std::chrono::milliseconds timeout)
+    : left_(left),
+      first_(left.consumed()),
+      ring_bytes_(static_cast<std::uint32_t>(ring.size())),
+      with_end_(end.peer_done),
+      hurries_(!end.peer_done || end.wrote),
+      timeout_(timeout) {
     bytes_.reserve(left.available());
     const Pieces all = pieces(ring, first_.count, left.available());
     for (int i = 0; i < all.count; i++) {
@@ -38,6 +46,9 @@ LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
             return written.outcome == Leg::Outcome::kNothing ? Written::kPart : Written::kNoMore;
         }
     }
+    if (std::exchange(with_end_, false)) {
+        leg.end_writing();
+    }
     return Written::kAll;
 }
 
@@ -46,11 +57,11 @@ bool LastWords::run(Leg& leg, ConnectionStats& stats, TimePoint now) {
     if (written == Written::kNoMore || (written == Written::kAll && leg.delivered())) {
         return true;
     }
-    if (until_ == kNever) {
+    if (hurries_ && until_ == kNever) {
         until_ = now + timeout_;
     }
     next_look_ = written == Written::kAll ? std::min(until_, now + pause_) : until_;
-    pause_ = std::min(2 * pause_, kLongestPause);
+    pause_ = std::min(2 * pause_, hurries_ ? kLongestPause : kLongestCalmPause);
     return now >= until_;
 }
 

@@ -75,6 +75,9 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
         flow_.leg_changed(leg_events(events));
+        if (last_words_ && (events & (EPOLLIN | EPOLLRDHUP)) == EPOLLIN) {  // after a FIN EPOLLIN says nothing
+            last_words_->application_wrote();
+        }
     } else {
         parts_.transport->woken();
         armed_ = false;
@@ -351,7 +354,7 @@ void SmcConnection::abort(Reason reason) {
 void SmcConnection::finish(const flow::End& end) {
     using How = flow::End::How;
     if (end.how == How::kDeliver) {
-        last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), parts_.close_timeout);
+        last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), end, parts_.close_timeout);
         end_reason_ = end.reason;
     }
     parts_.transport->stop();

@@ -15,15 +15,18 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-constexpr auto kTimeout = std::chrono::seconds(10);     // after a failure: how long the other side may take to read
 constexpr auto kPause = std::chrono::milliseconds(10);  // between two looks whether it has read everything
 // A pipe's default capacity. Larger pipes count against a user's limits (pipe-user-pages-soft, pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
 
 SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg,
-                                     TcpSocket server, bool minds_clc)
-    : ConnectionTask(id, std::move(counters)), leg_(std::move(leg)), server_(std::move(server)), minds_clc_(minds_clc) {
+                                     TcpSocket server, std::chrono::milliseconds close_timeout, bool minds_clc)
+    : ConnectionTask(id, std::move(counters)),
+      leg_(std::move(leg)),
+      server_(std::move(server)),
+      close_timeout_(close_timeout),
+      minds_clc_(minds_clc) {
     directions_[0].from = directions_[1].to = &leg_;
     directions_[0].to = directions_[1].from = &server_;
     sources_[0] = {this, 0};
@@ -203,8 +206,11 @@ void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
     auto& counter = *broken_ == 0 ? stats->bytes_sent : stats->bytes_received;
     while (!last.useless && last.held != 0 && drain(last, counter) == Step::kMoved) {
     }
+    if (last.ended && last.held == 0 && !last.useless && !std::exchange(last.delivered, true)) {
+        last.to->end_writing();
+    }
     if (until_ == kNever) {
-        until_ = now + kTimeout;
+        until_ = now + close_timeout_;
     }
     next_look_ = now + kPause;
     if (last.useless || (last.held == 0 && last.to->unsent() == 0) || now >= until_) {
@@ -227,6 +233,12 @@ bool SplicedConnection::move() {
 }
 
 void SplicedConnection::look_for_failure() {
+    if (application_is_gone()) {
+        if (directions_[0].delivered) {
+            finish(Reason::kNone);
+        }
+        return;
+    }
     for (int i = 0; i < 2; i++) {
         if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {
             return fail(i);

@@ -14,10 +14,11 @@ namespace smc {
 
 class SplicedConnection final : public ConnectionTask {
  public:
-    // `server`: the TCP connection to the peer, on either node. `minds_clc`: the peer has sent nothing yet. If its
-    // first bytes are a CLC message, they are not for the application, and both sockets are reset.
+    // `server`: the TCP connection to the peer, on either node. `close_timeout`: how long a side that does not read is
+    // waited for when the other side has failed. `minds_clc`: the peer has sent nothing yet. If its first bytes are a
+    // CLC message, they are not for the application, and both sockets are reset.
     SplicedConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, TcpSocket leg, TcpSocket server,
-                      bool minds_clc = false);
+                      std::chrono::milliseconds close_timeout, bool minds_clc = false);
 
     bool start(Poller& poller) override;
     void on_event(int which, std::uint32_t events) override;
@@ -47,8 +48,13 @@ class SplicedConnection final : public ConnectionTask {
     bool move();
     // Handles a failure that no read reports: the socket has sent its FIN, or what it sent before is still held.
     void look_for_failure();
+    // The application is gone after its FIN, and nothing is held for it. As with TCP, whose kernel keeps nothing of it
+    // then, the peer gets all that it wrote, however late, and hears of it only when it writes.
+    [[nodiscard]] bool application_is_gone() const {
+        return failed_[0] && directions_[0].ended && directions_[1].held == 0 && !directions_[1].useless;
+    }
     // Side 0 (leg) or 1 (server) has failed, and nothing more can be read from it. The other side gets what was read
-    // before, then a reset.
+    // before, and the end if there was one; then a reset.
     void fail(int side);
     void end_behind_what_was_sent(TimePoint now);
     Step fill(Direction& direction);
@@ -61,6 +67,7 @@ class SplicedConnection final : public ConnectionTask {
     Poller::Source sources_[2];
     bool failed_[2] = {false, false};  // EPOLLERR seen on leg, server
     std::optional<int> broken_;        // the side that has failed
+    std::chrono::milliseconds close_timeout_;
     bool minds_clc_;
     std::string first_;  // those of the peer's first four bytes that have come, if minds_clc_
     TimePoint until_ = kNever, next_look_ = kNever;

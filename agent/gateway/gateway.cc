@@ -281,7 +281,8 @@ void Gateway::run_tcp(Runner& runner, SessionEnd end) {
     falls_back(c, end.outcome, "falls back to tcp");
     run(runner, p_.engines.least_busy(),
         std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
-                                            TcpSocket(std::move(end.clc)), end.is_silent));
+                                            TcpSocket(std::move(end.clc)), p_.session.config.close_timeout,
+                                            end.is_silent));
 }
 
 template <class Runner>

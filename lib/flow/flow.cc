@@ -317,7 +317,11 @@ void Flow::finish(Reason reason) {
     const bool deliver = reason == Reason::kPeerAborted || reason == Reason::kPeerReset ||
                          reason == Reason::kLinkDown || reason == Reason::kPeerClosedEarly;  // F8
     const bool orderly = reason == Reason::kNone || reason == Reason::kCloseTimeout;
-    end_ = End{reason, orderly ? End::How::kOrderly : deliver ? End::How::kDeliver : End::How::kReset};
+    end_ = End{reason,
+               orderly   ? End::How::kOrderly
+               : deliver ? End::How::kDeliver
+                         : End::How::kReset,
+               close_.peer_done(), reading_ == Reading::kReadable || reason == Reason::kPeerClosedEarly};
 }
 
 }  // namespace smc::flow

@@ -191,6 +191,13 @@ struct Hostile {
             std::this_thread::yield();
         }
     }
+    void await_consumer(const cdc::Cursor& cursor) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (published().consumer != cursor) {
+            REQUIRE(std::chrono::steady_clock::now() < end);
+            std::this_thread::yield();
+        }
+    }
     std::uint32_t receive_size() {
         return hand->on(*engine, hand, [](Transport& t) { return t.send_size(); });
     }
@@ -422,6 +429,42 @@ SMC_CONNECTION_CASE("an_application_that_does_not_read_is_not_waited_for_for_eve
     const std::uint32_t size = h.receive_size();
     h.publish({cdc::advance({}, size, size), 0, cdc::kAbnormalClose});
     CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
+}
+
+SMC_CONNECTION_CASE("a_late_reader_gets_the_end_of_a_stream_whose_peer_is_gone_since_F8") {
+    constexpr auto kTimeout = std::chrono::milliseconds(50);
+    Hostile<TestType> h(kTimeout), other(kTimeout);
+    const std::uint32_t size = h.receive_size();
+    const int small = 4096;
+    ::setsockopt(h.victim.app.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    // More than the application's kernel takes, which has offered 64 KiB at most: the leg keeps it.
+    std::vector<char> got;
+    cdc::Cursor last{};
+    while (got.size() < std::size_t{256} * 1024) {
+        got.resize(got.size() + size);
+        last = cdc::advance(last, size, size);
+        h.publish({last, 0, 0});
+        h.await_consumer(last);
+    }
+    h.publish({last, 0, cdc::kSendingDone | cdc::kAbnormalClose});
+    // A connection whose peer has not ended its stream shows that the timeout has passed.
+    other.publish({cdc::advance({}, size, size), 0, cdc::kAbnormalClose});
+    CHECK(other.victim.ends.wait() == Reason::kPeerAborted);
+    CHECK(h.victim.ends.none());
+    CHECK(::recv(h.victim.app.get(), got.data(), got.size(), MSG_WAITALL) == static_cast<ssize_t>(got.size()));
+    CHECK(::recv(h.victim.app.get(), got.data(), got.size(), 0) == 0);
+    CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
+}
+
+SMC_CONNECTION_CASE("who_writes_instead_of_reading_hears_that_the_peer_is_gone_F8") {
+    Hostile<TestType> h(std::chrono::milliseconds(50));
+    const std::uint32_t size = h.receive_size();
+    h.publish({cdc::advance({}, size, size), 0, cdc::kSendingDone | cdc::kAbnormalClose});
+    h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });  // it has seen the abort
+    REQUIRE(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL) == 1);
+    CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
+    CHECK(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0);
+    CHECK((errno == EPIPE || errno == ECONNRESET));
 }
 
 SMC_CONNECTION_CASE("a_blocked_writer_hears_that_its_peer_has_closed") {

@@ -44,6 +44,7 @@ WAYS = {
         "legs_test.Legs.test_a_socket_that_is_used_again_leaves_its_hairpin",
         "loss_test.Loss.test_a_reset_that_finds_no_neighbour_is_made_up_for",
         "loss_test.Loss.test_a_reader_that_is_late_for_a_client_that_has_gone",
+        "loss_test.Loss.test_a_writer_that_comes_back_after_its_peer_has_gone",
         "loss_test.Loss.test_keepalive_of_an_application_holds_on_the_wire",
         "loss_test.Loss.test_keepalive_follows_an_application_that_changes_its_mind",
     ],

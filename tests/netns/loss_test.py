@@ -79,6 +79,25 @@ for line in sys.stdin:
 """
 
 
+# Closes each connection at once.
+CLOSES = """
+import socket
+s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
+while True: s.accept()[0].close()
+"""
+
+# Reads the end of its connection, and when it is told to, writes until it hears of an error.
+POOL = """
+import errno, select, socket, sys
+c = socket.create_connection((sys.argv[1], 5000), 10)
+print('data' if c.recv(1) else 'end', flush=True); sys.stdin.readline(); c.send(b'x')
+poll = select.poll(); poll.register(c, 0)
+if not poll.poll(20000): print('nothing', flush=True)
+try: c.send(b'x')
+except OSError as e: print(errno.errorcode[e.errno], flush=True)
+"""
+
+
 # Reads when it is told to, and prints how many bytes there were, and how the stream ended.
 LATE_READER = """
 import errno, socket, sys
@@ -142,6 +161,21 @@ class Loss(TwoNodes):
         self.assertEqual(self.hear(server), "900000 end")
         for node in (self.a, self.b):
             wait_for("the connection to end", lambda: not node.agent.connections())
+
+    def test_a_writer_that_comes_back_after_its_peer_has_gone(self):
+        """An idle connection of a pool, say: its peer has closed, and nothing is left of it at either agent."""
+        for node in (self.a, self.b):
+            node.run(["sysctl", "-qw", "net.ipv4.tcp_fin_timeout=1"], check=True)
+        self.start_agents(smc={"close_timeout_ms": 200})
+        self.program(self.b, CLOSES, says="ready")
+        pool = self.program(self.a, POOL, self.b.ip4, says="end")
+        self.assertPath(self.a, "smcd")
+        for node in (self.a, self.b):
+            wait_for("both agents to forget it", lambda: not node.agent.connections())
+            wait_for("its hairpin to go", lambda: not self.table(node, "smc_hairpins"), 60)
+        self.tell(pool, "write")
+        self.assertEqual(self.hear(pool), "EPIPE")
+        self.assertEqual(self.decisions(self.a)["SMC_LEG_GONE"], 1)
 
     def cut_off(self, options, size):
         """How a connection ends when the wire is cut, if its application has chosen a timeout of few seconds."""

@@ -212,7 +212,27 @@ TEST_CASE("flow__an_application_that_writes_to_a_peer_that_has_closed_is_given_w
     REQUIRE(std::holds_alternative<End>(last));
     CHECK(std::get<End>(last).reason == Reason::kPeerClosedEarly);
     CHECK(std::get<End>(last).how == End::How::kDeliver);
+    CHECK((std::get<End>(last).peer_done && std::get<End>(last).wrote));
     CHECK(flow.receiving().available() == 30);
+}
+
+TEST_CASE("flow__whether_the_peer_had_ended_its_stream_before_it_was_gone_is_told_F8") {
+    const bool ended = GENERATE(false, true);
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    PeerState state;
+    state.producer = {.cursor = {0, 30}, .state = ended ? cdc::kSendingDone : std::uint8_t{0}};
+    REQUIRE(std::holds_alternative<Load>(flow.next({}, true)));
+    flow.peer(state);
+    REQUIRE(std::holds_alternative<Deliver>(flow.next({}, true)));
+    flow.leg_full();
+    REQUIRE(std::holds_alternative<Take>(flow.next({}, true)));
+    flow.leg_empty();
+    flow.abort(Reason::kPeerReset);
+    REQUIRE(std::holds_alternative<Publish>(flow.next({}, true)));
+    const Step last = flow.next({}, true);
+    REQUIRE(std::holds_alternative<End>(last));
+    CHECK(std::get<End>(last).peer_done == ended);
+    CHECK_FALSE(std::get<End>(last).wrote);
 }
 
 // --- the reset of a CLC socket --------------------------------------------------------------------------------------

@@ -90,14 +90,14 @@ struct Spliced {
     std::shared_ptr<ConnectionStats> counters = std::make_shared<ConnectionStats>();
     std::unique_ptr<Engine> engine;
 
-    explicit Spliced(bool minds_clc = false) {
+    explicit Spliced(bool minds_clc = false, std::chrono::milliseconds close_timeout = std::chrono::seconds(10)) {
         auto [a, leg] = connected();
         auto [clc, b] = connected();
         application = std::move(a);
         server = std::move(b);
         engine = Engine::start([this](const ConnectionEnd& end) { ended.set_value(end); }).value();
         engine->add(std::make_shared<SplicedConnection>(1, counters, of_agent(std::move(leg)), of_agent(std::move(clc)),
-                                                        minds_clc));
+                                                        close_timeout, minds_clc));
     }
 
     Reason reason() {
@@ -190,6 +190,30 @@ TEST_CASE("What was said before a reset comes before it") {
     reset(one);
     CHECK(hear(other, kAll) == " wordsreset");
     CHECK(s.reason() == (by_server ? Reason::kPeerReset : Reason::kApplicationReset));
+}
+
+TEST_CASE("What an application wrote before its end arrives, though its socket is gone since") {
+    Spliced s;
+    say(s.application, "last words");
+    ::shutdown(s.application.get(), SHUT_WR);
+    pollfd end{s.server.get(), POLLRDHUP, 0};
+    REQUIRE(::poll(&end, 1, 10000) == 1);
+    reset(s.application);
+    CHECK(s.reason() == Reason::kNone);
+    CHECK(hear(s.server, kAll) == "last words");
+}
+
+TEST_CASE("What a server says to an application that is gone after its end is answered by a reset") {
+    Spliced s;
+    ::shutdown(s.application.get(), SHUT_WR);
+    CHECK(hear(s.server, kAll).empty());
+    reset(s.application);
+    CHECK(s.reason() == Reason::kNone);
+    say(s.server, "too late");
+    CHECK(hear(s.server, kAll).empty());  // the end comes first, as with TCP
+    pollfd error{s.server.get(), 0, 0};
+    REQUIRE(::poll(&error, 1, 10000) == 1);
+    CHECK((error.revents & POLLERR) != 0);
 }
 
 TEST_CASE("One whose engine stops is reset at both ends") {

@@ -18,8 +18,9 @@
 //       grace.
 //   F5  The last Publish (an abort, or the answer to the peer's abort) comes before End.
 //   F8  The application gets all data that the peer published before the end, and only then hears of the end: with
-//       kDeliver the driver delivers what receiving() still has. Likewise what the application wrote before its leg
-//       broke is published before the abort, as far as there is room.
+//       kDeliver the driver delivers what receiving() still has, and the end of the stream if the peer had ended it.
+//       Likewise what the application wrote before its leg broke is published before the abort, as far as there is
+//       room.
 #pragma once
 
 #include <cstdint>
@@ -75,6 +76,10 @@ struct End {
     };
     Reason reason = Reason::kNone;
     How how = How::kReset;
+    // With kDeliver: the peer had ended its stream, so its end is delivered, too.
+    bool peer_done = false;
+    // With kDeliver: the application has written what the peer will never read, and has to hear of it.
+    bool wrote = false;
 };
 using Step =
     std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
