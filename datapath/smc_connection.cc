@@ -74,7 +74,9 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
         heard_ = true;  // the peer may have published its last flags without an event so far
     } else if (which == kLeg) {
         parts_.leg->heard((events & EPOLLIN) != 0, (events & EPOLLPRI) != 0);
-        flow_.leg_changed(leg_events(events));
+        flow::LegEvents changed = leg_events(events);
+        changed.reset = changed.failed && parts_.leg->was_reset();
+        flow_.leg_changed(changed);
         if (last_words_ && (events & (EPOLLIN | EPOLLRDHUP)) == EPOLLIN) {  // after a FIN EPOLLIN says nothing
             last_words_->application_wrote();
         }

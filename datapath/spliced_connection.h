@@ -51,7 +51,8 @@ class SplicedConnection final : public ConnectionTask {
     // The application is gone after its FIN, and nothing is held for it. As with TCP, whose kernel keeps nothing of it
     // then, the peer gets all that it wrote, however late, and hears of it only when it writes.
     [[nodiscard]] bool application_is_gone() const {
-        return failed_[0] && directions_[0].ended && directions_[1].held == 0 && !directions_[1].useless;
+        return failed_[0] && directions_[0].ended && directions_[1].held == 0 && !directions_[1].useless &&
+               leg_.failed_by_probe();
     }
     // Side 0 (leg) or 1 (server) has failed, and nothing more can be read from it. The other side gets what was read
     // before, and the end if there was one; then a reset.

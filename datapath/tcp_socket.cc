@@ -58,6 +58,13 @@ void TcpSocket::keep_alive() const {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
+// The kernel counts probes until one is acknowledged, and a reset is no acknowledgement.
+bool TcpSocket::failed_by_probe() const {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    return ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_probes != 0;
+}
+
 KeepaliveTerms TcpSocket::keepalive_terms() const {
     const auto value = [&](int level, int option) {
         int number = 0;

@@ -24,6 +24,7 @@ void Flow::leg_changed(const LegEvents& events) {
         writing_ = Writing::kWritable;
     }
     leg_failed_ |= events.failed;
+    leg_was_reset_ |= events.reset && reading_ == Reading::kEnded;
 }
 
 Step Flow::next(TimePoint now, bool can_send) {
@@ -225,12 +226,20 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
     if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
         // The leg failed, and no read will tell: its FIN was read already, or there is no room to read into. An
         // application that is gone after its FIN has taken nothing back: the peer gets all that it wrote, however late.
-        // But data that still comes for it is lost, and the connection aborts.
-        if (reading_ != Reading::kEnded || receiving_.available() != 0) {
+        // But if data was lost with it, or still comes for it, the connection aborts behind that.
+        const bool all_is_there = reading_ == Reading::kEnded && sending_.drained();
+        if (reading_ != Reading::kEnded || receiving_.available() != 0 || (leg_was_reset_ && all_is_there)) {
             abort(Reason::kApplicationReset);
             return std::nullopt;
         }
-        writing_ = Writing::kEnded;
+        if (!leg_was_reset_) {
+            writing_ = Writing::kEnded;
+        } else if (!std::exchange(asked_for_all_, true)) {
+            sending_.request_cursor();
+            publish_ = true;
+            phase_ = Phase::kLoad;  // the peer may have consumed before it saw the flag
+            return std::nullopt;
+        }
     }
     const bool ended = reading_ == Reading::kEnded;
     if (ended && writing_ == Writing::kEnded && (close_.flags() & cdc::kConnectionClosed) == 0) {

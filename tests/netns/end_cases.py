@@ -23,6 +23,7 @@ READERS = ("at once", "late", "late, had written")
 # Until an agent ends:
 STATES = ("open", "shutdown", "close")
 AGENT_SIZES = {"nothing": 0, "little": 1000, "some": 300_000}  # "some": what a ring and a leg hold
+MUCH = 1 << 20  # send buffer: no send() waits
 LATE = 7.0  # seconds: longer than TIMES, and than tcp_fin_timeout
 TIMES = {"smc": {"close_timeout_ms": 1000, "step_timeout_ms": 5000}, "fallback": {"budget_ms": 10000, "cache_s": 60}}
 
@@ -32,6 +33,13 @@ class Raw:
 
     def __init__(self, data):
         self.data = data
+
+
+def wait_for(sock, event, seconds):
+    """Until this event or an error has arrived."""
+    poll = select.poll()
+    poll.register(sock, event)
+    poll.poll(seconds * 1000)
 
 
 def read(sock, expected):
@@ -48,7 +56,8 @@ def read(sock, expected):
 
 
 def write(sock):
-    """What send() says until it fails, each result once."""
+    """What send() says until it fails, each result once. A reset that is on its way may arrive first."""
+    wait_for(sock, 0, 1)
     said = []
     deadline = time.monotonic() + 20
     sock.settimeout(5)
@@ -58,13 +67,6 @@ def write(sock):
             said.append(result)
         time.sleep(0.02)
     return "wrote " + " ".join(said)
-
-
-def wait_for_the_end(sock, seconds):
-    """Until the end has arrived, which it cannot where bytes wait in front of it."""
-    poll = select.poll()
-    poll.register(sock, select.POLLRDHUP)
-    poll.poll(seconds * 1000)
 
 
 def kill_with(sock):
@@ -96,7 +98,7 @@ def outcome_of(ender, other, how, size, reader):
     end(ender, how)
     outcome = []
     if reader == "late, had written":
-        wait_for_the_end(other, 2)
+        wait_for(other, select.POLLRDHUP, 2)  # in vain where bytes wait in front of the end
         outcome.append(write(other))
     if reader != "at once":
         time.sleep(LATE)
@@ -118,25 +120,9 @@ CASES = [
 ]
 
 
-def own_address(number):
-    return f"10.78.0.{number + 1}"
-
-
-def connected(listen, server, port, own):
-    """Both ends of a connection; each can send much without waiting."""
-    with listen(socket.AF_INET, ("0.0.0.0", port)) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        client.settimeout(20)
-        client.bind((own, 0))
-        client.connect((server.ip4, port))
-        return client, listener.accept()[0]
-
-
-def run(listen, client, server, first_port, only):
-    """In the client's node: all cases at the same time, each with a port and an address of its own."""
-    enter(client)
+def run(listen, ways, first_port, only):
+    """In the client's node: all cases at the same time."""
+    enter(ways.client)
     outcomes, threads = {}, []
 
     def one(case, ender, other):
@@ -148,7 +134,7 @@ def run(listen, client, server, first_port, only):
     for number, case in enumerate(CASES):
         if only and only not in ": ".join(case):
             continue
-        ends = connected(listen, server, first_port + number, own_address(number))
+        ends = ways.connect(listen, first_port + number, number, MUCH)
         threads.append(threading.Thread(target=one, args=(case, *(ends if case[0] == "client" else ends[::-1]))))
         threads[-1].start()
     for thread in threads:
@@ -156,14 +142,14 @@ def run(listen, client, server, first_port, only):
     return outcomes
 
 
-def run_while_an_agent_ends(listen, client, server, first_port, only, ending):
+def run_while_an_agent_ends(listen, ways, first_port, only, ending):
     """The same with connections that are open, or whose ender has ended, when an agent ends: once `ending` is told."""
-    enter(client)
+    enter(ways.client)
     outcomes, waiting = {}, []
     for number, case in enumerate(itertools.product(ENDERS, STATES, AGENT_SIZES, ("at once", "late"))):
         if only and only not in ": ".join(case):
             continue
-        ends = connected(listen, server, first_port + number, own_address(number))
+        ends = ways.connect(listen, first_port + number, number, MUCH)
         ender, other = ends if case[0] == "client" else ends[::-1]
         sent = pattern(AGENT_SIZES[case[2]])
         ender.settimeout(20)
@@ -175,14 +161,16 @@ def run_while_an_agent_ends(listen, client, server, first_port, only, ending):
         else:
             until(lambda: pending(other) == len(sent), "all bytes")
             if case[1] != "open":
-                wait_for_the_end(other, 20)
+                wait_for(other, select.POLLRDHUP, 20)
         waiting.append((case, ender, other, sent))
     ending.send(sum(len(sent) for *_, sent in waiting))
     ending.recv()
     for late in (False, True):
         if late:
             time.sleep(LATE)
-        for case, _, other, sent in waiting:
-            if (case[3] == "late") == late:
-                outcomes[case] = read(other, sent) + [write(other)]
+        batch = [one for one in waiting if (one[0][3] == "late") == late]
+        for case, _, other, sent in batch:
+            outcomes[case] = read(other, sent)
+        for case, _, other, _ in batch:
+            outcomes[case].append(write(other))
     return outcomes

@@ -168,6 +168,24 @@ TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back"
     CHECK(std::get<End>(step).how == End::How::kOrderly);
 }
 
+TEST_CASE("flow__an_application_that_resets_behind_its_end_is_aborted_behind_what_it_wrote") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
+    flow.peer({});
+    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
+    flow.took(50, false, false);
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    flow.leg_changed({.ending = true, .failed = true, .reset = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now + std::chrono::hours(1), false)));
+    PeerState read;
+    read.consumer = {0, 50};
+    const Step step = run_flow(flow, read, now + std::chrono::hours(1), false);
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kApplicationReset);
+    CHECK(flow.close_state() == CloseMachine::State::kPeerAbortWait);
+}
+
 TEST_CASE("flow__what_comes_for_an_application_that_has_gone_is_reset") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100, .close_timeout = std::chrono::seconds(10)});

@@ -91,6 +91,7 @@ struct LegEvents {
     bool urgent = false;  // there is an urgent byte to read
     bool ending = false;  // a FIN or an error follows what can be read
     bool failed = false;  // the leg has an error
+    bool reset = false;   // with `failed`, behind the end of its stream: the application has reset the connection
 };
 
 class Flow {
@@ -190,6 +191,8 @@ class Flow {
     Reading reading_ = Reading::kReadable;  // until a read says otherwise
     Writing writing_ = Writing::kWritable;
     bool leg_failed_ = false;
+    bool leg_was_reset_ = false;
+    bool asked_for_all_ = false;  // the peer is to tell when it has consumed everything, because then it is aborted
     bool clc_event_ = false;
     bool clc_ended_ = false;
     bool clc_reset_ = false;
