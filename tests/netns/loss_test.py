@@ -82,7 +82,7 @@ for line in sys.stdin:
 # Closes each connection at once.
 CLOSES = """
 import socket
-s = socket.socket(); s.setsockopt(1, 2, 1); s.bind(('0.0.0.0', 5000)); s.listen(); print('ready', flush=True)
+s = socket.create_server(('::', 5000), family=socket.AF_INET6, dualstack_ipv6=True); print('ready', flush=True)
 while True: s.accept()[0].close()
 """
 
@@ -168,14 +168,15 @@ class Loss(TwoNodes):
             node.run(["sysctl", "-qw", "net.ipv4.tcp_fin_timeout=1"], check=True)
         self.start_agents(smc={"close_timeout_ms": 200})
         self.program(self.b, CLOSES, says="ready")
-        pool = self.program(self.a, POOL, self.b.ip4, says="end")
-        self.assertPath(self.a, "smcd")
+        pools = [self.program(self.a, POOL, ip, says="end") for ip in (self.b.ip4, self.b.ip6)]
+        self.assertPath(self.a, "smcd", at_least=2)
         for node in (self.a, self.b):
-            wait_for("both agents to forget it", lambda: not node.agent.connections())
-            wait_for("its hairpin to go", lambda: not self.table(node, "smc_hairpins"), 60)
-        self.tell(pool, "write")
-        self.assertEqual(self.hear(pool), "EPIPE")
-        self.assertEqual(self.decisions(self.a)["SMC_LEG_GONE"], 1)
+            wait_for("both agents to forget them", lambda: not node.agent.connections())
+            wait_for("their hairpins to go", lambda: not self.table(node, "smc_hairpins"), 60)
+        for pool in pools:
+            self.tell(pool, "write")
+            self.assertEqual(self.hear(pool), "EPIPE")
+        self.assertEqual(self.decisions(self.a)["SMC_LEG_GONE"], 2)
 
     def cut_off(self, options, size):
         """How a connection ends when the wire is cut, if its application has chosen a timeout of few seconds."""
