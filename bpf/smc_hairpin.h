@@ -60,7 +60,7 @@ static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __
 	return smc_rewrite(skb, mac_len, to_port) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
-/* Answers an outgoing packet by a RST to its sender, which the packet itself becomes; a payload stays in it. */
+/* Answers an outgoing packet without payload by a RST to its sender, which the packet itself becomes. */
 static __always_inline int smc_reset_sender(struct __sk_buff *skb, const struct smc_packet *packet, __be32 seq,
 					    __be32 ack, __u8 flags)
 {
@@ -114,33 +114,6 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 }
 
 /*
- * Whether the leg of this application would take the packet. Without a socket of its own it takes nothing; a TIME_WAIT
- * or FIN-WAIT-2 that it left takes neither data nor a FIN.
- */
-static __always_inline bool smc_leg_takes(struct __sk_buff *skb, const struct smc_packet *packet, __u16 to_port)
-{
-	struct smc_tuple tuple = packet->tuple;
-	const struct smc_sock *leg;
-	struct bpf_sock *skc, *sk;
-	bool takes;
-
-	tuple.local_port = to_port;
-	skc = smc_socket_of(skb, &tuple, packet->v6);
-	if (!skc)
-		return false;
-	if (skc->state == BPF_TCP_TIME_WAIT) {
-		takes = !packet->payload && !(packet->flags & SMC_TCP_FIN);
-	} else {
-		sk = bpf_sk_fullsock(skc);
-		leg = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
-		/* the port may be another connection's by now */
-		takes = leg && smc_is_leg(leg) && leg->app.local_port == packet->tuple.local_port;
-	}
-	bpf_sk_release(skc);
-	return takes;
-}
-
-/*
  * The FIN of an application that closes after its peer. The leg would keep one of its ports in TIME_WAIT for a minute;
  * plain TCP has TIME_WAIT only at the peer. The connection has not left this host, so a RST behind the FIN ends it.
  */
@@ -171,19 +144,25 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct
 
 /*
  * A packet of an application that has received a FIN from its leg. When both peers have ended, the agent closes the
- * leg, and the kernel keeps its FIN-WAIT-2 for tcp_fin_timeout only. Later the hairpin goes, so no RST of the kernel's
- * would find the application, and it would retransmit for a quarter of an hour.
+ * leg, and the kernel keeps its FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the leg's
+ * socket has been gone for SMC_HAIRPIN_NS; until then a RST of the kernel's finds its way through it. Later nothing
+ * would answer data or a FIN of the application, which would retransmit for a quarter of an hour: so this program does.
+ * (smc_parse() refuses IPv6 extension headers; such packets go where they went before.)
  */
 static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,
 						   bool last)
 {
 	struct smc_packet packet = {};
+	struct smc_hairpin *hairpin;
 
 	if (!smc_parse(skb, slot, app->mac_len, true, &packet))
 		return smc_redirect(skb, app->mac_len, app->to_port);
-	if (!(packet.flags & SMC_TCP_RST) && !smc_leg_takes(skb, &packet, app->to_port)) {
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
+	if ((!hairpin || hairpin->to_port != app->to_port) && !(packet.flags & SMC_TCP_RST) &&
+	    (packet.payload || (packet.flags & SMC_TCP_FIN))) {
 		smc_count(SMC_LEG_GONE);
-		return smc_reset_sender(skb, &packet, packet.ack, 0, SMC_TCP_RST);
+		return smc_cut_payload(skb, &packet) ? smc_reset_sender(skb, &packet, packet.ack, 0, SMC_TCP_RST)
+						     : TC_ACT_SHOT;
 	}
 	return last ? smc_redirect_last(skb, &packet, app) : smc_redirect(skb, app->mac_len, app->to_port);
 }

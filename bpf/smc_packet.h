@@ -284,6 +284,31 @@ static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct 
 	return true;
 }
 
+/* Makes the packet end behind this many bytes of TCP. False: it cannot be changed. */
+static __always_inline bool smc_shorten(struct __sk_buff *skb, const struct smc_packet *packet, __u32 tcp_bytes)
+{
+	__u32 length_at = packet->mac_len + (packet->v6 ? 4 : 2);
+	__be16 before = bpf_htons(packet->tcp_len + packet->payload), after = bpf_htons(tcp_bytes);
+
+	bpf_l4_csum_replace(skb, packet->tcp_at + SMC_TCP_CHECKSUM, before, after, BPF_F_PSEUDO_HDR | 2);
+	bpf_skb_load_bytes(skb, length_at, &before, 2);
+	if (!packet->v6) {
+		after = bpf_htons(packet->tcp_at - packet->mac_len + tcp_bytes);
+		bpf_l3_csum_replace(skb, packet->mac_len + SMC_IP4_CHECKSUM, before, after, 2);
+	}
+	bpf_skb_store_bytes(skb, length_at, &after, 2, 0);
+	return !bpf_skb_change_tail(skb, packet->tcp_at + tcp_bytes, 0);
+}
+
+/*
+ * Removes the payload of an outgoing packet, whose checksum the kernel has not filled in yet (CHECKSUM_PARTIAL). False:
+ * it cannot be changed.
+ */
+static __always_inline bool smc_cut_payload(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	return !packet->payload || smc_shorten(skb, packet, packet->tcp_len);
+}
+
 /* Removes all TCP options. False: the packet carries data, or cannot be changed. */
 static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -292,7 +317,6 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
 	__u16 cut = packet->tcp_len - sizeof(struct tcphdr) + packet->payload;
 	__be32 options[10] = {};
 	__be16 before, after;
-	__u32 length_at;
 
 	if (!cut)
 		return true;
@@ -307,15 +331,7 @@ static __always_inline bool smc_cut_options(struct __sk_buff *skb, const struct 
 	after = bpf_htons(bpf_ntohs(before) - (cut / 4 << 12));
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, 2, 0);
 	bpf_l4_csum_replace(skb, checksum_at, before, after, 2);
-	bpf_l4_csum_replace(skb, checksum_at, bpf_htons(packet->tcp_len), bpf_htons(sizeof(struct tcphdr)),
-			    BPF_F_PSEUDO_HDR | 2);
-	length_at = packet->mac_len + (packet->v6 ? 4 : 2);
-	bpf_skb_load_bytes(skb, length_at, &before, 2);
-	after = bpf_htons(bpf_ntohs(before) - cut);
-	bpf_skb_store_bytes(skb, length_at, &after, 2, 0);
-	if (!packet->v6)
-		bpf_l3_csum_replace(skb, packet->mac_len + SMC_IP4_CHECKSUM, before, after, 2);
-	return !bpf_skb_change_tail(skb, packet->tcp_at + sizeof(struct tcphdr), 0);
+	return smc_shorten(skb, packet, sizeof(struct tcphdr));
 }
 
 /*

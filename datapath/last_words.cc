@@ -2,6 +2,7 @@
 #include "datapath/last_words.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "datapath/counter.h"
@@ -14,6 +15,9 @@ namespace {
 // The second one is for applications that may take their time.
 constexpr auto kLongestPause = std::chrono::milliseconds(50), kLongestCalmPause = std::chrono::milliseconds(1000);
 
+// Of all LastWords that do not hurry: bytes_.
+std::atomic<std::size_t> kept_by_all{0};
+
 }  // namespace
 
 LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
@@ -22,7 +26,7 @@ LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const f
       first_(left.consumed()),
       ring_bytes_(static_cast<std::uint32_t>(ring.size())),
       with_end_(end.peer_done),
-      hurries_(!end.peer_done || end.wrote),
+      hurries_(!end.peer_done || end.reason == Reason::kPeerClosedEarly),
       timeout_(timeout) {
     bytes_.reserve(left.available());
     const Pieces all = pieces(ring, first_.count, left.available());
@@ -30,6 +34,14 @@ LastWords::LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const f
         const auto* from = static_cast<const std::uint8_t*>(all.part[i].iov_base);
         bytes_.insert(bytes_.end(), from, from + all.part[i].iov_len);
     }
+    if (!hurries_) {
+        kept_ = bytes_.size();
+        hurries_ = kept_by_all.fetch_add(kept_, std::memory_order_relaxed) + kept_ > kMostKept;
+    }
+}
+
+void LastWords::give_back() {
+    kept_by_all.fetch_sub(std::exchange(kept_, 0), std::memory_order_relaxed);
 }
 
 LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
@@ -49,6 +61,8 @@ LastWords::Written LastWords::write_all(Leg& leg, ConnectionStats& stats) {
     if (std::exchange(with_end_, false)) {
         leg.end_writing();
     }
+    bytes_ = {};
+    give_back();
     return Written::kAll;
 }
 

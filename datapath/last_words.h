@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // F8: when a connection has ended with an error, its application is still given the bytes that the peer had published,
 // and the end of the peer's stream if the peer had ended it. The bytes are copied, so that the ring can be freed at
-// once. The leg is reset only when the application's kernel has everything, because an earlier reset would discard what
-// is on its way. An application that does not read is waited for until a timeout; if the peer had ended its stream,
-// everything has arrived here and is the application's, as with TCP, so the timeout begins only when it writes.
+// once. The leg is reset when the application's kernel has everything, because an earlier reset would discard what is
+// on its way; or after a timeout, if the application does not read. If the peer had ended its stream, everything has
+// arrived here and is the application's, as with TCP: then the timeout begins only when the application writes, or when
+// all connections together keep more than kMostKept bytes for such readers.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,19 @@ namespace smc {
 
 class LastWords {
  public:
+    static constexpr std::size_t kMostKept = std::size_t{64} << 20;
+
     // `ring`: the own ring; `left` says which of its bytes are still to be delivered.
     LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
               std::chrono::milliseconds timeout);
+    LastWords(const LastWords&) = delete;
+    LastWords& operator=(const LastWords&) = delete;
+    ~LastWords() { give_back(); }
 
     // The application has written something. It will never be read.
     void application_wrote() { hurries_ = true; }
+    // The application has heard of the end of the peer's stream, and has written nothing since.
+    [[nodiscard]] bool ended_in_order() const { return !hurries_; }
     // Writes as much to the leg as it takes. True: everything is delivered, the leg has failed, or time is up.
     bool run(Leg& leg, ConnectionStats& stats, TimePoint now);
     // When to call run() without an event.
@@ -32,13 +40,15 @@ class LastWords {
  private:
     enum class Written : std::uint8_t { kAll, kPart, kNoMore };
     [[nodiscard]] Written write_all(Leg& leg, ConnectionStats& stats);
+    void give_back();
 
     flow::Receiving left_;
     cdc::Cursor first_;
     std::uint32_t ring_bytes_;
     std::vector<std::uint8_t> bytes_;
-    bool with_end_;  // the end of the stream is still to be delivered
-    bool hurries_;   // the timeout counts
+    std::size_t kept_ = 0;  // bytes of bytes_ that count towards kMostKept
+    bool with_end_;         // the end of the stream is still to be delivered
+    bool hurries_;          // the timeout counts
     std::chrono::milliseconds timeout_;
     TimePoint until_ = kNever;
     TimePoint next_look_ = kNever;

@@ -46,9 +46,11 @@ class Leg {
     // Called when the application's stream has ended. As a FIN does not show whether the application has closed its
     // socket or one direction only, from now on the leg probes the application's kernel, and fails if it has closed.
     virtual void look_for_its_end() = 0;
+    // Whether bytes of the application wait to be read, as far as is known.
+    [[nodiscard]] virtual bool has_more() const = 0;
     // After a failure behind the end of the application's stream: whether the application has reset the connection,
-    // because it was closed with unread bytes, or bytes came for it after that. False: such a probe found that the
-    // application's kernel has forgotten the connection.
+    // because it was closed with unread bytes, or bytes came for it after that. False: a probe of look_for_its_end()
+    // found that the application's kernel has forgotten the connection.
     [[nodiscard]] virtual bool was_reset() const = 0;
     // Ends the stream behind what was written.
     virtual void end_writing() = 0;

@@ -77,7 +77,7 @@ void SmcConnection::on_event(int which, std::uint32_t events) {
         flow::LegEvents changed = leg_events(events);
         changed.reset = changed.failed && parts_.leg->was_reset();
         flow_.leg_changed(changed);
-        if (last_words_ && (events & (EPOLLIN | EPOLLRDHUP)) == EPOLLIN) {  // after a FIN EPOLLIN says nothing
+        if (last_words_ && parts_.leg->has_more()) {
             last_words_->application_wrote();
         }
     } else {
@@ -357,6 +357,9 @@ void SmcConnection::finish(const flow::End& end) {
     using How = flow::End::How;
     if (end.how == How::kDeliver) {
         last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), end, parts_.close_timeout);
+        if (parts_.leg->has_more() || !flow_.sending().drained()) {
+            last_words_->application_wrote();
+        }
         end_reason_ = end.reason;
     }
     parts_.transport->stop();
@@ -383,7 +386,15 @@ void SmcConnection::reset(Reason reason) {
 }
 
 void SmcConnection::speak_last_words(TimePoint now) {
-    if (last_words_->run(*parts_.leg, *stats, now)) {
+    if (!last_words_->run(*parts_.leg, *stats, now)) {
+        return;
+    }
+    // The link or the peer's agent has failed, and the application has lost nothing. So it hears of it only when it
+    // writes, as of a peer that has closed.
+    if (end_reason_ != Reason::kPeerAborted && last_words_->ended_in_order() && set_ended(end_reason_)) {
+        parts_.leg->close();
+        parts_.clc->reset();
+    } else {
         reset(end_reason_);
     }
 }

@@ -23,6 +23,7 @@ class SocketLeg final : public Leg {
     Written write(Pieces from, bool urgent) override;
     [[nodiscard]] bool delivered() const override { return socket_.unsent() == 0; }
     void look_for_its_end() override { socket_.keep_alive(); }
+    [[nodiscard]] bool has_more() const override { return socket_.readable() != 0; }
     [[nodiscard]] bool was_reset() const override { return !socket_.failed_by_probe(); }
     void end_writing() override { socket_.end_writing(); }
     void close() override { socket_.close(); }

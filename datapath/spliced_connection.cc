@@ -15,7 +15,8 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-constexpr auto kPause = std::chrono::milliseconds(10);  // between two looks whether it has read everything
+// Between two looks whether it has read everything; the second one where it may take its time.
+constexpr auto kPause = std::chrono::milliseconds(10), kCalmPause = std::chrono::milliseconds(1000);
 // A pipe's default capacity. Larger pipes count against a user's limits (pipe-user-pages-soft, pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;
 }  // namespace
@@ -209,10 +210,11 @@ void SplicedConnection::end_behind_what_was_sent(TimePoint now) {
     if (last.ended && last.held == 0 && !last.useless && !std::exchange(last.delivered, true)) {
         last.to->end_writing();
     }
-    if (until_ == kNever) {
+    // Everything in front of an end belongs to the other side. If that side writes, it has to hear of the failure.
+    if (until_ == kNever && (!last.ended || last.to->readable() != 0)) {
         until_ = now + close_timeout_;
     }
-    next_look_ = now + kPause;
+    next_look_ = now + (until_ == kNever ? kCalmPause : kPause);
     if (last.useless || (last.held == 0 && last.to->unsent() == 0) || now >= until_) {
         finish(*broken_ == 0 ? Reason::kApplicationReset : Reason::kPeerReset);
     }
@@ -233,11 +235,13 @@ bool SplicedConnection::move() {
 }
 
 void SplicedConnection::look_for_failure() {
-    if (application_is_gone()) {
-        if (directions_[0].delivered) {
-            finish(Reason::kNone);
+    for (int side = 0; side < 2; side++) {
+        if (is_gone(side)) {
+            if (directions_[side].delivered) {
+                finish(Reason::kNone);
+            }
+            return;
         }
-        return;
     }
     for (int i = 0; i < 2; i++) {
         if (failed_[i] && (directions_[i].ended || directions_[i].held != 0)) {

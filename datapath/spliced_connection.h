@@ -48,11 +48,12 @@ class SplicedConnection final : public ConnectionTask {
     bool move();
     // Handles a failure that no read reports: the socket has sent its FIN, or what it sent before is still held.
     void look_for_failure();
-    // The application is gone after its FIN, and nothing is held for it. As with TCP, whose kernel keeps nothing of it
-    // then, the peer gets all that it wrote, however late, and hears of it only when it writes.
-    [[nodiscard]] bool application_is_gone() const {
-        return failed_[0] && directions_[0].ended && directions_[1].held == 0 && !directions_[1].useless &&
-               leg_.failed_by_probe();
+    // Side 0 (leg) or 1 (server) is gone after its FIN, and nothing is held for it. As with TCP, whose kernel forgets
+    // such a socket, the other side gets all that it wrote, however late, and hears of it only when it writes.
+    [[nodiscard]] bool is_gone(int side) const {
+        const Direction& back = directions_[1 - side];
+        return failed_[side] && directions_[side].ended && back.held == 0 && !back.useless &&
+               directions_[side].from->failed_by_probe();
     }
     // Side 0 (leg) or 1 (server) has failed, and nothing more can be read from it. The other side gets what was read
     // before, and the end if there was one; then a reset.

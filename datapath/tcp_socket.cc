@@ -58,11 +58,14 @@ void TcpSocket::keep_alive() const {
     ::setsockopt(fd_.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-// The kernel counts probes until one is acknowledged, and a reset is no acknowledgement.
+// The kernel counts probes until one is acknowledged, and a reset is no acknowledgement. It also counts probes of a
+// closed window, behind which there are bytes.
 bool TcpSocket::failed_by_probe() const {
     tcp_info info{};
     socklen_t length = sizeof info;
-    return ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_probes != 0;
+    int unacknowledged = 0;
+    return ::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_probes != 0 &&
+           ::ioctl(fd_.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
 }
 
 KeepaliveTerms TcpSocket::keepalive_terms() const {

@@ -36,7 +36,7 @@ class TcpSocket {
     // Probes an idle connection after tcp_fin_timeout. That is how long the other end's kernel keeps a socket that was
     // closed there and not here (FIN-WAIT-2); afterwards it answers a probe with a reset.
     void keep_alive() const;
-    // The socket has failed: whether in answer to such a probe, or to none.
+    // Whether the answer to such a probe has made the socket fail, when everything that was written had arrived.
     [[nodiscard]] bool failed_by_probe() const;
     // Probes an idle connection no less often than `terms` says. For keepalive options that `terms` does not set, uses
     // the values that the socket had before the first call of this or of the next function.

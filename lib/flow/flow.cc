@@ -88,7 +88,8 @@ void Flow::peer(const PeerState& state) {
     PeerState said = state;
     said.message = 0;  // else two peers that ask each other would answer repetitions for ever
     if (std::exchange(heard_, said) != said) {
-        publish_ |= sending_.peer_spoke() && !peer_is_closed();
+        const bool asks = asked_for_all_ && !sending_.drained();  // Linux forgets R with each message that it sends
+        publish_ |= (sending_.peer_spoke() || asks) && !peer_is_closed();
     }
     receiving_.peer_produced(state.producer, state.urgent);
     phase_ = phase_ == Phase::kLoadForClc ? Phase::kClc : Phase::kReceive;
@@ -227,12 +228,13 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
         // The leg failed, and no read will tell: its FIN was read already, or there is no room to read into. An
         // application that is gone after its FIN has taken nothing back: the peer gets all that it wrote, however late.
         // But if data was lost with it, or still comes for it, the connection aborts behind that.
-        const bool all_is_there = reading_ == Reading::kEnded && sending_.drained();
-        if (reading_ != Reading::kEnded || receiving_.available() != 0 || (leg_was_reset_ && all_is_there)) {
+        // If both streams have ended, there is nothing left to reset.
+        const bool reset = leg_was_reset_ && writing_ != Writing::kEnded;
+        if (reading_ != Reading::kEnded || receiving_.available() != 0 || (reset && sending_.drained())) {
             abort(Reason::kApplicationReset);
             return std::nullopt;
         }
-        if (!leg_was_reset_) {
+        if (!reset) {
             writing_ = Writing::kEnded;
         } else if (!std::exchange(asked_for_all_, true)) {
             sending_.request_cursor();
@@ -330,7 +332,7 @@ void Flow::finish(Reason reason) {
                orderly   ? End::How::kOrderly
                : deliver ? End::How::kDeliver
                          : End::How::kReset,
-               close_.peer_done(), reading_ == Reading::kReadable || reason == Reason::kPeerClosedEarly};
+               close_.peer_done()};
 }
 
 }  // namespace smc::flow

@@ -198,6 +198,23 @@ struct Hostile {
             std::this_thread::yield();
         }
     }
+    // Publishes more bytes than the application's kernel takes, so that the leg keeps some, and then the state. Returns
+    // how many.
+    std::size_t fill(std::uint8_t state) {
+        const std::uint32_t size = receive_size();
+        const int small = 4096;  // but 64 KiB have been offered already
+        ::setsockopt(victim.app.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+        std::size_t bytes = 0;
+        cdc::Cursor last{};
+        while (bytes < std::size_t{256} * 1024) {
+            bytes += size;
+            last = cdc::advance(last, size, size);
+            publish({last, 0, 0});
+            await_consumer(last);
+        }
+        publish({last, 0, state});
+        return bytes;
+    }
     std::uint32_t receive_size() {
         return hand->on(*engine, hand, [](Transport& t) { return t.send_size(); });
     }
@@ -434,21 +451,9 @@ SMC_CONNECTION_CASE("an_application_that_does_not_read_is_not_waited_for_for_eve
 SMC_CONNECTION_CASE("a_late_reader_gets_the_end_of_a_stream_whose_peer_is_gone_since_F8") {
     constexpr auto kTimeout = std::chrono::milliseconds(50);
     Hostile<TestType> h(kTimeout), other(kTimeout);
-    const std::uint32_t size = h.receive_size();
-    const int small = 4096;
-    ::setsockopt(h.victim.app.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    // More than the application's kernel takes, which has offered 64 KiB at most: the leg keeps it.
-    std::vector<char> got;
-    cdc::Cursor last{};
-    while (got.size() < std::size_t{256} * 1024) {
-        got.resize(got.size() + size);
-        last = cdc::advance(last, size, size);
-        h.publish({last, 0, 0});
-        h.await_consumer(last);
-    }
-    h.publish({last, 0, cdc::kSendingDone | cdc::kAbnormalClose});
+    std::vector<char> got(h.fill(cdc::kSendingDone | cdc::kAbnormalClose));
     // A connection whose peer has not ended its stream shows that the timeout has passed.
-    other.publish({cdc::advance({}, size, size), 0, cdc::kAbnormalClose});
+    other.fill(cdc::kAbnormalClose);
     CHECK(other.victim.ends.wait() == Reason::kPeerAborted);
     CHECK(h.victim.ends.none());
     CHECK(::recv(h.victim.app.get(), got.data(), got.size(), MSG_WAITALL) == static_cast<ssize_t>(got.size()));
@@ -458,9 +463,9 @@ SMC_CONNECTION_CASE("a_late_reader_gets_the_end_of_a_stream_whose_peer_is_gone_s
 
 SMC_CONNECTION_CASE("who_writes_instead_of_reading_hears_that_the_peer_is_gone_F8") {
     Hostile<TestType> h(std::chrono::milliseconds(50));
-    const std::uint32_t size = h.receive_size();
-    h.publish({cdc::advance({}, size, size), 0, cdc::kSendingDone | cdc::kAbnormalClose});
+    h.fill(cdc::kSendingDone | cdc::kAbnormalClose);
     h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });  // it has seen the abort
+    CHECK(h.victim.ends.none());
     REQUIRE(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL) == 1);
     CHECK(h.victim.ends.wait() == Reason::kPeerAborted);
     CHECK(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0);

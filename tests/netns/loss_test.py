@@ -90,7 +90,7 @@ while True: s.accept()[0].close()
 POOL = """
 import errno, select, socket, sys
 c = socket.create_connection((sys.argv[1], 5000), 10)
-print('data' if c.recv(1) else 'end', flush=True); sys.stdin.readline(); c.send(b'x')
+print('data' if c.recv(1) else 'end', flush=True); sys.stdin.readline(); c.send(bytes(100_000))
 poll = select.poll(); poll.register(c, 0)
 if not poll.poll(20000): print('nothing', flush=True)
 try: c.send(b'x')
@@ -176,7 +176,7 @@ class Loss(TwoNodes):
         for pool in pools:
             self.tell(pool, "write")
             self.assertEqual(self.hear(pool), "EPIPE")
-        self.assertEqual(self.decisions(self.a)["SMC_LEG_GONE"], 2)
+        self.assertGreaterEqual(self.decisions(self.a)["SMC_LEG_GONE"], 2)
 
     def cut_off(self, options, size):
         """How a connection ends when the wire is cut, if its application has chosen a timeout of few seconds."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Random uses of the two sockets of a connection, on plain TCP and then over SMC-D: the same calls in the same order.
+"""Random uses of the two sockets of a connection, on plain TCP and then on each way of the agent: the same calls in the
+same order.
 
     random_uses.py [--runs N] [--seed S] [--calls N] [--ways smcd,joined]
 
@@ -66,9 +67,9 @@ class Pair:
 
 def send(pair, which, rnd):
     size = rnd.choice((1, 2, 10, 100, 1000, 5000))
-    flags = rnd.choice((0, 0, 0, 0, socket.MSG_MORE, socket.MSG_OOB))
+    flags = rnd.choice((0, 0, 0, 0, socket.MSG_OOB))
     ahead = pair.sent[which] - pair.taken[1 - which]
-    if ahead + size > MOST or flags == socket.MSG_MORE:  # corked bytes leave after 200 ms
+    if ahead + size > MOST:
         size, flags = 1, 0
     if pair.deaf[1 - which]:
         flags = 0  # what FIONREAD counts after a refused urgent byte depends on when it was refused

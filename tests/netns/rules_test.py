@@ -90,6 +90,26 @@ char _license[] SEC("license") = "GPL";
 """
 
 
+# Ends its half first, reads all, and prints how many bytes there were.
+HALF_CLOSER = """
+import errno, socket
+s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)
+c, _ = s.accept(); c.shutdown(socket.SHUT_WR); got, end = 0, 'end'
+try:
+    while d := c.recv(65536): got += len(d)
+except OSError as e: end = errno.errorcode[e.errno]
+print(got, end, flush=True)
+"""
+
+# Sends much behind the server's end.
+UPLOADER = """
+import socket, sys
+c = socket.socket(); c.settimeout(20); c.bind((sys.argv[1], 0)); c.connect((sys.argv[2], 5000))
+print('data' if c.recv(1) else 'end', flush=True)
+for _ in range(100): c.sendall(bytes(10_000))
+"""
+
+
 class Rules(TwoNodes):
     took = None  # by connect() in the last scene that measures it
 
@@ -425,6 +445,16 @@ c.sendall(b'x'); print(c.recv(1).decode())"""
         self.assertEqual(len(self.table(self.a, "smc_hairpins")), 2)
         self.tell(talker, "two")
         self.assertEqual(self.hear(talker), "two")
+
+    def test_a_client_with_a_translated_port_goes_on_behind_the_servers_end(self):
+        sh("ip", "-n", self.a.netns, "addr", "add", f"{VIP}/32", "dev", "lo")
+        self.nft(self.a, nat_postrouting=[f"ip saddr {VIP} masquerade random"])
+        server = self.program(self.b, HALF_CLOSER, says="ready")
+        self.start_agents()
+        client = self.a.python(UPLOADER, VIP, self.b.ip4)
+        self.assertEqual((client.stdout, client.stderr), ("end\n", ""))
+        self.assertEqual(self.hear(server), "1000000 end")
+        self.assertPath(self.a, "smcd")
 
     def test_a_server_that_redirects_the_port(self):
         self.nft(self.b, nat_prerouting=["tcp dport 80 redirect to :5000"])

@@ -77,6 +77,7 @@ class SimLeg final : public Leg {
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
     [[nodiscard]] bool delivered() const override { return true; }
+    [[nodiscard]] bool has_more() const override { return socket_->readable() > 0; }
     [[nodiscard]] bool was_reset() const override { return true; }
     void look_for_its_end() override {}
     void end_writing() override { socket_->end_writing(); }

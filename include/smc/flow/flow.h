@@ -78,8 +78,6 @@ struct End {
     How how = How::kReset;
     // With kDeliver: the peer had ended its stream, so its end is delivered, too.
     bool peer_done = false;
-    // With kDeliver: the application has written what the peer will never read, and has to hear of it.
-    bool wrote = false;
 };
 using Step =
     std::variant<Load, Deliver, EndLeg, Take, Publish, Consumed, WantRoom, AskLeg, LookAtClcSocket, Sleep, End>;
