@@ -128,7 +128,7 @@ std::vector<ConfigKey> make_keys() {
         key("smc", "step_timeout_ms", SMC_MEMBER(step_timeout), integer(100, 60000),
             "How long each step of the CLC handshake may take."),
         key("smc", "close_timeout_ms", SMC_MEMBER(close_timeout), integer(100, 600000),
-            "How long a peer that has read everything may take to confirm the close."),
+            "Time for a peer to confirm the close, and for a late reader after a failure."),
         key("smc", "keepalive_s", SMC_MEMBER(keepalive), integer(0, 32767),
             "TCP keepalive on the idle CLC socket; 0: off."),
         key("ism", "provider", SMC_MEMBER(ism.provider), ism_provider(),

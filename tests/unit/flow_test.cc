@@ -168,15 +168,20 @@ TEST_CASE("flow__an_application_that_has_gone_behind_its_end_takes_nothing_back"
     CHECK(std::get<End>(step).how == End::How::kOrderly);
 }
 
-TEST_CASE("flow__an_application_that_resets_behind_its_end_is_aborted_behind_what_it_wrote") {
-    const TimePoint now{};
-    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+// The application writes 50 bytes and its end, and is reset.
+static void write_end_and_reset(Flow& flow, TimePoint now) {
     REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
     flow.peer({});
     REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
     flow.took(50, false, false);
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
     flow.leg_changed({.ending = true, .failed = true, .reset = true});
+}
+
+TEST_CASE("flow__an_application_that_resets_behind_its_end_is_aborted_behind_what_it_wrote") {
+    const TimePoint now{};
+    Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
+    write_end_and_reset(flow, now);
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now + std::chrono::hours(1), false)));
     PeerState read;
     read.consumer = {0, 50};
@@ -189,12 +194,7 @@ TEST_CASE("flow__an_application_that_resets_behind_its_end_is_aborted_behind_wha
 TEST_CASE("flow__a_reset_behind_both_ends_resets_nothing") {
     const TimePoint now{};
     Flow flow({.send_size = 100, .window = 100, .receive_size = 100});
-    REQUIRE(std::holds_alternative<Load>(flow.next(now, true)));
-    flow.peer({});
-    REQUIRE(std::holds_alternative<Take>(flow.next(now, true)));
-    flow.took(50, false, false);
-    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
-    flow.leg_changed({.ending = true, .failed = true, .reset = true});
+    write_end_and_reset(flow, now);
     PeerState ended;
     ended.producer.state = cdc::kSendingDone;
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, ended, now, false)));
