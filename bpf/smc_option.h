@@ -17,17 +17,26 @@ static __always_inline struct smc_inbound *smc_inbound_of(struct bpf_sock_ops *c
 	return smc_tuple_of(ctx, &tuple) ? bpf_map_lookup_elem(&smc_inbound, &tuple) : 0;
 }
 
-/* Called only for the SYN of a CLC socket and for a SYN-ACK of its listener: no other socket has the callback flag. */
+/*
+ * Whether this is the SYN of a CLC socket, or a SYN-ACK of the listener for CLC sockets. Sockets of other programs have
+ * the callback flag, too, if their own program of sockops has set it; and all sockets of another agent that shares this
+ * agent's cgroup, such as a login session's.
+ */
 static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 {
 	const struct smc_inbound *inbound;
+	struct smc_tuple tuple = {};
+	struct bpf_sock *sk = ctx->sk;
 
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
 		return false;
 	/* something on the path may drop unknown options: stop after two unanswered SYNs, ours or the client's */
 	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
-		return ctx->total_retrans < 2;
-	inbound = smc_inbound_of(ctx);
+		return ctx->total_retrans < 2 && sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+	/* a request socket has no storage, but the namespace is served by one agent only */
+	if (!smc_tuple_of(ctx, &tuple))
+		return false;
+	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
 	return !inbound || inbound->again < SMC_ANSWER_LOST_SYNS;
 }
 
@@ -106,7 +115,6 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 	struct bpf_sock *sk;
 	struct smc_sock *state;
 
-	/* for a SYN-ACK the socket is a request socket, which has no storage: the callback flag alone decides */
 	if (ctx->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB) {
 		smc_reserve_options(ctx);
 		return 1;

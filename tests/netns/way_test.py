@@ -148,6 +148,17 @@ class Way(Greeting):
         self.still_smcd(10)
         self.nothing_left()
 
+    def test_agents_of_one_login_session(self):
+        """They share a cgroup, so what each attaches to its own cgroup also runs for the other's sockets."""
+        session = f"{self.lab.cgroup}/session"
+        os.makedirs(session)
+        self.start_agents(command=["/bin/sh", "-c", f'echo $$ > {session}/cgroup.procs && exec "$@"', "sh"])
+        for node in (self.a, self.b):
+            with open(f"/proc/{node.agent.pid}/cgroup") as file:
+                self.assertIn(f"{os.path.basename(self.lab.cgroup)}/session\n", file.read())
+        self.greeter()
+        self.still_smcd(5)
+
     def test_foreign_sk_lookup_programs(self):
         """Before and after the agent's: packets that they keep from a listener stay away; all others arrive."""
         body = "return ((struct bpf_sk_lookup *)ctx)->local_port == 5001 ? SK_DROP : SK_PASS;"
