@@ -66,6 +66,98 @@ class Sizes(unittest.TestCase):
         self.linux.sh("sysctl -qw net.smc.rmem=65536")
 
 
+class Settings(unittest.TestCase):
+    """What an administrator may set at Linux, and uses of connections in both roles."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = cls.enterClassContext(VmLab("settings"))
+        cls.linux, cls.node = cls.lab.machine("linux", "6.12"), cls.lab.machine("node", AGENTS_KERNEL)
+        cls.lab.boot()
+        netsmc.make_ready(cls.linux)
+        cls.agent, cls.port = cls.node.start_agent(), 7700
+        cls.roles = {"agent connects": ((cls.node, TCP), (cls.linux, NATIVE))}
+        cls.roles["Linux connects"] = tuple(reversed(cls.roles["agent connects"]))
+
+    def set(self, name, value):
+        """Link groups that begin from now on have this setting; the old ones end with their agent."""
+        self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
+        wait_for("Linux to have seen it", lambda: not netsmc.types(self.linux), 60)
+        self.linux.sh(f"sysctl -qw net.smc.{name}={value}")
+        type(self).agent = self.node.start_agent({}, f"agent-{name}-{value}")
+
+    def together(self, of_server, of_client):
+        """Both programs' output, in either role. PORT and ADDRESS stand for the server's."""
+        for what, (client, server) in self.roles.items():
+            type(self).port += 1
+            fill = lambda words: [self.port if w == "PORT" else server[0].ip4 if w == "ADDRESS" else w for w in words]
+            with self.subTest(what):
+                other = server[0].start_server([*server[1], *fill(of_server)], f"{self.port}.log")
+                done = client[0].run([*client[1], *fill(of_client)], timeout=150, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+                yield done.stdout, other
+
+    def all_were_smcr(self, least=1):
+        self.assertEqual({c["path"] for c in self.agent.ended(self.port, least)}, {"smcr"})
+
+    def test_1_kinds_of_buffers(self):
+        """Contiguous, virtually contiguous, or whichever there is."""
+        size = 1_000_000
+        for kind in range(3):
+            self.set("smcr_buf_type", kind)
+            duplex = ["duplex", "ADDRESS", "PORT", size]
+            for seen, other in self.together(["duplex", "serve", "PORT", size], duplex):
+                self.assertEqual((seen, other.wait()), (f"{size} bytes\n", 0), other.text())
+                self.all_were_smcr()
+        self.set("smcr_buf_type", 0)
+
+    def test_2_few_connections_in_a_link_group(self):
+        self.set("smcr_max_conns_per_lgr", 16)
+        for what, (client, server) in self.roles.items():
+            type(self).port += 1
+            with self.subTest(what):
+                role = "CLNT" if what == "agent connects" else "SERV"
+                server[0].start_server([*server[1], "serve", self.port, 40], f"{self.port}.log")
+                steps = ["send:1000", "recv:1000", "wait:/tmp/all"]
+                jobs = [
+                    client[0].start([*client[1], "steps", server[0].ip4, self.port, *steps], f"{self.port}-{n}.log")
+                    for n in range(40)
+                ]
+                wait_for("all of them", lambda: len(self.agent.connections(self.port)) == 40, 90)
+                groups = [g["connections"] for g in self.agent.smcr_groups() if g["role"] == role]
+                print(f"{what}: {groups}", end=" ", flush=True)
+                self.assertLessEqual(max(groups), 16)
+                client[0].sh("touch /tmp/all")
+                for job in jobs:
+                    self.assertEqual(job.wait(60), 0, job.text())
+                client[0].sh("rm /tmp/all")
+                self.all_were_smcr(40)
+        self.set("smcr_max_conns_per_lgr", 255)
+
+    def test_3_one_byte_and_many(self):
+        for size in (1, 64 << 20):
+            for seen, other in self.together(["serve", "PORT", 1], ["client", "ADDRESS", "PORT", size]):
+                self.assertEqual((seen, other.wait()), (f"{size} bytes\n", 0), other.text())
+                self.all_were_smcr()
+
+    def test_4_pauses_and_half_closes(self):
+        of_client = ["send:70000", "sleep:1", "send:1", "shut", "sleep:1", "recv:200000", "eof"]
+        of_server = ["recv:70001", "eof", "send:100000", "sleep:1", "send:100000", "close"]
+        for seen, other in self.together(
+            ["steps", "serve", "PORT", *of_server], ["steps", "ADDRESS", "PORT", *of_client]
+        ):
+            self.assertEqual((seen, other.wait()), ("eof\n", 0), other.text())
+            self.all_were_smcr()
+
+    def test_5_connections_that_come_and_go(self):
+        of_client = ["churn", "ADDRESS", "PORT", 30, 8, 2]
+        for seen, _ in self.together(["serve", "PORT", 1_000_000], of_client):
+            seen = json.loads(seen)
+            print(f"{seen['short']} short, {seen['long']} long", end=" ", flush=True)
+            self.assertEqual((seen["wrong"], seen["long"]), ([], 2))
+            self.all_were_smcr()
+
+
 class TwoPorts(unittest.TestCase):
     """A link group of two links, and connections that come and go beside others that stay."""
 
