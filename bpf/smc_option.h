@@ -18,26 +18,26 @@ static __always_inline struct smc_inbound *smc_inbound_of(struct bpf_sock_ops *c
 }
 
 /*
- * Whether this is the SYN of a CLC socket, or a SYN-ACK of the listener for CLC sockets. Sockets of other programs have
- * the callback flag, too, if their own program of sockops has set it; and all sockets of another agent that shares this
- * agent's cgroup, such as a login session's.
+ * Whether this is the SYN of a CLC socket, or a SYN-ACK of the listener for CLC sockets. Other sockets of this cgroup
+ * may have the callback flag, too: those of a program that has set it, and the CLC sockets and listeners of another
+ * agent that shares the cgroup, as in a login session.
  */
 static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 {
 	const struct smc_inbound *inbound;
-	struct smc_tuple tuple = {};
+	const struct smc_sock *state;
 	struct bpf_sock *sk = ctx->sk;
 
 	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
 		return false;
 	/* something on the path may drop unknown options: stop after two unanswered SYNs, ours or the client's */
-	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK))
-		return ctx->total_retrans < 2 && sk && bpf_sk_storage_get(&smc_socks, sk, 0, 0);
-	/* a request socket has no storage, but the namespace is served by one agent only */
-	if (!smc_tuple_of(ctx, &tuple))
-		return false;
-	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
-	return !inbound || inbound->again < SMC_ANSWER_LOST_SYNS;
+	if (!(ctx->skb_tcp_flags & SMC_TCP_ACK)) {
+		state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+		return state && state->role == SMC_ROLE_AGENT_CLC && ctx->total_retrans < 2;
+	}
+	/* a request socket has no storage; the entry of its SYN lives as long as the client may repeat it */
+	inbound = smc_inbound_of(ctx);
+	return inbound && inbound->again < SMC_ANSWER_LOST_SYNS;
 }
 
 /*

@@ -103,8 +103,8 @@ void Namespace::withdraw() {
 }
 
 void Namespace::close() {
+    close_listeners();  // first, because a SYN-ACK of theirs gets its option only while the namespace has its entry
     p_.programs.netns.erase(cookie_);
-    close_listeners();
     asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // destroyed on the thread that uses them
 }
 

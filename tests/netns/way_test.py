@@ -158,6 +158,13 @@ class Way(Greeting):
                 self.assertIn(f"{os.path.basename(self.lab.cgroup)}/session\n", file.read())
         self.greeter()
         self.still_smcd(5)
+        # From now on legs call back, too, when they send a SYN. Only SYNs of CLC sockets have the option.
+        body = "bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG); return 1;"
+        flags = self.foreign("sockops", "sockops", body)
+        sh("bpftool", "cgroup", "attach", session, "sock_ops", "pinned", flags, "multi")
+        before = self.a.agent.decisions()["SMC_OPTION_SYN"]
+        self.still_smcd(5)
+        self.assertEqual(self.a.agent.decisions()["SMC_OPTION_SYN"], before + 5)
 
     def test_foreign_sk_lookup_programs(self):
         """Before and after the agent's: packets that they keep from a listener stay away; all others arrive."""
