@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A bandwidth manager: a program at the egress says when each packet leaves (Cilium, EDT)."""
 PATH = "tcp"
+BYPASS = False
 PROGRAMS = """
 SEC("tc") int pace(struct __sk_buff *skb)
 {

@@ -1,6 +1,6 @@
 # Polycube #202; Merbridge #171
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""XDP in its generic mode, which reads each packet."""
+"""XDP in its generic mode, which sees each packet."""
 PATH = "smcd"
 KNOWN = {"zerocopy": "plain TCP beside it is not always told that its data has left"}
 PROGRAMS = """

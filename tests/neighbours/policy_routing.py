@@ -1,6 +1,6 @@
 # Mullvad VPN #2577
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Routing by mark: each TCP packet is marked, and only the table of that mark knows the way."""
+"""Routing by mark: each TCP packet is marked, and takes the table of that mark."""
 PATH = "smcd"
 TABLE = "77"
 
@@ -13,7 +13,10 @@ def come(scene):
         node.run(["nft", rules], check=True)
         node.run(["ip", "route", "add", peer.ip4, "dev", node.device, "table", TABLE], check=True)
         node.run(["ip", "rule", "add", "fwmark", "7", "lookup", TABLE, "priority", "100"], check=True)
-        node.run(["ip", "rule", "add", "ipproto", "tcp", "to", peer.ip4, "fwmark", "7", "prohibit", "priority", "101"])
+        node.run(
+            ["ip", "rule", "add", "ipproto", "tcp", "to", peer.ip4, "fwmark", "7", "prohibit", "priority", "101"],
+            check=True,
+        )
 
 
 def go(scene):

@@ -1,6 +1,8 @@
 # No report: what Linux' Documentation/networking/scaling.rst describes
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Packets are spread over all processors (RPS)."""
+import os
+
 PATH = "smcd"
 
 
@@ -10,7 +12,7 @@ def spread(scene, mask):
 
 
 def come(scene):
-    spread(scene, 3)
+    spread(scene, f"{(1 << os.cpu_count()) - 1:x}")
 
 
 def go(scene):

@@ -1,9 +1,10 @@
 # Merbridge #100; Cilium #6013, #11039
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A redirector: what a socket sends goes straight to its peer's on the node (Merbridge, Cilium)."""
+"""A redirector of what sockets of the node send each other (Merbridge, Cilium)."""
 from lab.basics import sh
 
 PATH = "smcd"
+BYPASS = False
 CASES = False  # see tracer.py
 PROGRAMS = """
 struct ends { __u32 local, remote, local_port, remote_port; };

@@ -3,21 +3,29 @@
 
     run.py [NAME ...] [--list] [--only CASE]    without names all of them, and the table of docs/fidelity.md
 
-An experiment has PATH, the path that connections take beside it ("smcd" or "tcp"), come(scene), go(scene) and a
-docstring, whose first line is its row of the table. Each runs in a laboratory of its own:
+An experiment has PATH, the path of new connections between nodes beside it ("smcd" or "tcp"), come(scene), go(scene)
+and a docstring, whose first line is its row of the table. Each runs in a laboratory of its own:
 
-    1. the neighbour comes; the cases of fidelity.py on plain TCP, and then with agents: nothing may differ
-    2. connections begin, the neighbour goes, and comes again: each byte of theirs arrives, unless plain TCP loses some
+    1. the neighbour comes; the cases of fidelity.py, on plain TCP and then with agents: nothing may differ
+    2. connections begin, the neighbour goes, and comes again: each byte of theirs arrives
     3. the neighbour goes; connections begin, it comes, and goes again: likewise
-    4. the last two between two pods of one agent, with the bypass
+    4. new connections are SMC-D
+    5. the second and the third between two pods of one agent, with the bypass
 
-It may also have CONFIG, of the agents; CASES = False, if it breaks cases of plain TCP now and then, so that these
-cannot be compared; KNOWN, {case: why it differs}; LOSES = True, if connections of plain TCP do not survive its going.
+If connections of plain TCP fail in 2 or 3, those of the agent are not judged there. An experiment may have more:
+
+    CONFIG = {...}         of the agents
+    CASES = False          it breaks cases of plain TCP now and then, so that these cannot be compared
+    KNOWN = {case: why}    cases that differ
+    LOSES = True           when it goes, bytes of plain TCP may be lost, so errors are not judged from then on
+    BYPASS = False         connections between pods that began beside it are not bypassed, not even when it has gone
+    LASTS = True           the agents that started beside it have to start again when it has gone
 """
 import argparse
 import importlib
 import multiprocessing
 import os
+import socket
 import sys
 import threading
 
@@ -27,12 +35,13 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "netns")]
 import fidelity  # noqa: E402
 import socket_cases  # noqa: E402
 import streams  # noqa: E402
-from lab.basics import wait_for  # noqa: E402
+from lab.basics import Timeout, wait_for  # noqa: E402
 from lab.nodes import Lab  # noqa: E402
 from scene import Pods, Scene  # noqa: E402
 
 COMMON = ("run", "scene", "streams")
 FIRST_PORT = 20000
+MOST_BROKEN = 2  # cases that plain TCP beside a neighbour may break
 ROUNDS = 20  # exchanges of each connection between two changes
 
 
@@ -51,105 +60,146 @@ class Experiment:
         self.port += 1000
         return fidelity.in_child(fidelity.run_cases, *run)
 
-    def use(self, channel, progress, stop, port):
+    def use(self, channel, progress, phase, stop, port):
         """In a child: connections that are used until `stop` is set."""
         fidelity.enter(self.scene.client)
         lock = threading.Lock()
 
         def connect():
-            with lock, self.listen(socket_cases.socket.AF_INET, ("0.0.0.0", port)) as listener:
-                client = socket_cases.socket.create_connection((self.scene.server.ip4, port), streams.LIMIT)
+            with lock, self.listen(socket.AF_INET, ("0.0.0.0", port)) as listener:
+                listener.settimeout(streams.LIMIT)
+                client = socket.create_connection((self.scene.server.ip4, port), streams.LIMIT)
                 return client, listener.accept()[0]
 
-        channel.send(streams.run(connect, progress, stop))
+        channel.send(streams.run(connect, progress, phase, stop))
 
     def connections_live_through(self, *changes):
-        """Errors of connections that are used before, between and after these changes of the neighbour."""
-        progress, stop = multiprocessing.Array("l", len(streams.USES), lock=False), multiprocessing.Event()
+        """[(number of changes until then, error), ...] of connections that are used before, between and after these
+        changes of the neighbour; and their paths, if there is an agent."""
+        progress = multiprocessing.Array("l", len(streams.USES), lock=False)
+        phase, stop = multiprocessing.Value("i", 0), multiprocessing.Event()
         ours, theirs = multiprocessing.Pipe()
         self.port += 1
-        child = multiprocessing.Process(target=self.use, args=(theirs, progress, stop, self.port))
+        arguments = (theirs, progress, phase, stop, self.port)
+        child = multiprocessing.Process(target=self.use, args=arguments, daemon=True)
         child.start()
         theirs.close()
 
         def go_on():
             before = list(progress)
             moved = lambda: all(now < 0 or now >= was + ROUNDS for now, was in zip(progress, before))
-            wait_for("the connections to be used", moved, 2 * streams.LIMIT)
+            wait_for("the connections to be used", moved, 3 * streams.LIMIT)
 
         try:
             go_on()
-            if self.scene.hosts[0].agent:
-                self.seen.update(c["path"] for c in self.scene.hosts[0].agent.connections(self.port))
             for change in changes:
+                phase.value += 1
                 change(self.scene)
                 go_on()
-        finally:
             stop.set()
-            errors = ours.recv()
+            if not ours.poll(3 * streams.LIMIT):
+                raise RuntimeError("connections do not end")
+            return ours.recv()
+        finally:
+            child.kill()
             child.join()
-        return errors
 
-    def compare_cases(self, plain, ours):
-        path = "smcd" if self.neighbour.PATH == "smcd" else "tcp"
+    def compare_cases(self, plain, ours, flaws):
         known = getattr(self.neighbour, "KNOWN", {})
-        for name, lines in plain.items():
-            if any(line.startswith(("Stuck", "'never")) for line in lines) or name in known:
-                why = known.get(name, "plain TCP beside it does not end it")
-                print(f"{self.name}: {name} is not compared: {why}; with agents: {ours[name][-1:]}")
-                ours[name] = lines
-        return fidelity.compare(path, "4", plain, ours)
+        broken = [name for name, lines in plain.items() if any(line.startswith(("Stuck", "'never")) for line in lines)]
+        for name in {*known, *broken} & set(plain):
+            print(
+                f"{self.name}: {name} is not compared: {known.get(name, 'plain TCP breaks')}; ours: {ours[name][-1:]}"
+            )
+            ours[name] = plain[name]
+        wrong = fidelity.compare(self.neighbour.PATH, "4", plain, ours)
+        if len(set(broken) - set(known)) > MOST_BROKEN:
+            wrong.append(f"plain TCP beside it breaks {', '.join(broken)}: too many cases are not compared")
+        return wrong + [flaw for flaw in flaws if flaw.split()[1].rstrip(":") not in broken]
 
     def lives(self):
-        """What connections suffer while the neighbour goes and comes, and then while it comes and goes; it is there
+        """What connections suffer while the neighbour goes and comes, and then while it comes and goes. It is there
         before, and is gone afterwards."""
         come, go = self.neighbour.come, self.neighbour.go
         through_absence = self.connections_live_through(go, come)
+        if self.scene.hosts[0].agent:
+            self.beside = self.scene.hosts[0].agent.totals()
         go(self.scene)
         return through_absence, self.connections_live_through(come, go)
 
-    def paths(self):
-        """{(path, reason): count} of connections that began beside the neighbour, or before it came."""
-        totals = self.scene.hosts[0].agent.totals()
-        for host in self.scene.hosts:
-            print(f"{self.name}: {totals}", {name: count for name, count in host.agent.decisions().items() if count})
-        return totals
+    def compare_lives(self, ours, plain):
+        """Errors that plain TCP does not have; none counts from the moment on when the neighbour's going may lose
+        bytes of plain TCP."""
+        wrong = []
+        loses = getattr(self.neighbour, "LOSES", False)
+        for what, going, errors, tcps in zip(("goes and comes", "comes and goes"), (1, 2), ours, plain):
+            if errors or tcps:
+                print(f"{self.name}: it {what}: errors of plain TCP: {tcps}; with agents: {errors}")
+            wrong += [f"it {what}: {text}" for when, text in errors if not tcps and not (loses and when >= going)]
+        return wrong
+
+    def smcd_again(self):
+        """Whether new connections are SMC-D when the neighbour has gone."""
+        agent = self.scene.hosts[0].agent
+        count = lambda: agent.totals().get(("smcd", "none"), 0)
+        before = count()
+
+        def again():
+            self.connections_live_through()
+            return count() > before
+
+        try:
+            wait_for("SMC-D", again)
+        except Timeout:
+            return [f"nothing is SMC-D when it has gone: {agent.totals()}"]
+        return []
 
     def compare(self, kind, with_cases):
-        """In a laboratory: the outcomes that are worse than those of plain TCP, and paths beside the neighbour."""
+        """In a laboratory: outcomes that are worse than those of plain TCP, and paths of connections that began beside
+        the neighbour."""
         with Lab(f"neighbours.{self.name}") as lab:
-            self.scene, self.seen = kind(lab), set()
+            self.scene = kind(lab)
             self.listen = fidelity.ListenerSource(self.scene.server)
             self.neighbour.come(self.scene)
-            plain, _ = self.cases() if with_cases else ({}, None)
+            plain, flaws = self.cases() if with_cases else ({}, [])
             plain_lives = self.lives()
             self.neighbour.come(self.scene)
             self.scene.start(**getattr(self.neighbour, "CONFIG", {}))
-            wrong = self.compare_cases(plain, self.cases()[0]) if with_cases else []
-            lives = self.lives()
-            for what, ours, tcps in zip(("goes and comes", "comes and goes"), lives, plain_lives):
-                if ours or tcps:
-                    print(f"{self.name}: it {what}: connections of plain TCP: {tcps}; with agents: {ours}")
-                if not tcps and not getattr(self.neighbour, "LOSES", False):
-                    wrong += [f"it {what}: {error}" for error in ours]
-            paths = self.paths()
+            wrong = self.compare_cases(plain, self.cases()[0], flaws) if with_cases else []
+            wrong += self.compare_lives(self.lives(), plain_lives)
+            if kind is Scene and not getattr(self.neighbour, "LASTS", False):
+                wrong += self.smcd_again()
+            for host in self.scene.hosts:
+                print(f"{self.name}: {self.beside}", {n: c for n, c in host.agent.decisions().items() if c})
             self.scene.stop()
             self.listen.channel.close()
-            return wrong, paths, len(plain)
+            return wrong, self.beside, len(plain)
 
     def run(self):
         wrong, paths, cases = self.compare(Scene, getattr(self.neighbour, "CASES", True))
-        smcd = paths.pop(("smcd", "none"), 0)
-        late = len(streams.USES)  # connections that began when the neighbour was gone
-        if self.neighbour.PATH == "smcd":
-            right = smcd >= 2 * late + (0 if self.only else cases * 4 // 5)
-        else:
-            right = smcd <= late  # what was learnt of the server may last
-        if not right:
-            wrong.append(f"{smcd} connections were SMC-D, others: {paths}")
-        more, _, _ = self.compare(Pods, False)
-        print(f"{self.name}: paths between pods: {', '.join(sorted(self.seen))}")
+        smcd = paths.get(("smcd", "none"), 0)
+        least = len(streams.USES) + (0 if self.only else cases * 4 // 5)
+        if self.neighbour.PATH == "smcd" and smcd < least or self.neighbour.PATH == "tcp" and smcd:
+            wrong.append(f"{smcd} connections were SMC-D: {paths}")
+        more, paths, _ = self.compare(Pods, False)
+        bypassed = bool(paths.get(("bypass", "none")))
+        if bypassed != getattr(self.neighbour, "BYPASS", True):
+            more.append(f"bypassed: {bypassed}: {paths}")
         return wrong + [f"between pods: {line}" for line in more]
+
+    def row(self, wrong):
+        known = getattr(self.neighbour, "KNOWN", {})
+        outcome = "same" if not known else f"same but for {getattr(self.neighbour, 'DIFFERS', ', '.join(known))}"
+        if not getattr(self.neighbour, "CASES", True):
+            outcome = "connections only"
+        if getattr(self.neighbour, "LOSES", False):
+            outcome += "; loses bytes"
+        if getattr(self.neighbour, "LASTS", False):
+            outcome += "; lasts"
+        title = self.neighbour.__doc__.splitlines()[0].rstrip(".")
+        path = {"smcd": "SMC", "tcp": "plain TCP"}[self.neighbour.PATH]
+        pods = "bypass" if getattr(self.neighbour, "BYPASS", True) else "TCP"
+        return f"| {title} | {path} | {pods} | {f'{len(wrong)} differ' if wrong else outcome} |"
 
 
 def main():
@@ -159,6 +209,8 @@ def main():
     parser.add_argument("--only", help="one case of socket_cases.py")
     options = parser.parse_args()
     chosen = options.names or names()
+    if options.only and options.only not in {case.__name__ for case in socket_cases.CASES}:
+        parser.error(f"no such case: {options.only}")
     if options.list:
         print("\n".join(names()))
         return 0
@@ -173,10 +225,8 @@ def main():
         for line in wrong:
             print(f"  unexpected: {name}: {line}", flush=True)
         failed += bool(wrong)
-        title = experiment.neighbour.__doc__.splitlines()[0].rstrip(".")
-        path = {"smcd": "SMC", "tcp": "plain TCP"}[experiment.neighbour.PATH]
-        rows.append(f"| {title} | {path} | {f'{len(wrong)} differ' if wrong else 'same'} |")
-    print("\n".join(["| neighbour | new connections | outcome |", "|---|---|---|", *rows]))
+        rows.append(experiment.row(wrong))
+    print("\n".join(["| neighbour | between nodes | between pods | outcome |", "|---|---|---|---|", *rows]))
     return 1 if failed else 0
 
 

@@ -2,6 +2,7 @@
 """Two linked nodes, and the means by which other programs of a node reach its sockets and packets."""
 import os
 
+import fidelity
 from lab.basics import sh, wait_for
 
 HEAD = """
@@ -13,27 +14,38 @@ char LICENSE[] SEC("license") = "GPL";
 """
 TIME_ENOUGH = {
     "smc": {"step_timeout_ms": 2000},
-    "fallback": {"budget_ms": 10000},
+    "fallback": {"budget_ms": 10000, "cache_s": 1},
     "times": {"stale_ms": 10000, "standstill_ms": 10000},
 }
 
 
 class Scene:
     """Two nodes, `client` and `server`, which have an agent each when `start()` was called: `hosts` have agents.
-    `everybody` is a cgroup above all applications and agents, as the root is on a node; nothing else is in it."""
+    `everybody` is a cgroup above all applications and agents, as the root is on a node. The agent of a host is in
+    `agents_cgroup(host)`."""
 
     def __init__(self, lab):
         self.lab = lab
         self.client, self.server = lab.node("a"), lab.node("b")
         self.nodes = self.hosts = (self.client, self.server)
         lab.link(*self.nodes)
+        fidelity.dead_ends(self.client)
         self.everybody = lab.cgroup
         self.loaded = {}
-        self.sockets = []  # of a neighbour that has some open
+        self.helpers = []  # processes of a neighbour
 
     def start(self, **config):
         for host in self.hosts:
-            host.start_agent(**TIME_ENOUGH, **config)
+            cgroup = self.agents_cgroup(host)
+            join = ["/bin/sh", "-c", f'echo $$ > {cgroup}/cgroup.procs && exec "$@"', "sh"]
+            host.start_agent(command=join, **TIME_ENOUGH, **config)
+            with open(f"{cgroup}/cgroup.procs") as file:
+                assert str(host.agent.pid) in file.read().split(), "the agent is in another cgroup"
+
+    def agents_cgroup(self, host):
+        path = f"{host.cgroup}/smc-agent"
+        os.makedirs(path, exist_ok=True)
+        return path
 
     def stop(self):
         for host in self.hosts:
@@ -57,7 +69,8 @@ class Scene:
         sh("rm", "-r", self.loaded[text][1])
 
     def attach(self, kind, pinned, cgroup=None):
-        """A program of a cgroup, of bpftool's kind; in front of the agent's, which are attached below `everybody`."""
+        """A program of a cgroup, of bpftool's kind. The kernel runs those of lower cgroups first, so the agent's run in
+        front of those of `everybody`."""
         sh("bpftool", "cgroup", "attach", cgroup or self.everybody, kind, "pinned", pinned, "multi")
 
     def detach(self, kind, pinned, cgroup=None):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A shaper on the device (tbf)."""
 PATH = "tcp"
+BYPASS = False
 
 
 def come(scene):

@@ -1,24 +1,35 @@
 # No report: tcpdump on a busy node
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A packet capture on every device, in promiscuous mode (tcpdump)."""
-import socket
-import struct
-
-from rogue import within
+import subprocess
 
 PATH = "smcd"
-ALL = 0x0300  # ETH_P_ALL, in network order
+CAPTURE = """
+import select, socket, struct, sys
+socks = []
+for device in sys.argv[1:]:
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0300)
+    sock.bind((device, 0x0003))
+    sock.setsockopt(263, 1, struct.pack('iHH8s', socket.if_nametoindex(device), 1, 0, bytes(8)))  # promiscuous
+    socks.append(sock)
+print('capturing', flush=True)
+while True:
+    for sock in select.select(socks, [], [])[0]:
+        sock.recv(1 << 17)
+"""
 
 
 def come(scene):
+    scene.helpers = []
     for node in scene.nodes:
-        for device in (node.device, "lo"):
-            sock = within(node, lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, ALL))
-            index = within(node, lambda: socket.if_nametoindex(device))
-            sock.setsockopt(263, 1, struct.pack("iHH8s", index, 1, 0, bytes(8)))  # PACKET_ADD_MEMBERSHIP
-            scene.sockets.append(sock)
+        command = ["/usr/bin/python3", "-B", "-c", CAPTURE, node.device, "lo"]
+        helper = node.popen(command, cgroup=scene.everybody, stdout=subprocess.PIPE, text=True)
+        assert helper.stdout.readline() == "capturing\n"
+        scene.helpers.append(helper)
 
 
 def go(scene):
-    while scene.sockets:
-        scene.sockets.pop().close()
+    for helper in scene.helpers:
+        helper.kill()
+        helper.wait()
+        helper.stdout.close()

@@ -10,6 +10,20 @@ PIECES = (1, 64, 1448, 4096, 100_001, 400_000)
 LIMIT = 30  # seconds for one exchange
 
 
+def sending(sock, data, errors):
+    """A thread that sends; what it fails with is in `errors`."""
+
+    def send():
+        try:
+            sock.sendall(data)
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
 def receive(sock, size):
     data = bytearray()
     while len(data) < size:
@@ -29,11 +43,11 @@ def ask_and_answer(client, server, number):
     """A request and its answer, of sizes that change."""
     size = PIECES[number % len(PIECES)]
     for sender, receiver in ((client, server), (server, client)):
-        writer = threading.Thread(target=sender.sendall, args=(NOISE[:size],))
-        writer.start()
+        errors = []
+        writer = sending(sender, NOISE[:size], errors)
         data = receive(receiver, size)
         writer.join()
-        require(data == NOISE[:size], "other bytes")
+        require(data == NOISE[:size] and not errors, f"other bytes {errors}")
 
 
 def small(client, server, number):
@@ -48,20 +62,20 @@ def both_ways(client, server, number):
     """300 kB in both directions at the same time."""
     offset = number * 1000 % 500_000
     data = {client: NOISE[offset:][:300_000], server: NOISE[offset + 1 :][:300_000]}
-    writers = [threading.Thread(target=sock.sendall, args=(data[sock],)) for sock in data]
-    for writer in writers:
-        writer.start()
+    errors = []
+    writers = [sending(sock, data[sock], errors) for sock in data]
     got = receive(client, 300_000), receive(server, 300_000)
     for writer in writers:
         writer.join()
-    require(got == (data[server], data[client]), "other bytes")
+    require(got == (data[server], data[client]) and not errors, f"other bytes {errors}")
 
 
 USES = (ask_and_answer, small, both_ways)
 
 
-def run(connect, progress, stop):
-    """Uses connections until told to stop. `progress[i]` counts the exchanges of USES[i]; returns errors."""
+def run(connect, progress, phase, stop):
+    """Uses connections until told to stop. `progress[i]` counts the exchanges of USES[i], and is -1 after an error;
+    returns [(phase, error), ...]."""
     errors = []
 
     def use(index, function):
@@ -77,8 +91,8 @@ def run(connect, progress, stop):
             require(server.recv(1) == b"", "no end")
             client.close()
             server.close()
-        except OSError as error:
-            errors.append(f"{function.__name__}, exchange {progress[index]}: {error}")
+        except Exception as error:  # of the test itself, too
+            errors.append((phase.value, f"{function.__name__}, exchange {progress[index]}: {error}"))
             progress[index] = -1
 
     threads = [threading.Thread(target=use, args=use_) for use_ in enumerate(USES)]

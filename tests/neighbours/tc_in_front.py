@@ -1,6 +1,6 @@
 # Cilium #17193, #41393
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Programs of tc in front of the agent's (`bpf.tc` is clsact), which let all packets on."""
+"""Programs of tc in front of the agent's (clsact), which let all packets on."""
 PATH = "smcd"
 KNOWN = {"zerocopy": "plain TCP beside it is not always told that its data has left"}
 CONFIG = {"bpf": {"tc": "clsact"}}

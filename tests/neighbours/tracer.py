@@ -1,6 +1,6 @@
 # OBI #2580, #2827, #2975; Beyla #2941, #3025
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A tracer: each socket is in its sockmap, its sk_msg program reads each message (OBI, Beyla)."""
+"""A tracer: new sockets are in its sockmap, with a sk_msg program (OBI, Beyla)."""
 from lab.basics import sh
 
 PATH = "smcd"

@@ -1,6 +1,6 @@
 # No report: what Linux' samples/bpf/tcp_*_kern.c do
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A tuner of TCP: buffers, windows and times of each socket, of applications and agents (TCP-BPF)."""
+"""A tuner of TCP: buffers, windows and times of each socket (TCP-BPF)."""
 PATH = "smcd"
 PROGRAMS = """
 SEC("sockops") int tune(struct bpf_sock_ops *ctx)

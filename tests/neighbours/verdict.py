@@ -1,6 +1,6 @@
 # OBI #2580 (its work-around): a verdict program that lets all pass
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A tracer whose sockmap has a verdict program, too (OBI's work-around for FIONREAD)."""
+"""A tracer whose sockmap also has a verdict program (OBI, FIONREAD)."""
 from lab.basics import sh
 
 PATH = "smcd"
