@@ -3,6 +3,7 @@
 """
 import json
 import os
+import time
 import unittest
 
 from lab import netsmc
@@ -86,29 +87,29 @@ class Settings(unittest.TestCase):
         self.linux.sh(f"sysctl -qw net.smc.{name}={value}")
         type(self).agent = self.node.start_agent({}, f"agent-{name}-{value}")
 
-    def together(self, of_server, of_client):
-        """Both programs' output, in either role. PORT and ADDRESS stand for the server's."""
+    def together(self, of_server, of_client, says, server_ends=True):
+        """Runs a server and a client, once with the agent as the client and once with Linux, and checks the client's
+        output. PORT and ADDRESS in the arguments stand for the server's."""
         for what, (client, server) in self.roles.items():
             type(self).port += 1
-            fill = lambda words: [self.port if w == "PORT" else server[0].ip4 if w == "ADDRESS" else w for w in words]
+            names = {"PORT": self.port, "ADDRESS": server[0].ip4}
+            fill = lambda words: [names.get(word, word) for word in words]
             with self.subTest(what):
                 other = server[0].start_server([*server[1], *fill(of_server)], f"{self.port}.log")
                 done = client[0].run([*client[1], *fill(of_client)], timeout=150, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-                yield done.stdout, other
-
-    def all_were_smcr(self, least=1):
-        self.assertEqual({c["path"] for c in self.agent.ended(self.port, least)}, {"smcr"})
+                says(done.stdout)
+                if server_ends:
+                    self.assertEqual(other.wait(), 0, other.text())
+                self.assertEqual({c["path"] for c in self.agent.ended(self.port)}, {"smcr"})
 
     def test_1_kinds_of_buffers(self):
         """Contiguous, virtually contiguous, or whichever there is."""
         size = 1_000_000
+        says = lambda text: self.assertEqual(text, f"{size} bytes\n")
         for kind in range(3):
             self.set("smcr_buf_type", kind)
-            duplex = ["duplex", "ADDRESS", "PORT", size]
-            for seen, other in self.together(["duplex", "serve", "PORT", size], duplex):
-                self.assertEqual((seen, other.wait()), (f"{size} bytes\n", 0), other.text())
-                self.all_were_smcr()
+            self.together(["duplex", "serve", "PORT", size], ["duplex", "ADDRESS", "PORT", size], says)
         self.set("smcr_buf_type", 0)
 
     def test_2_few_connections_in_a_link_group(self):
@@ -118,44 +119,36 @@ class Settings(unittest.TestCase):
             with self.subTest(what):
                 role = "CLNT" if what == "agent connects" else "SERV"
                 server[0].start_server([*server[1], "serve", self.port, 40], f"{self.port}.log")
-                steps = ["send:1000", "recv:1000", "wait:/tmp/all"]
-                jobs = [
-                    client[0].start([*client[1], "steps", server[0].ip4, self.port, *steps], f"{self.port}-{n}.log")
-                    for n in range(40)
-                ]
-                wait_for("all of them", lambda: len(self.agent.connections(self.port)) == 40, 90)
-                groups = [g["connections"] for g in self.agent.smcr_groups() if g["role"] == role]
-                print(f"{what}: {groups}", end=" ", flush=True)
-                self.assertLessEqual(max(groups), 16)
-                client[0].sh("touch /tmp/all")
-                for job in jobs:
-                    self.assertEqual(job.wait(60), 0, job.text())
-                client[0].sh("rm /tmp/all")
-                self.all_were_smcr(40)
+                job = client[0].start([*client[1], "client", server[0].ip4, self.port, 2000, 40], f"{self.port}-40.log")
+                most, all_of_them, ends = 0, 0, time.monotonic() + 120
+                while job.poll() is None and time.monotonic() < ends:
+                    groups = [g["connections"] for g in self.agent.smcr_groups() if g["role"] == role]
+                    most, all_of_them = max([most, *groups]), max(all_of_them, sum(groups))
+                self.assertEqual(job.wait(10), 0, job.text())
+                print(f"{what}: at most {most} of {all_of_them} in a group", end=" ", flush=True)
+                self.assertLessEqual(most, 16)
+                self.assertGreater(all_of_them, 16)
+                self.assertEqual({c["path"] for c in self.agent.ended(self.port, 40)}, {"smcr"})
         self.set("smcr_max_conns_per_lgr", 255)
 
     def test_3_one_byte_and_many(self):
-        for size in (1, 64 << 20):
-            for seen, other in self.together(["serve", "PORT", 1], ["client", "ADDRESS", "PORT", size]):
-                self.assertEqual((seen, other.wait()), (f"{size} bytes\n", 0), other.text())
-                self.all_were_smcr()
+        for size in (1, 16 << 20):
+            says = lambda text: self.assertEqual(text, f"{size} bytes\n")
+            self.together(["serve", "PORT", 1], ["client", "ADDRESS", "PORT", size], says)
 
     def test_4_pauses_and_half_closes(self):
         of_client = ["send:70000", "sleep:1", "send:1", "shut", "sleep:1", "recv:200000", "eof"]
         of_server = ["recv:70001", "eof", "send:100000", "sleep:1", "send:100000", "close"]
-        for seen, other in self.together(
-            ["steps", "serve", "PORT", *of_server], ["steps", "ADDRESS", "PORT", *of_client]
-        ):
-            self.assertEqual((seen, other.wait()), ("eof\n", 0), other.text())
-            self.all_were_smcr()
+        says = lambda text: self.assertEqual(text, "connected\neof\ndone\n")
+        self.together(["steps", "serve", "PORT", *of_server], ["steps", "ADDRESS", "PORT", *of_client], says)
 
     def test_5_connections_that_come_and_go(self):
-        of_client = ["churn", "ADDRESS", "PORT", 30, 8, 2]
-        for seen, _ in self.together(["serve", "PORT", 1_000_000], of_client):
-            seen = json.loads(seen)
+        def says(text):
+            seen = json.loads(text)
             print(f"{seen['short']} short, {seen['long']} long", end=" ", flush=True)
             self.assertEqual((seen["wrong"], seen["long"]), ([], 2))
-            self.all_were_smcr()
+
+        self.together(["serve", "PORT", 1_000_000], ["churn", "ADDRESS", "PORT", 30, 8, 2], says, server_ends=False)
 
 
 class TwoPorts(unittest.TestCase):
@@ -177,11 +170,11 @@ class TwoPorts(unittest.TestCase):
             netsmc.ask(cls.linux, "pnet", "RACK1", "eth0", device)
         cls.agent = cls.node.start_agent()
 
-    def churn(self, client, server, port):
+    def churn(self, client, server, port, links=2):
         server[0].start_server([*server[1], "serve", port, 1_000_000], f"serve{port}.log")
         first = client[0].run([*client[1], "client", server[0].ip4, port, 1000])
         self.assertEqual(first.stdout, "1000 bytes\n")
-        wait_for("two links", lambda: any(len(g["links"]) == 2 for g in self.agent.smcr_groups()), 90)
+        wait_for("its links", lambda: any(len(g["links"]) == links for g in self.agent.smcr_groups()), 90)
         done = client[0].run([*client[1], "churn", server[0].ip4, port, 20, 3, 4], timeout=150)
         seen = json.loads(done.stdout)
         print(f"{seen['short']} short, {seen['long']} long", end=" ", flush=True)
@@ -190,6 +183,7 @@ class TwoPorts(unittest.TestCase):
         self.assertEqual(seen["long"], 4)
         paths = {(c["path"], c["reason"]["name"]) for c in self.agent.connections(port, ended=True)}
         self.assertEqual(paths, {("smcr", "none")})
+        self.assertEqual(max(len(g["links"]) for g in self.agent.smcr_groups()), links)
 
     def outlast(self, client, server, port):
         """A port of the agent's node goes down and up while connections come and go. Long connections lose nothing. The
@@ -218,6 +212,14 @@ class TwoPorts(unittest.TestCase):
 
     def test_4_a_port_goes_and_comes_while_linux_connects(self):
         self.outlast((self.linux, NATIVE), (self.node, TCP), 7604)
+
+    def test_5_linux_has_one_link_for_each_group(self):
+        self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
+        wait_for("Linux to have seen it", lambda: not netsmc.types(self.linux), 60)
+        self.linux.sh("sysctl -qw net.smc.smcr_max_links_per_lgr=1")
+        type(self).agent = self.node.start_agent({}, "agent-one-link")
+        self.churn((self.node, TCP), (self.linux, NATIVE), 7605, links=1)
+        self.churn((self.linux, NATIVE), (self.node, TCP), 7606, links=1)
 
 
 class OneNode(unittest.TestCase):
