@@ -35,7 +35,7 @@ static __always_inline bool smc_writes_options(struct bpf_sock_ops *ctx)
 		state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 		return state && state->role == SMC_ROLE_AGENT_CLC && ctx->total_retrans < 2;
 	}
-	/* a request socket has no storage; the entry of its SYN lives as long as the client may repeat it */
+	/* a request socket has no storage; each SYN of the client makes its entry anew */
 	inbound = smc_inbound_of(ctx);
 	return inbound && inbound->again < SMC_ANSWER_LOST_SYNS;
 }

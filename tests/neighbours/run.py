@@ -12,13 +12,14 @@ and a docstring, whose first line is its row of the table. Each runs in a labora
     4. new connections are SMC-D
     5. the second and the third between two pods of one agent, with the bypass
 
-If connections of plain TCP fail in 2 or 3, those of the agent are not judged there. An experiment may have more:
+An experiment may have more:
 
     CONFIG = {...}         of the agents
     CASES = False          it breaks cases of plain TCP now and then, so that these cannot be compared
-    KNOWN = {case: why}    cases that differ
-    LOSES = True           when it goes, bytes of plain TCP may be lost, so errors are not judged from then on
-    BYPASS = False         connections between pods that began beside it are not bypassed, not even when it has gone
+    KNOWN = {case: why}    cases that differ; DIFFERS: the same in a few words, for the table
+    LOSES = True           when it goes, bytes may be lost, of plain TCP, too; so errors are not judged from then on
+    BYPASS = False         connections between pods that began beside it are not bypassed, not even when it has gone;
+                           None: they may be when it has gone, which depends on how soon they prove fit
     LASTS = True           the agents that started beside it have to start again when it has gone
 """
 import argparse
@@ -39,6 +40,7 @@ from lab.basics import Timeout, wait_for  # noqa: E402
 from lab.nodes import Lab  # noqa: E402
 from scene import Pods, Scene  # noqa: E402
 
+DEFAULTS = {"CONFIG": {}, "CASES": True, "KNOWN": {}, "DIFFERS": "", "LOSES": False, "BYPASS": True, "LASTS": False}
 COMMON = ("run", "scene", "streams")
 FIRST_PORT = 20000
 MOST_BROKEN = 2  # cases that plain TCP beside a neighbour may break
@@ -52,6 +54,8 @@ def names():
 class Experiment:
     def __init__(self, name, only):
         self.neighbour, self.only = importlib.import_module(name), only
+        for trait, value in DEFAULTS.items():
+            setattr(self.neighbour, trait, getattr(self.neighbour, trait, value))
         self.name, self.port = name, FIRST_PORT
 
     def cases(self):
@@ -75,7 +79,7 @@ class Experiment:
 
     def connections_live_through(self, *changes):
         """[(number of changes until then, error), ...] of connections that are used before, between and after these
-        changes of the neighbour; and their paths, if there is an agent."""
+        changes of the neighbour."""
         progress = multiprocessing.Array("l", len(streams.USES), lock=False)
         phase, stop = multiprocessing.Value("i", 0), multiprocessing.Event()
         ours, theirs = multiprocessing.Pipe()
@@ -105,7 +109,7 @@ class Experiment:
             child.join()
 
     def compare_cases(self, plain, ours, flaws):
-        known = getattr(self.neighbour, "KNOWN", {})
+        known = self.neighbour.KNOWN
         broken = [name for name, lines in plain.items() if any(line.startswith(("Stuck", "'never")) for line in lines)]
         for name in {*known, *broken} & set(plain):
             print(
@@ -128,14 +132,15 @@ class Experiment:
         return through_absence, self.connections_live_through(come, go)
 
     def compare_lives(self, ours, plain):
-        """Errors that plain TCP does not have; none counts from the moment on when the neighbour's going may lose
-        bytes of plain TCP."""
+        """Errors with agents, and those of plain TCP, with which nothing can be compared; none counts from the moment
+        on when the neighbour's going may lose bytes."""
         wrong = []
-        loses = getattr(self.neighbour, "LOSES", False)
         for what, going, errors, tcps in zip(("goes and comes", "comes and goes"), (1, 2), ours, plain):
             if errors or tcps:
                 print(f"{self.name}: it {what}: errors of plain TCP: {tcps}; with agents: {errors}")
-            wrong += [f"it {what}: {text}" for when, text in errors if not tcps and not (loses and when >= going)]
+            for path, found in (("", errors), ("plain TCP: ", tcps)):
+                counted = [text for when, text in found if not self.neighbour.LOSES or when < going]
+                wrong += [f"it {what}: {path}{text}" for text in counted]
         return wrong
 
     def smcd_again(self):
@@ -164,10 +169,10 @@ class Experiment:
             plain, flaws = self.cases() if with_cases else ({}, [])
             plain_lives = self.lives()
             self.neighbour.come(self.scene)
-            self.scene.start(**getattr(self.neighbour, "CONFIG", {}))
+            self.scene.start(**self.neighbour.CONFIG)
             wrong = self.compare_cases(plain, self.cases()[0], flaws) if with_cases else []
             wrong += self.compare_lives(self.lives(), plain_lives)
-            if kind is Scene and not getattr(self.neighbour, "LASTS", False):
+            if kind is Scene and not self.neighbour.LASTS:
                 wrong += self.smcd_again()
             for host in self.scene.hosts:
                 print(f"{self.name}: {self.beside}", {n: c for n, c in host.agent.decisions().items() if c})
@@ -176,29 +181,25 @@ class Experiment:
             return wrong, self.beside, len(plain)
 
     def run(self):
-        wrong, paths, cases = self.compare(Scene, getattr(self.neighbour, "CASES", True))
+        wrong, paths, cases = self.compare(Scene, self.neighbour.CASES)
         smcd = paths.get(("smcd", "none"), 0)
         least = len(streams.USES) + (0 if self.only else cases * 4 // 5)
         if self.neighbour.PATH == "smcd" and smcd < least or self.neighbour.PATH == "tcp" and smcd:
             wrong.append(f"{smcd} connections were SMC-D: {paths}")
         more, paths, _ = self.compare(Pods, False)
         bypassed = bool(paths.get(("bypass", "none")))
-        if bypassed != getattr(self.neighbour, "BYPASS", True):
+        if self.neighbour.BYPASS not in (None, bypassed):
             more.append(f"bypassed: {bypassed}: {paths}")
         return wrong + [f"between pods: {line}" for line in more]
 
     def row(self, wrong):
-        known = getattr(self.neighbour, "KNOWN", {})
-        outcome = "same" if not known else f"same but for {getattr(self.neighbour, 'DIFFERS', ', '.join(known))}"
-        if not getattr(self.neighbour, "CASES", True):
-            outcome = "connections only"
-        if getattr(self.neighbour, "LOSES", False):
-            outcome += "; loses bytes"
-        if getattr(self.neighbour, "LASTS", False):
-            outcome += "; lasts"
+        differs = self.neighbour.DIFFERS or ", ".join(self.neighbour.KNOWN)
+        outcome = f"same but for {differs}" if differs else "same" if self.neighbour.CASES else "connections only"
+        outcome += "; loses bytes" if self.neighbour.LOSES else ""
+        outcome += "; lasts" if self.neighbour.LASTS else ""
         title = self.neighbour.__doc__.splitlines()[0].rstrip(".")
         path = {"smcd": "SMC", "tcp": "plain TCP"}[self.neighbour.PATH]
-        pods = "bypass" if getattr(self.neighbour, "BYPASS", True) else "TCP"
+        pods = {True: "bypass", False: "TCP", None: "either"}[self.neighbour.BYPASS]
         return f"| {title} | {path} | {pods} | {f'{len(wrong)} differ' if wrong else outcome} |"
 
 

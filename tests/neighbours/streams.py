@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Connections that live while a neighbour comes and goes. Each byte is compared."""
 import hashlib
+import os
 import select
 import socket
 import threading
@@ -76,7 +77,7 @@ USES = (ask_and_answer, small, both_ways)
 def run(connect, progress, phase, stop):
     """Uses connections until told to stop. `progress[i]` counts the exchanges of USES[i], and is -1 after an error;
     returns [(phase, error), ...]."""
-    errors = []
+    errors, parent = [], os.getppid()
 
     def use(index, function):
         try:
@@ -84,7 +85,7 @@ def run(connect, progress, phase, stop):
             for sock in (client, server):
                 sock.settimeout(LIMIT)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while not stop.is_set():
+            while not stop.is_set() and os.getppid() == parent:  # which may be killed
                 function(client, server, progress[index])
                 progress[index] += 1
             client.shutdown(socket.SHUT_WR)

@@ -11,8 +11,8 @@ def cgroups(scene):
 
 
 def come(scene):
-    tracer.settle(scene, cgroups(scene))
+    tracer.settle(scene, cgroups(scene), tracer.READS_MESSAGES)
 
 
 def go(scene):
-    tracer.leave(scene, cgroups(scene))
+    tracer.leave(scene, cgroups(scene), tracer.READS_MESSAGES)

@@ -1,8 +1,9 @@
 # OBI #2580 (its work-around): a verdict program that lets all pass
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """The same, with the agents' sockets alone."""
-import verdict
+import tracer
 from tracer_of_agents import cgroups
+from verdict import LETS_PASS
 
 PATH = "smcd"
 LOSES = True
@@ -14,8 +15,8 @@ KNOWN = {
 
 
 def come(scene):
-    verdict.settle(scene, cgroups(scene))
+    tracer.settle(scene, cgroups(scene), LETS_PASS)
 
 
 def go(scene):
-    verdict.leave(scene, cgroups(scene))
+    tracer.leave(scene, cgroups(scene), LETS_PASS)
