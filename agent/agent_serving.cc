@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/agent.h"
+#include "agent/steer/addresses.h"
 #include "os/clock.h"
 
 namespace smc {
@@ -21,6 +22,9 @@ void Agent::handle(const smc_event& event) {
             break;
         case SMC_EVENT_NETNS_WANTED:
             namespaces_->rescan_soon();
+            break;
+        case SMC_EVENT_CALLBACK_TAKEN:
+            namespaces_->callback_taken(event.tuple.slot, !remote_of(event.tuple).is_v4());
             break;
         case SMC_EVENT_CGROUP_WANTED:
             if (!cgroups_->groups().contains(event.cgroup)) {

@@ -101,10 +101,12 @@ enum smc_role {
 /* Option 254 in the SYN-ACK that a CLC socket received. */
 enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
+	SMC_OPTION_ASKING, /* the SYN is being built; the kernel has asked this agent's program for its options */
 	SMC_OPTION_ABSENT,
 	SMC_OPTION_PRESENT,
 	SMC_OPTION_AGENT,  /* present, and the server has an agent */
 	SMC_OPTION_ECHOED, /* our own tag came back: the peer copies unknown options */
+	SMC_OPTION_TAKEN,  /* our SYN left, and the kernel had not asked for its options */
 };
 
 /* A TCP connection, from the point of view of this end and with the addresses that its device sees. */
@@ -353,7 +355,8 @@ struct smc_inbound {
 	__u8 again;       /* retransmissions of the SYN: no answer has come through */
 	__be32 isn;       /* sequence number of the SYN */
 	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
-	__u8 pad[7];
+	__u8 asking;      /* the kernel has asked this agent's program for the options of the SYN-ACK */
+	__u8 pad[6];
 };
 
 /* A socket at a hairpin whose other end is gone, and got no FIN or reset from there. The key is the socket's cookie. */
@@ -380,14 +383,15 @@ enum smc_event_type {
 	SMC_EVENT_REQUEST = 1, /* a server speaks SMC, or is known to: the agent takes over */
 	SMC_EVENT_NETNS_WANTED,
 	SMC_EVENT_CGROUP_WANTED,
+	SMC_EVENT_CALLBACK_TAKEN, /* a SYN-ACK of the agent's listener left, and nobody asked for its options */
 };
 
 struct smc_event {
 	enum smc_event_type type;
 	__u32 pad;
 	__u64 cgroup;               /* SMC_EVENT_CGROUP_WANTED: ID of a cgroup that is not known yet */
-	struct smc_tuple tuple;     /* SMC_EVENT_REQUEST: its key ... */
-	struct smc_request request; /* ... and its entry */
+	struct smc_tuple tuple;     /* SMC_EVENT_REQUEST: its key; SMC_EVENT_CALLBACK_TAKEN: the connection */
+	struct smc_request request; /* SMC_EVENT_REQUEST: its entry */
 };
 
 /* Output of program smc_sweep. */

@@ -74,8 +74,10 @@ enum smc_decision {
 	SMC_LEG_GONE,   /* data or a FIN of an application behind its peer's end, to a leg that is gone: it is reset */
 	SMC_OPTION_SYN, /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,
-	SMC_OPTION_SYNACK, /* option 254 written into a SYN-ACK */
+	SMC_OPTION_SYN_TAKEN, /* another program has taken the callback flag of a CLC socket: no options */
+	SMC_OPTION_SYNACK,    /* option 254 written into a SYN-ACK */
 	SMC_OPTION_SYNACK_FAILED,
+	SMC_OPTION_SYNACK_TAKEN, /* the same of the agent's listener */
 	SMC_PEER_OPTION_PRESENT,
 	SMC_PEER_OPTION_ABSENT,
 	SMC_PEER_OPTION_ECHOED,

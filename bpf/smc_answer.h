@@ -16,7 +16,7 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	struct smc_sock *clc = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	__be16 before, after;
 
-	if (clc)
+	if (clc && clc->option != SMC_OPTION_TAKEN)
 		clc->option = seen;
 	if (skc)
 		bpf_sk_release(skc);

@@ -214,12 +214,14 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 }
 
 /* The SYN of a CLC socket. sockops has written its options; here only the entry is made that recognizes the answer. */
-static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct smc_packet *packet)
+static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct smc_packet *packet,
+					    struct smc_sock *clc)
 {
 	__u32 zero = 0;
 	struct smc_request *request = bpf_map_lookup_elem(&smc_scratch, &zero);
 
 	smc_forget_hairpin(packet);
+	smc_check_syn(clc);
 	if (!request)
 		return;
 	__builtin_memset(request, 0, sizeof(*request));

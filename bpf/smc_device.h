@@ -58,7 +58,7 @@ int smc_egress(struct __sk_buff *skb)
 		if (!leg)
 			return smc_ask(skb, &packet, device, sk);
 		if (!smc_is_leg(leg)) {
-			smc_ask_for_clc(skb, &packet);
+			smc_ask_for_clc(skb, &packet, leg);
 			return TC_ACT_UNSPEC;
 		}
 		joined = smc_join_leg(skb, &packet, sk, leg);
@@ -72,8 +72,10 @@ int smc_egress(struct __sk_buff *skb)
 		smc_make_fin_rst(skb, &packet);
 		return TC_ACT_UNSPEC;
 	}
-	if ((packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == (SMC_TCP_SYN | SMC_TCP_ACK) && !skb->ingress_ifindex)
+	if ((packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == (SMC_TCP_SYN | SMC_TCP_ACK) && !skb->ingress_ifindex) {
 		smc_note_answer(&packet);
+		smc_check_synack(skb, &packet);
+	}
 	if (smc_is_probe(&packet, device))
 		return smc_redirect(skb, packet.mac_len, SMC_PROBE_PORT);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);

@@ -19,6 +19,7 @@
 #include "bpf/smc_pairs.h"
 #include "bpf/smc_members.h"
 #include "bpf/smc_tune.h"
+#include "bpf/smc_flag.h"
 #include "bpf/smc_ask.h"
 #include "bpf/smc_answer.h"
 #include "bpf/smc_accept.h"

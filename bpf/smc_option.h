@@ -51,8 +51,29 @@ static __always_inline void smc_note_cookie(struct bpf_sock_ops *ctx)
 		inbound->cookie = 1;
 }
 
+/* Notes that the kernel asks for the options of this SYN or SYN-ACK: the socket has its callback flag (smc_flag.h). */
+static __always_inline void smc_note_asking(struct bpf_sock_ops *ctx)
+{
+	struct smc_inbound *inbound;
+	struct smc_sock *state;
+	struct bpf_sock *sk = ctx->sk;
+
+	if (!(ctx->skb_tcp_flags & SMC_TCP_SYN))
+		return;
+	if (ctx->skb_tcp_flags & SMC_TCP_ACK) {
+		inbound = smc_inbound_of(ctx);
+		if (inbound)
+			inbound->asking = 1;
+		return;
+	}
+	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	if (state && state->role == SMC_ROLE_AGENT_CLC)
+		state->option = SMC_OPTION_ASKING;
+}
+
 static __always_inline void smc_reserve_options(struct bpf_sock_ops *ctx)
 {
+	smc_note_asking(ctx);
 	if (!smc_writes_options(ctx))
 		return;
 	if ((ctx->skb_tcp_flags & SMC_TCP_ACK) && ctx->args[0] == BPF_WRITE_HDR_TCP_SYNACK_COOKIE)
@@ -130,7 +151,7 @@ int smc_clc_ops(struct bpf_sock_ops *ctx)
 	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
 	if (!state) {
 		/* accepted on the listener for CLC sockets: the SYN-ACK had its options */
-		if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB && smc_inbound_of(ctx))
 			smc_set_flags(ctx, false);
 		return 1;
 	}

@@ -19,6 +19,7 @@ session::PeerOption option_of(smc_option_seen seen) {
     return seen == SMC_OPTION_AGENT     ? session::PeerOption::kAgent
            : seen == SMC_OPTION_PRESENT ? session::PeerOption::kPresent
            : seen == SMC_OPTION_ECHOED  ? session::PeerOption::kEchoed
+           : seen == SMC_OPTION_TAKEN   ? session::PeerOption::kTaken
                                         : session::PeerOption::kAbsent;
 }
 
@@ -75,7 +76,7 @@ void ClientRunner::on(const session::Connect&) {
 void ClientRunner::connected() {
     const auto option = programs_.option_seen(clc_->fd());
     const int error = take_connect_error(clc_->fd());
-    if (error != 0 && option == SMC_OPTION_UNKNOWN) {
+    if (error != 0 && (option == SMC_OPTION_UNKNOWN || option == SMC_OPTION_ASKING)) {
         return feed(session_.connect_failed(error));
     }
     const auto seen = option_of(option);

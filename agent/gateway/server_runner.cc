@@ -44,8 +44,10 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
 
 // A SYN of an agent with port 0 is a request: had its answer arrived with the option, the client's agent would have
 // reset it.
-bool has_lost_answer(const smc_inbound& inbound) {
-    return inbound.peer_agent != 0 && inbound.port == 0;
+Reason without_option(const smc_inbound& inbound) {
+    return inbound.since_ns != 0 && inbound.asking == 0   ? Reason::kOptionTaken
+           : inbound.peer_agent != 0 && inbound.port == 0 ? Reason::kAnswerLost
+                                                          : Reason::kNone;
 }
 
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
@@ -53,7 +55,7 @@ ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& progr
     : Runner(parts, std::move(connection),
              session::Server(parts.node, parts.smcd_groups,
                              means_for(parts, clc.get(), local_of(*netns, clc.get()), inbound.smcd != 0),
-                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, has_lost_answer(inbound)}, os::now()),
+                             {inbound.peer_agent != 0, inbound.peer_speaks != 0, without_option(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       netns_(std::move(netns)),
@@ -159,7 +161,8 @@ void ServerRunner::on(const session::RunOnTcp& action) {
             {SessionEnd::Kind::kRefused,
              {.reason = Reason::kServerRefused, .detail = "the leg did not accept the first bytes of the client"}});
     }
-    const bool is_silent = action.outcome.reason == Reason::kAnswerLost && size == 0 && !has_lost_answer(inbound_);
+    const bool is_silent =
+        action.outcome.reason == Reason::kAnswerLost && size == 0 && without_option(inbound_) == Reason::kNone;
     end({SessionEnd::Kind::kTcp, action.outcome, std::move(leg), clc_->release(), is_silent});
 }
 

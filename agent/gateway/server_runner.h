@@ -13,8 +13,8 @@ namespace smc {
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                                     const smc_inbound& inbound, std::uint32_t slot);
 
-// The client's application was connected by an answer from which something on the path had removed the option.
-[[nodiscard]] bool has_lost_answer(const smc_inbound& inbound);
+// Why the client's application was connected by a SYN-ACK without option 254; kNone: it was not, as far as is known.
+[[nodiscard]] Reason without_option(const smc_inbound& inbound);
 
 class ServerRunner final : public Runner<session::Server> {
  public:

@@ -21,11 +21,19 @@ namespace smc {
 namespace {
 
 constexpr int kBacklog = 4096;
+constexpr const char* kFlagTaken = "another sockops program has taken the callback flag of the agent's listener";
 
 // L1, for sockets that are not yet in a TcpSocket.
 void reset_on_close(int fd) {
     const linger value{1, 0};
     ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, sizeof value);
+}
+
+void close_listener(UniqueFd& listener) {
+    if (listener) {
+        ::shutdown(listener.get(), SHUT_RDWR);  // takes effect on duplicates of the descriptor, too
+        listener.reset();
+    }
 }
 
 }  // namespace
@@ -86,11 +94,11 @@ Namespace::~Namespace() {
 
 void Namespace::close_listeners() {
     for (const Listener which : {kClc4, kClc6}) {
-        if (UniqueFd& listener = listeners_[which]; listener) {
+        if (listeners_[which]) {
             p_.programs.clc_listeners.erase(slot_ * 2 + (which == kClc6 ? 1 : 0));
-            ::shutdown(listener.get(), SHUT_RDWR);  // takes effect on duplicates of the descriptor, too
-            listener.reset();
         }
+        close_listener(listeners_[which]);
+        close_listener(replaced_[which]);
     }
 }
 
@@ -143,9 +151,51 @@ Result<void> Namespace::listen(Listener which) {
     return {};
 }
 
+void Namespace::callback_taken(Listener which) {
+    if (taken_[which] || !listeners_[which]) {
+        return;
+    }
+    taken_[which] = true;
+    // The program may take the flag of each new listener, too. The warning is not repeated as often.
+    if (std::exchange(since_taken_, 0) >= kQuiet) {
+        log()->warn("netns {}: {} connections are plain TCP until the agent listens anew: {}", inode_,
+                    which == kClc6 ? "IPv6" : "IPv4", kFlagTaken);
+    }
+    publish();
+}
+
+void Namespace::renew_listeners() {
+    since_taken_++;
+    for (const Listener which : {kClc4, kClc6}) {
+        close_listener(replaced_[which]);
+        if (!taken_[which]) {
+            continue;
+        }
+        const InNamespace inside(netns_.get());
+        if (!inside.entered()) {
+            continue;
+        }
+        UniqueFd old = std::move(listeners_[which]);
+        if (auto listening = listen(which); !listening) {
+            log()->warn("netns {}: the agent cannot listen anew: {}", inode_, listening.error().text());
+            listeners_[which] = std::move(old);
+            continue;
+        }
+        log()->debug("netns {}: the agent listens anew for {}", inode_, which == kClc6 ? "IPv6" : "IPv4");
+        replaced_[which] = std::move(old);
+        taken_[which] = false;
+        fresh_.push_back(which);
+    }
+    publish();
+}
+
 std::string Namespace::obstacle(bpf::Hooks::Family family) const {
-    if (!hooks_ || !listeners_[family == bpf::Hooks::kIpv6 ? kClc6 : kClc4]) {
+    const Listener which = family == bpf::Hooks::kIpv6 ? kClc6 : kClc4;
+    if (!hooks_ || !listeners_[which]) {
         return "the agent cannot listen there";
+    }
+    if (taken_[which]) {
+        return kFlagTaken;
     }
     return hooking_failed_.empty() ? hooked_.obstacles[family] : hooking_failed_;
 }

@@ -89,6 +89,13 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // This listener could not be served: the next take_fresh() returns it again.
     void still_fresh(Listener which) { fresh_.push_back(which); }
 
+    // Another program of sockops has taken the callback flag of this listener: its SYN-ACKs leave without option 254.
+    // Only listen() sets the flag again. Until renew_listeners() is called, new connections of the family are plain
+    // TCP.
+    void callback_taken(Listener which);
+    // Puts a new listener in the place of each that has lost its flag. To be called each time when hairpins are tried.
+    void renew_listeners();
+
     // Readable when devices or addresses have changed; then call sync_devices(), which also opens listeners that could
     // not be opened before.
     [[nodiscard]] int link_events_fd() const { return link_events_->fd(); }
@@ -107,6 +114,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
 
  private:
     enum class Work : std::uint8_t { kNothing, kProbe, kSync };
+    static constexpr unsigned kQuiet = 60;  // calls of renew_listeners(); by default five minutes
 
     Namespace(const Parts& parts, UniqueFd netns, std::uint64_t inode, std::uint32_t slot)
         : p_(parts), netns_(std::move(netns)), inode_(inode), slot_(slot) {}
@@ -126,6 +134,9 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
+    bool taken_[kListeners] = {};    // the listener's callback flag
+    UniqueFd replaced_[kListeners];  // handshakes with it may be under way
+    unsigned since_taken_ = kQuiet;  // how often renew_listeners() was called since then
     std::optional<Rtnetlink> link_events_;
     std::shared_ptr<bpf::Hooks> hooks_;  // used on the hooking thread, except its packet socket
     bpf::Hooks::State hooked_;

@@ -90,6 +90,9 @@ void Namespaces::look_again_later() {
                 failed_.clear();
             }
             for (const auto& [inode, served] : served_) {
+                if (probes) {
+                    served.netns->renew_listeners();
+                }
                 on_fresh_(served.netns);
                 if (probes || served.netns->doubtful()) {
                     served.netns->probe();
@@ -235,6 +238,14 @@ void Namespaces::watch_links(std::uint64_t inode) {
         on_fresh_(netns);
         watch_links(inode);
     });
+}
+
+void Namespaces::callback_taken(std::uint32_t slot, bool v6) {
+    const auto it =
+        std::ranges::find_if(served_, [&](const auto& entry) { return entry.second.netns->slot() == slot; });
+    if (it != served_.end()) {
+        it->second.netns->callback_taken(v6 ? Namespace::kClc6 : Namespace::kClc4);
+    }
 }
 
 std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {

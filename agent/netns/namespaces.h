@@ -60,6 +60,9 @@ class Namespaces {
     // Schedules a thorough rescan; several calls become one.
     void rescan_soon();
 
+    // A listener has lost its callback flag (smc_flag.h of bpf/): it is replaced when the hairpins are tried next.
+    void callback_taken(std::uint32_t slot, bool v6);
+
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;

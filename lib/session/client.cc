@@ -26,7 +26,9 @@ Actions Client::connected(PeerOption option, clc::Means means, TimePoint now) {
         handshake_.emplace(node_, std::move(means));
         return translate(handshake_->start(now));
     }
-    const Reason reason = option == PeerOption::kEchoed ? Reason::kPeerEchoes : Reason::kPeerNoSmc;
+    const Reason reason = option == PeerOption::kEchoed  ? Reason::kPeerEchoes
+                          : option == PeerOption::kTaken ? Reason::kOptionTaken
+                                                         : Reason::kPeerNoSmc;
     return let_go(reason, {}, {lesson_of_connecting(reason)});
 }
 

@@ -82,10 +82,11 @@ Actions Server::refuse(Reason reason, std::string detail, Actions actions) {
 }
 
 Actions Server::begin(TimePoint now) {
-    return peer_.answer_lost
-               ? join_application(
-                     "the client did not see option 254 in the SYN-ACK; its application is connected by TCP", now)
-               : Actions{};
+    return peer_.no_option == Reason::kNone
+               ? Actions{}
+               : join_application(
+                     peer_.no_option,
+                     "the client did not see option 254 in the SYN-ACK; its application is connected by TCP", now);
 }
 
 // Only before anything was agreed on. A client's agent would have refused a SYN-ACK without the option.
@@ -94,15 +95,20 @@ bool Server::may_have_lost_answer() const {
            handshake_.state() == clc::ServerHandshake::State::kAwaitProposal;
 }
 
-Actions Server::join_application(std::string detail, TimePoint now) {
-    outcome_ = {.kind = clc::Outcome::Kind::kFallBack, .reason = Reason::kAnswerLost, .detail = std::move(detail)};
+Actions Server::join_application(Reason reason, std::string detail, TimePoint now) {
+    outcome_ = {.kind = clc::Outcome::Kind::kFallBack, .reason = reason, .detail = std::move(detail)};
     state_ = State::kConnecting;
     deadline_ = now + node_.step_timeout;
     return {ConnectApplication{}};
 }
 
+bool Server::joins_application() const {
+    return state_ == State::kConnecting &&
+           (outcome_.reason == Reason::kAnswerLost || outcome_.reason == Reason::kOptionTaken);
+}
+
 Actions Server::clc_message(wire::Bytes message, TimePoint now) {
-    if (state_ == State::kConnecting && outcome_.reason == Reason::kAnswerLost) {
+    if (joins_application()) {
         return refuse(Reason::kHandshakeTimeout, "a CLC message came too late: fallback to TCP has begun", {});
     }
     if (state_ == State::kAwaitingClient) {
@@ -116,7 +122,7 @@ Actions Server::clc_fault(const Fault& fault, TimePoint now) {
         return refuse(Reason::kProtocolError, fault.text(), {GiveBack{outcome_}});
     }
     if (may_have_lost_answer() && clc::is_no_clc(fault)) {
-        return join_application(fault.text(), now);
+        return join_application(Reason::kAnswerLost, fault.text(), now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.fault(fault), now) : Actions{};
 }
@@ -128,7 +134,7 @@ Actions Server::clc_closed(TimePoint now, bool in_order) {
         return {};
     }
     if (in_order && may_have_lost_answer() && !clc_began_) {
-        return join_application("the client closed without sending a byte", now);
+        return join_application(Reason::kAnswerLost, "the client closed without sending a byte", now);
     }
     if (state_ != State::kNegotiating || handshake_.state() == clc::ServerHandshake::State::kLinking) {
         return {};  // the peer of a short connection may close it before this side hears that the link is ready
@@ -253,7 +259,7 @@ Actions Server::tick(TimePoint now) {
             silence_until_ = now + node_.last_word;
             return {};
         }
-        return join_application("no CLC Proposal came in time", now);
+        return join_application(Reason::kAnswerLost, "no CLC Proposal came in time", now);
     }
     return state_ == State::kNegotiating ? translate(handshake_.tick(now), now) : Actions{};
 }

@@ -56,6 +56,7 @@ constexpr std::array kEntries{
     Entry{Reason::kPeerEchoes, "peer_echoes", "peer repeats unknown TCP options"},
     Entry{Reason::kOptionLost, "option_lost", "only a SYN without the option was answered"},
     Entry{Reason::kAnswerLost, "answer_lost", "option 254 is removed from SYN-ACKs on the way to the client"},
+    Entry{Reason::kOptionTaken, "option_taken", "another program on this node keeps option 254 out of packets"},
     Entry{Reason::kHandshakeTimeout, "handshake_timeout", "a CLC message did not come in time"},
     Entry{Reason::kBudget, "budget", "the attempt took longer than it may"},
     Entry{Reason::kProtocolError, "protocol_error", "peer sent something that is no CLC message"},

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A program of sockops that takes the callback flags of others."""
 PATH = "tcp"  # no packet of an agent can carry option 254
-LASTS = True  # listeners that an agent made beside it never get their flags back
 PROGRAMS = """
 SEC("sockops") int take(struct bpf_sock_ops *ctx)
 {

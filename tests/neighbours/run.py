@@ -20,7 +20,6 @@ An experiment may have more:
     LOSES = True           when it goes, bytes may be lost, of plain TCP, too; so errors are not judged from then on
     BYPASS = False         connections between pods that began beside it are not bypassed, not even when it has gone;
                            None: they may be when it has gone, which depends on how soon they prove fit
-    LASTS = True           the agents that started beside it have to start again when it has gone
 """
 import argparse
 import importlib
@@ -40,7 +39,7 @@ from lab.basics import Timeout, wait_for  # noqa: E402
 from lab.nodes import Lab  # noqa: E402
 from scene import Pods, Scene  # noqa: E402
 
-DEFAULTS = {"CONFIG": {}, "CASES": True, "KNOWN": {}, "DIFFERS": "", "LOSES": False, "BYPASS": True, "LASTS": False}
+DEFAULTS = {"CONFIG": {}, "CASES": True, "KNOWN": {}, "DIFFERS": "", "LOSES": False, "BYPASS": True}
 COMMON = ("run", "scene", "streams")
 FIRST_PORT = 20000
 MOST_BROKEN = 2  # cases that plain TCP beside a neighbour may break
@@ -172,7 +171,7 @@ class Experiment:
             self.scene.start(**self.neighbour.CONFIG)
             wrong = self.compare_cases(plain, self.cases()[0], flaws) if with_cases else []
             wrong += self.compare_lives(self.lives(), plain_lives)
-            if kind is Scene and not self.neighbour.LASTS:
+            if kind is Scene:
                 wrong += self.smcd_again()
             for host in self.scene.hosts:
                 print(f"{self.name}: {self.beside}", {n: c for n, c in host.agent.decisions().items() if c})
@@ -196,7 +195,6 @@ class Experiment:
         differs = self.neighbour.DIFFERS or ", ".join(self.neighbour.KNOWN)
         outcome = f"same but for {differs}" if differs else "same" if self.neighbour.CASES else "connections only"
         outcome += "; loses bytes" if self.neighbour.LOSES else ""
-        outcome += "; lasts" if self.neighbour.LASTS else ""
         title = self.neighbour.__doc__.splitlines()[0].rstrip(".")
         path = {"smcd": "SMC", "tcp": "plain TCP"}[self.neighbour.PATH]
         pods = {True: "bypass", False: "TCP", None: "either"}[self.neighbour.BYPASS]

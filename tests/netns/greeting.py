@@ -85,9 +85,9 @@ class Greeting(TwoNodes):
         """Starts agents whose timeouts are long enough to accelerate every connection."""
         super().start_agents(**{**TIME_ENOUGH, **overrides})
 
-    def still_smcd(self, count=1):
+    def still_smcd(self, count=1, **spec):
         before = self.a.agent.totals().get(("smcd", "none"), 0)
-        self.all_ok(count, count=count)
+        self.all_ok(count, count=count, **spec)
         self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), before + count)
 
     def known_gap(self, scene):

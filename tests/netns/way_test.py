@@ -181,15 +181,16 @@ class Way(Greeting):
         self.still_smcd(5)
         self.assertEqual(self.connect(port=5001)["error"], plain)
 
-    def test_options_that_another_program_takes_away(self):
+    def test_options_that_another_program_takes_away_from_the_client(self):
         """The server answers the application's SYN, but never the agent's request: it is asked more and more rarely."""
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()
         sh("bpftool", "cgroup", "attach", self.a.cgroup, "sock_ops", "pinned", clear, "multi")
         self.greeter()
         self.all_ok(3, count=3)
-        self.assertEqual(self.a.agent.totals(), {("fallback", "peer_no_smc"): 1})
+        self.assertEqual(self.a.agent.totals(), {("fallback", "option_taken"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 2)
+        self.assertEqual(self.a.agent.decisions()["SMC_OPTION_SYN_TAKEN"], 1)
 
         def pause():
             self.all_ok(1, count=1)
@@ -200,6 +201,34 @@ class Way(Greeting):
         self.assertIn(first, (5, 10))  # 10: it was asked again before this check
         wait_for("it to be asked again", lambda: pause() > first)
         self.assertEqual(pause(), 2 * first)
+
+    def test_options_that_another_program_takes_away_from_the_server(self):
+        """Its listeners keep no callback flag, for good; so when the program has gone, the agent listens anew."""
+        body = "bpf_sock_ops_cb_flags_set(ctx, BPF_SOCK_OPS_STATE_CB_FLAG); return 1;"
+        take = self.foreign("sockops", "sockops", body)
+        self.greeter()
+        for v6, cookies in ((False, 1), (True, 1), (False, 2)):  # 2: each SYN-ACK is a SYN cookie
+            to = self.b.ip6 if v6 else self.b.ip4
+            with self.subTest(to=to, cookies=cookies):
+                self.b.run(["sysctl", "-qw", f"net.ipv4.tcp_syncookies={cookies}"])
+                sh("bpftool", "cgroup", "attach", self.b.cgroup, "sock_ops", "pinned", take, "multi")
+                self.start_agents()
+                self.all_ok(3, count=3, to=to)
+                taken = self.b.agent.totals()[("fallback", "option_taken")]
+                decisions = self.b.agent.decisions()
+                self.assertEqual(decisions["SMC_OPTION_SYNACK_TAKEN"], taken)
+                self.assertEqual(decisions["SMC_IN_NOT_SERVED"], 3 - taken)
+                self.assertIn("another sockops program has taken the callback flag", self.b.agent.log())
+                sh("bpftool", "cgroup", "detach", self.b.cgroup, "sock_ops", "pinned", take)
+
+                def is_smcd():
+                    self.all_ok(1, count=1, to=to)
+                    return ("smcd", "none") in self.a.agent.totals()
+
+                wait_for("the agent to listen anew", is_smcd)
+                self.still_smcd(5, to=to)
+                for node in (self.a, self.b):
+                    node.agent.stop()
 
     def test_no_loopback_device(self):
         self.start_agents()

@@ -14,7 +14,9 @@ TEST_CASE("client_session__a_server_that_was_capable_and_is_not_leaves_tcp_alone
     for (const auto& [option, why, answered, lesson] :
          {std::tuple(PeerOption::kAbsent, Reason::kPeerNoSmc, false, As::kUnknown),
           std::tuple(PeerOption::kAbsent, Reason::kPeerNoSmc, true, As::kPause),
-          std::tuple(PeerOption::kEchoed, Reason::kPeerEchoes, false, As::kUnknown)}) {
+          std::tuple(PeerOption::kEchoed, Reason::kPeerEchoes, false, As::kUnknown),
+          std::tuple(PeerOption::kTaken, Reason::kOptionTaken, false, As::kUnknown),
+          std::tuple(PeerOption::kTaken, Reason::kOptionTaken, true, As::kPause)}) {
         group::SmcdGroups groups;
         Client client(kClient, groups);
         REQUIRE(are<Connect>(client.start(kStart + kBudget, answered)));
@@ -214,12 +216,19 @@ TEST_CASE("server_session__a_reset_is_nobodys_connection_and_one_that_was_late_l
     CHECK(find<RegisterDmb>(spoke.server.clc_message(spoke.proposal.view(), when)) != nullptr);
 }
 
-TEST_CASE("server_session__who_was_asked_for_by_a_question_is_the_application_itself") {
-    group::SmcdGroups groups;
-    Server server(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .answer_lost = true}, kStart);
-    REQUIRE(are<ConnectApplication>(server.begin(kStart)));
-    CHECK_FALSE(server.listens());
-    CHECK(on_tcp(server.application_connected(kStart)) == Reason::kAnswerLost);
+TEST_CASE("server_session__a_client_that_has_not_seen_the_option_is_the_application_itself") {
+    for (const Reason why : {Reason::kAnswerLost, Reason::kOptionTaken}) {
+        group::SmcdGroups groups;
+        Server server(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .no_option = why}, kStart);
+        REQUIRE(are<ConnectApplication>(server.begin(kStart)));
+        CHECK_FALSE(server.listens());
+        CHECK(on_tcp(server.application_connected(kStart)) == why);
+        Server spoke(kSmcdServer, groups, {true, std::nullopt}, {.has_agent = true, .no_option = why}, kStart);
+        REQUIRE(are<ConnectApplication>(spoke.begin(kStart)));
+        const Pair other;
+        const auto actions = spoke.clc_message(other.proposal.view(), kStart);
+        CHECK(find<Refuse>(actions) != nullptr);
+    }
     Pair heard;
     CHECK(heard.server.begin(kStart).empty());
 }

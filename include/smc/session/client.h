@@ -41,6 +41,7 @@ enum class PeerOption : std::uint8_t {
     kPresent,
     kAgent,   // present, and the server has an agent
     kEchoed,  // the peer repeats whatever it is sent
+    kTaken,   // the server was not asked: another program on this node kept the option out of the SYN
 };
 
 class Client {

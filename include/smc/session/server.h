@@ -34,9 +34,10 @@ class Server {
     enum class State : std::uint8_t { kNegotiating, kAwaitingClient, kConnecting, kDone };
     // Facts about the client.
     struct Peer {
-        bool has_agent = false;    // on fallback the client does without this connection
-        bool speaks = false;       // on first contact of SMC-R its agent tells when its application is connected
-        bool answer_lost = false;  // it has not seen the option in the SYN-ACK, and sends no CLC
+        bool has_agent = false;  // on fallback the client does without this connection
+        bool speaks = false;     // on first contact of SMC-R its agent tells when its application is connected
+        // Why it has not seen the option in the SYN-ACK, and sends no CLC; kNone: it has, as far as is known.
+        Reason no_option = Reason::kNone;
     };
 
     // `means`: what this node may use for this TCP connection. Both references outlive the session.
@@ -81,8 +82,9 @@ class Server {
     Actions translate(clc::Actions from, TimePoint now);
     Actions negotiated(clc::Outcome outcome, TimePoint now);
     Actions refuse(Reason reason, std::string detail, Actions actions);
-    Actions join_application(std::string detail, TimePoint now);
+    Actions join_application(Reason reason, std::string detail, TimePoint now);
     [[nodiscard]] bool may_have_lost_answer() const;
+    [[nodiscard]] bool joins_application() const;
     Actions dmb_ready(TimePoint now);
 
     const clc::LocalNode& node_;
