@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 15u
+#define SMC_ABI_VERSION 16u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -27,6 +27,7 @@
 #define SMC_MAX_INBOUND 16384
 #define SMC_MAX_PAIRS 8192
 #define SMC_MAX_SERVERS 8192 /* default size; the configuration may set another */
+#define SMC_MAX_SHORT 8192
 #define SMC_MAX_TUNED 65536
 #define SMC_MAX_TOLD 4096 /* entries that one sweep leaves for user space; further ones wait for the next sweep */
 #define SMC_EVENT_BYTES (1u << 21)
@@ -64,6 +65,13 @@
  * replaces this one immediate value before it loads them.
  */
 #define SMC_SLOT_PLACEHOLDER 0x510770ad
+
+/* From this score of struct smc_short on, new connections are TCP; the score goes no higher. */
+#define SMC_SHORT_MANY 16
+/* A trial begins after as many connections and as much time, or after a longer time whatever the number. */
+#define SMC_SHORT_TRIAL_EVERY 256
+#define SMC_SHORT_TRIAL_NS 1000000000ull
+#define SMC_SHORT_TRIAL_LATEST_NS 60000000000ull
 
 /* How long entries of the tables are valid. */
 #define SMC_INBOUND_NS 3000000000ull      /* smc_inbound: the SYN is on its way to the listener */
@@ -170,7 +178,7 @@ struct smc_config {
 	__u32 smcd;        /* SMC-D with another agent of this kernel, for connections that match no rule */
 	__u32 most_asking; /* entries of smc_requests that one cgroup may have */
 	__u32 past_limits; /* as in smc_rule, for connections that match no rule */
-	__u32 pad;
+	__u32 short_lived; /* likewise */
 };
 
 struct smc_heartbeat {
@@ -192,7 +200,7 @@ struct smc_rule {
 	__u8 local;       /* enum smc_local, or'ed */
 	__u8 smcd;        /* SMC-D with another agent of this kernel */
 	__u8 past_limits; /* 1: also where a device shapes or filters packets, which SMC would evade */
-	__u8 pad;
+	__u8 short_lived; /* 1: also where connections are short-lived (smc_short_lived.h) */
 };
 
 struct smc_cgroup {
@@ -250,6 +258,21 @@ struct smc_server {
 	__u64 expires_ns;
 	__u32 ttl;     /* TTL of its SYN-ACK; 0: not known */
 	__u32 pause_s; /* length of this pause; the next is twice as long; 0: no pause */
+};
+
+/* Connections of one application to one server, or from all clients to one listener. */
+struct smc_short_key {
+	__u64 netns;            /* cookie */
+	__u64 cgroup;           /* ID: the application's, or the listener's */
+	struct smc_addr server; /* inbound: only its port */
+	__u32 direction;        /* enum smc_direction */
+};
+
+/* Whether such connections have ended lately before they had earned the set-up of SMC; see smc_short_lived.h. */
+struct smc_short {
+	__u32 score;    /* user space counts it: up for a short-lived connection, down for another one */
+	__u32 left;     /* connections that were left to TCP since the last trial */
+	__u64 tried_ns; /* when the last trial began */
 };
 
 enum smc_request_state {
@@ -429,6 +452,8 @@ static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);
 static_assert(sizeof(smc_device) == 24);
 static_assert(sizeof(smc_server) == 24);
+static_assert(sizeof(smc_short_key) == 40);
+static_assert(sizeof(smc_short) == 16);
 static_assert(sizeof(smc_request) == 256);
 static_assert(sizeof(smc_hairpin) == 56);
 static_assert(sizeof(smc_inbound) == 48);

@@ -29,6 +29,7 @@ enum smc_decision {
 	SMC_OUT_NO_ROOM,
 	SMC_OUT_IPSEC,
 	SMC_OUT_NOT_NOW,
+	SMC_OUT_SHORT_LIVED,
 	SMC_OUT_NOTHING,
 	SMC_OUT_ASKS_MUCH, /* its cgroup has used up its share of smc_requests */
 	SMC_OUT_TABLE_FULL,
@@ -48,6 +49,7 @@ enum smc_decision {
 	SMC_IN_SAME_AGENT,
 	SMC_IN_PASSES,
 	SMC_IN_NOT_NOW,
+	SMC_IN_SHORT_LIVED,
 	SMC_IN_LIMITED,
 	SMC_IN_NOT_SERVED,
 	SMC_IN_NETNS_FULL,

@@ -35,6 +35,8 @@
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")                       \
+	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \
+	  "its connections to this server end too early to be worth SMC; a few of them are tried")                     \
 	X(SMC_OUT_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
 #define SMC_INBOUND_CHECKS(X)                                                                                          \
@@ -59,6 +61,8 @@
 	X(SMC_IN_STAMPED, SOCKET, stamped, "the listener wants time stamps that a device makes")                       \
 	X(SMC_IN_IPSEC, SOCKET, ipsec, "the listener or its namespace has IPsec policies")                             \
 	X(SMC_IN_HEADERS, SOCKET, listener_headers, "the listener's packets have extension headers")                   \
+	X(SMC_IN_SHORT_LIVED, NODE, short_lived,                                                                       \
+	  "connections to this listener end too early to be worth SMC; a few of them are tried")                       \
 	X(SMC_IN_NOTHING, NODE, nothing, "there is no RoCE device, and local.smcd is off for it")
 
 #endif

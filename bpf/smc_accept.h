@@ -65,7 +65,6 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 	enum smc_decision decision;
 	struct bpf_sock *skc, *sk;
 	struct tcp_sock *tcp;
-	__u64 cgroup_id;
 
 	subject.config = smc_get_config();
 	if (!subject.config)
@@ -88,12 +87,14 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		inbound->bound_device = sk->bound_dev_if;
 		subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
 		/* tc programs may not call the helper that returns a socket's cgroup */
-		cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
-		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
-		inbound->cgroup = cgroup_id;
+		subject.cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
+		subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &subject.cgroup_id);
+		inbound->cgroup = subject.cgroup_id;
 		smc_read_buffers((struct sock *)tcp, &inbound->buffers);
 	}
 	decision = smc_decide_inbound(&subject);
+	if (decision == SMC_IN_STEERED || decision == SMC_IN_SHORT_LIVED)
+		smc_note_short_lived(subject.known, decision == SMC_IN_SHORT_LIVED);
 	inbound->smcd = subject.smcd;
 	if (skc)
 		bpf_sk_release(skc);

@@ -129,7 +129,6 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	const struct smc_server *server;
 	enum smc_decision decision;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	__u64 cgroup_id;
 	__u32 zero = 0;
 	__u16 pair;
 	bool asks;
@@ -148,9 +147,9 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
 	smc_parse_options(skb, packet, &options);
-	cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
+	subject.cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	subject.config = config;
-	subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
+	subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &subject.cgroup_id);
 	subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
 	__builtin_memcpy(subject.remote.ip, packet->tuple.remote_ip, 16);
 	subject.remote.port = packet->tuple.remote_port;
@@ -165,9 +164,11 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;
+	if (asks || decision == SMC_OUT_SHORT_LIVED)
+		smc_note_short_lived(subject.known, !asks);
 	/* SMC_OUT_NOTHING is the last check, so no other one is in the way */
 	if (!asks && (decision != SMC_OUT_NOTHING || !pair)) {
-		smc_tell_unknown(&subject, decision, cgroup_id);
+		smc_tell_unknown(&subject, decision, subject.cgroup_id);
 		smc_count(decision);
 		return TC_ACT_UNSPEC;
 	}
@@ -178,7 +179,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	__builtin_memset(request, 0, sizeof(*request));
 	request->cookie = cookie;
 	request->netns = subject.netns_cookie;
-	request->cgroup = cgroup_id;
+	request->cgroup = subject.cgroup_id;
 	request->smcd = subject.smcd;
 	smc_describe(skb, packet, sk, tcp, request);
 	if (!smc_save(skb, request)) {
@@ -191,7 +192,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		request->state = SMC_REQUEST_HELD;
 		request->answer_ttl = server->ttl;
 	}
-	if (!smc_may_ask(config, cgroup_id)) {
+	if (!smc_may_ask(config, subject.cgroup_id)) {
 		smc_count(SMC_OUT_ASKS_MUCH);
 		return TC_ACT_UNSPEC;
 	}
@@ -199,7 +200,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		smc_count(SMC_OUT_TABLE_FULL);
 		return TC_ACT_UNSPEC;
 	}
-	smc_begin_asking(cgroup_id);
+	smc_begin_asking(subject.cgroup_id);
 	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
 		smc_count(SMC_OUT_HELD);
 		return smc_keep(skb, packet, device);

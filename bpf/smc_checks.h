@@ -13,13 +13,14 @@ struct smc_subject {
 	const struct smc_config *config;
 	const struct smc_cgroup *cgroup; /* of the application; 0: not known */
 	const struct smc_netns *netns;   /* 0: not known, or not looked up yet */
-	__u64 netns_cookie;
+	__u64 netns_cookie, cgroup_id;
 	enum smc_agent_state agent; /* set by smc_check_agent_stale() */
 	struct smc_addr remote;
 	__u16 port; /* the server's */
 	enum smc_direction direction;
-	__s32 rule;           /* set by smc_check_denied(): the rule that decides; -1: none */
-	bool smcd;            /* set by smc_check_nothing(): SMC-D with another agent of this kernel is wanted */
+	__s32 rule;              /* set by smc_check_denied(): the rule that decides; -1: none */
+	bool smcd;               /* set by smc_check_nothing(): SMC-D with another agent of this kernel is wanted */
+	struct smc_short *known; /* set by smc_check_short_lived(): how such connections ended; 0: nothing is known */
 	struct tcp_sock *tcp; /* the application's socket, or its listener for a SYN that arrives; 0 in smc_explain */
 	/* properties of the SYN; all false in smc_explain */
 	bool headers, mptcp, signed_segments, fast_open, no_room;
@@ -172,6 +173,15 @@ static __always_inline bool smc_check_client_not_now(struct smc_subject *s)
 	client.port = 0;
 	known = smc_server_of(s->netns_cookie, &client);
 	return known && known->knowledge == SMC_SERVER_NOT_NOW;
+}
+
+/* smc_check_denied() has set the rule before. */
+static __always_inline bool smc_check_short_lived(struct smc_subject *s)
+{
+	if (smc_wants_short_lived(s->config, s->rule))
+		return false;
+	s->known = smc_short_of(s->netns_cookie, s->cgroup_id, s->direction, &s->remote, s->port);
+	return s->known && smc_is_left_to_tcp(s->known);
 }
 
 /* Whether no kind of SMC could be negotiated. */

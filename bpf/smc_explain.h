@@ -24,6 +24,7 @@ int smc_explain(void *unused)
 		return 1;
 	subject.cgroup = answer.any_cgroup ? &any : bpf_map_lookup_elem(&smc_cgroups, &answer.cgroup);
 	subject.netns_cookie = answer.netns;
+	subject.cgroup_id = answer.cgroup;
 	subject.remote = answer.remote;
 	subject.port = answer.port;
 	subject.direction = answer.direction;

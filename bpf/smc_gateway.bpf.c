@@ -13,6 +13,7 @@
 #include "bpf/smc_common.h"
 #include "bpf/smc_socket.h"
 #include "bpf/smc_half_open.h"
+#include "bpf/smc_short_lived.h"
 #include "bpf/smc_checks.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_hairpin.h"

@@ -31,6 +31,8 @@ SMC_GROWING_MAP(smc_netns, __u64, struct smc_netns, SMC_MAX_NETNS);
 SMC_GROWING_MAP(smc_devices, struct smc_device_key, struct smc_device, SMC_MAX_DEVICES);
 /* what was learnt about servers */
 SMC_MAP(smc_servers, BPF_MAP_TYPE_LRU_HASH, struct smc_dest, struct smc_server, SMC_MAX_SERVERS);
+/* which connections end too early to be worth SMC */
+SMC_MAP(smc_short, BPF_MAP_TYPE_LRU_HASH, struct smc_short_key, struct smc_short, SMC_MAX_SHORT);
 /*
  * SYNs that asked, and that wait for an answer of the server or of the agent. Without its entry the answer to a request
  * would not be recognized, so nothing is evicted: as long as the table is full, no SYN asks.

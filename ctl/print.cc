@@ -123,6 +123,9 @@ void print_status(std::ostream& out, const json& s) {
               {"", "and smc_lookup, smc_in and smc_out in each namespace below"},
               {"Left out", s["left_out"].empty() ? std::string("nothing")
                                                  : names_of(s["left_out"]) + ": smcctl probe says what is lost"},
+              {"Short-lived", s["short_lived"] == 0
+                                  ? std::string("no connections are left to TCP")
+                                  : "those of " + word(s["short_lived"]) + " servers or listeners are left to TCP"},
               {"Maps", word(s["pin_path"])}});
     out << "\nNamespaces\n";
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};

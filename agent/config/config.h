@@ -53,6 +53,7 @@ struct Rule {
     std::string bypass{};                  // auto, off or force; empty: as local.bypass
     std::optional<bool> smcd = {};         // nullopt: as local.smcd
     std::optional<bool> past_limits = {};  // nullopt: as policy.past_limits
+    std::optional<bool> short_lived = {};  // nullopt: as policy.short_lived
 };
 
 // A physical network: RoCE devices on it ("mlx5_0", or a port of one, "mlx5_0/1"), and the CIDRs of the local addresses
@@ -96,6 +97,7 @@ struct Config {
                              {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"},
                              {"0-65535"}}};
     bool past_limits = false;  // SMC also where a device shapes or filters packets
+    bool short_lived = false;  // SMC also where connections end too early to be worth it
     bool tune = true;
     std::string bypass = "auto";
     unsigned bypass_mib = 256;

@@ -112,6 +112,8 @@ std::vector<ConfigKey> make_keys() {
          [](const Config& c) { return c.default_allow ? "allow" : "deny"; }},
         key("policy", "past_limits", SMC_MEMBER(past_limits), boolean(),
             "SMC also where a device shapes or filters packets, although SMC evades that."),
+        key("policy", "short_lived", SMC_MEMBER(short_lived), boolean(),
+            "SMC also where connections have ended too early lately to be worth it."),
         rules_key(),
         key("local", "tune", SMC_MEMBER(tune), boolean(),
             "Connections within this node are not paced where the system's default is (bbr)."),

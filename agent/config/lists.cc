@@ -67,8 +67,9 @@ ordered_json rules_schema() {
             described(one_of({"auto", "off", "force"}), "Whether they may be bypassed; unset: as local.bypass.")},
            {"smcd", described(boolean(), "Whether SMC-D is used within this kernel; unset: as local.smcd.")},
            {"past_limits",
-            described(boolean(),
-                      "SMC also where a device shapes or filters packets; unset: as policy.past_limits.")}}}},
+            described(boolean(), "SMC also where a device shapes or filters packets; unset: as policy.past_limits.")},
+           {"short_lived",
+            described(boolean(), "SMC also where connections end early; unset: as policy.short_lived.")}}}},
         0, kMostRules);
 }
 
@@ -97,6 +98,9 @@ ordered_json rules_of(const Config& c) {
         }
         if (rule.past_limits) {
             row["past_limits"] = *rule.past_limits;
+        }
+        if (rule.short_lived) {
+            row["short_lived"] = *rule.short_lived;
         }
         out.push_back(row);
     }
@@ -216,6 +220,9 @@ Rule rule_from(const json& from) {
     }
     if (from.contains("past_limits")) {
         rule.past_limits = from.at("past_limits").get<bool>();
+    }
+    if (from.contains("short_lived")) {
+        rule.short_lived = from.at("short_lived").get<bool>();
     }
     return rule;
 }

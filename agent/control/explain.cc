@@ -109,6 +109,21 @@ struct Verdict {
     std::vector<std::string> obstacles, unless;
 };
 
+// Of a client about which nothing was said: the cgroups whose connections to this server are left to TCP.
+void note_short_lived(const IntrospectionParts& parts, const smc_query& query, std::vector<std::string>& unless) {
+    if (query.any_cgroup == 0) {
+        return;
+    }
+    for (const smc_short_key& kind : parts.programs.kinds_left_to_tcp()) {
+        if (kind.direction == SMC_OUTBOUND && std::memcmp(&kind.server, &query.remote, sizeof kind.server) == 0) {
+            const auto it = parts.cgroups.groups().find(kind.cgroup);
+            note(unless, "its cgroup is " +
+                             (it == parts.cgroups.groups().end() ? std::to_string(kind.cgroup) : it->second.path) +
+                             ", whose connections to this server end too early to be worth SMC");
+        }
+    }
+}
+
 Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const Endpoint& remote) {
     Verdict verdict;
     for (const std::uint64_t cookie : subject.namespaces) {
@@ -130,6 +145,7 @@ Result<Verdict> ask(const IntrospectionParts& parts, Subject& subject, const End
             }
         }
     }
+    note_short_lived(parts, subject.query, verdict.unless);
     if (subject.namespaces.empty()) {
         verdict.obstacles.emplace_back("no network namespace is served");
     }

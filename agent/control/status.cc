@@ -148,6 +148,7 @@ json Introspection::status() const {
                 {"seid", p_.node.seid ? p_.node.seid->text() : ""},
                 {"programs", p_.programs.attached()},
                 {"left_out", left_out(p_)},
+                {"short_lived", p_.programs.kinds_left_to_tcp().size()},
                 {"pin_path", p_.config.pin_path},
                 {"roce",
                  {{"enabled", p_.config.roce.enabled},

@@ -6,6 +6,7 @@
 
 #include <asio/post.hpp>
 
+#include "agent/gateway/short_lived.h"
 #include "agent/steer/addresses.h"
 #include "datapath/smc_connection.h"
 #include "datapath/socket_leg.h"
@@ -338,6 +339,9 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
         p_.session.smcd_groups.connection_ended(c->smcd->group_id);
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
+    }
+    if (const auto netns = p_.namespaces.by_inode(c->netns); netns && (c->smcd || c->smcr)) {
+        p_.programs.ended(kind_of(*c, netns->cookie()), is_short_lived(*c, os::now()));
     }
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),

@@ -83,6 +83,8 @@ constexpr Plain kPlain[] = {
     {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
     {"smc_agent_cgroups_enrolled", "Of these, those that a rule matches.", kGauge, "/cgroups/enrolled"},
     {"smc_agent_cgroups_left_out", "Those for which there was no room.", kGauge, "/cgroups/left_out"},
+    {"smc_agent_short_lived", "Servers and listeners whose connections are left to TCP, as they end too early.", kGauge,
+     "/short_lived"},
     {"smc_agent_kubernetes_pods", "Pods of this node that the API server has told of.", kGauge, "/kubernetes/pods"},
     {"smc_agent_kubernetes_lists_total", "Lists that the API server has given.", kCounter, "/kubernetes/lists"},
     {"smc_agent_log_lines_dropped_total", "Lines of the log that were dropped because nobody read them.", kCounter,

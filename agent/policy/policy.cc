@@ -28,6 +28,7 @@ smc_rule flatten(const Rule& rule, std::size_t group, const Cidr& remote, const 
         out.local = static_cast<__u8>((rule.tune ? SMC_LOCAL_TUNE : 0) | bypass_of(bypass));
         out.smcd = rule.smcd.value_or(config.smcd) ? 1 : 0;
         out.past_limits = rule.past_limits.value_or(config.past_limits) ? 1 : 0;
+        out.short_lived = rule.short_lived.value_or(config.short_lived) ? 1 : 0;
     }
     out.v4 = remote.bits >= 96 && Endpoint{remote.prefix, 0}.is_v4() ? 1 : 0;
     return out;

@@ -229,6 +229,34 @@ void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {
     Map<smc_dest, smc_server>(map_fd("smc_servers")).erase({cookie, to_abi(server), 0});
 }
 
+void Programs::ended(const smc_short_key& kind, bool short_lived) const {
+    constexpr __u32 kDown = 4;  // so more than four fifths have to be short-lived
+    const Map<smc_short_key, smc_short> all(map_fd("smc_short"));
+    const auto before = all.get(kind);
+    if (!before && !short_lived) {
+        return;
+    }
+    smc_short now = before.value_or(smc_short{});
+    now.score = short_lived ? std::min<__u32>(now.score + 1, SMC_SHORT_MANY) : now.score - std::min(now.score, kDown);
+    if (now.score == SMC_SHORT_MANY && (!before || before->score < SMC_SHORT_MANY)) {
+        now.left = 0;
+        now.tried_ns = ktime_ns();
+    }
+    if (!before || now.score != before->score) {
+        [[maybe_unused]] const auto put = all.put(kind, now);
+    }
+}
+
+std::vector<smc_short_key> Programs::kinds_left_to_tcp() const {
+    std::vector<smc_short_key> kinds;
+    for (const auto& [kind, value] : Map<smc_short_key, smc_short>(map_fd("smc_short")).entries(SMC_MAX_SHORT)) {
+        if (value.score >= SMC_SHORT_MANY) {
+            kinds.push_back(kind);
+        }
+    }
+    return kinds;
+}
+
 std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& server) const {
     auto value = Map<smc_dest, smc_server>(map_fd("smc_servers")).get({cookie, to_abi(server), 0});
     return value && value->expires_ns > ktime_ns() ? value : std::nullopt;

@@ -240,12 +240,10 @@ class Machine:
 
     def start_agent(self, config=None, name="agent", command=()):
         self.modprobe("sch_ingress", "cls_bpf")
-        agent = Agent(
-            self,
-            {"log": {"level": "debug"}, "fallback": {"cache_s": 1, "budget_ms": 15000}, **(config or {})},
-            name,
-            command,
-        )
+        defaults = {"log": {"level": "debug"}, "fallback": {"cache_s": 1, "budget_ms": 15000}}
+        config = {**defaults, **(config or {})}
+        config["policy"] = {"short_lived": True, **config.get("policy", {})}
+        agent = Agent(self, config, name, command)
         return agent.wait_serving()
 
     def modprobe(self, *names):

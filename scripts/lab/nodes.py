@@ -134,6 +134,7 @@ class Node:
             "control": {"socket": self.control},
             "ism": {"directory": f"{self.lab.run}/ism"},
             "local": {"smcd": True},
+            "policy": {"short_lived": True},
             "log": {"level": "debug"},
         }
         for more in (self.defaults, overrides):

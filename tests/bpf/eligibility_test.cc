@@ -108,6 +108,73 @@ TEST_CASE("explain__what_limits_a_device_or_a_pod_is_gone_past_by_rule_only") {
     }
 }
 
+TEST_CASE("explain__short_lived_connections_are_left_to_tcp_until_one_is_tried") {
+    const bool by_default = GENERATE(false, true);
+    Loaded p(json::parse(R"({"default": "allow", "rules": [
+        {"name": "all", "action": "allow", "ports": ["80"], "short_lived": true},
+        {"name": "not", "action": "allow", "ports": ["81"], "short_lived": false},
+        {"name": "by default", "action": "allow", "ports": ["82"]}], "short_lived": )" +
+                         std::string(by_default ? "true}" : "false}")));
+    const bpf::Map<smc_short_key, smc_short> table(p.programs->map_fd("smc_short"));
+    for (const smc_direction direction : {SMC_OUTBOUND, SMC_INBOUND}) {
+        const auto left = [&](const char* address) {
+            const smc_decision decision = direction == SMC_OUTBOUND ? SMC_OUT_SHORT_LIVED : SMC_IN_SHORT_LIVED;
+            return (p.ask("/a", address, direction).in_the_way >> decision & 1) != 0;
+        };
+        const auto kind = [&](std::uint16_t port) {
+            smc_short_key key{1, 7, {}, static_cast<__u32>(direction)};
+            if (direction == SMC_OUTBOUND) {
+                key.server = to_abi(*Endpoint::parse("10.0.0.1:80"));
+            }
+            key.server.port = port;
+            return key;
+        };
+        const std::size_t before = p.programs->kinds_left_to_tcp().size();
+        for (const std::uint16_t port : std::initializer_list<std::uint16_t>{80, 81, 82}) {
+            for (int i = 1; i < SMC_SHORT_MANY; i++) {
+                p.programs->ended(kind(port), true);
+            }
+            CHECK_FALSE(left(("10.0.0.1:" + std::to_string(port)).c_str()));
+            p.programs->ended(kind(port), true);
+        }
+        CHECK(p.programs->kinds_left_to_tcp().size() == before + 3);
+        CHECK_FALSE(left("10.0.0.1:80"));
+        CHECK(left("10.0.0.1:81"));
+        CHECK(left("10.0.0.1:82") == !by_default);
+        CHECK(left("10.0.0.2:81") == (direction == SMC_INBOUND));  // a listener's clients are of one kind
+        CHECK_FALSE(left("10.0.0.1:83"));
+        // a trial wants a second and many connections, or a minute
+        auto entry = table.get(kind(81)).value();
+        CHECK(entry.score == SMC_SHORT_MANY);
+        const auto when = entry.tried_ns;
+        const auto set = [&](std::uint32_t skipped, std::uint64_t ago) {
+            entry.left = skipped;
+            entry.tried_ns = when - ago;
+            REQUIRE(table.put(kind(81), entry));
+            return left("10.0.0.1:81");
+        };
+        CHECK(set(SMC_SHORT_TRIAL_EVERY - 1, SMC_SHORT_TRIAL_NS));
+        CHECK_FALSE(set(SMC_SHORT_TRIAL_EVERY, SMC_SHORT_TRIAL_NS));
+        CHECK_FALSE(set(0, SMC_SHORT_TRIAL_LATEST_NS));
+        CHECK(set(0, 0));
+        // one that is worth it is followed by others, and as many that are not stop that
+        p.programs->ended(kind(81), false);
+        CHECK_FALSE(left("10.0.0.1:81"));
+        for (int i = 0; i < 3; i++) {
+            p.programs->ended(kind(81), true);
+        }
+        CHECK_FALSE(left("10.0.0.1:81"));
+        p.programs->ended(kind(81), true);
+        CHECK(left("10.0.0.1:81"));
+        for (int i = 0; i < 10; i++) {
+            p.programs->ended(kind(81), false);
+        }
+        CHECK(table.get(kind(81))->score == 0);
+        p.programs->ended(kind(84), false);
+        CHECK_FALSE(table.get(kind(84)));  // no entry for what is no trouble
+    }
+}
+
 TEST_CASE("explain__without_roce_only_what_wants_smcd_within_the_node_is_asked") {
     Loaded p(json::parse(R"({"default": "allow", "rules": [
         {"name": "wants", "action": "allow", "ports": ["80"], "smcd": true},
