@@ -222,10 +222,11 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
             return {pods_ ? pods_->pods().of_cgroup(path) : nullptr, !kubernetes::pod_uid(path).empty()};
         },
         [this] { namespaces_->rescan_soon(); });
-    namespaces_ =
-        std::make_unique<Namespaces>(io_, config_.times, *programs_, *cgroups_,
-                                     bpf::Hooks::Options{bpf::Hooks::tc_of(config_.tc), config_.roce.enabled},
-                                     [this](const std::shared_ptr<Namespace>& netns) { gateway_->serve(netns); });
+    namespaces_ = std::make_unique<Namespaces>(
+        io_, config_.times, *programs_, *cgroups_,
+        bpf::Hooks::Options{bpf::Hooks::tc_of(config_.tc), config_.roce.enabled},
+        [this](const std::shared_ptr<Namespace>& netns) { gateway_->serve(netns); },
+        [this](std::uint64_t inode) { return connections_.live_in(inode); });
     if (bypass_) {
         rounds_ = std::make_unique<bypass::Rounds>(io_, *bypass_, *namespaces_);
         if (verdict_ && !verdict_->obstacle.empty() && !verdict_->lasts) {

@@ -94,6 +94,10 @@ class Connections {
     void end(std::uint64_t id, Reason reason);
 
     [[nodiscard]] std::size_t live() const { return live_.size(); }
+    // Whether a connection of the namespace with this inode is live.
+    [[nodiscard]] bool live_in(std::uint64_t netns) const {
+        return std::ranges::any_of(live_, [&](const auto& entry) { return entry.second->netns == netns; });
+    }
     [[nodiscard]] const std::map<std::uint64_t, Handle>& all() const { return live_; }
     [[nodiscard]] const std::deque<Handle>& ended() const { return ended_; }
 

@@ -197,6 +197,9 @@ std::string Namespace::obstacle(bpf::Hooks::Family family) const {
     if (taken_[which]) {
         return kFlagTaken;
     }
+    if (abandoned_) {
+        return "no process is there any more that a rule selects; existing connections go on";
+    }
     return hooking_failed_.empty() ? hooked_.obstacles[family] : hooking_failed_;
 }
 
@@ -358,6 +361,11 @@ std::size_t Namespace::local_ports() const {
 
 void Namespace::set_full(bool full) {
     full_ = full;
+    publish();
+}
+
+void Namespace::set_abandoned(bool abandoned) {
+    abandoned_ = abandoned;
     publish();
 }
 

@@ -109,6 +109,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::size_t local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections.
     void set_full(bool full);
+    // Whether no process is there any more that a rule selects. Then there are no new connections; existing ones go on.
+    void set_abandoned(bool abandoned);
     // Tries the hairpins again; if something has failed, attaches programs again, too.
     void probe();
 
@@ -144,7 +146,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     bool working_ = false;
     Work wanted_ = Work::kNothing;  // to be done after the work in progress
     smc_netns published_{};
-    bool full_ = false;
+    bool full_ = false, abandoned_ = false;
     bool withdrawn_ = false;
     mutable std::size_t local_ports_ = 0;
     mutable TimePoint local_ports_until_{};  // when it is to be read again

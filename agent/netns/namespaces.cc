@@ -24,6 +24,9 @@ constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr int kRest = 9;  // pause of nine times the last look: a tenth of a processor at most
 constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // a longer one was interrupted
 constexpr unsigned kAttempts = 3;
+// How long a namespace without processes stays behind its last connection: the hairpins of that one serve its last
+// packets, and the sweep that deletes them comes within a second.
+constexpr auto kAfterUse = std::chrono::nanoseconds(SMC_HAIRPIN_NS) + std::chrono::seconds(2);
 constexpr unsigned kBirthsAtOnce = 4;
 constexpr unsigned kLooksPerPardon = 60;  // looks until namespaces that could not be opened are tried again
 
@@ -65,12 +68,13 @@ std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>
 }
 
 Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-                       const bpf::Hooks::Options& hooks, OnFresh on_fresh)
+                       const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use)
     : io_(io),
       times_(times),
       parts_{programs, io, hooking_, hooks, hurry_},
       cgroups_(cgroups),
       on_fresh_(std::move(on_fresh)),
+      in_use_(std::move(in_use)),
       soon_(io),
       regular_(io),
       probes_(times.probe),
@@ -158,18 +162,30 @@ void Namespaces::rescan() {
         });
 }
 
-void Namespaces::take(const std::map<std::uint64_t, int>& present) {
-    for (auto& [inode, served] : served_) {
+// A process may end before its connection has delivered what it wrote, and a pod may lose the label by which a rule
+// selects it. Connections go on all the same, and for that their packets need the programs on the devices; so do the
+// last packets behind a connection.
+void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present) {
+    const TimePoint now = os::now();
+    for (auto it = served_.begin(); it != served_.end();) {
+        auto& [inode, served] = *it;
         served.unseen = present.contains(inode) ? 0 : served.unseen + 1;
-    }
-    std::erase_if(served_, [](const auto& entry) {
-        if (entry.second.unseen >= 2) {
-            log()->info("netns {} closed", entry.first);
-            entry.second.netns->close();
-            return true;
+        served.netns->set_abandoned(served.unseen >= 2);
+        if (served.unseen != 0 && in_use_(inode)) {
+            served.used_at = now;
         }
-        return false;
-    });
+        if (served.unseen < 2 || now - served.used_at < kAfterUse) {
+            it++;
+            continue;
+        }
+        log()->info("netns {} closed", inode);
+        served.netns->close();
+        it = served_.erase(it);
+    }
+}
+
+void Namespaces::take(const std::map<std::uint64_t, int>& present) {
+    close_those_without(present);
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
     if (withdrawn_) {
         return;

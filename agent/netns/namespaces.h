@@ -43,17 +43,19 @@ class Namespaces {
  public:
     // A namespace may have fresh listeners: it is new, or a listener could not be opened or served before.
     using OnFresh = std::function<void(const std::shared_ptr<Namespace>&)>;
+    // Whether a connection of the agent lives in the namespace with this inode.
+    using InUse = std::function<bool(std::uint64_t)>;
 
     Namespaces(asio::io_context& io, const Times& times, bpf::Programs& programs, const Cgroups& cgroups,
-               const bpf::Hooks::Options& hooks, OnFresh on_fresh);
+               const bpf::Hooks::Options& hooks, OnFresh on_fresh, InUse in_use);
     ~Namespaces() { close_all(); }
     Namespaces(const Namespaces&) = delete;
     Namespaces& operator=(const Namespaces&) = delete;
 
     // Opens the namespaces that exist now.
     void start();
-    // Looks into /proc on another thread; then opens new namespaces, and closes those that had no process for two looks
-    // in a row.
+    // Looks into /proc on another thread; then opens new namespaces. Those that had no process for two looks in a row
+    // get no new connections, and are closed as soon as no connection lives there.
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();
@@ -78,12 +80,14 @@ class Namespaces {
         std::shared_ptr<Namespace> netns;
         std::unique_ptr<loop::FdWatch> link_events;
         unsigned unseen = 0;
+        TimePoint used_at{};  // when a connection was last seen to live there
     };
 
     void open(std::uint64_t inode, int pid, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void look_again_later();
     void take(const std::map<std::uint64_t, int>& present);
+    void close_those_without(const std::map<std::uint64_t, int>& present);
     [[nodiscard]] std::uint32_t free_slot() const;
 
     asio::io_context& io_;
@@ -93,6 +97,7 @@ class Namespaces {
     Namespace::Parts parts_;
     const Cgroups& cgroups_;
     OnFresh on_fresh_;
+    InUse in_use_;
     std::map<std::uint64_t, Served> served_;    // by inode
     std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts
     asio::steady_timer soon_;

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """No bytes of a peer are lost, and resources that are no longer used are given back."""
 import json
+import os
 import signal
 import unittest
 
+import base
 from base import TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 from lab.sockets import waits_of
@@ -161,6 +163,57 @@ class Loss(TwoNodes):
         self.assertEqual(self.hear(server), "900000 end")
         for node in (self.a, self.b):
             wait_for("the connection to end", lambda: not node.agent.connections())
+
+    def abandoned(self):
+        return any("existing connections go on" in n["ipv4_obstacle"] for n in self.a.agent.status()["namespaces"])
+
+    def test_a_writer_that_was_the_last_process_of_its_namespace(self):
+        """Its socket still has bytes, which go to a reader that is late."""
+        self.start_agents()
+        server = self.start(LATE_READER)
+        pod = self.pod()
+        (sleeper,) = [p for p in self.lab.processes if p.args == ["sleep", "infinity"]]
+        write = f"import socket; socket.create_connection(('{self.b.ip4}', 5000), 10).sendall(b'x' * 900_000)"
+        self.assertEqual(pod.python(write).returncode, 0)
+        self.assertPath(self.a, "smcd")
+        sleeper.kill()
+        sleeper.wait()
+        wait_for("its namespace to be without processes", self.abandoned)
+        self.tell(server, "read")
+        self.assertEqual(self.hear(server), "900000 end")
+        for node in (self.a, self.b):
+            wait_for("the connection to end", lambda: not node.agent.connections())
+        wait_for("its namespace to be closed", lambda: self.a.agent.prepared() == 1)
+
+    def test_a_rule_that_does_not_select_an_application_any_more(self):
+        """As for a pod that loses its label: its connections go on, and new ones are TCP until it is selected again."""
+        elsewhere = f"{self.lab.cgroup}/elsewhere"
+        os.makedirs(elsewhere)
+        self.start_agents()
+        self.serve()
+        pod = self.pod()
+        (sleeper,) = [p for p in self.lab.processes if p.args == ["sleep", "infinity"]]
+        talk = self.program(pod, base.TALK, self.b.ip4, says="up")
+
+        def move(cgroup):
+            for process in (sleeper, talk):
+                with open(f"{cgroup}/cgroup.procs", "w") as file:
+                    file.write(str(process.pid))
+
+        def is_smc():
+            self.assertTrue(self.connect(node=pod)["ok"])
+            return self.a.agent.totals()[("smcd", "none")] > 1
+
+        self.assertEqual(self.a.agent.totals(), {("smcd", "none"): 1})
+        move(elsewhere)
+        wait_for("its namespace to be without processes", self.abandoned)
+        self.tell(talk, "still")
+        self.assertEqual(self.hear(talk), "still")
+        move(pod.apps)
+        wait_for("its namespace to be served again", lambda: not self.abandoned())
+        wait_for("new connections to be SMC", is_smc)
+        self.tell(talk, "again")
+        self.assertEqual(self.hear(talk), "again")
 
     def test_a_writer_that_comes_back_after_its_peer_has_gone(self):
         """An idle connection of a pool, say: its peer has closed, and nothing is left of it at either agent."""
