@@ -43,12 +43,15 @@ std::uint32_t Socket::level() const {
     return level;
 }
 
-void Socket::send(std::function<void(Socket&)> arrives) {
+void Socket::send(std::function<void(Socket&)> arrives, bool data) {
     last_arrival_ = std::max(last_arrival_, world_.now() + (remote_ ? world_.network() : world_.local()) + extra_);
-    world_.at(last_arrival_, [peer = peer_, arrives = std::move(arrives)] {
+    world_.at(last_arrival_, [peer = peer_, own = weak_from_this(), arrives = std::move(arrives), data] {
         if (const auto there = peer.lock()) {
             arrives(*there);
             there->descriptor_.changed();
+        } else if (const auto here = own.lock(); here && data) {
+            here->broken_ = true;  // no socket is there any more: its kernel answers data with a reset
+            here->descriptor_.changed();
         }
     });
 }
@@ -59,14 +62,16 @@ std::size_t Socket::write(const std::vector<Byte>& bytes) {
         return 0;
     }
     used_ += n;
-    send([part = std::vector<Byte>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n))](Socket& peer) {
-        if (peer.closed_) {
-            peer.reset();  // the application has closed it and will not read the bytes
-        } else if (!peer.broken_) {
-            peer.inbox_.insert(peer.inbox_.end(), part.begin(), part.end());
-            peer.urgent_ += static_cast<std::size_t>(std::ranges::count_if(part, &Byte::urgent));
-        }
-    });
+    const auto arrives =
+        [part = std::vector<Byte>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n))](Socket& peer) {
+            if (peer.closed_) {
+                peer.reset();  // the application has closed it and will not read the bytes
+            } else if (!peer.broken_) {
+                peer.inbox_.insert(peer.inbox_.end(), part.begin(), part.end());
+                peer.urgent_ += static_cast<std::size_t>(std::ranges::count_if(part, &Byte::urgent));
+            }
+        };
+    send(arrives, true);
     return n;
 }
 

@@ -52,7 +52,8 @@ class Socket : public std::enable_shared_from_this<Socket> {
  private:
     [[nodiscard]] std::uint32_t level() const;
     // Calls `arrives` at the peer, after everything that was sent before.
-    void send(std::function<void(Socket& peer)> arrives);
+    // `data`: if no socket is there any more when it arrives, this one is reset.
+    void send(std::function<void(Socket& peer)> arrives, bool data = false);
     void read_by_peer(std::size_t bytes);
 
     World& world_;
