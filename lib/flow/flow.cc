@@ -8,6 +8,7 @@ namespace smc::flow {
 Flow::Flow(const Terms& terms)
     : sending_(terms.send_size, terms.window, terms.cursor_is_told),
       receiving_(terms.receive_size),
+      cursor_is_told_(terms.cursor_is_told),
       close_timeout_(terms.close_timeout),
       reset_grace_(terms.reset_grace) {}
 
@@ -46,7 +47,7 @@ Step Flow::next(TimePoint now, bool can_send) {
                 moved_ = stuck_ = false;
                 return Load{};
             case Phase::kReceive:
-                step = receive();
+                step = receive(now);
                 break;
             case Phase::kSend:
                 step = send(can_send);
@@ -71,7 +72,13 @@ Step Flow::next(TimePoint now, bool can_send) {
     }
 }
 
-void Flow::peer(const PeerState& state) {
+void Flow::peer(const PeerState& told) {
+    PeerState state = told;
+    // At a failover Linux sets its producer cursor back to that of the last message that it knows to have arrived. If
+    // it has to say something else before it sends the later messages again, it says so with that cursor.
+    if (cursor_is_told_ && receiving_.was(state.producer.cursor)) {
+        state.producer.cursor = receiving_.produced().cursor;
+    }
     close_.peer_flags(state.producer.state);
     if (close_.peer_aborted()) {
         if (receiving_.can_be(state.producer.cursor)) {  // F8
@@ -95,12 +102,16 @@ void Flow::peer(const PeerState& state) {
     phase_ = phase_ == Phase::kLoadForClc ? Phase::kClc : Phase::kReceive;
 }
 
-std::optional<Step> Flow::receive() {
+std::optional<Step> Flow::receive(TimePoint now) {
     if (receiving_.available() != 0) {
         if (writing_ == Writing::kWritable) {
             return Deliver{receiving_.next()};
         }
-    } else if (close_.peer_done() && writing_ != Writing::kEnded && writing_ != Writing::kBroken) {
+        if (writing_ == Writing::kEnded && !leg_failed_) {
+            abort(Reason::kLlcViolation);  // the application was told that this would not come (F2)
+            return std::nullopt;
+        }
+    } else if (close_.peer_done() && writing_ != Writing::kEnded && writing_ != Writing::kBroken && !awaits_more(now)) {
         writing_ = Writing::kEnded;  // F2
         moved_ = true;
         phase_ = Phase::kSend;
@@ -108,6 +119,21 @@ std::optional<Step> Flow::receive() {
     }
     phase_ = Phase::kSend;
     return std::nullopt;
+}
+
+// A peer that has ended its stream should send nothing more. But if the process ends whose bytes wait for room, Linux
+// tells the end with the message that says that they wait (B), and sends them when there is room. With its next message
+// B is gone, or more has come. If the last bytes just fit, there is none.
+bool Flow::awaits_more(TimePoint now) {
+    const bool waits = (receiving_.produced().flags & cdc::kWriterBlocked) != 0 && reset_grace_.count() != 0;
+    if (waits && more_deadline_ == kNever) {
+        more_deadline_ = now + reset_grace_;
+    }
+    if (waits && now < more_deadline_) {
+        return true;
+    }
+    more_deadline_ = kNever;
+    return false;
 }
 
 void Flow::delivered(std::uint32_t bytes) {
@@ -185,6 +211,7 @@ void Flow::leg_ended() {
     }
     reading_ = Reading::kEnded;
     close_.application_done();
+    sending_.ended();
     publish_ = true;
     moved_ = true;
     phase_ = Phase::kTurned;
@@ -279,6 +306,10 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
 void Flow::leg_has(bool all, TimePoint now) {
     phase_ = Phase::kSleep;
     if (all) {
+        // This side is done, whatever the application does with its socket; the peer waits for that (section 4.8.1).
+        close_.application_done();
+        close_.application_closed();
+        publish_ = true;
         finish(Reason::kCloseTimeout);
     } else {
         close_deadline_ = now + close_timeout_;

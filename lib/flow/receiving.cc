@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/flow/receiving.h"
 
+#include <algorithm>
+
 namespace smc::flow {
 
 // D3, for cursors of either transport.
@@ -8,7 +10,13 @@ bool Receiving::can_be(cdc::Cursor produced) const {
     return cdc::is_sane(consumed_, produced, size_) && cdc::distance(consumed_, produced, size_) >= available();
 }
 
+bool Receiving::was(cdc::Cursor produced) const {
+    return produced != produced_.cursor && cdc::is_sane(produced, produced_.cursor, size_) &&
+           cdc::distance(produced, produced_.cursor, size_) <= behind_;
+}
+
 void Receiving::peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent) {
+    behind_ = std::min(size_, behind_ + cdc::distance(produced_.cursor, produced.cursor, size_));
     produced_ = produced;
     // A mark is ignored if its byte was consumed already or is not there.
     if (urgent && urgent->count < size_) {

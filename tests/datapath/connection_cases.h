@@ -348,13 +348,33 @@ SMC_CONNECTION_CASE("a_consumer_cursor_beyond_what_was_sent_ends_the_connection_
     CHECK(h.victim.ends.wait() == Reason::kBadCursor);
 }
 
-SMC_CONNECTION_CASE("a_producer_that_goes_back_ends_the_connection_D3") {
+SMC_CONNECTION_CASE("a_producer_that_goes_back_in_memory_ends_the_connection_D3") {
     Hostile<TestType> h;
     h.publish({{0, 100}, 0, 0});
     char data[100];
     REQUIRE(::recv(h.victim.app.get(), data, sizeof data, MSG_WAITALL) == 100);
     h.publish({{0, 50}, 0, 0});
-    CHECK(h.victim.ends.wait() == Reason::kBadCursor);
+    if (h.hand->on(*h.engine, h.hand, [](Transport& t) { return t.is_ahead(); })) {
+        CHECK(h.victim.ends.wait() == Reason::kBadCursor);
+        return;
+    }
+    // A message may be older than what is known: Linux sends such ones after a failover.
+    h.publish({{0, 130}, 0, 0});
+    CHECK(::recv(h.victim.app.get(), data, 30, MSG_WAITALL) == 30);
+    h.publish({{0, 130}, 0, cdc::kSendingDone});
+    CHECK(::recv(h.victim.app.get(), data, 1, 0) == 0);
+}
+
+SMC_CONNECTION_CASE("bytes_behind_the_end_of_a_stream_are_no_clean_end_F2") {
+    Hostile<TestType> h;
+    h.publish({{0, 100}, 0, cdc::kSendingDone});
+    char data[101];
+    REQUIRE(::recv(h.victim.app.get(), data, sizeof data, MSG_WAITALL) == 100);
+    h.publish({{0, 101}, 0, cdc::kSendingDone});
+    CHECK(h.victim.ends.wait() == Reason::kLlcViolation);
+    CHECK(::send(h.victim.app.get(), "x", 1, MSG_NOSIGNAL) == -1);
+    CHECK(errno == EPIPE);  // as with TCP: it has read the end
+    h.await([](const cdc::Producer& p) { return (p.state & cdc::kAbnormalClose) != 0; });  // F5
 }
 
 SMC_CONNECTION_CASE("data_on_the_clc_socket_is_a_violation_F4") {

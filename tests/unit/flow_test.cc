@@ -114,7 +114,9 @@ namespace {
 
 // Runs the flow until it sleeps or ends. If it looks at the CLC socket, that was reset. `ends`: the application's
 // stream ends; otherwise it is silent. `delivered`: the application's kernel has received everything.
-Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = false, bool delivered = true) {
+// `told`: becomes the connection state flags that were published last.
+Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = false, bool delivered = true,
+              cdc::Producer* told = nullptr) {
     for (int steps = 0; steps < 100; steps++) {
         const Step step = flow.next(now, true);
         if (std::holds_alternative<Load>(step)) {
@@ -125,6 +127,8 @@ Step run_flow(Flow& flow, const PeerState& peer, TimePoint now, bool ends = fals
             flow.delivered(std::get<Deliver>(step).piece.bytes);
         } else if (std::holds_alternative<AskLeg>(step)) {
             flow.leg_has(delivered, now);
+        } else if (std::holds_alternative<Publish>(step) && told != nullptr) {
+            *told = std::get<Publish>(step).producer;
         } else if (std::holds_alternative<LookAtClcSocket>(step)) {
             flow.clc_reset();
         } else if (std::holds_alternative<Sleep>(step)) {
@@ -229,9 +233,109 @@ TEST_CASE("flow__the_leg_of_a_reader_stays_until_its_kernel_has_everything") {
     CHECK(flow.next_deadline() == now + std::chrono::seconds(20));
     flow.clc_changed();  // it is reset: the peer sends nothing more
     REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, gone, now + std::chrono::seconds(11), false, false)));
-    const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true);
+    cdc::Producer told;
+    const Step step = run_flow(flow, gone, now + std::chrono::seconds(20), false, true, &told);
     REQUIRE(std::holds_alternative<End>(step));
     CHECK(std::get<End>(step).how == End::How::kOrderly);
+    // The peer has no other way to hear that this side is done (section 4.8.1).
+    CHECK(told.state == (cdc::kSendingDone | cdc::kConnectionClosed));
+}
+
+// --- a peer that ends its stream while bytes wait for room, as Linux does -------------------------------------------
+
+namespace {
+
+constexpr std::chrono::milliseconds kGrace{250};
+constexpr Flow::Terms kOfMessages{.send_size = 100,
+                                  .window = 100,
+                                  .receive_size = 100,
+                                  .cursor_is_told = true,
+                                  .close_timeout = std::chrono::seconds(10),
+                                  .reset_grace = kGrace};
+
+bool has_ended_leg(Flow& flow, const PeerState& peer, TimePoint now) {
+    for (;;) {
+        const Step step = flow.next(now, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            flow.leg_empty();
+        } else if (std::holds_alternative<Deliver>(step)) {
+            flow.delivered(std::get<Deliver>(step).piece.bytes);
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+            return false;
+        } else if (std::holds_alternative<EndLeg>(step) || std::holds_alternative<End>(step)) {
+            return true;
+        }
+    }
+}
+
+PeerState ended_at(cdc::Cursor cursor, std::uint8_t flags) {
+    PeerState peer;
+    peer.producer = {.cursor = cursor, .flags = flags, .state = cdc::kConnectionClosed};
+    return peer;
+}
+
+}  // namespace
+
+TEST_CASE("flow__an_end_while_bytes_wait_for_room_is_not_passed_on_before_them_F2") {
+    const TimePoint now{};
+    Flow more(kOfMessages);
+    CHECK_FALSE(has_ended_leg(more, ended_at({1, 0}, cdc::kWriterBlocked), now));
+    CHECK(more.receiving().available() == 0);
+    CHECK(more.next_deadline() == now + kGrace);
+    CHECK_FALSE(has_ended_leg(more, ended_at({2, 0}, cdc::kWriterBlocked), now + kGrace / 2));
+    CHECK(has_ended_leg(more, ended_at({2, 7}, 0), now + kGrace / 2));
+    CHECK(more.receiving().consumed() == cdc::Cursor{2, 7});
+
+    Flow fits(kOfMessages);  // there is nothing more, and the peer says nothing
+    CHECK_FALSE(has_ended_leg(fits, ended_at({1, 0}, cdc::kWriterBlocked), now));
+    CHECK(has_ended_leg(fits, ended_at({1, 0}, cdc::kWriterBlocked), now + kGrace));
+    Flow not_blocked(kOfMessages);
+    CHECK(has_ended_leg(not_blocked, ended_at({1, 0}, 0), now));
+}
+
+TEST_CASE("flow__who_has_ended_its_stream_waits_for_no_room") {
+    Flow flow(kOfMessages);
+    PeerState peer;
+    cdc::Producer told;
+    bool full = false;
+    for (int steps = 0; steps < 100; steps++) {
+        const Step step = flow.next({}, true);
+        if (std::holds_alternative<Load>(step)) {
+            flow.peer(peer);
+        } else if (std::holds_alternative<Take>(step)) {
+            std::exchange(full, true) ? flow.leg_ended() : flow.took(100, false, false);
+        } else if (std::holds_alternative<Publish>(step)) {
+            told = std::get<Publish>(step).producer;
+        } else if (std::holds_alternative<Sleep>(step)) {
+            flow.slept();
+            if ((told.flags & cdc::kWriterBlocked) != 0) {
+                peer.consumer = {0, 1};
+            }
+        }
+    }
+    CHECK(told.state == cdc::kSendingDone);
+    CHECK((told.flags & cdc::kWriterBlocked) == 0);
+}
+
+TEST_CASE("flow__a_message_with_an_older_producer_cursor_takes_nothing_back") {
+    Flow flow(kOfMessages);
+    PeerState peer;
+    peer.producer.cursor = {0, 80};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, peer, {})));
+    peer.producer.cursor = {0, 10};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, peer, {})));
+    CHECK(flow.receiving().produced().cursor == cdc::Cursor{0, 80});
+    CHECK(flow.receiving().available() == 0);
+    peer.producer.cursor = {1, 5};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, peer, {})));
+    CHECK(flow.receiving().consumed() == cdc::Cursor{1, 5});
+    peer.producer.cursor = {0, 4};  // more than a lap ago
+    const Step step = run_flow(flow, peer, {});
+    REQUIRE(std::holds_alternative<End>(step));
+    CHECK(std::get<End>(step).reason == Reason::kBadCursor);
 }
 
 TEST_CASE("flow__an_application_that_writes_to_a_peer_that_has_closed_is_given_what_that_sent_before_F8") {

@@ -231,7 +231,7 @@ def attack(name, h):
     attacks[name]()
     time.sleep(0.5)
     seen = ""
-    if name in ("unknown-token", "rkey-flood"):  # nothing has happened: data still flows
+    if name in ("unknown-token", "rkey-flood", "cursor-back"):  # nothing has happened: data still flows
         h.sequence += 100
         h.write(PATTERN[5:10], at=5)
         seen = f"sent {h.cdc(producer=(0, 10))}, "

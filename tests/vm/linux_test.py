@@ -150,6 +150,31 @@ class Settings(unittest.TestCase):
 
         self.together(["serve", "PORT", 1_000_000], ["churn", "ADDRESS", "PORT", 30, 8, 2], says, server_ends=False)
 
+    def test_6_an_application_that_keeps_its_socket(self):
+        """Its peer has closed. Linux keeps the connection until the agent says that it is done, too, which is when the
+        close timeout is over: the application may never do anything with its socket."""
+        self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
+        type(self).agent = self.node.start_agent({"smc": {"close_timeout_ms": 1000}}, "agent-keeps")
+        keeps, closes = ["recv:1000", "eof", "wait:/job/gone", "close"], ["send:1000", "close"]
+        for what, (client, server) in self.roles.items():
+            type(self).port += 1
+            with self.subTest(what):
+                self.node.sh("rm -f /job/gone")
+                of_client, of_server = (keeps, closes) if client[0] is self.node else (closes, keeps)
+                serving = server[0].start_server(
+                    [*server[1], "steps", "serve", self.port, *of_server], f"{self.port}.log"
+                )
+                calling = client[0].start(
+                    [*client[1], "steps", server[0].ip4, self.port, *of_client], f"client{self.port}.log"
+                )
+                keeper = calling if client[0] is self.node else serving
+                wait_for("it to have read the end", lambda: "eof" in keeper.text())
+                wait_for("Linux to forget the connection", lambda: not netsmc.busy_devices(self.linux), 30)
+                self.assertIsNone(keeper.poll())
+                self.node.sh("touch /job/gone")
+                self.assertEqual((serving.wait(), calling.wait()), (0, 0))
+                self.assertEqual({c["path"] for c in self.agent.ended(self.port)}, {"smcr"})
+
 
 class TwoPorts(unittest.TestCase):
     """A link group of two links, and connections that come and go beside others that stay."""

@@ -133,7 +133,7 @@ class Flow {
     // with bytes now. After End there is nothing but End.
     [[nodiscard]] Step next(TimePoint now, bool can_send);
     // When to call next() even if nothing has happened.
-    [[nodiscard]] TimePoint next_deadline() const { return std::min(close_deadline_, clc_deadline_); }
+    [[nodiscard]] TimePoint next_deadline() const { return std::min({close_deadline_, clc_deadline_, more_deadline_}); }
 
     // --- answers ----------------------------------------------------------------------------------------------------
     void peer(const PeerState& state);
@@ -170,7 +170,8 @@ class Flow {
     enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
-    std::optional<Step> receive();
+    std::optional<Step> receive(TimePoint now);
+    bool awaits_more(TimePoint now);
     std::optional<Step> send(bool can_send);
     void after_turn();
     std::optional<Step> advance_close(TimePoint now);
@@ -182,6 +183,7 @@ class Flow {
     Sending sending_;
     Receiving receiving_;
     CloseMachine close_;
+    bool cursor_is_told_;
     std::chrono::milliseconds close_timeout_;
     std::chrono::milliseconds reset_grace_;
 
@@ -205,6 +207,7 @@ class Flow {
     std::optional<End> end_;
 
     TimePoint close_deadline_ = kNever;  // how long to wait for the peer to close, too
+    TimePoint more_deadline_ = kNever;   // how long bytes may come that the peer had no room for when it ended
     TimePoint clc_deadline_ = kNever;    // how long to wait for flags that explain the end of the CLC socket
     std::uint64_t blocked_ = 0;
 };

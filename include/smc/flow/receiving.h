@@ -27,6 +27,8 @@ class Receiving {
 
     // True if the peer can have this producer cursor: it never goes back, and never beyond the ring.
     [[nodiscard]] bool can_be(cdc::Cursor produced) const;
+    // True if this producer cursor is one that the peer had before, at most a lap ago.
+    [[nodiscard]] bool was(cdc::Cursor produced) const;
     void peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent);
 
     [[nodiscard]] std::uint32_t available() const { return cdc::distance(consumed_, produced_.cursor, size_); }
@@ -47,6 +49,7 @@ class Receiving {
  private:
     std::uint32_t size_;
     cdc::Producer produced_;
+    std::uint32_t behind_ = 0;  // how many bytes the peer has produced, up to a lap
     cdc::Cursor consumed_;
     std::optional<cdc::Cursor> urgent_;  // behind an urgent byte that is not consumed yet
 };

@@ -74,6 +74,8 @@ class Sending {
 
     // The window is full, and there is more to write. True if B is new: the peer is to be told.
     bool block();
+    // There is nothing more to write, so nothing waits for room.
+    void ended() { produced_.flags &= static_cast<std::uint8_t>(~cdc::kWriterBlocked); }
     // An urgent byte lies ahead. True: the peer is to be told.
     bool announce_urgent();
     // Asks for a consumer cursor (R).
