@@ -49,8 +49,8 @@
 #define SMC_OWN_EXID 0x534d4341u
 #define SMC_OWN_LEN 14
 /*
- * At the first contact of SMC-R the client's agent connects its application only when the link is ready, and announces
- * it with a first CDC message. Until this message arrives the server's application must not see the connection.
+ * At the first contact of SMC-R the client's agent connects its application only when the link is ready, and then sends
+ * a first CDC message. Until this message arrives the server's application must not see the connection.
  */
 #define SMC_OWN_SPEAKS 1
 
@@ -77,9 +77,9 @@
 #define SMC_INBOUND_NS 3000000000ull      /* smc_inbound: the SYN is on its way to the listener */
 #define SMC_COOKIE_NS 130000000000ull     /* smc_inbound: answered by a SYN cookie, which is valid for two minutes */
 #define SMC_REQUEST_NS 130000000000ull    /* smc_requests: longer than TCP retransmits a SYN */
-#define SMC_OWN_REQUEST_NS 30000000000ull /* smc_requests: of an agent's own socket, which has a budget */
+#define SMC_OWN_REQUEST_NS 30000000000ull /* smc_requests: of an agent's own socket, which gives up sooner */
 #define SMC_HAIRPIN_NS 3000000000ull      /* smc_hairpins: the leg has ended; its other end may still retransmit */
-#define SMC_TAKEN_NS 3000000000ull        /* smc_requests: a leg has answered; the server's late answers */
+#define SMC_TAKEN_NS 3000000000ull        /* smc_requests: a leg has answered; late SYN-ACKs of the server may follow */
 
 /*
  * After this many retransmissions of a SYN with the option, answers with the option are taken to be lost on the path.
@@ -133,7 +133,7 @@ struct smc_sock {
 	__u16 to_port;        /* local port of the other end of the hairpin; 0: there is no hairpin */
 	__u16 mac_len;        /* length of the link header on the hairpin's device */
 	__u16 port;           /* leg: its local port on the device; CLC socket: the application's, to be sent */
-	__u8 hold;            /* server's leg: the end of its handshake is held back from the application */
+	__u8 hold;            /* server's leg: the ACK that ends its handshake is held back */
 	__u8 paws;            /* enum smc_paws; of a leg */
 	char control[16];     /* congestion control before tuning; empty: it was not changed */
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
@@ -141,15 +141,15 @@ struct smc_sock {
 
 /* The choices of an application that its leg follows; an entry of smc_chosen. */
 struct smc_chosen {
-	__u32 send;   /* SO_SNDBUF as the kernel counts; 0: it has not set it */
-	__u32 urgent; /* 1: it has sent urgent data */
+	__u32 send;   /* SO_SNDBUF in the kernel's units; 0: the application has not set it */
+	__u32 urgent; /* 1: the application has sent urgent data */
 };
 
 /* How to treat a leg's SYN that the application's kernel would drop because of its time stamp (PAWS). */
 enum smc_paws {
 	SMC_PAWS_REFUSE,
-	SMC_PAWS_REFUSED, /* it was refused: the leg may try another port */
-	SMC_PAWS_PASS,    /* let it pass: no other port would do either */
+	SMC_PAWS_REFUSED, /* the SYN was refused: the leg may try another port */
+	SMC_PAWS_PASS,    /* let the SYN pass: no other port would be better */
 };
 
 enum smc_direction {
@@ -162,7 +162,7 @@ enum smc_direction {
 enum smc_local {
 	SMC_LOCAL_TUNE = 1,
 	SMC_LOCAL_BYPASS = 2, /* if the agent's probe of the kernel finds no obstacle */
-	SMC_LOCAL_FORCE = 4,  /* bypass whatever the probe finds */
+	SMC_LOCAL_FORCE = 4,  /* bypass even if the probe finds an obstacle */
 };
 
 struct smc_config {
@@ -239,7 +239,7 @@ struct smc_device {
 	__u64 looped6;
 };
 
-/* A server. Port 0: a client's address; something on the path removes the option from answers to that client. */
+/* A server. With port 0, a client: something on the path removes option 254 from the answers to its address. */
 struct smc_dest {
 	__u64 netns; /* cookie */
 	struct smc_addr remote;
@@ -382,7 +382,7 @@ struct smc_inbound {
 	__u8 pad[6];
 };
 
-/* A socket at a hairpin whose other end is gone, and got no FIN or reset from there. The key is the socket's cookie. */
+/* A socket that got no FIN or reset although the other end of its hairpin is gone. The key is the socket's cookie. */
 struct smc_half_open {
 	struct smc_tuple sender;
 	__u32 bound_device;
@@ -403,10 +403,10 @@ struct smc_tuned_socket {
 };
 
 enum smc_event_type {
-	SMC_EVENT_REQUEST = 1, /* a server speaks SMC, or is known to: the agent takes over */
+	SMC_EVENT_REQUEST = 1, /* a server speaks SMC, or is known to: the agent negotiates */
 	SMC_EVENT_NETNS_WANTED,
 	SMC_EVENT_CGROUP_WANTED,
-	SMC_EVENT_CALLBACK_TAKEN, /* a SYN-ACK of the agent's listener left, and nobody asked for its options */
+	SMC_EVENT_CALLBACK_TAKEN, /* a SYN-ACK of the agent's listener left without options (smc_flag.h) */
 };
 
 struct smc_event {

@@ -2,9 +2,9 @@
 /*
  * The layouts of the bypass that its programs and the agent share. Compiled as BPF C and as C++.
  *
- * A pair is a TCP connection whose two sockets are both of this node. Each socket has a `struct smc_member` from the
- * moment on at which the handshake has proven that; most are never more than watched. In a pair that is bypassed, the
- * kernel puts what one member sends into the other's queue (sk_msg redirect), past TCP.
+ * A pair is a TCP connection with both sockets on this node. Each socket gets a `struct smc_member` when the handshake
+ * has proven this; most of these members stay in state WATCHED. In a pair that is bypassed, the kernel puts what one
+ * member sends into the other's queue (sk_msg redirect), past TCP.
  */
 #ifndef SMC_BYPASS_ABI_H
 #define SMC_BYPASS_ABI_H
@@ -46,12 +46,12 @@ enum smc_habit {
 	SMC_HABIT_FOREIGN = 2048,    /* the kernel refused it: it is in another program's sockmap */
 	SMC_HABIT_UNTRACKED = 4096,  /* the connection tracking entry is gone; no habit of the application */
 	SMC_HABIT_STREAMS = 8192,    /* it receives so much that most goes by TCP: then TCP alone is faster */
-	SMC_HABIT_EDGES = 16384,     /* may miss an edge, and does not read until empty (bypass_wakes.h) */
+	SMC_HABIT_EDGES = 16384,     /* does not read until empty, so it may miss an edge (bypass_wakes.h) */
 	SMC_HABIT_CONTROL = 32768,   /* wants control messages: TCP_INQ, time stamps */
 	SMC_HABIT_PACED = 65536,     /* SO_MAX_PACING_RATE: bytes past TCP are not paced */
 };
 
-/* Habits of one connection and not of its application: its next connection may be bypassed. */
+/* Habits of one connection, not of its application: the application's next connection may be bypassed. */
 #define SMC_HABITS_OF_ONE (SMC_HABIT_STREAMS | SMC_HABIT_SHUTS_DOWN | SMC_HABIT_UNTRACKED | SMC_HABIT_FOREIGN)
 
 /* The key is the socket's cookie. */
@@ -70,7 +70,7 @@ struct smc_member {
 	__u64 consumed;          /* bytes that its receives have returned, from either queue */
 	__u64 consumed_before;   /* `consumed` at the last smc_bypass_turn */
 	__u64 redirected_before; /* `redirected` of its peer at the last smc_bypass_turn */
-	__u64 came_last;         /* once its peer is gone: `last` of the peer */
+	__u64 came_last;         /* the peer's `last`, noted when the peer was gone */
 	__u64 wire_ns;           /* when it last sent something by TCP */
 	__u32 first_seq;         /* TCP's sequence number of the first byte that it sends */
 	__u32 generation;        /* smc_bypass_generation when it was paired; members of an earlier one leave */
@@ -95,8 +95,8 @@ struct smc_bypass_identity {
 
 struct smc_bypass_config {
 	struct smc_bypass_identity identity;
-	__u32 limit;       /* most bytes that a member may have sent past TCP and its peer not consumed */
-	__u32 messages;    /* the same limit in messages */
+	__u32 limit;       /* most bytes that a member has sent and its peer has not consumed yet */
+	__u32 messages;    /* most messages past TCP until the peer has consumed everything */
 	__u32 room;        /* most members */
 	__u32 cgroup_room; /* most members of one cgroup */
 	__u64 policy;      /* hash of the settings that decide which connections may be bypassed */
@@ -124,11 +124,11 @@ struct smc_bypass_turn {
 	__u32 enrol; /* members that wait for smc_bypass_enrol */
 	__u32 leaving;
 	__u32 out;
-	__u32 joined;     /* those that became members since the last run */
+	__u32 joined;     /* sockets that became members since the last run */
 	__u64 moved;      /* bytes past TCP since the last run; also of sockets that are gone now */
 	__u64 redirected; /* bytes past TCP of all living sockets */
 	__u64 messages;
-	__u64 backlog; /* bytes that went past TCP and are not read yet */
+	__u64 backlog; /* bytes up to the last one past TCP that are not read yet */
 };
 
 #endif

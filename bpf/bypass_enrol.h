@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Puts proven sockets into smc_members. It walks all TCP sockets of a namespace, so it runs only where there is one. */
+/* Puts proven sockets into smc_members. Walks all TCP sockets of a namespace, so it runs only where one is proven. */
 #ifndef SMC_BYPASS_ENROL_H
 #define SMC_BYPASS_ENROL_H
 
@@ -33,7 +33,7 @@ static __always_inline __u32 smc_habits_of_socket(const struct smc_member *membe
 	return habits;
 }
 
-/* The iterator has locked the socket, so no send or receive is between two queues. */
+/* The iterator holds the socket's lock, so no send or receive is under way when the queues change. */
 SEC("iter/tcp")
 int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 {
@@ -49,7 +49,7 @@ int smc_bypass_enrol(struct bpf_iter__tcp *ctx)
 	if (!member || member->state != SMC_MEMBER_PROVEN)
 		return 0;
 	if (common->skc_state != BPF_TCP_ESTABLISHED) {
-		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* half closed already, for good */
+		smc_add_habit(member, SMC_HABIT_SHUTS_DOWN); /* the connection is half closed, and stays so */
 		member->state = SMC_MEMBER_LEAVING;
 		return 0;
 	}

@@ -6,9 +6,9 @@
  *	redirect -> TCP    is in order at any time
  *	TCP -> redirect    is in order only after the peer has consumed all that went by TCP
  *
- * The backlog is what was sent, by either way, and is not consumed. The sent part is exact, because the sender's socket
- * is locked here; the backlog is at most too large, by what the peer is just reading. If the peer reads bytes
- * unnoticed, it stays too large for good, and everything goes by TCP.
+ * The backlog is the number of bytes that were sent, by either way, and are not consumed. The number sent is exact,
+ * because the sender's socket is locked here. The backlog can only be too large: by the bytes that the peer is reading
+ * now. If the peer reads bytes unnoticed, it stays too large, and from then on everything goes by TCP.
  */
 #ifndef SMC_BYPASS_SEND_H
 #define SMC_BYPASS_SEND_H
@@ -45,7 +45,7 @@ static __always_inline bool smc_sends_plainly(struct smc_member *own, struct tcp
 	struct sock *sk = (struct sock *)tcp;
 
 	if (((struct inet_connection_sock *)tcp)->icsk_ulp_ops)
-		smc_add_habit(own, SMC_HABIT_ULP); /* with kTLS these are not the bytes that it sends */
+		smc_add_habit(own, SMC_HABIT_ULP); /* with kTLS TCP sends other bytes than these */
 	if (sk->__sk_common.skc_flags & smc_zerocopy_bit())
 		smc_add_habit(own, SMC_HABIT_ZEROCOPY);
 	if (smc_wants_control(tcp))
@@ -110,7 +110,7 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	own->in_a_row++;
 }
 
-/* SK_PASS after a redirect redirects; after a failed one, it sends by TCP. SK_DROP would make send() fail. */
+/* SK_PASS carries out a redirect; after a failed one the message goes by TCP. SK_DROP would make send() fail. */
 SEC("sk_msg")
 int smc_bypass_send(struct sk_msg_md *message)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Moves members from state to state (bypass_abi.h). User space runs this four times a second, so that programs in the
- * path of an application only have to look at one word.
+ * Moves members from state to state (bypass_abi.h). User space runs this four times a second, so that the programs in
+ * an application's path only have to read the state.
  */
 #ifndef SMC_BYPASS_TURN_H
 #define SMC_BYPASS_TURN_H
@@ -53,7 +53,7 @@ static long smc_turn_count(struct bpf_map *map, __u64 *cookie, struct smc_member
 	return 0;
 }
 
-/* The entry of the member's cgroup; 0: it has no place for this member. */
+/* The entry of the member's cgroup; 0: the cgroup may not have another member. */
 static __always_inline struct smc_bypass_cgroup *smc_place_of(struct smc_turn_context *context,
 							      const struct smc_member *member)
 {

@@ -12,12 +12,12 @@
 #define SMC_PROGRAMS_H
 
 #define SMC_GATEWAY_PROGRAMS(PROGRAM)                                                                                  \
-	PROGRAM(smc_out, NEEDED, "packets that leave by a device", "everything")                                       \
-	PROGRAM(smc_in, NEEDED, "packets that arrive by a device", "everything")                                       \
+	PROGRAM(smc_out, NEEDED, "passes on packets that leave by a device", "everything")                             \
+	PROGRAM(smc_in, NEEDED, "passes on packets that arrive by a device", "everything")                             \
 	PROGRAM(smc_egress, NEEDED, "adds option 254, holds SYNs, redirects packets of legs", "everything")            \
-	PROGRAM(smc_ingress, NEEDED, "hears answers, notes SYNs that ask", "everything")                               \
-	PROGRAM(smc_lookup, NEEDED, "hands a SYN that asks to the agent", "everything")                                \
-	PROGRAM(smc_app_sockops, NEEDED, "knows the applications' sockets", "everything")                              \
+	PROGRAM(smc_ingress, NEEDED, "handles answers, notes SYNs with option 254", "everything")                      \
+	PROGRAM(smc_lookup, NEEDED, "hands a noted SYN to the agent's listener", "everything")                         \
+	PROGRAM(smc_app_sockops, NEEDED, "marks applications' sockets behind legs, tunes others", "everything")        \
 	PROGRAM(smc_clc_ops, NEEDED, "writes and reads option 254 of CLC sockets", "everything")                       \
 	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old, looks at sockets behind legs",       \
 		"keepalive, resets, room in tables: full ones mean plain TCP")                                         \
@@ -36,10 +36,10 @@
 	PROGRAM(smc_bypass_bar, RUN_NEEDED, "notes a habit that the agent has found", "the bypass")
 
 #define SMC_GUARD_PROGRAMS(PROGRAM)                                                                                    \
-	PROGRAM(smc_guard_splice, PART, "learns of splice()", "the bypass by rules that say auto")                     \
-	PROGRAM(smc_guard_ioctl, PART, "learns of FIONREAD", "the bypass by rules that say auto")                      \
-	PROGRAM(smc_guard_member_ioctl, PART, "learns of a member's FIONREAD", "the bypass by rules that say auto")    \
-	PROGRAM(smc_guard_send, PART, "learns of MSG_OOB and MSG_ZEROCOPY", "the bypass by rules that say auto")       \
+	PROGRAM(smc_guard_splice, PART, "detects splice()", "the bypass by rules that say auto")                       \
+	PROGRAM(smc_guard_ioctl, PART, "detects FIONREAD", "the bypass by rules that say auto")                        \
+	PROGRAM(smc_guard_member_ioctl, PART, "detects a member's FIONREAD", "the bypass by rules that say auto")      \
+	PROGRAM(smc_guard_send, PART, "detects MSG_OOB and MSG_ZEROCOPY", "the bypass by rules that say auto")         \
 	PROGRAM(smc_guard_permission, PART, "refuses a splice() that would find nothing",                              \
 		"the bypass by rules that say auto")
 

@@ -224,7 +224,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 		return SK_PASS;
 	key = slot * 2 + v6;
 	sk = bpf_map_lookup_elem(&smc_clc, &key);
-	/* agent gone: the application's listener answers, but not the ACK of the agent's SYN cookie: CLC follows */
+	/* The agent is gone. The application's listener gets a SYN, but not the ACK of a SYN cookie: CLC follows it. */
 	if (!sk)
 		return inbound->cookie ? SK_DROP : SK_PASS;
 	bpf_sk_assign(ctx, sk, 0);

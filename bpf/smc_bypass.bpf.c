@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 /*
- * The bypass: pairs of sockets of this node whose bytes are put into each other's queue, past TCP. An object of its
- * own, because these programs outlive the agent, and kernels before 6.3 lack what they need.
+ * The bypass: pairs of sockets of this node; what one of a pair sends is put into the other's queue, past TCP. These
+ * programs are an object of their own, because they outlive the agent, and kernels before 6.3 lack what they need.
  */
 #include "bpf/kernel_types.h"
 #include <bpf/bpf_core_read.h>

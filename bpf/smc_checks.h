@@ -126,7 +126,7 @@ static __always_inline bool smc_check_tcp_signed(struct smc_subject *s)
 	return s->signed_segments || !s->tcp || smc_is_signed(s->tcp);
 }
 
-/* No driver sees the packets of a leg, so none could stamp them: the hairpin redirects them before. */
+/* The hairpin redirects the packets of a leg before a driver sees them, so none could stamp them. */
 static __always_inline bool smc_check_stamped(struct smc_subject *s)
 {
 	return !s->tcp || ((struct sock *)s->tcp)->sk_tsflags & SMC_STAMPS_OF_DEVICE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Used by all programs: counters, addresses, heartbeat, policy. */
+/* Used by all programs of the gateway: counters, addresses, heartbeat, policy. */
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
 
@@ -245,7 +245,7 @@ static __always_inline bool smc_allowed(const struct smc_config *config, __u64 r
 	return match.allow;
 }
 
-/* Whether something shapes or filters the connection's packets, which a leg's packets would not meet. */
+/* Whether something shapes or filters the connection's packets that a leg's packets would not meet. */
 static __always_inline bool smc_is_limited(const struct smc_cgroup *cgroup, const struct smc_netns *netns)
 {
 	return (cgroup && cgroup->limited) || (netns && netns->limited);

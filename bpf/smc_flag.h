@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The callback flag of the agent's own sockets (BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG): only sockets that have it are
- * asked for the options of their packets (smc_option.h). A socket has one set of flags for all programs of sockops, so
- * another program that sets its own flags without those of others takes it away. For a CLC socket that is the end of
- * one attempt. A listener would stay without it, so user space is told, and listens anew.
+ * The callback flag of the agent's own sockets (BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG): the kernel asks the agent's
+ * program for the options of a packet (smc_option.h) only if the packet's socket has it. A socket has one set of flags
+ * for all sockops programs, so another program that sets its own flags without keeping those of others clears this one.
+ * A CLC socket then fails, which ends one attempt. A listener would stay without the flag, so user space is told, and
+ * listens anew.
  */
 #ifndef SMC_FLAG_H
 #define SMC_FLAG_H
 
-/* The SYN of a CLC socket leaves. */
+/* To be called when the SYN of a CLC socket leaves: notes if the kernel has not asked for its options. */
 static __always_inline void smc_check_syn(struct smc_sock *clc)
 {
 	if (clc->option == SMC_OPTION_ASKING || clc->option == SMC_OPTION_TAKEN)
@@ -17,7 +18,7 @@ static __always_inline void smc_check_syn(struct smc_sock *clc)
 	smc_count(SMC_OPTION_SYN_TAKEN);
 }
 
-/* Whether a SYN-ACK is of the agent's listener. A SYN cookie has no socket; then its entry in smc_inbound decides. */
+/* Whether the agent's listener sends this SYN-ACK, whose SYN is in smc_inbound. One with a SYN cookie has no socket. */
 static __always_inline bool smc_is_of_clc_listener(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	struct bpf_sock *sk = skb->sk;
@@ -30,7 +31,7 @@ static __always_inline bool smc_is_of_clc_listener(struct __sk_buff *skb, const 
 	return state && state->role == SMC_ROLE_AGENT_CLC;
 }
 
-/* A SYN-ACK of this namespace leaves. */
+/* To be called when a SYN-ACK leaves: reports one of the agent's for whose options the kernel has not asked. */
 static __always_inline void smc_check_synack(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	const struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);

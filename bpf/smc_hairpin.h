@@ -60,7 +60,7 @@ static __always_inline int smc_redirect(struct __sk_buff *skb, __u32 mac_len, __
 	return smc_rewrite(skb, mac_len, to_port) ? bpf_redirect(skb->ifindex, BPF_F_INGRESS) : TC_ACT_SHOT;
 }
 
-/* Answers an outgoing packet without payload by a RST to its sender, which the packet itself becomes. */
+/* Turns an outgoing packet without payload into a RST that answers its sender. */
 static __always_inline int smc_reset_sender(struct __sk_buff *skb, const struct smc_packet *packet, __be32 seq,
 					    __be32 ack, __u8 flags)
 {
@@ -145,8 +145,8 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct
 /*
  * A packet of an application that has received a FIN from its leg. When both peers have ended, the agent closes the
  * leg, and the kernel keeps its FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the leg's
- * socket has been gone for SMC_HAIRPIN_NS; until then a RST of the kernel's finds its way through it. Later nothing
- * would answer data or a FIN of the application, which would retransmit for a quarter of an hour: so this program does.
+ * socket has been gone for SMC_HAIRPIN_NS; until then the hairpin carries the kernel's RST. Later nothing would answer
+ * data or a FIN, and the application would retransmit for a quarter of an hour, so this program answers.
  * (smc_parse() refuses IPv6 extension headers; such packets go where they went before.)
  */
 static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,

@@ -8,7 +8,7 @@
 #ifndef SMC_HALF_OPEN_H
 #define SMC_HALF_OPEN_H
 
-/* Whether a socket still waits for its other end. After a FIN from there it is in another state, and may stay in it. */
+/* Whether a socket still waits for the other end. After a FIN of the other end its state is another, and may stay. */
 static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *which)
 {
 	const struct sock *sk = (const struct sock *)which->sk;
@@ -18,7 +18,7 @@ static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *wh
 	       smc_lives(which);
 }
 
-#define SMC_OFTEN_TOLD 5 /* enough: user space cannot find the socket, perhaps because addresses are translated */
+#define SMC_OFTEN_TOLD 5 /* then user space cannot find the socket, perhaps because addresses are translated */
 
 /* An application's socket that was disconnected, and connects or listens again: it has left its hairpin. */
 static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u64 cookie)

@@ -16,7 +16,7 @@
 
 #define SMC_PAIR_NS 10000000000ULL
 
-/* Until this time a SYN in smc_pairs may become a connection. Most nodes have no such SYN, and save the lookup. */
+/* Until this time a SYN in smc_pairs may become a connection. On most nodes none can, and the lookup is saved. */
 static volatile __u64 smc_pairs_until;
 
 static __always_inline bool smc_are_pairs(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * A member of the bypass that is closed before its application has read everything. TCP would send a RST, but this
- * kernel sees only the bytes that came by TCP, and sends a FIN. Here the FIN becomes a RST.
+ * A member of the bypass may be closed before its application has read everything. With TCP the kernel would send a
+ * RST, but it does not count bytes that came past TCP as unread, and sends a FIN. Here the FIN becomes a RST.
  */
 #ifndef SMC_UNREAD_H
 #define SMC_UNREAD_H
