@@ -155,11 +155,11 @@ Result<void> Bypass::pin(const bpf_program* program, bpf_link* link) const {
     }
     const bool kept = bpf_link__pin(link, (path_ + "/" + name).c_str()) == 0;
     const int error = errno;
-    bpf_link__destroy(link);  // the pin holds it
+    bpf_link__destroy(link);  // the pin keeps the program attached
     return kept ? Result<void>() : Error{error, "pinning " + name};
 }
 
-// Without a guard, fewer differences from TCP can be kept from applications.
+// Without a guard, applications may see more differences from TCP.
 void Bypass::set_guards() const {
     const bool has_own_ioctl = has_function("tcp_bpf_ioctl");
     const auto prepare = [&](smc_guards& skeleton) -> Result<void> {
@@ -201,7 +201,7 @@ void Bypass::see_guards() const {
         const bool there = has_guard(row.name);
         const bool wanted = std::string_view(row.name) != "smc_guard_member_ioctl" || has_function("tcp_bpf_ioctl");
         const int error = there || !wanted ? 0 : ENOENT;
-        states_.push_back({row.name, "of the agent before", row.purpose, row.lost, there, error});
+        states_.push_back({row.name, "attached by the previous agent", row.purpose, row.lost, there, error});
     }
 }
 
@@ -263,7 +263,7 @@ bool Bypass::has_members() const {
 void Bypass::set_limits() {
     const ConfigMap configs(map_fd("smc_bypass_config"));
     auto config = configs.get(0).value_or(smc_bypass_config{});
-    const std::uint64_t shares = std::max<std::uint64_t>(state_.members, 1) * 2;  // bytes, and messages
+    const std::uint64_t shares = std::max<std::uint64_t>(state_.members, 1) * 2;  // half for bytes, half for messages
     const std::uint64_t room = std::min<std::uint64_t>(terms_.memory / kLeast / 2, SMC_MAX_MEMBERS);
     const auto before = config;
     config.limit = static_cast<__u32>(std::clamp<std::uint64_t>(terms_.memory / shares, kLeast, kMost));

@@ -33,7 +33,7 @@ namespace smc::bypass {
 // Limits of the bypass. What is queued for the ends of a pair is limited in bytes and in messages of 1 KiB each.
 struct Terms {
     std::uint64_t memory = 0;    // bytes, of all members together
-    unsigned cgroup_share = 75;  // percent of the places that one cgroup may take
+    unsigned cgroup_share = 75;  // percent of all members that one cgroup may have
     std::uint64_t policy = 0;    // hash of the settings; pairs made under others are revoked
     int cgroup_fd = -1;          // the cgroup below which the applications are
 };
@@ -44,11 +44,11 @@ class Bypass {
     // program that is loaded or refused to `states`, which must outlive this object.
     static Result<std::unique_ptr<Bypass>> open(const std::string& pin_path, const Terms& terms,
                                                 std::vector<bpf::ProgramState>& states);
-    // An earlier agent has left pins there.
+    // Whether an earlier agent has left pins there.
     static bool left_behind(const std::string& pin_path);
     // Removes the pins of other builds whose last member is gone.
     static void remove_retired(const std::string& pin_path);
-    // The pins stay if there are members.
+    // Removes the pins, unless there may be members.
     ~Bypass();
     Bypass(const Bypass&) = delete;
     Bypass& operator=(const Bypass&) = delete;
@@ -67,7 +67,7 @@ class Bypass {
     };
     [[nodiscard]] const Totals& totals() const { return totals_; }
     [[nodiscard]] smc_bypass_config limits() const;
-    // There are sockets in map smc_members.
+    // Whether map smc_members has sockets.
     [[nodiscard]] bool has_members() const;
     // Makes proven sockets members. Walks all sockets of the calling thread's network namespace, which may take
     // milliseconds.
@@ -75,7 +75,7 @@ class Bypass {
 
     // Makes a socket leave, for a reason of enum smc_habit.
     void bar(std::uint64_t cookie, smc_habit habit) const;
-    // Makes all present pairs leave, within two turns after their ends have read what is queued.
+    // Makes all present pairs leave, within two calls of turn() after their ends have read what is queued.
     void revoke();
     // Off: no socket becomes a member any more, and present members leave.
     void set_off(bool off);

@@ -17,7 +17,7 @@ std::vector<std::uint64_t> ConntrackWatch::spaces_of(const std::vector<Bypass::L
     return {cookies.begin(), cookies.end()};
 }
 
-// An end's own tuple is one of the two directions of an entry: in its own namespace, and mostly in the host's, too.
+// A member's own tuple is one direction of its connection's entry, in its own namespace and mostly in the host's, too.
 void ConntrackWatch::look_in(const Netns& netns, const std::vector<Bypass::Listed>& members, Entries& now,
                              std::vector<std::uint64_t>& lost) const {
     std::optional<InNamespace> inside;

@@ -13,7 +13,7 @@ namespace smc::bypass {
 // The directory of the pins, beside the gateway's.
 [[nodiscard]] std::string directory_of(const std::string& pin_path);
 [[nodiscard]] UniqueFd pinned(const std::string& directory, const std::string& name);
-// No socket is in map smc_members.
+// Whether map smc_members has no socket.
 [[nodiscard]] bool is_empty(int members_fd);
 // A hash of the compiled programs.
 [[nodiscard]] std::uint64_t build();

@@ -47,21 +47,21 @@ string arrives_in_order(Trial& trial) {
         got += more;
     }
     if (got != sent) {
-        return "it does not";
+        return "bytes are lost, or in another order";
     }
     return as_wanted(trial.sender_entry().redirected == sent.size(), "nothing was redirected");
 }
 
 string is_counted(Trial& trial) {
     if (!trial.send("redirected") || trial.receive(MSG_PEEK).size() != 10 || trial.receiver_entry().consumed != 0) {
-        return "a look is counted";
+        return "MSG_PEEK is counted";
     }
-    return as_wanted(trial.receive().size() == 10 && trial.receiver_entry().consumed == 10, "it is not");
+    return as_wanted(trial.receive().size() == 10 && trial.receiver_entry().consumed == 10, "it is not counted");
 }
 
 string tcp_goes_first(Trial& trial) {
     const string before = trial.receive();  // sent by TCP before the sockets were enrolled: see tried()
-    return as_wanted(before == "by TCP" + string("and then"), "it does not");
+    return as_wanted(before == "by TCP" + string("and then"), "it does not go first");
 }
 
 string ends_behind_the_last_byte(Trial& trial) {
@@ -101,23 +101,23 @@ string low_water_mark(Trial& trial) {
     ::setsockopt(trial.receiver(), SOL_SOCKET, SO_RCVLOWAT, &hundred, sizeof hundred);
     const bool sent = trial.send("too few");
     pollfd one{trial.receiver(), POLLIN, 0};
-    return as_wanted(sent && ::poll(&one, 1, 2) == 0, "poll() does not mind it");
+    return as_wanted(sent && ::poll(&one, 1, 2) == 0, "poll() ignores it");
 }
 
 string peek_offset(Trial& trial) {
     const int three = 3;
     ::setsockopt(trial.receiver(), SOL_SOCKET, SO_PEEK_OFF, &three, sizeof three);
-    return as_wanted(trial.send("abcdef") && trial.receive(MSG_PEEK) == "def", "recv() does not mind it");
+    return as_wanted(trial.send("abcdef") && trial.receive(MSG_PEEK) == "def", "recv() ignores it");
 }
 
 string zero_copy(Trial& trial) {
     const int one = 1;
     ::setsockopt(trial.sender(), SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one);
     if (!trial.send("bytes", MSG_ZEROCOPY) || trial.receive() != "bytes") {
-        return "they do not arrive";
+        return "the bytes do not arrive";
     }
     pollfd error{trial.sender(), 0, 0};
-    return as_wanted(::poll(&error, 1, 50) == 1 && (error.revents & POLLERR) != 0, "nobody hears of their end");
+    return as_wanted(::poll(&error, 1, 50) == 1 && (error.revents & POLLERR) != 0, "their completion is not reported");
 }
 
 string zero_copy_numbers(Trial& trial) {
@@ -129,11 +129,11 @@ string zero_copy_numbers(Trial& trial) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;
     if (::recvmsg(trial.sender(), &message, MSG_ERRQUEUE) < 0 || CMSG_FIRSTHDR(&message) == nullptr) {
-        return "there are none";
+        return "there are no numbers";
     }
     sock_extended_err error{};
     std::memcpy(&error, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof error);
-    return as_wanted(error.ee_info == 0 && error.ee_data == 0, "one send() has several");
+    return as_wanted(error.ee_info == 0 && error.ee_data == 0, "one send() has several numbers");
 }
 
 // --- differences from TCP that something keeps applications from seeing
@@ -165,7 +165,7 @@ string splice_of_redirected(Trial& trial) {
 
 string splice_says_something(Trial& trial) {
     const string said = splice_of_redirected(trial);
-    return as_wanted(said.empty() || said == "EINVAL", "it finds nothing, and poll() says that there is something");
+    return as_wanted(said.empty() || said == "EINVAL", "it finds nothing, while poll() reports data");
 }
 
 string urgent(Trial& trial) {
@@ -184,7 +184,7 @@ string closed_unread(Trial& trial) {
     ::poll(&one, 1, 50);
     char byte = 0;
     const bool reset = ::recv(trial.sender(), &byte, 1, MSG_DONTWAIT) < 0 && errno == ECONNRESET;
-    return as_wanted(sent && reset, "the peer hears of an end, not of a reset");
+    return as_wanted(sent && reset, "the peer receives a FIN, not a reset");
 }
 
 string truncating(Trial& trial) {
@@ -219,7 +219,7 @@ string waiting(Trial& trial) {
     wake_for_nothing(reader);
     const bool sent = trial.send("x");
     reader.join();
-    return as_wanted(sent && !interrupted, "EAGAIN, when it wakes up for nothing");
+    return as_wanted(sent && !interrupted, "EAGAIN, when it is woken without data");
 }
 
 // MSG_WAITALL takes all that is there, but a member's receive stops between the two queues. A receive that waits need
@@ -249,7 +249,7 @@ string nothing_asked(Trial& trial) {
 
 constexpr const char* kNothing = "";
 constexpr const char* kNonBlocking = "only sockets whose receives do not wait are members";
-constexpr const char* kHabit = "a socket that has shown it is no member";
+constexpr const char* kHabit = "a socket with this habit is no member";
 constexpr const char* kTolerated = "tolerated: no working program asks for it";
 constexpr const char* kReset = "the programs on devices send the reset";
 
@@ -277,14 +277,14 @@ constexpr Case kCases[] = {
     {"FIONREAD counts what TCP holds", inq_of_tcp, kHabit, "smc_guard_ioctl", true},
     {"FIONREAD counts what was redirected", inq_of_redirected, kHabit, "smc_guard_ioctl", false},
     {"splice() moves what was redirected", splice_of_redirected, kHabit, "smc_guard_splice", false},
-    {"splice() does not look for ever", splice_says_something, kNothing, nullptr, false},
+    {"splice() does not loop for ever", splice_says_something, kNothing, nullptr, false},
     {"MSG_OOB is urgent", urgent, kHabit, "smc_guard_send", false},
     {"close() with bytes that are not read: a reset", closed_unread, kReset, nullptr, false},
     {"MSG_TRUNC without a buffer", truncating, kHabit, nullptr, false},
     {"a receive that waits", waiting, kNonBlocking, nullptr, false},
     {"MSG_WAITALL", waiting_for_all, kNonBlocking, nullptr, false},
-    {"send() of an address that is none: EFAULT", bad_pointer, kTolerated, nullptr, false},
-    {"recv() of 0 bytes, when there are none: EAGAIN", nothing_asked, kTolerated, nullptr, false},
+    {"send() from an invalid address: EFAULT", bad_pointer, kTolerated, nullptr, false},
+    {"recv() of 0 bytes from an empty queue: EAGAIN", nothing_asked, kTolerated, nullptr, false},
 };
 
 bool wants_a_guard(const Bypass& bypass, const Case& which) {

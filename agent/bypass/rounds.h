@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of the bypass: its turn, a walk through the namespaces whose sockets must be enrolled, and a look at
-// connection tracking.
+// The rounds of the bypass: a run of smc_bypass_turn, a walk through the namespaces whose sockets must be enrolled, and
+// a look at connection tracking.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -31,8 +31,8 @@ class Rounds {
     // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h relies on that).
     void start() { come_round(); }
 
-    // Repeats the probe from time to time, after it has found an obstacle that may not last. While it runs, there are
-    // no turns. `on_verdict` is called for each probe; `last`: there will be no other.
+    // Repeats the probe from time to time, after it has found an obstacle that may not last. While the probe runs,
+    // rounds do nothing. `on_verdict` is called for each probe; `last`: there will be no other.
     using OnVerdict = std::function<void(const Verdict& verdict, bool last)>;
     void try_again(const Times& times, OnVerdict on_verdict);
 

@@ -20,8 +20,8 @@ LegBuffers leg_buffers(const smc_buffers& application, std::uint32_t peer_ring) 
     // If the peer's ring is small, the leg's buffer holds no more than twice its size.
     const std::uint32_t most = peer_ring != 0 ? 2 * std::min(peer_ring, kUsual) : to_send;
     const std::uint32_t to_deliver = application.receive != 0 ? application.receive : kUsual;
-    // If the application does not read, the data that TCP cannot send to it stays in the ring, so that the peer sees a
-    // full ring.
+    // If the application does not read, all but this much of the data that TCP cannot send to it stays in the ring, so
+    // that the peer sees a full ring.
     constexpr int kUnsent = 16 * 1024;
     return {static_cast<int>(std::min(to_send, most) / 2), static_cast<int>(to_deliver / 2), kUnsent};
 }

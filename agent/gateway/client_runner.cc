@@ -122,8 +122,8 @@ void ClientRunner::leg_connected() {
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
         return connect_leg(ports_ - 1);
     }
-    // A RST can only come from this host: the application has gone, or goes on with its own SYN. If its SYN is still
-    // held, the RST means that there was no room for the leg.
+    // A RST can only come from this host: the application has gone, or goes on with its own SYN. If that SYN is still
+    // held, the RST means that the table of hairpins had no room for the leg.
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
     const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.request.cookie);
     feed(session_.leg_failed(gone, std::generic_category().message(error)));

@@ -35,7 +35,7 @@ class Gateway {
     Gateway(const Gateway&) = delete;
     Gateway& operator=(const Gateway&) = delete;
 
-    // Event of the BPF programs: a server has answered a request with option 254, or is known to.
+    // Event of the BPF programs: a server has answered a request with option 254, or is known to speak SMC.
     void request_answered(const smc_event& event);
     // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
@@ -53,7 +53,7 @@ class Gateway {
     // Called for the engine, on the control thread.
     void connection_ended(const ConnectionEnd& end);
 
-    // Why new connections must stay plain TCP; empty: they need not.
+    // Why new connections must stay plain TCP; empty: nothing forces them to.
     [[nodiscard]] std::string obstacle() const;
 
  private:

@@ -21,7 +21,7 @@ class HalfOpen {
 
  private:
     const Namespaces& namespaces_;
-    bool impossible_ = false;  // this kernel cannot end sockets of others
+    bool impossible_ = false;  // this kernel cannot end sockets of other processes
 };
 
 }  // namespace smc

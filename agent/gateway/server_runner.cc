@@ -42,8 +42,8 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     return shown;
 }
 
-// A SYN of an agent with port 0 is a request: had its answer arrived with the option, the client's agent would have
-// reset it.
+// A SYN of an agent with port 0 is an application's request. If the answer had reached the client with option 254, the
+// client's agent would have reset the connection.
 Reason without_option(const smc_inbound& inbound) {
     return inbound.since_ns != 0 && inbound.asking == 0   ? Reason::kOptionTaken
            : inbound.peer_agent != 0 && inbound.port == 0 ? Reason::kAnswerLost
@@ -151,7 +151,7 @@ void ServerRunner::on(const session::RunOnTcp& action) {
         programs_.remember(netns_->cookie(), client, SMC_SERVER_NOT_NOW, Reason::kAnswerLost, parts_.config.cache_time,
                            0);
     }
-    // Bytes that turned out to be no CLC message belong to the application. A new leg has room for them.
+    // Bytes that turned out to be no CLC message belong to the application. The send buffer of a new leg holds them.
     const auto begun = clc_->begun();
     const auto size = static_cast<ssize_t>(begun.size());
     if (size != 0 && ::send(leg.get(), begun.data(), begun.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != size) {

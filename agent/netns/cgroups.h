@@ -34,7 +34,7 @@ class Cgroups {
  public:
     // The pod that a cgroup belongs to, by the cgroup's path.
     struct PodAt {
-        const Pod* pod = nullptr;  // nullptr: no pod, or one that is not known
+        const Pod* pod = nullptr;  // nullptr: no pod, or a pod that the agent does not know
         bool is_somebodys = false;
     };
     using PodOf = std::function<PodAt(const std::string& path)>;

@@ -79,12 +79,12 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // A description of the qdiscs, filters and XDP programs on the namespace's devices that SMC would evade; empty:
     // none.
     [[nodiscard]] const std::string& limits() const { return hooked_.limits; }
-    // A hairpin of the namespace has failed recently and is to be tried again soon.
+    // Whether a hairpin of the namespace has failed recently, and is to be tried again soon.
     [[nodiscard]] bool doubtful() const { return hooked_.doubtful; }
-    // Programs are being attached, or hairpins tried.
+    // Whether programs are being attached, or hairpins tried.
     [[nodiscard]] bool busy() const { return working_; }
 
-    // Listeners that opened since the last call.
+    // The listeners that were opened since the last call.
     [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
     // This listener could not be served: the next take_fresh() returns it again.
     void still_fresh(Listener which) { fresh_.push_back(which); }
@@ -93,7 +93,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // Only listen() sets the flag again. Until renew_listeners() is called, new connections of the family are plain
     // TCP.
     void callback_taken(Listener which);
-    // Puts a new listener in the place of each that has lost its flag. To be called each time when hairpins are tried.
+    // Replaces each listener that has lost its flag by a new one. To be called each time that hairpins are tried.
     void renew_listeners();
 
     // Readable when devices or addresses have changed; then call sync_devices(), which also opens listeners that could

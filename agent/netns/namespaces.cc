@@ -136,7 +136,7 @@ void Namespaces::start() {
     }
 }
 
-// While a look is under way, asks for another one after it, for what the first may have missed.
+// If a look is under way, another one follows it, because the first may have missed something.
 void Namespaces::rescan() {
     if (!look_ || looking_) {
         again_ = true;

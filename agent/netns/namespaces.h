@@ -69,8 +69,8 @@ class Namespaces {
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
     [[nodiscard]] std::vector<UniqueFd> handles() const;
-    // Another agent serves from here on: stops listening everywhere, and opens no namespace any more. Those that are
-    // open stay until they have no process, or this object is destroyed. On return the hooking thread is at rest.
+    // Another agent serves from here on: stops listening everywhere, and opens no further namespace. Open namespaces
+    // stay until they have no process, or this object is destroyed. On return the hooking thread has no work left.
     void withdraw();
     // On return no program is attached any more.
     void close_all();

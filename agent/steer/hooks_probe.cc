@@ -24,7 +24,7 @@ constexpr unsigned kProbesPerLook = 6;  // limits and VLANs of devices are looke
 
 }  // namespace
 
-// A packet through the hairpin arrives before sendto() returns, unless this processor's queue is processed elsewhere.
+// The packet has come back when sendto() returns, unless another thread processes this processor's queue of packets.
 bool Hooks::comes_round(unsigned index, const Device& device, Family family) const {
     const auto looped = [&] {
         const auto value = programs_.devices.get({slot_, index});
@@ -73,7 +73,7 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
     }
 }
 
-// One hairpin that does not work decides for its address family, and its probe takes long, so the rest is skipped.
+// One hairpin that does not work decides for its address family, and its probe takes long, so the others are skipped.
 void Hooks::probe_all() {
     for (const Family family : {kIpv4, kIpv6}) {
         bool all_work = devices_.size() <= kMostDevices;

@@ -30,7 +30,7 @@ std::span<const ProgramRow> gateway_programs();
 std::span<const ProgramRow> bypass_programs();
 std::span<const ProgramRow> guard_programs();
 
-// The fate of a program.
+// Whether a program was loaded, and why not.
 struct ProgramState {
     std::string name;
     std::string hook;     // its section: "sockops", "tp_btf/tcp_destroy_sock"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The BPF programs and maps, which exist once per agent. With hooks.h the only user of libbpf.
+// The BPF programs and maps, which exist once per agent. Only agent/steer/ and agent/bypass/ use libbpf.
 //
 // Invariants:
 //   P1  Maps are pinned for readers (bpftool map dump pinned ...), and so are the links of the programs on devices:
@@ -73,7 +73,7 @@ class Programs {
 
     static Result<std::unique_ptr<Programs>> load(const Config& config, const Policy& policy,
                                                   const LocalParts& local = {}, OwnInstance instance = {});
-    // Whether this kernel takes the programs. Leaves nothing behind.
+    // An Error: this kernel refuses programs that the agent needs. Leaves nothing behind.
     static Result<void> try_to_load(const Config& config);
     // Which programs are loaded, and what is lost without the others.
     [[nodiscard]] const std::vector<ProgramState>& states() const { return states_; }
@@ -81,7 +81,7 @@ class Programs {
     Programs(const Programs&) = delete;
     Programs& operator=(const Programs&) = delete;
 
-    // From here on applications below the root cgroup are watched. The own cgroup holds the agent's own sockets.
+    // From here on the programs see sockets of applications below the root cgroup, and the agent's in its own cgroup.
     Result<void> attach(int root_cgroup_fd, int own_cgroup_fd);
     // The programs of one network namespace; the caller attaches them.
     enum class Stamped : std::uint8_t { kOut, kIn, kLookup };
@@ -107,18 +107,18 @@ class Programs {
     // Option 254 in the SYN-ACK on a CLC socket.
     [[nodiscard]] smc_option_seen option_seen(int fd) const;
 
-    // From here on the SYN of this request goes out without options. False: it does already, or is answered.
+    // From here on the SYN of this request goes out without options. False: its SYN is not held any more.
     [[nodiscard]] bool let_go(const smc_tuple& request, std::uint64_t cookie) const;
     // Ends the holding back of a server's leg. Returns the packet that must be sent now; nothing: none was held.
     [[nodiscard]] std::optional<smc_request> release_leg(int fd) const;
-    // For a leg, before mark_socket(): the word that follows its application's SO_SNDBUF. `send`: its present value.
-    // nullptr: it cannot be followed.
+    // For a leg, before mark_socket(): the entry in which the programs keep its application's SO_SNDBUF up to date.
+    // `send`: the present value. nullptr: no entry is free, or the map cannot be used.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;
     // Deletes the entry of a server's leg that is gone.
     void forget_leg(const smc_tuple& app) const;
-    // The request is still held: its application waits, and no leg has answered.
+    // Whether the request is still held: its application waits, and no leg has answered.
     [[nodiscard]] bool holds(const smc_tuple& request, std::uint64_t cookie) const;
     // Number of requests that are not answered yet, or held.
     [[nodiscard]] std::size_t requests() const;

@@ -124,7 +124,7 @@ Swept Programs::sweep() {
              {"smc_hairpins", clock.hairpins, SMC_MAX_HAIRPINS},
              {"smc_inbound", clock.inbound, SMC_MAX_INBOUND},
              {"smc_tuned", clock.tuned, SMC_MAX_TUNED}};
-    constexpr std::uint64_t kNotWorthIt = 50'000'000;  // a smaller difference is the duration of the run
+    constexpr std::uint64_t kNotWorthIt = 50'000'000;  // ns; a smaller difference may be the duration of the run
     const std::uint64_t ahead = clock.ktime_ns - os::monotonic_ns();
     clock_ahead_ns_ = ahead + kNotWorthIt < 2 * kNotWorthIt ? 0 : ahead;
     const Map<smc_tuple, smc_keepalive> keepalives(map_fd("smc_keepalives"));
@@ -135,7 +135,7 @@ Swept Programs::sweep() {
     return found;
 }
 
-// Programs that user space runs are left out if it may not run them.
+// Leaves out the programs that user space is to run, if it may not run them.
 void Programs::try_to_run() {
     for (const bpf_program* program :
          {skeleton_->progs.smc_sweep, skeleton_->progs.smc_explain, skeleton_->progs.smc_see_tuned}) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The VLAN (802.1Q) by which packets of a network namespace's devices leave the node. A link group carries connections
-// of one VLAN only (RFC 7609 sections 2.2 and 5.1). As net/smc does it, the first VLAN device found counts: the device
-// itself, or one below it. Of a veth pair whose other end is a port of a bridge in the agent's namespace, the bridge is
-// followed as well, which net/smc does not do. What the node routes has no VLAN here: which route that will be depends
-// on rules and on translated addresses.
+// The VLAN (802.1Q) in which packets of a network namespace's devices leave the node. A link group carries connections
+// of one VLAN only (RFC 7609 sections 2.2 and 5.1). As in net/smc, the first VLAN device found counts: the device
+// itself, or one below it. Unlike net/smc, the search also goes from a veth device to the bridge of which the other end
+// is a port, if that bridge is in the agent's namespace. Packets that the node routes have no VLAN here, because their
+// route depends on rules and on translated addresses.
 #pragma once
 
 #include <cstdint>
