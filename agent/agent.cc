@@ -60,7 +60,7 @@ std::chrono::milliseconds settling(const Config& config) {
     return std::max(config.times.settle, config.budget);
 }
 
-// The other processors are for the applications.
+// Half of the processors are left to the applications.
 unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
 }

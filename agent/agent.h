@@ -69,7 +69,7 @@ class Agent {
     asio::steady_timer heartbeat_;
     loop::Standstill standstill_;
     loop::Every sweep_, refresh_, tidying_;
-    bool pods_known_ = false;  // they were once, and the previous agent's bypass members have been checked
+    bool pods_known_ = false;  // pods were known once, and then the previous agent's bypass members were checked
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;

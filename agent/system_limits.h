@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Lowers the configured limits to what the system allows, so that the agent meets a limit rather than fails half-way or
-// is killed.
+// Lowers the configured limits to what the system allows, so that the agent reaches a limit of its own, instead of
+// failing half-way or being killed.
 #pragma once
 
 #include <cstdint>

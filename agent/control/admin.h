@@ -37,7 +37,7 @@ class Admin {
     };
     explicit Admin(const Parts& parts) : p_(parts), look_(parts.io, [this] { close_idle_taps(); }) {}
 
-    // Nothing: the command is not one of these.
+    // Nothing: the command is none of those that this class handles.
     [[nodiscard]] std::optional<nlohmann::json> answer(const nlohmann::json& request, pid_t asker);
 
  private:

@@ -169,7 +169,7 @@ json connections_to(const IntrospectionParts& parts, const Endpoint& server) {
 
 }  // namespace
 
-// The obstacles come from the BPF programs' own checks, except that an address is the namespace's own.
+// All obstacles come from the BPF programs' own checks but one: that the address is the namespace's own.
 json explain(const IntrospectionParts& parts, const json& request) {
     const auto remote = Endpoint::parse(request.value("address", ""));
     if (!remote) {

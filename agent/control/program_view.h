@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The fate of each BPF program: loaded, left out or refused (agent/steer/loading.h), as JSON.
+// The state of each BPF program: loaded, refused, or without use here (agent/steer/loading.h), as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -74,15 +74,16 @@ constexpr Plain kPlain[] = {
     {"smc_agent_serving", "1: new connections may be accelerated.", kGauge, "/agent/serving"},
     {"smc_agent_connections_limit", "limits.connections, as the system allows it.", kGauge, "/limits/connections"},
     {"smc_agent_dmbs", "DMBs that this agent has registered.", kGauge, "/ism/dmbs"},
-    {"smc_agent_dmbs_pooled", "Of these, kept for the next connections.", kGauge, "/ism/pooled"},
+    {"smc_agent_dmbs_pooled", "DMBs, own and peers', kept for the next connections.", kGauge, "/ism/pooled"},
     {"smc_agent_dmb_bytes", "Memory of DMBs, own and attached.", kGauge, "/ism/taken_bytes"},
     {"smc_agent_dmb_limit_bytes", "ism.memory_mib.", kGauge, "/ism/memory_bytes"},
     {"smc_agent_rmb_bytes", "Memory registered with RDMA devices.", kGauge, "/roce/registered_bytes"},
     {"smc_agent_rmb_limit_bytes", "roce.memory_mib.", kGauge, "/roce/memory_bytes"},
     {"smc_agent_roce_ports", "Ports of RoCE devices that can be used.", kGauge, "/roce/ports"},
     {"smc_agent_cgroups", "Control groups below cgroup.root.", kGauge, "/cgroups/known"},
-    {"smc_agent_cgroups_enrolled", "Of these, those that a rule matches.", kGauge, "/cgroups/enrolled"},
-    {"smc_agent_cgroups_left_out", "Those for which there was no room.", kGauge, "/cgroups/left_out"},
+    {"smc_agent_cgroups_enrolled", "Control groups below cgroup.root that a rule matches.", kGauge,
+     "/cgroups/enrolled"},
+    {"smc_agent_cgroups_left_out", "Control groups for which the BPF map has no room.", kGauge, "/cgroups/left_out"},
     {"smc_agent_short_lived", "Servers and listeners whose connections are left to TCP, as they end too early.", kGauge,
      "/short_lived"},
     {"smc_agent_kubernetes_pods", "Pods of this node that the API server has told of.", kGauge, "/kubernetes/pods"},
@@ -176,11 +177,11 @@ void add_kernel(Families& to, const KernelSmc& kernel) {
         }
     }
     for (const auto& [mode, counts] : modes) {
-        to.counter("smc_agent_kernel_sent_bytes_total", "Bytes that went by it.", static_cast<double>(counts.sent),
-                   {{"mode", mode}});
+        to.counter("smc_agent_kernel_sent_bytes_total", "Bytes sent over the kernel's own SMC.",
+                   static_cast<double>(counts.sent), {{"mode", mode}});
     }
     for (const auto& [mode, counts] : modes) {
-        to.counter("smc_agent_kernel_received_bytes_total", "Bytes that came by it.",
+        to.counter("smc_agent_kernel_received_bytes_total", "Bytes received over the kernel's own SMC.",
                    static_cast<double>(counts.received), {{"mode", mode}});
     }
     const char* errors = "smc_agent_kernel_handshake_errors_total";
@@ -196,16 +197,17 @@ void add_bypass(Families& to, const json& status) {
             to.gauge("smc_agent_bypass_sockets", "Sockets within this node, by what the bypass does with them.",
                      number(count), {{"state", state}});
         }
-        to.gauge("smc_agent_bypass_redirected_bytes", "Bytes that went past TCP, of the sockets that live.",
+        to.gauge("smc_agent_bypass_redirected_bytes", "Bytes that present sockets have sent past TCP.",
                  number(bypass["redirected_bytes"]));
-        to.gauge("smc_agent_bypass_backlog_bytes", "Bytes that went past TCP and that nobody has read yet.",
+        to.gauge("smc_agent_bypass_backlog_bytes", "Unread bytes, up to the last one that went past TCP.",
                  number(bypass["backlog_bytes"]));
     }
     const json& probe = status["probe"];
-    to.gauge("smc_agent_bypass_automatic", "1: local.bypass auto is on on this kernel.",
+    to.gauge("smc_agent_bypass_automatic", "1: on this kernel rules that say auto have the bypass.",
              number(probe.value("automatic", false)));
     for (const auto& finding : probe.value("findings", json::array())) {
-        to.gauge("smc_agent_kernel_probe", "1: as TCP does; 0: another way, which no application sees; -1: it might.",
+        to.gauge("smc_agent_kernel_probe",
+                 "1: as TCP; 0: differs, but no application sees it; -1: an application might.",
                  text(finding["difference"]).empty() ? 1
                  : text(finding["excluded"]).empty() ? -1
                                                      : 0,
@@ -249,7 +251,7 @@ std::string metrics(const json& status) {
         const double value = number(status.at(json::json_pointer(one.pointer)));
         one.type == kCounter ? all.counter(one.name, one.help, value) : all.gauge(one.name, one.help, value);
     }
-    all.gauge("smc_agent_kubernetes_up", "0: the API server is to tell of pods, and does not.",
+    all.gauge("smc_agent_kubernetes_up", "0: kubernetes.api is set, but the API server does not report pods.",
               text(status["kubernetes"]["problem"]).empty() ? 1 : 0);
     all.gauge("smc_agent_leaving_agents", "Agents before this one that still have connections.",
               static_cast<double>(status["agent"]["leaving"].size()));
@@ -266,8 +268,8 @@ std::string metrics(const json& status) {
     const ProcessUsage usage = process_usage();
     all.counter("process_cpu_seconds_total", "Processor time of the agent, all threads.", usage.processor_s);
     all.gauge("process_resident_memory_bytes", "Resident memory of the agent.", usage.resident_bytes);
-    all.gauge("process_open_fds", "Descriptors that the agent has.", usage.descriptors);
-    all.gauge("process_max_fds", "Descriptors that it may have.", usage.most_descriptors);
+    all.gauge("process_open_fds", "File descriptors that the agent has open.", usage.descriptors);
+    all.gauge("process_max_fds", "File descriptors that the agent may have open.", usage.most_descriptors);
     all.gauge("process_start_time_seconds", "When the agent began, since 1970.", usage.start_s);
     return all.text();
 }

@@ -69,12 +69,12 @@ void Exchange::attach(const Peer& peer, DmbToken token, std::uint32_t bytes, std
 
 void Exchange::give_back() {
     const TimePoint now = os::now();
-    const bool kept = served_ && peer_.dmb.use_count() == 1;  // no transport is left that could write or read
+    const bool kept = served_ && peer_.dmb.use_count() == 1;  // no transport that could read or write is left
     if (kept) {
         pool_.park(whose_, peers_token_, std::move(peer_), now);
         pool_.keep(whose_, std::move(*own_), now);
     } else if (own_) {
-        own_->registered.dmb->lease().retire();  // the peer may still keep it for this connection, which did not come
+        own_->registered.dmb->lease().retire();  // the peer may still hold it for this connection
         own_->fabric->deregister(own_->registered.token);
     }
     own_.reset();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // DMBs whose connection is over, with their mappings, for the next connection of the same two peers (datapath/smcd/
-// lease.h). They count in the memory that SMC-D may take, and are given back when they are idle, when that memory is
-// needed, and beyond a bound. Control thread only.
+// lease.h). They count towards the memory limit of SMC-D, and are dropped when they have been idle for some time, when
+// that memory is needed, and when there are too many. Control thread only.
 #pragma once
 
 #include <deque>

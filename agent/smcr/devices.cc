@@ -230,7 +230,8 @@ std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint
         return std::nullopt;
     }
     const auto ports = ports_for(local.address);
-    // Linux uses RoCEv1 for SMC-Rv1, and so must its peer. Devices without RoCEv1 (soft-RoCE) use RoCEv2 between them.
+    // Linux uses RoCEv1 for SMC-Rv1, so its peer must as well. Devices without RoCEv1 (soft-RoCE) use RoCEv2 with each
+    // other.
     auto choice =
         smcr_version == 1 ? roce::port_for(ports, local.address, *local.vlan, roce::RoceVersion::kV1) : std::nullopt;
     if (!choice) {

@@ -143,7 +143,7 @@ class LinkGroups {
         std::make_shared<LinkGroups*>(this);  // weak in jobs that other threads post
 };
 
-// Why a link or a buffer could not be had.
+// The Refusal for a link or a buffer that could not be created.
 group::Refusal refusal_of(const Error& error);
 
 }  // namespace smc::smcr

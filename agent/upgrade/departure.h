@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How an agent ends. When it is stopped, it may wait until its connections have ended. When another agent takes its
 // place, it gives up what only one agent of a node can have, as soon as no connection is being set up; its connections
-// stay with it, because their queue pairs and buffers do. Its only I/O is a timer, the successor, and a look
+// stay with it, because their queue pairs and buffers do. The only I/O here is a timer, the successor, and a check
 // whether the process that asked for the upgrade still exists. Control thread only.
 //
-// Invariant:
+// Invariants:
 //   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the
 //       control socket's lock, which an agent needs for all of these, is given up last.
 //   U2  An agent that has started its successor does not end before the successor serves, and starts another one if the
@@ -45,9 +45,9 @@ class Departure {
     // SIGTERM or SIGINT. The second signal, or one without a timeout, ends the agent at once.
     void signalled();
 
-    // Why new connections are plain TCP; empty: not because of a departure.
+    // Why new connections are plain TCP; empty: a departure is not the reason.
     [[nodiscard]] const char* obstacle() const;
-    // This agent has given up what only one agent of a node can have.
+    // Whether this agent has given up what only one agent of a node can have.
     [[nodiscard]] bool released() const { return state_ == State::kReleased; }
 
  private:

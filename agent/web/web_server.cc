@@ -142,9 +142,9 @@ void WebServer::turn() {
     MHD_run(daemon_.get());
     MHD_UNSIGNED_LONG_LONG ms = 0;
     const bool waits = MHD_get_timeout(daemon_.get(), &ms) == MHD_YES;
-    // A timeout of 0 means that the daemon has work left, which follows other work of this thread. Without a timeout it
-    // still gets a turn each second: after it was full, it listens again only in a later turn, which no event would
-    // cause.
+    // A timeout of 0 means that the daemon has work left, which follows other work of this thread. Without a timeout
+    // the daemon still runs once a second: after it was full, it listens again only in a later run, which no event
+    // would cause.
     constexpr long kLook = 1000;
     again_.set_in(std::chrono::milliseconds(waits ? std::clamp<long>(static_cast<long>(ms), 1, kLook) : kLook));
 }
