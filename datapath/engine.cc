@@ -156,7 +156,7 @@ void Engine::touch(Task& task, TimePoint now) {
     }
 }
 
-// Counted from now and not from the beginning of this turn, which streams may have made long.
+// kShortFor begins now and not at the beginning of this turn, which streams may have made long.
 void Engine::had_little(Task& task) {
     task.has_much_ = false;
     short_until_ = os::now() + kShortFor;

@@ -4,8 +4,8 @@
 //
 // Written by hand, not with Asio. A turn of the loop is a pass over an array of the tasks that had events; the tasks
 // that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them, and
-// those whose news look() alone sees have their place in it; one epoll_wait() serves all; nothing is allocated for an
-// event. Asio's reactor posts a handler for each readiness, and has no place for "run again, after the others".
+// tasks whose news only look() sees are sorted into that order; one epoll_wait() serves all; nothing is allocated for
+// an event. Asio's reactor posts a handler for each readiness, and cannot run a task again after the others.
 //
 // A task with more to do (a stream) waits in a queue, from which one task runs between two calls of epoll_wait(): a
 // task with little to do waits for at most one bounded run(), however many streams there are. While a request-response

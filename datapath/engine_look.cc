@@ -13,8 +13,8 @@ namespace smc {
 namespace {
 
 constexpr auto kAlone = std::chrono::microseconds(6);  // a sched_yield() of this length let nobody else run
-// If the last ones took longer than this on average, the processor is shared, and there is no busy-polling for a while.
-// A single one may be late for any reason, so each counts as at most kLongest, and for an eighth.
+// If the last calls took longer than kShared on average, the processor is shared, and there is no busy-polling for a
+// while. A single call may be late for any reason, so each counts as at most kLongest, and for an eighth.
 constexpr auto kShared = std::chrono::microseconds(100), kLongest = std::chrono::microseconds(400);
 constexpr auto kSharedFor = std::chrono::milliseconds(20);
 // How long tasks are busy-polled before events are looked for, which costs a system call.
@@ -63,9 +63,9 @@ void Engine::look(TimePoint now) {
     } while (seen_.empty() && os::now() < until);
 }
 
-// After epoll_wait(): those that look() has seen, those whose time is over, and those that published something before
-// the latest news of this turn, which their own look() came too early to see. Whatever was published before that latest
-// news came with an event of this turn, or is found here, so put_in_order() has all that it must put in order.
+// Called after epoll_wait(). Adds to the tasks of this turn those whose look() has seen news, those whose time is over,
+// and those whose peer published something before the latest news of this turn, but after their own look(). So whatever
+// was published before that latest news came with an event of this turn or is found here, and put_in_order() has it.
 void Engine::touch_spinning(TimePoint now) {
     for (Task* task : seen_) {
         touch(*task, now);
@@ -82,8 +82,8 @@ void Engine::touch_spinning(TimePoint now) {
     }
 }
 
-// Events come in their order, and what look() has seen comes without an event: the times at which the peers have
-// published it all show which was first. Other tasks keep their places.
+// News that look() has seen come without an event, so the order of events is not enough: tasks whose peer says when it
+// published its news are sorted by that time. Other tasks keep their places.
 void Engine::put_in_order() {
     places_.clear();
     by_news_.clear();

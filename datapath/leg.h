@@ -41,7 +41,7 @@ class Leg {
     };
     // `urgent`: `from` is one byte, which the application is to receive as urgent.
     virtual Written write(Pieces from, bool urgent) = 0;
-    // The application's kernel has acknowledged everything that was written.
+    // Whether the application's kernel has acknowledged everything that was written.
     [[nodiscard]] virtual bool delivered() const = 0;
     // Called when the application's stream has ended. As a FIN does not show whether the application has closed its
     // socket or one direction only, from now on the leg probes the application's kernel, and fails if it has closed.

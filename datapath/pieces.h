@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The place of bytes in a ring.
+// Bytes of a ring as spans of memory.
 #pragma once
 
 #include <sys/uio.h>

@@ -259,10 +259,10 @@ void SmcConnection::load() {
     flow_.peer(seen_);
 }
 
-// Data that was sent first must be readable first, even on two different connections. So new data in the ring, which is
-// visible at once, is taken only after the event for it, in the order of all tasks' events; its doorbell has been rung,
-// or will be; or after look() has seen it, which has its place in that order, too (Task::news_since()). But a stream,
-// which has just moved many bytes, takes what there is: it would be woken for each piece.
+// Data that was sent first must be readable first, even on two different connections. So new data in the ring, although
+// it is visible at once, is taken only after its event, in the order of all tasks' events (the peer has rung the
+// doorbell, or will), or after look() has seen it, which Task::news_since() sorts into that order. But a stream, which
+// has just moved many bytes, takes all that is there, because otherwise it would be woken for each piece.
 flow::PeerState SmcConnection::news() {
     if (std::exchange(heard_, false)) {
         parts_.transport->arm();

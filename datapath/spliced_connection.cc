@@ -15,7 +15,7 @@ namespace smc {
 
 namespace {
 constexpr int kStepsPerRun = 8;
-// Between two looks whether it has read everything; the second one where it may take its time.
+// Between two checks whether a side has read everything; kCalmPause is for a side that may take its time.
 constexpr auto kPause = std::chrono::milliseconds(10), kCalmPause = std::chrono::milliseconds(1000);
 // A pipe's default capacity. Larger pipes count against a user's limits (pipe-user-pages-soft, pipe-max-size).
 constexpr std::size_t kPipeBytes = std::size_t{64} * 1024;

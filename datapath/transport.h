@@ -43,7 +43,7 @@ class Transport {
     virtual void disarm() {}
     // When the peer published the first of what came since taking_news(); kNever: nothing came, or it is not known.
     [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
-    // peer() is about to be called, and everything that it shows to be taken.
+    // To be called before peer(), if the caller then takes everything that peer() shows.
     virtual void taking_news() {}
 
     // False: the way to the peer is busy at the moment. want_room() then asks for a run() when there is room.

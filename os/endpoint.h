@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// A transport address. IPv4 lives in its IPv4-mapped form, as in the BPF maps (bpf/abi.h), so that one type
-// and one comparison serve both families.
+// A transport address. An IPv4 address has its IPv4-mapped form, as in the BPF maps (bpf/abi.h), so that one type and
+// one comparison serve both families.
 #pragma once
 
 #include <netinet/in.h>

@@ -29,7 +29,7 @@ std::optional<int> number_in(const fs::path& path) {
     return error == std::errc() && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
-// The numbers of processes, or of a process's descriptors. Those that end meanwhile are left out.
+// The names in /proc, or in a process's fd directory, that are numbers. Entries that vanish meanwhile are left out.
 std::vector<int> numbers_in(const fs::path& directory) {
     std::vector<int> numbers;
     std::error_code failure;

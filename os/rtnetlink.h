@@ -23,15 +23,15 @@ struct NetDevice {
     unsigned mtu = 0;
     bool up = false;
     bool loopback = false;
-    // Bytes before the IP header of its packets: 14 for Ethernet, 0 for a device without; nothing if that is not known.
+    // Bytes before the IP header of its packets: 14 for Ethernet, 0 if there is no link header; nothing: not known.
     std::optional<std::uint32_t> header;
     std::array<std::uint8_t, 6> mac{};  // zeros: it has no address of this length
     bool native_xdp = false;            // it has an XDP program that its driver or the hardware runs
     std::string kind;                   // "vlan", "veth", "macvlan"; empty: the kernel calls it by no kind
     std::uint16_t vlan = 0;             // kind "vlan": its VLAN ID; 0: none
     unsigned controller = 0;            // index of the bridge, bond, team or VRF that it is a port of; 0: none
-    // The device below it, or the other end of a veth pair: its index, and, if it is in another namespace, the ID that
-    // this namespace has for that one (IFLA_LINK, IFLA_LINK_NETNSID).
+    // The device below, or the other end of a veth pair (IFLA_LINK): its index, and, if it is in another namespace, the
+    // ID of that namespace as seen from this one (IFLA_LINK_NETNSID).
     unsigned link = 0;
     std::optional<int> link_netns;
 };

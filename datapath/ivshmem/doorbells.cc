@@ -96,8 +96,8 @@ void Doorbells::listen() {
     }
 }
 
-// Asks for the interrupts again after each time without them: another agent of this machine, which was to take over and
-// has gone, may have had them.
+// Asks for the interrupts again each time that this thread had to poll: an agent of this machine that was to take over
+// and has ended may have had them meanwhile.
 bool Doorbells::may_sleep() {
     return area_->is_interrupted_by_all() && (sleeps_ || area_->vfio()->ask_for_interrupts());
 }

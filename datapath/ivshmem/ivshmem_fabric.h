@@ -56,7 +56,7 @@ class IvshmemFabric final : public smcd::Fabric {
         std::uint32_t first = 0, count = 0;
         std::uint64_t owner = 0;  // Area::own_word() when it was registered
         Gid peer;
-        std::weak_ptr<const void> held;                // not expired: the data path uses it
+        std::weak_ptr<const void> held;                // not expired: the data path uses the DMB
         std::chrono::steady_clock::duration absent{};  // how long the peer has had no slot
     };
 

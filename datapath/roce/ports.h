@@ -50,9 +50,9 @@ struct PortChoice {
 // fe80::/10: usable on its own network segment only, so port_for() takes such a GID only if it is `local` itself.
 bool is_link_local(const RoceGid& gid);
 // The port and GID to use for a TCP connection with this local address, whose packets have this VLAN ID (0: no tag). A
-// link must be in the VLAN of its connections (RFC 7609 section 5.1), so a GID of this VLAN: the one that is this
-// address, else the first of its family that is not link-local. Without a tag, and if no such GID is without one, any
-// GID will do: the address may be one that a router on this node forwards. nullopt: there is none on an active port.
+// link must be in the VLAN of its connections (RFC 7609 section 5.1), so only GIDs of this VLAN are taken: the one that
+// is this address, else the first of its family that is not link-local. If packets have no tag and no such GID is
+// untagged, any GID will do: this node may route the address. nullopt: no active port has such a GID.
 std::optional<PortChoice> port_for(const std::vector<Port>& ports, const RoceGid& local, std::uint16_t vlan = 0,
                                    RoceVersion version = RoceVersion::kV2);
 

@@ -48,7 +48,7 @@ class Link {
     virtual Posted write(std::span<const std::uint8_t> from, std::uint32_t lkey, RKey rkey, VirtualAddress to) = 0;
     // The sequence number that the next send() or write() will have.
     [[nodiscard]] virtual std::uint64_t next_sequence() const = 0;
-    // All requests with lower sequence numbers are completed.
+    // All requests with sequence numbers lower than this are completed.
     [[nodiscard]] virtual std::uint64_t retired() const = 0;
     // How many requests can be posted now, and how many when none is under way.
     [[nodiscard]] virtual std::uint32_t room() const = 0;
@@ -61,7 +61,7 @@ class Link {
     // Becomes readable when a message has come or, if wanted, a send is completed: once for each poll() that asks.
     [[nodiscard]] virtual int fd() const = 0;
     virtual void want_completions(bool wanted) = 0;
-    // poll() must be called although fd() is not readable.
+    // Whether poll() must be called although fd() is not readable.
     [[nodiscard]] virtual bool wants_poll() const = 0;
     // Hands a bounded number of completions to the handler; makes no system call unless something has come. `readable`:
     // fd() was readable. True: there may be more. False: there is nothing more, and, if `asks`, the next completion
