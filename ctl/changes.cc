@@ -90,7 +90,7 @@ json upgrade(const std::string& socket) {
         return {{"error", "no agent answers: " + started.error().text()}, {"absent", true}};
     }
     if (!started->contains("pid")) {
-        return {{"error", started->value("error", "this agent knows no upgrade")}};
+        return {{"error", started->value("error", "this agent does not know the command upgrade")}};
     }
     while (std::chrono::steady_clock::now() - began < kUpgrade) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// smcctl's subcommands. Each add_...() adds subcommands to the program; these leave their exit code in the Context.
+// smcctl's subcommands. Each add_...() adds subcommands to the program, which leave their exit code in the Context.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -225,7 +225,7 @@ void capture(Context& context, std::uint64_t id, const std::string& path, std::u
 }  // namespace
 
 void add_live(CLI::App& app, Context& context) {
-    auto* events = app.add_subcommand("events", "What happens: connections, link groups, namespaces, as it happens");
+    auto* events = app.add_subcommand("events", "Events of connections, link groups and namespaces, as they happen");
     const auto once = std::make_shared<bool>(false);
     events->add_flag("--once", *once, "Print the remembered events and exit");
     events->callback([&context, once] {
@@ -242,7 +242,7 @@ void add_live(CLI::App& app, Context& context) {
         top(context, *times, *lines);
     });
     auto* captures =
-        app.add_subcommand("capture", "What an accelerated connection moves, as pcapng with made-up headers");
+        app.add_subcommand("capture", "Payload of an accelerated connection, as pcapng with made-up headers");
     const auto id = std::make_shared<std::uint64_t>(0);
     const auto file = std::make_shared<std::string>();
     const auto most = std::make_shared<std::uint64_t>(64U << 20);

@@ -150,7 +150,7 @@ void add_stats(CLI::App& app, Context& context) {
     stats->add_option("WHAT", *what, "show, or reset: count from here on, for this user")
         ->check(CLI::IsMember({"show", "reset"}))
         ->capture_default_str();
-    stats->add_flag("-a,--absolute", *absolute, "Since the agent's start, whatever was reset");
+    stats->add_flag("-a,--absolute", *absolute, "Sums since the agent's start, also after a reset");
     stats->callback([&context, what, absolute] {
         if (*what == "reset") {
             if (const auto status = answer_of(context, {{"command", "status"}})) {
@@ -163,7 +163,7 @@ void add_stats(CLI::App& app, Context& context) {
     });
 }
 
-// Asks several times, because the agent tells of a few namespaces at a time.
+// Asks several times, because one answer has a few namespaces only.
 std::optional<json> dry_run_of(Context& context) {
     json all = {{"namespaces", json::array()}};
     json after = 0;
@@ -186,11 +186,11 @@ void add_explain(CLI::App& app, Context& context) {
     const auto address = std::make_shared<std::string>();
     const auto pid = std::make_shared<int>(0);
     explain->add_option("ADDR:PORT", *address, "Where to, as 10.0.0.1:80 or [fd00::1]:80")->required();
-    explain->add_option("--pid", *pid, "For this process: its cgroup and network namespace");
+    explain->add_option("--pid", *pid, "Explain it for the cgroup and network namespace of this process");
     explain->callback([&context, address, pid] {
         context.exit = show(context, {{"command", "explain"}, {"address", *address}, {"pid", *pid}}, print_explanation);
     });
-    app.add_subcommand("dry-run", "Show whether the connections of now would be offered SMC; changes nothing")
+    app.add_subcommand("dry-run", "Show which of the present connections would be offered SMC; changes nothing")
         ->callback([&context] { context.exit = show(context, dry_run_of, print_dry_run); });
 }
 
@@ -208,13 +208,14 @@ void add_views(CLI::App& app, Context& context) {
 }
 
 void add_bypass(CLI::App& app, Context& context) {
-    app.add_subcommand("probe", "What this kernel does with the bypass's sockets, and whether it is on")
+    app.add_subcommand("probe", "Where bypassed sockets differ from TCP on this kernel, and whether the bypass is on")
         ->callback([&context] {
             context.exit = show(context, {{"command", "probe"}}, print_probe);
         });
     auto* bypass = app.add_subcommand("bypass", "Connections within this node that go past TCP");
     bypass->require_subcommand(0, 1);
-    const auto* revoke = bypass->add_subcommand("revoke", "Ends it for all that are now: they go on by TCP");
+    const auto* revoke =
+        bypass->add_subcommand("revoke", "End the bypass for all present connections: they go on by TCP");
     bypass->callback([&context, revoke] {
         const bool revokes = revoke->parsed();
         context.exit =

@@ -24,7 +24,7 @@ bool Dissector::only_to(const RoceGid& to, const RoceGid& from) const {
            !ways_.contains({to.normalised(), from.normalised()});
 }
 
-// A queue pair counts as SMC's from the first SMC message on that is whole in one packet.
+// A queue pair counts as one of SMC from the first packet on that holds a whole SMC message.
 void Dissector::add_unnamed(const Packet& packet, const RcRequest& request) {
     const bool is_send = request.operation == RcRequest::Operation::kSend;
     const QpKey key{gid_of(packet.to), request.destination};

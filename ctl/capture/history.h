@@ -44,7 +44,7 @@ struct Connection {
         bool late = false;  // after the Confirm
     };
     std::optional<Declined> decline;
-    std::string broken;                               // describes what was no valid CLC where CLC must be
+    std::string broken;                               // describes invalid bytes where CLC must be
     bool has_hole = false;                            // part of a stream is not in the capture ...
     bool client_waits = false, server_waits = false;  // ... or has not come yet
     bool data_follows = false;                        // TCP data was seen, as after a Decline that was not captured
