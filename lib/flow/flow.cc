@@ -93,7 +93,7 @@ void Flow::peer(const PeerState& told) {
     }
     sending_.peer_consumed(state.consumer);
     PeerState said = state;
-    said.message = 0;  // else two peers that ask each other would answer repetitions for ever
+    said.message = 0;  // otherwise two peers that ask each other would answer repetitions for ever
     if (std::exchange(heard_, said) != said) {
         const bool asks = asked_for_all_ && !sending_.drained();  // Linux forgets R with each message that it sends
         publish_ |= (sending_.peer_spoke() || asks) && !peer_is_closed();
@@ -252,9 +252,9 @@ void Flow::clc_reset() {
 
 std::optional<Step> Flow::advance_close(TimePoint now) {
     if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
-        // The leg failed, and no read will tell: its FIN was read already, or there is no room to read into. An
-        // application that is gone after its FIN has taken nothing back: the peer gets all that it wrote, however late.
-        // But if data was lost with it, or still comes for it, the connection aborts behind that.
+        // The leg failed, and no read will report that: its FIN was read already, or there is no room to read into. An
+        // application that has gone after its FIN withdraws nothing: the peer gets all that it wrote, however late. But
+        // if data was lost with the application, or still comes for it, the connection aborts behind that.
         // If both streams have ended, there is nothing left to reset.
         const bool reset = leg_was_reset_ && writing_ != Writing::kEnded;
         if (reading_ != Reading::kEnded || receiving_.available() != 0 || (reset && sending_.drained())) {

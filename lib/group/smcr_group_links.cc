@@ -9,7 +9,7 @@ namespace smc::group {
 
 namespace {
 
-// When to try to replace a link that is gone: an exchange that keeps the attempt from beginning now is over soon.
+// How soon to try to replace a lost link: if another exchange prevents the attempt now, that exchange is over soon.
 constexpr auto kSoon = std::chrono::milliseconds(200);
 // Each attempt in a row that fails for lack of another path doubles the time until the next one, up to 16 times.
 constexpr unsigned kMostRefusals = 4;

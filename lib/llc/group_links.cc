@@ -104,8 +104,8 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const AddLink& m, TimePoint n
 
 void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const AddLink& m, TimePoint now) {
     if (add_link_.state() != Adding::kOffered || link.terms.number != add_link_.over()) {
-        // No offer awaits this reply. Linux first accepts a link and then rejects it, if it could not set it up: then
-        // CONFIRM LINK fails.
+        // No offer awaits this reply. Linux accepts a link first, and rejects it if it then cannot set it up; CONFIRM
+        // LINK fails in that case.
         return;
     }
     if (m.rejected) {

@@ -30,7 +30,7 @@ class ClientHandshake {
  public:
     enum class State : std::uint8_t { kIdle, kAwaitAccept, kAttaching, kPreparing, kLinking, kDone };
 
-    // `node` lives longer than this.
+    // `node` outlives this object.
     ClientHandshake(const LocalNode& node, Means means)
         : node_(node), smcd_offered_(means.smcd && !node.ism.empty()), roce_(std::move(means.roce)) {}
 

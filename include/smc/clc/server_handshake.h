@@ -25,7 +25,7 @@ class ServerHandshake {
  public:
     enum class State : std::uint8_t { kAwaitProposal, kPreparing, kAwaitConfirm, kAttaching, kLinking, kDone };
 
-    // `node` lives longer than this.
+    // `node` outlives this object.
     ServerHandshake(const LocalNode& node, Means means, TimePoint now)
         : node_(node), means_(std::move(means)), deadline_(now + node.step_timeout) {}
 
@@ -54,7 +54,7 @@ class ServerHandshake {
 
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] TimePoint next_deadline() const { return state_ == State::kDone ? kNever : deadline_; }
-    // The knowledge so far; complete once Finish says kSmcD.
+    // The agreement so far; complete once Finish says kSmcD.
     [[nodiscard]] const SmcdPeer& smcd_peer() const { return smcd_; }
 
  private:

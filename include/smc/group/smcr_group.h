@@ -88,7 +88,7 @@ class SmcrGroup {
     void device_gone(const std::string& device, Out out);
     // The ports of this node have changed: tries soon to add a link that the group lacks.
     void ports_changed(Out out);
-    // Gives up links on ports that are down, unless no other link is up.
+    // Gives up links on ports that are down, unless all links are on such ports.
     void leave_dead_ports(Out out);
 
     // --- its members -------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class SmcrGroup {
     [[nodiscard]] bool active() const {
         return state_ == State::kActive && llc_->state() == llc::GroupLlc::State::kActive;
     }
-    // The first queue pair was connected.
+    // Whether the first queue pair was connected.
     [[nodiscard]] bool llc_began() const { return llc_.has_value(); }
     [[nodiscard]] const llc::Over& why_over() const { return why_; }
     [[nodiscard]] bool has_room() const;

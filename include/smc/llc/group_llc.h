@@ -104,7 +104,7 @@ class GroupLlc {
     [[nodiscard]] const GroupTerms& terms() const { return terms_; }
     // Links that may carry connections.
     [[nodiscard]] std::vector<std::uint8_t> up() const;
-    // A link is being added, or is about to be: the own RMBs must stay as they are.
+    // Whether a link is being added, or is about to be: the own RMBs must then stay as they are.
     [[nodiscard]] bool adding_link() const { return add_link_.under_way(); }
     // When to call tick().
     [[nodiscard]] TimePoint next_deadline() const;

@@ -97,7 +97,7 @@ class Server {
     bool application_ = false;           // the application is connected
     bool clc_began_ = false;
     bool clc_closed_ = false;
-    bool was_late_ = false;  // this side itself was late and has looked once more, which it does only once
+    bool was_late_ = false;  // this side was late itself, and has already looked once more
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
     TimePoint silence_until_{};    // how long a silent client has after this side was late
