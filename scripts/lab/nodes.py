@@ -159,7 +159,7 @@ class Node:
 
 
 class Lab:
-    series = ""  # tests of the same name in another series do not meet
+    series = ""  # keeps apart labs of the same name, if they are of different series of tests
     terminated = closing = False
 
     def __init__(self, name):

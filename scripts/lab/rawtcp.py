@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""A TCP endpoint without a kernel, for peers no kernel would be: any options in the SYN, silence, nonsense.
+"""A TCP endpoint without a kernel, for peers that behave as no kernel does: any options in the SYN, silence, nonsense.
 
 It lives on an address that its namespace's kernel does not own, so no kernel answers in its place. Run as
 
     python3 rawtcp.py DEVICE OWN_IP client SERVER_IP PORT SCRIPT     connects and plays the script
     python3 rawtcp.py DEVICE OWN_IP server PORT SCRIPT               answers every connection by the script
 
-SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds
-between bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen),
-"close": "fin" | "rst" | null, "listen_s": seconds}; a client ends its handshake "ack_after" seconds, and
-sends its SYN once more "again_after" seconds, or after each of a list of them until it is answered; a
-server's "options" only answer a SYN with option 254, unless "always".
-Prints one JSON line per
-connection:
+SCRIPT is JSON: {"options": hex or "echo" (repeat the SYN's options), "send": [hex, ...], "trickle": seconds between
+bytes, "count": connections, "deaf_to": hex (SYNs with these bytes among their options are not seen), "close": "fin" |
+"rst" | null, "listen_s": seconds}. A client ends its handshake after "ack_after" seconds. It repeats its SYN after
+"again_after" seconds, or after each time of a list until the SYN is answered. A server's "options" only answer a SYN
+with option 254, unless "always". Prints one JSON line per connection:
 {"received": hex, "ended": "fin" | "rst" | "open" | "refused"}.
 """
 import json

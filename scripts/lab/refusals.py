@@ -39,7 +39,8 @@ REFUSALS = {
 
 
 def preloaded(words):
-    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"  # something is in front of its library
+    # The shim is loaded before the sanitizer's library.
+    sanitizer = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
     return ["env", f"LD_PRELOAD={SHIM}", f"SMC_REFUSE={words}", f"ASAN_OPTIONS={sanitizer}"]
 
 
