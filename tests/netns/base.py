@@ -162,7 +162,7 @@ class TwoNodes(unittest.TestCase):
         return json.loads(done.stdout)
 
     def assertAtOnce(self, seen):
-        """The connection worked, and its connect() took less than a second, when TCP would repeat the SYN."""
+        """The connection worked, and its connect() took less than a second, after which TCP would repeat the SYN."""
         self.assertTrue(seen["ok"], seen)
         self.assertLess(seen["took"], 0.95, seen)
 

@@ -39,7 +39,7 @@ class Leave(Pairs):
                 self.assertByTcp(pair)
 
     def test_habits_of_who_sends(self):
-        """Its time stamps of sent data arrive, and its pacing rate is kept."""
+        """The sender's time stamps of sent data arrive, and its pacing rate is kept."""
         self.begin()
         pair = self.promoted()
         pair.ask(pair.client, "choose", level=1, option=37, value=0x12)  # SO_TIMESTAMPING: of what is sent, by software
@@ -58,7 +58,7 @@ class Leave(Pairs):
         self.wait_until_out()
 
     def test_a_member_whose_receives_may_wait_or_that_is_signalled_is_sent_nothing_more(self):
-        """Nothing more goes past TCP to it: it could be asleep in a receive, or read too little after a signal."""
+        """Nothing more goes past TCP to this member: it could sleep in a receive, or read too little after a signal."""
         self.begin()
         for number, change in enumerate(("block", "signalled")):
             with self.subTest(change=change):
@@ -114,7 +114,7 @@ class Leave(Pairs):
         self.end(pair)
         pair = Pair(self)
         pair.exchange(PROOF)
-        time.sleep(1)  # four turns of the agent
+        time.sleep(1)  # four rounds of the bypass
         self.assertEqual(self.states(), ["SMC_MEMBER_WATCHED"] * 2)
 
     def test_a_stream_is_left_to_tcp(self):
@@ -122,7 +122,7 @@ class Leave(Pairs):
         pair = self.promoted()
         count = 100 << 20
         deadline = time.monotonic() + 60
-        # how much the agent sees between two turns depends on the machine, so this is repeated until it sees it
+        # the bytes between two rounds of the bypass depend on the machine, so this is repeated until they are enough
         while self.states() == [MEMBER] * 2 and time.monotonic() < deadline:
             pair.tell(pair.client, "send", count=count)
             self.assertEqual(pair.ask(pair.server, "receive", count=count, chunk=4096), count)

@@ -96,7 +96,7 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.client, "send", count=10), 10)
         self.assertEqual(pair.hear(pair.server), 10)
         pair.exchange(PROOF)
-        time.sleep(1)  # four turns of the agent's
+        time.sleep(1)  # four rounds of the bypass
         pair.exchange(5)
         self.assertEqual(self.redirected(), [0, 0])
 
@@ -140,7 +140,7 @@ class Bypass(Pairs):
         pair.exchange(10)
 
     def test_a_receive_buffer_that_was_chosen_is_not_exceeded(self):
-        """Otherwise TCP would drop bytes that come after, and retransmit them late."""
+        """Otherwise TCP would drop the bytes that follow, and retransmit them late."""
         self.begin()
         pair = self.promoted()
         pair.ask(pair.server, "choose", level=1, option=8, value=30_000)  # SO_RCVBUF
@@ -160,7 +160,7 @@ class Bypass(Pairs):
         self.assertEqual(pair.ask(pair.client, "receive", count=200_000), 100_000)
 
     def test_who_reads_late_misses_nothing(self):
-        """It reads when its peer was closed and forgotten long ago."""
+        """The socket reads long after its peer was closed and forgotten."""
         self.begin()
         pair = self.promoted()
         before = self.redirected()[0]
@@ -169,7 +169,7 @@ class Bypass(Pairs):
         pair.ask(pair.client, "close")
         wait_for("the client's entry to go", lambda: [m["client"] for m in self.members()] == [0], 30)
         wait_for("the backlog to show", lambda: self.a.agent.status()["bypass"]["backlog_bytes"] == 100_000, 30)
-        time.sleep(1)  # four turns of the agent's
+        time.sleep(1)  # four rounds of the bypass
         self.assertNotEqual(self.states(), [OUT])
         self.assertEqual(pair.ask(pair.server, "receive", count=200_000), 100_000)
         wait_for("it to be out", lambda: self.states() == [OUT], 30)

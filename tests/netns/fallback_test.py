@@ -347,7 +347,7 @@ print('slow' if took > 2.5 else 'in time')
         self.assertIsNone(peer.poll())
 
     def cut_off(self, options, wanted, data):
-        """How a declined connection ends for an application with a timeout of few seconds when the server is gone.
+        """How a declined connection ends, when the server is gone, for an application with a timeout of a few seconds.
         `wanted`: the timeouts that the agent's socket to the server must have."""
         self.a.start_agent()
         peer = self.peer(SMC_OPTION, [DECLINE], seconds=60)

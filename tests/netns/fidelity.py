@@ -3,8 +3,8 @@
 
     fidelity.py [--only CASE] [--modes smcd,asked,bypass] [--families 4,6]
 
-Nothing may differ. With the bypass each pair of sockets is one that has proven fit for it, and does what the case wants
-of it only then: a program that changes its habits. Here what differs is known (KNOWN), and nothing else may.
+Nothing may differ. In mode "bypass" each pair of sockets is bypassed before the case begins, as if the case were a
+program that changes its habits: there the cases in KNOWN differ, and no other case may.
 """
 import argparse
 import json

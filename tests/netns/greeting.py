@@ -91,8 +91,8 @@ class Greeting(TwoNodes):
         self.assertEqual(self.a.agent.totals().get(("smcd", "none"), 0), before + count)
 
     def known_gap(self, scene):
-        """How often it happens without agents (hardly ever) and with them (more often). On a busy machine this may be
-        different now and then."""
+        """How often the effect of the gap, which scene() counts, occurs without agents (hardly ever) and with them
+        (more often). On a busy machine a single scene may show something else, so each is tried up to five times."""
         plain = next((n for n in (scene() for _ in range(5)) if n <= 5), None)
         self.assertIsNotNone(plain, "it happens with plain TCP")
         self.start_agents()

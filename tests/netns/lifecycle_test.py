@@ -263,7 +263,7 @@ while True:
         self.assertPath(self.a, "smcd", at_least=3)
 
     def test_an_agent_in_a_time_namespace(self):
-        """Its clock differs from that by which the BPF programs note times: it may be behind these times, or ahead."""
+        """The agent's clock may be behind the clock by which the BPF programs note times, or ahead of it."""
         self.b.start_agent()
         self.serve()
         for uptime in ("1000000", "-1"):
@@ -317,7 +317,7 @@ while True:
         self.assertPath(self.a, "smcd")
 
     def test_a_log_that_nobody_reads(self):
-        """Its lines are dropped and counted; no thread waits for the reader."""
+        """Lines of the log are dropped and counted; no thread waits for the reader."""
         fifo = os.path.join(self.a.dir, "unread")
         os.mkfifo(fifo)
         self.a.start_agent(command=["/bin/sh", "-c", 'exec "$@" 2<>"$0"', fifo])

@@ -216,7 +216,7 @@ class Loss(TwoNodes):
         self.assertEqual(self.hear(talk), "again")
 
     def test_a_writer_that_comes_back_after_its_peer_has_gone(self):
-        """An idle connection of a pool, say: its peer has closed, and nothing is left of it at either agent."""
+        """As with an idle connection of a pool: its peer has closed, and neither agent has anything left of it."""
         for node in (self.a, self.b):
             node.run(["sysctl", "-qw", "net.ipv4.tcp_fin_timeout=1"], check=True)
         self.start_agents(smc={"close_timeout_ms": 200})
@@ -232,7 +232,7 @@ class Loss(TwoNodes):
         self.assertGreaterEqual(self.decisions(self.a)["SMC_LEG_GONE"], 2)
 
     def cut_off(self, options, size):
-        """How a connection ends when the wire is cut, if its application has chosen a timeout of few seconds."""
+        """How a connection ends when the wire is cut, if its application has chosen a timeout of a few seconds."""
         self.start_agents(smc={"keepalive_s": 600})
         self.start(
             "import socket, time; s = socket.create_server(('0.0.0.0', 5000)); print('ready', flush=True)\n"

@@ -145,7 +145,7 @@ class Middlebox(TwoNodes):
         self.assertPath(self.b, "fallback", "answer_lost", at_least=1)
 
     def test_a_box_that_comes_when_the_server_is_known(self):
-        """Then no request is sent: the CLC socket meets the box, and the application's SYN follows."""
+        """No request is sent to a remembered server: the box hits the CLC socket, and the application's SYN follows."""
         self.begin()
         self.all_works()
         self.assertPath(self.a, "smcd", at_least=2)

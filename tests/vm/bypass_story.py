@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""In a machine: two pods whose connection is bypassed, and that change their habits then. Prints each step's answer.
+"""In a machine: two pods whose connection is bypassed, and whose programs then change their habits. Prints each answer.
 
     bypass_story.py prepare                 two namespaces, and a cgroup for each habit
     bypass_story.py tell SMCCTL PEER        with an agent: {habit: [answer of each step, ...]} as JSON

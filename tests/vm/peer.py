@@ -157,7 +157,7 @@ def duplex(connection, size):
     writer = threading.Thread(target=write)
     writer.start()
     received, before = 0, -1
-    while before < sent < size:  # Not before nothing more goes: so each end has to wait for the other's reader.
+    while before < sent < size:  # Reads only when no more bytes go, so that each end waits for the other's reader.
         before = sent
         time.sleep(0.5)
     while received < size:
