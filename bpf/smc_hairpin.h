@@ -303,11 +303,25 @@ static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct s
 }
 
 /*
- * Whether a leg can reach its application. A server's leg takes over another connection's tuple only if that is in
- * TIME_WAIT or half open.
+ * Whether the application has closed its socket, and a listener of its port would get the leg's SYN. (If addresses are
+ * translated, the tuple is not the socket's own, and that listener another one's.)
+ */
+static __always_inline bool smc_leg_meets_listener(const struct smc_tuple *app, const struct smc_request *request,
+						   struct bpf_sock *sk)
+{
+	const __u64 *own = (const __u64 *)request->local.ip, *seen = (const __u64 *)app->local_ip;
+
+	return sk->state == BPF_TCP_LISTEN && request->local.port == app->local_port && own[0] == seen[0] &&
+	       own[1] == seen[1];
+}
+
+/*
+ * Whether a leg can reach its application. `request`: a client's, else 0. A server's leg takes over another
+ * connection's tuple only if that is in TIME_WAIT or half open.
  */
 static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *skb, const struct smc_packet *packet,
-							     const struct smc_sock *leg)
+							     const struct smc_sock *leg,
+							     const struct smc_request *request)
 {
 	struct bpf_sock *sk = smc_socket_of(skb, &leg->app, packet->v6);
 	enum smc_decision found = SMC_LEG_JOINED;
@@ -317,6 +331,8 @@ static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *s
 	if (leg->role == SMC_ROLE_LEG_SERVER && sk->state != BPF_TCP_LISTEN && sk->state != BPF_TCP_TIME_WAIT &&
 	    sk->state != BPF_TCP_NEW_SYN_RECV)
 		found = SMC_LEG_CONFLICT;
+	else if (request && smc_leg_meets_listener(&leg->app, request, sk))
+		found = SMC_LEG_LATE;
 	else if (leg->paws == SMC_PAWS_REFUSE && smc_is_too_old(skb, packet, sk))
 		found = SMC_LEG_PAWS;
 	bpf_sk_release(sk);
@@ -329,21 +345,22 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 {
 	const struct smc_tuple *app = &leg->app;
 	struct smc_hairpin to_app = {}, to_leg = {};
-	struct smc_request *request;
+	struct smc_request *held = 0, *request;
 	enum smc_decision reached;
 
 	if (packet->tuple.remote_port != app->remote_port || packet->tuple.slot != app->slot)
 		return SMC_LEG_LATE;
-	reached = smc_leg_reaches_app(skb, packet, leg);
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
-		request = bpf_map_lookup_elem(&smc_requests, app);
-		if (!request || request->state != SMC_REQUEST_HELD)
+		held = bpf_map_lookup_elem(&smc_requests, app);
+		if (!held || held->state != SMC_REQUEST_HELD)
 			return SMC_LEG_LATE;
-		if (reached != SMC_LEG_JOINED)
-			return reached;
-	} else if (reached != SMC_LEG_JOINED) {
+	}
+	reached = smc_leg_reaches_app(skb, packet, leg, held);
+	if (held && reached == SMC_LEG_LATE)
+		smc_end_request(app, held);
+	if (reached != SMC_LEG_JOINED)
 		return reached;
-	} else {
+	if (!held) {
 		request = smc_begin_leg(skb, packet);
 		if (!request || bpf_map_update_elem(&smc_requests, app, request, BPF_ANY))
 			return SMC_LEG_FULL;
@@ -363,13 +380,13 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 	    bpf_map_update_elem(&smc_hairpins, app, &to_leg, BPF_ANY)) {
 		leg->to_port = 0;
 		bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
-		if (leg->role == SMC_ROLE_LEG_SERVER)
+		if (!held)
 			bpf_map_delete_elem(&smc_requests, app);
 		return SMC_LEG_FULL;
 	}
-	if (leg->role == SMC_ROLE_LEG_CLIENT) {
-		request->state = SMC_REQUEST_TAKEN;
-		request->since_ns = bpf_ktime_get_ns();
+	if (held) {
+		held->state = SMC_REQUEST_TAKEN;
+		held->since_ns = bpf_ktime_get_ns();
 	}
 	return SMC_LEG_JOINED;
 }

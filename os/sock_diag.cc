@@ -37,11 +37,12 @@ Result<SockDiag> SockDiag::open() {
     return SockDiag(std::move(socket));
 }
 
-Result<void> SockDiag::abort(const Socket& which) const {
-    alignas(nlmsghdr) std::array<char, kMessageBytes> buffer{};
-    nlmsghdr* header = mnl_nlmsg_put_header(buffer.data());
-    header->nlmsg_type = SOCK_DESTROY;
-    header->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+namespace {
+
+nlmsghdr* put_request(char* buffer, std::uint16_t type, std::uint16_t flags, const SockDiag::Socket& which) {
+    nlmsghdr* header = mnl_nlmsg_put_header(buffer);
+    header->nlmsg_type = type;
+    header->nlmsg_flags = static_cast<std::uint16_t>(NLM_F_REQUEST | flags);
     header->nlmsg_seq = 1;
     auto* request = static_cast<inet_diag_req_v2*>(mnl_nlmsg_put_extra_header(header, sizeof(inet_diag_req_v2)));
     request->sdiag_family = which.local.is_v4() ? AF_INET : AF_INET6;
@@ -54,6 +55,21 @@ Result<void> SockDiag::abort(const Socket& which) const {
     request->id.idiag_if = which.bound_device;
     request->id.idiag_cookie[0] = static_cast<std::uint32_t>(which.cookie);
     request->id.idiag_cookie[1] = static_cast<std::uint32_t>(which.cookie >> 32);
+    return header;
+}
+
+int note_state(const nlmsghdr* header, void* state) {
+    if (header->nlmsg_len >= MNL_NLMSG_HDRLEN + sizeof(inet_diag_msg)) {
+        *static_cast<unsigned*>(state) = static_cast<const inet_diag_msg*>(mnl_nlmsg_get_payload(header))->idiag_state;
+    }
+    return MNL_CB_OK;
+}
+
+}  // namespace
+
+Result<void> SockDiag::abort(const Socket& which) const {
+    alignas(nlmsghdr) std::array<char, kMessageBytes> buffer{};
+    const nlmsghdr* header = put_request(buffer.data(), SOCK_DESTROY, NLM_F_ACK, which);
     if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
         return last_error("sending SOCK_DESTROY");
     }
@@ -63,6 +79,21 @@ Result<void> SockDiag::abort(const Socket& which) const {
         return last_error("ending a socket");
     }
     return {};
+}
+
+bool SockDiag::connects(const Socket& which) const {
+    constexpr unsigned kSynSent = 2;
+    alignas(nlmsghdr) std::array<char, kMessageBytes> buffer{};
+    const nlmsghdr* header = put_request(buffer.data(), SOCK_DIAG_BY_FAMILY, 0, which);
+    unsigned state = 0;
+    if (mnl_socket_sendto(socket_.get(), header, header->nlmsg_len) < 0) {
+        return false;
+    }
+    const ssize_t n = mnl_socket_recvfrom(socket_.get(), buffer.data(), buffer.size());
+    return n > 0 &&
+           mnl_cb_run(buffer.data(), static_cast<std::size_t>(n), 1, mnl_socket_get_portid(socket_.get()), note_state,
+                      &state) >= 0 &&
+           state == kSynSent;
 }
 
 }  // namespace smc

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Ends TCP sockets of other processes, as `ss --kill` does (sock_diag(7)). The kernel needs CONFIG_INET_DIAG_DESTROY.
+// TCP sockets of other processes (sock_diag(7)): their state, and their end, as `ss --kill` brings it about. The latter
+// needs a kernel with CONFIG_INET_DIAG_DESTROY.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@ class SockDiag {
     // Ends a socket. Its application gets ECONNABORTED, behind the data that it has not read yet. ENOENT: there is no
     // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
+    // Whether the socket is in connect(), and has got no answer (SYN_SENT). False also if there is no such socket.
+    [[nodiscard]] bool connects(const Socket& which) const;
 
  private:
     struct Close {

@@ -122,11 +122,19 @@ void ClientRunner::leg_connected() {
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
         return connect_leg(ports_ - 1);
     }
-    // A RST can only come from this host: the application has gone, or goes on with its own SYN. If that SYN is still
-    // held, the RST means that the table of hairpins had no room for the leg.
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
-    const bool gone = reset && !programs_.holds(wanted_.tuple, wanted_.request.cookie);
-    feed(session_.leg_failed(gone, std::generic_category().message(error)));
+    feed(session_.leg_failed(reset && !awaits_leg(), std::generic_category().message(error)));
+}
+
+// A RST on the leg can only come from this host: the application has gone, or goes on with its own SYN. But if that SYN
+// is still held, the table of hairpins had no room for the leg. If the leg was taken for its answer, and the
+// application waits all the same, a firewall has rejected the leg.
+bool ClientRunner::awaits_leg() const {
+    const smc_request& q = wanted_.request;
+    const auto state = programs_.state_of(wanted_.tuple, q.cookie);
+    return state == SMC_REQUEST_HELD ||
+           (state == SMC_REQUEST_TAKEN &&
+            wanted_.netns->connects({from_abi(q.local), remote_of(wanted_.tuple), q.cookie, q.bound_device}));
 }
 
 // If this thread is late, the leg may be connected already; such an application must not be left to TCP.

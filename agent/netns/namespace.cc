@@ -265,6 +265,13 @@ Result<void> Namespace::end_socket(const SockDiag::Socket& which) const {
     return diag ? diag->abort(which) : diag.error();
 }
 
+bool Namespace::connects(const SockDiag::Socket& which) const {
+    const InNamespace inside(netns_.get());
+    const auto diag =
+        inside.entered() ? SockDiag::open() : Result<SockDiag>(last_error("entering a network namespace"));
+    return diag && diag->connects(which);
+}
+
 void Namespace::sync_devices() {
     link_events_->drain();
     open_listeners();

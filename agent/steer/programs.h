@@ -118,8 +118,8 @@ class Programs {
     [[nodiscard]] bool refused_by_paws(int fd) const;
     // Deletes the entry of a server's leg that is gone.
     void forget_leg(const smc_tuple& app) const;
-    // Whether the request is still held: its application waits, and no leg has answered.
-    [[nodiscard]] bool holds(const smc_tuple& request, std::uint64_t cookie) const;
+    // The state of a request; nothing: it has ended. SMC_REQUEST_HELD: its application waits, and no leg has answered.
+    [[nodiscard]] std::optional<smc_request_state> state_of(const smc_tuple& request, std::uint64_t cookie) const;
     // Number of requests that are not answered yet, or held.
     [[nodiscard]] std::size_t requests() const;
     // Takes out what tc noted about a SYN that was handed to the listener for CLC sockets.

@@ -54,13 +54,20 @@ bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
         (request->state != SMC_REQUEST_HELD && request->state != SMC_REQUEST_TAKEN)) {
         return false;
     }
+    // The hairpin goes, or it would turn the SYN round to the leg that has failed.
+    if (const auto hairpin = hairpins.get(tuple); hairpin && request->state == SMC_REQUEST_TAKEN) {
+        smc_tuple leg = tuple;
+        leg.local_port = hairpin->to_port;
+        hairpins.erase(tuple);
+        hairpins.erase(leg);
+    }
     request->state = SMC_REQUEST_LET_GO;
     return bpf_map_update_elem(requests.fd(), &tuple, &*request, BPF_EXIST) == 0;
 }
 
-bool Programs::holds(const smc_tuple& tuple, std::uint64_t cookie) const {
+std::optional<smc_request_state> Programs::state_of(const smc_tuple& tuple, std::uint64_t cookie) const {
     const auto request = Map<smc_tuple, smc_request>(map_fd("smc_requests")).get(tuple);
-    return request && request->cookie == cookie && request->state == SMC_REQUEST_HELD;
+    return request && request->cookie == cookie ? std::optional(request->state) : std::nullopt;
 }
 
 std::optional<smc_request> Programs::release_leg(int fd) const {

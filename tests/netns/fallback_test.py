@@ -5,7 +5,7 @@ import signal
 import unittest
 from functools import partial
 
-from base import CLIENT, TwoNodes
+from base import CLIENT, TIME_ENOUGH, TwoNodes
 from lab.basics import sh, wait_for
 from lab.rawtcp import SMC_OPTION
 from lab.sockets import waits_of
@@ -31,6 +31,21 @@ for level, option, value in json.loads(sys.argv[3]): c.setsockopt(level, option,
 print('ready', flush=True); c.sendall(sys.stdin.readline().strip().encode())
 try: print(c.recv(10), flush=True)
 except OSError as e: print(errno.errorcode.get(e.errno, e), flush=True)
+"""
+
+
+# Listens on a port, and when told connects from it, closes that socket, and says whether it can accept a connection.
+DIAL = """
+import errno, socket, sys
+def bound(s):
+    s.setsockopt(1, 2, 1); s.setsockopt(1, 15, 1); s.bind(('0.0.0.0', 4444)); s.setblocking(False)
+    return s
+listener, dial = bound(socket.socket()), bound(socket.socket())
+listener.listen(); print('listening', flush=True); sys.stdin.readline()
+print(errno.errorcode[dial.connect_ex((sys.argv[1], 5000))], flush=True); sys.stdin.readline()
+dial.close(); print('closed', flush=True); sys.stdin.readline()
+try: print(listener.accept(), flush=True)
+except BlockingIOError: print('nobody', flush=True)
 """
 
 
@@ -181,6 +196,25 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertEqual(self.accepted(), 1)
         wait_for("its end", self.a.agent.totals)
         self.assertEqual(self.a.agent.totals(), {("refused", "application_gone"): 1})
+
+    def test_a_dial_from_a_listeners_port_that_is_given_up(self):
+        """The client's leg comes when the socket has been closed, and does not reach the listener of the same port."""
+        self.start_agents(**TIME_ENOUGH)
+        self.serve()
+        self.assertTrue(self.connect()["ok"])  # so that the next SYN is held
+        dial = self.program(self.a, DIAL, self.b.ip4, says="listening")
+        self.b.agent.send_signal(signal.SIGSTOP)
+        self.tell(dial, "dial")
+        self.assertEqual(self.hear(dial), "EINPROGRESS")
+        wait_for("the agents to talk", lambda: self.a.agent.connections(5000))
+        self.tell(dial, "close")
+        self.assertEqual(self.hear(dial), "closed")
+        self.b.agent.send_signal(signal.SIGCONT)
+        wait_for("the leg", lambda: self.a.agent.decisions()["SMC_LEG_LATE"])
+        wait_for("its end", lambda: ("refused", "application_gone") in self.a.agent.totals())
+        self.tell(dial, "accept")
+        self.assertEqual(self.hear(dial), "nobody")
+        self.assertEqual(self.accepted(), 1)
 
     def test_an_agent_that_is_killed_while_the_agents_talk(self):
         """Its death has no lasting effect: its successor is asked again, although the last connection failed."""

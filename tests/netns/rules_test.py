@@ -215,6 +215,15 @@ class Rules(TwoNodes):
     def test_a_server_that_is_let_in_to_by_its_port(self):
         self.server_allows(input=["policy drop", "meta l4proto != tcp accept", "tcp dport 5000 accept"])
 
+    def test_a_client_that_rejects_incoming_syns(self):
+        """The leg's SYN is one, and is answered with a reset: the application's own SYN goes out at once."""
+        self.serve()
+        self.nft(self.a, input=["tcp flags & (fin|syn|rst|ack) == syn reject with tcp reset"])
+        took = self.same(self.outcome, "ok")
+        self.assertLess(max(took), 0.95)
+        self.assertEqual(self.a.agent.totals(), {("fallback", "no_leg"): 1})
+        self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
+
     def test_a_client_that_may_use_one_port_only(self):
         """Rules that name the client's port do not fit the agent's connections: plain TCP, without a wait."""
         self.serve()
