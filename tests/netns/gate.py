@@ -34,6 +34,7 @@ WAYS = {
         "fallback_test.Fallback.test_a_syn_is_kept_while_the_agents_talk",
         "fallback_test.Fallback.test_a_client_that_goes_on_while_its_agent_hangs",
         "fallback_test.Fallback.test_an_agent_that_is_killed_while_the_agents_talk",
+        "fallback_test.Fallback.test_a_dial_from_a_listeners_port_that_is_given_up",
     ],
     "leg": [
         "legs_test.Legs.test_legs_are_not_paced",
@@ -44,6 +45,8 @@ WAYS = {
         "legs_test.Legs.test_a_socket_that_is_used_again_leaves_its_hairpin",
         "loss_test.Loss.test_a_reset_that_finds_no_neighbour_is_made_up_for",
         "loss_test.Loss.test_a_reader_that_is_late_for_a_client_that_has_gone",
+        "loss_test.Loss.test_a_writer_that_was_the_last_process_of_its_namespace",
+        "loss_test.Loss.test_a_rule_that_does_not_select_an_application_any_more",
         "loss_test.Loss.test_a_writer_that_comes_back_after_its_peer_has_gone",
         "loss_test.Loss.test_keepalive_of_an_application_holds_on_the_wire",
         "loss_test.Loss.test_keepalive_follows_an_application_that_changes_its_mind",
