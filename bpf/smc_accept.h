@@ -93,7 +93,8 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		smc_read_buffers((struct sock *)tcp, &inbound->buffers);
 	}
 	decision = smc_decide_inbound(&subject);
-	if (decision == SMC_IN_STEERED || decision == SMC_IN_SHORT_LIVED)
+	/* a trial begins with the SYN of the CLC socket; an agent's request (no port) may come before it */
+	if (decision == SMC_IN_SHORT_LIVED || (decision == SMC_IN_STEERED && (!options->own || options->own_port)))
 		smc_note_short_lived(subject.known, decision == SMC_IN_SHORT_LIVED);
 	inbound->smcd = subject.smcd;
 	if (skc)
@@ -171,6 +172,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 		bpf_map_update_elem(&smc_inbound, &packet->tuple, &before, BPF_ANY);
 	} else if (decision == SMC_IN_STEERED) {
 		inbound.cookie = before.cookie;
+		inbound.asking = before.asking;
 		inbound.again = before.since_ns ? before.again + (before.again < SMC_ANSWER_LOST_SYNS) : 0;
 		inbound.since_ns = bpf_ktime_get_ns();
 		inbound.isn = packet->seq;

@@ -64,6 +64,7 @@ struct Connection {
     Eid eid{};
     std::optional<SmcdView> smcd;
     std::optional<SmcrView> smcr;
+    bool earned = false;  // it has earned the set-up of SMC, and this was noted
 };
 
 // A histogram with bounds that never change, in seconds.

@@ -318,7 +318,23 @@ void Gateway::keep_alive(int fd) const {
     }
 }
 
+// Notes once whether a connection was worth its set-up: as soon as it is, or else at its end.
+void Gateway::judge(Connection& c, bool ended) const {
+    if (c.earned || (!c.smcd && !c.smcr)) {
+        return;
+    }
+    const bool short_lived = is_short_lived(c, os::now());
+    const auto netns = short_lived && !ended ? nullptr : p_.namespaces.by_inode(c.netns);
+    if (netns) {
+        p_.programs.judge(kind_of(c, netns->cookie()), short_lived);
+        c.earned = !short_lived;
+    }
+}
+
 void Gateway::swept(const bpf::Swept& found) {
+    for (const auto& [id, connection] : p_.connections.all()) {
+        judge(*connection, false);
+    }
     for (const auto& [app, terms] : found.keepalives) {
         keepalives_.changed(app, terms);
     }
@@ -340,9 +356,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     } else if (c->path == Path::kSmcR) {
         p_.session.smcr_groups.leave(group::MemberId{end.id}, {});
     }
-    if (const auto netns = p_.namespaces.by_inode(c->netns); netns && (c->smcd || c->smcr)) {
-        p_.programs.ended(kind_of(*c, netns->cookie()), is_short_lived(*c, os::now()));
-    }
+    judge(*c, true);
     over(c, end.reason);
     log()->debug("connection {} ended: {} sent {} received {}", end.id, reason_name(end.reason),
                  c->stats->bytes_sent.load(), c->stats->bytes_received.load());

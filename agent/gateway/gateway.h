@@ -82,6 +82,7 @@ class Gateway {
     void left_alone(const Handle& connection, const SessionEnd& end);
     void falls_back(const Handle& connection, const clc::Outcome& outcome, const char* what);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
+    void judge(Connection& connection, bool ended) const;
     void note(const Connection& connection, const char* what);
     void keep_alive(int fd) const;
 

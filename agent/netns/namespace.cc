@@ -168,7 +168,7 @@ void Namespace::renew_listeners() {
     since_taken_++;
     for (const Listener which : {kClc4, kClc6}) {
         close_listener(replaced_[which]);
-        if (!taken_[which]) {
+        if (!taken_[which] || !listeners_[which]) {
             continue;
         }
         const InNamespace inside(netns_.get());

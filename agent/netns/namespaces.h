@@ -55,7 +55,7 @@ class Namespaces {
     // Opens the namespaces that exist now.
     void start();
     // Looks into /proc on another thread; then opens new namespaces. Those that had no process for two looks in a row
-    // get no new connections, and are closed as soon as no connection lives there.
+    // get no new connections, and are closed some seconds after the last connection there.
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();

@@ -141,8 +141,9 @@ class Programs {
                std::chrono::seconds most) const;
     void forget(std::uint64_t netns, const Endpoint& server) const;
     [[nodiscard]] std::optional<smc_server> knows(std::uint64_t netns, const Endpoint& server) const;
-    // A connection of this kind has ended on SMC. If most of its kind are short-lived, new ones are left to TCP.
-    void ended(const smc_short_key& kind, bool short_lived) const;
+    // A connection of this kind has ended on SMC, or has earned its set-up. If most of its kind are short-lived, new
+    // ones are left to TCP.
+    void judge(const smc_short_key& kind, bool short_lived) const;
     // The kinds of connections that are left to TCP now, because they are short-lived.
     [[nodiscard]] std::vector<smc_short_key> kinds_left_to_tcp() const;
     // Makes all checks that need no socket. Changes nothing.

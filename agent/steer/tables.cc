@@ -236,7 +236,7 @@ void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {
     Map<smc_dest, smc_server>(map_fd("smc_servers")).erase({cookie, to_abi(server), 0});
 }
 
-void Programs::ended(const smc_short_key& kind, bool short_lived) const {
+void Programs::judge(const smc_short_key& kind, bool short_lived) const {
     constexpr __u32 kDown = 4;  // so more than four fifths have to be short-lived
     const Map<smc_short_key, smc_short> all(map_fd("smc_short"));
     const auto before = all.get(kind);
@@ -254,10 +254,12 @@ void Programs::ended(const smc_short_key& kind, bool short_lived) const {
     }
 }
 
+// An entry whose last trial is long ago does not count: the next connection is tried.
 std::vector<smc_short_key> Programs::kinds_left_to_tcp() const {
     std::vector<smc_short_key> kinds;
+    const std::uint64_t now = ktime_ns();
     for (const auto& [kind, value] : Map<smc_short_key, smc_short>(map_fd("smc_short")).entries(SMC_MAX_SHORT)) {
-        if (value.score >= SMC_SHORT_MANY) {
+        if (value.score >= SMC_SHORT_MANY && now - value.tried_ns < SMC_SHORT_TRIAL_LATEST_NS) {
             kinds.push_back(kind);
         }
     }

@@ -104,6 +104,7 @@ void Flow::peer(const PeerState& told) {
 
 std::optional<Step> Flow::receive(TimePoint now) {
     if (receiving_.available() != 0) {
+        more_deadline_ = kNever;
         if (writing_ == Writing::kWritable) {
             return Deliver{receiving_.next()};
         }

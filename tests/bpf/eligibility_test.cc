@@ -132,10 +132,10 @@ TEST_CASE("explain__short_lived_connections_are_left_to_tcp_until_one_is_tried")
         const std::size_t before = p.programs->kinds_left_to_tcp().size();
         for (const std::uint16_t port : std::initializer_list<std::uint16_t>{80, 81, 82}) {
             for (int i = 1; i < SMC_SHORT_MANY; i++) {
-                p.programs->ended(kind(port), true);
+                p.programs->judge(kind(port), true);
             }
             CHECK_FALSE(left(("10.0.0.1:" + std::to_string(port)).c_str()));
-            p.programs->ended(kind(port), true);
+            p.programs->judge(kind(port), true);
         }
         CHECK(p.programs->kinds_left_to_tcp().size() == before + 3);
         CHECK_FALSE(left("10.0.0.1:80"));
@@ -158,19 +158,19 @@ TEST_CASE("explain__short_lived_connections_are_left_to_tcp_until_one_is_tried")
         CHECK_FALSE(set(0, SMC_SHORT_TRIAL_LATEST_NS));
         CHECK(set(0, 0));
         // one that is worth it is followed by others, and as many that are not stop that
-        p.programs->ended(kind(81), false);
+        p.programs->judge(kind(81), false);
         CHECK_FALSE(left("10.0.0.1:81"));
         for (int i = 0; i < 3; i++) {
-            p.programs->ended(kind(81), true);
+            p.programs->judge(kind(81), true);
         }
         CHECK_FALSE(left("10.0.0.1:81"));
-        p.programs->ended(kind(81), true);
+        p.programs->judge(kind(81), true);
         CHECK(left("10.0.0.1:81"));
         for (int i = 0; i < 10; i++) {
-            p.programs->ended(kind(81), false);
+            p.programs->judge(kind(81), false);
         }
         CHECK(table.get(kind(81))->score == 0);
-        p.programs->ended(kind(84), false);
+        p.programs->judge(kind(84), false);
         CHECK_FALSE(table.get(kind(84)));  // no entry for what is no trouble
     }
 }

@@ -7,11 +7,12 @@ import unittest
 from greeting import Greeting
 from lab.basics import sh, wait_for
 
-# A connection takes this long, which earns its set-up. (Bytes and messages: unit tests of is_short_lived().)
+# A connection that lasts until it is told to end. (Bytes and messages: unit tests of is_short_lived().)
 LONG = """
-import socket, sys, time
+import socket, sys
 with socket.create_connection((sys.argv[1], 5000)) as c:
-    c.sendall(b'tokn'); c.recv(100); time.sleep(0.15)
+    c.sendall(b'tokn'); c.recv(100); print('connected', flush=True); sys.stdin.readline()
+print('ended', flush=True)
 """
 
 
@@ -67,21 +68,41 @@ class ShortLived(Greeting):
         self.assertIn("those of 1 servers or listeners are left to TCP", self.b.agent.ctl("status").stdout)
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_SHORT_LIVED"], 0)
 
-    def test_longer_ones_are_smc_again(self):
-        self.start(a=False, b=True)
-        self.connect_until(self.is_left(self.a, "SMC_OUT_SHORT_LIVED"))
-        # the next one is tried, as if it were the first one for more than a minute
-        pinned = f"{self.a.pins}/smc_short"
+    def try_next(self, node):
+        """The next one is tried, as if it were the first one for more than a minute."""
+        pinned = f"{node.pins}/smc_short"
         (entry,) = json.loads(sh("bpftool", "-j", "map", "dump", "pinned", pinned))
         never = [*struct.pack("=IIQ", 16, 0, 0)]
         sh("bpftool", "map", "update", "pinned", pinned, "key", *entry["key"], "value", *map(str, never))
+
+    def longer_ones_are_smc_again(self, node):
         before = self.smcd()
-        done = self.a.python(LONG, self.b.ip4, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        client = self.program(self.a, LONG, self.b.ip4, says="connected")
         self.assertEqual(self.smcd(), before + 1)
-        wait_for("it to be counted", lambda: self.table(self.a, "smc_short")[0]["value"]["score"] < 16)
-        self.assertIn("no connections are left to TCP", self.a.agent.ctl("status").stdout)
+        wait_for("it to be counted before it ends", lambda: self.table(node, "smc_short")[0]["value"]["score"] < 16)
+        self.assertIn("no connections are left to TCP", node.agent.ctl("status").stdout)
         self.still_smcd(1)
+        self.tell(client, "end")
+        self.assertEqual(self.hear(client), "ended")
+
+    def test_longer_ones_are_smc_again(self):
+        self.start(a=False, b=True)
+        self.connect_until(self.is_left(self.a, "SMC_OUT_SHORT_LIVED"))
+        self.try_next(self.a)
+        self.longer_ones_are_smc_again(self.a)
+
+    def test_longer_ones_to_a_server_are_smc_again(self):
+        """The client does not know any more that the server speaks SMC, so it sends a request before."""
+        self.start(a=True, b=False)
+        self.connect_until(self.is_left(self.b, "SMC_IN_SHORT_LIVED"))
+
+        def unknown():
+            self.all_ok(1, 60, count=1)
+            return not self.table(self.a, "smc_servers")
+
+        wait_for("the client to forget the server", unknown)
+        self.try_next(self.b)
+        self.longer_ones_are_smc_again(self.b)
 
     def explained(self, port):
         return self.a.agent.ctl("explain", f"{self.b.ip4}:{port}").stdout

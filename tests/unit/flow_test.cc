@@ -289,6 +289,22 @@ TEST_CASE("flow__an_end_while_bytes_wait_for_room_is_not_passed_on_before_them_F
     CHECK(has_ended_leg(more, ended_at({2, 7}, 0), now + kGrace / 2));
     CHECK(more.receiving().consumed() == cdc::Cursor{2, 7});
 
+    // B stays for several laps, and the reader takes its time.
+    Flow laps(kOfMessages);
+    CHECK_FALSE(has_ended_leg(laps, ended_at({1, 0}, cdc::kWriterBlocked), now));
+    CHECK_FALSE(has_ended_leg(laps, ended_at({2, 0}, cdc::kWriterBlocked), now + 2 * kGrace));
+    CHECK(laps.next_deadline() == now + 3 * kGrace);
+    CHECK(has_ended_leg(laps, ended_at({2, 0}, cdc::kWriterBlocked), now + 3 * kGrace));
+
+    Flow full(kOfMessages);  // the leg is full meanwhile, which no deadline is about
+    CHECK_FALSE(has_ended_leg(full, ended_at({1, 0}, cdc::kWriterBlocked), now));
+    REQUIRE(std::holds_alternative<Load>(full.next(now, true)));
+    full.peer(ended_at({2, 0}, cdc::kWriterBlocked));
+    REQUIRE(std::holds_alternative<Deliver>(full.next(now, true)));
+    full.leg_full();
+    CHECK_FALSE(has_ended_leg(full, ended_at({2, 0}, cdc::kWriterBlocked), now + 2 * kGrace));
+    CHECK(full.next_deadline() == kNever);
+
     Flow fits(kOfMessages);  // there is nothing more, and the peer says nothing
     CHECK_FALSE(has_ended_leg(fits, ended_at({1, 0}, cdc::kWriterBlocked), now));
     CHECK(has_ended_leg(fits, ended_at({1, 0}, cdc::kWriterBlocked), now + kGrace));

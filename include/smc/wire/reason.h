@@ -53,7 +53,7 @@ enum class Reason : std::uint32_t {
     kPeerEchoes = 0x0a010001,        // the server repeats unknown TCP options
     kOptionLost = 0x0a010002,        // the server answers only a SYN without the option
     kAnswerLost = 0x0a010003,        // the client has not seen the option in the SYN-ACK
-    kOptionTaken = 0x0a010004,       // another program on this node kept the option out of the agent's SYN
+    kOptionTaken = 0x0a010004,       // another program on this node kept the option out of a SYN or SYN-ACK
     kHandshakeTimeout = 0x0a020000,  // a CLC message did not come in time
     kBudget = 0x0a020001,            // the attempt as a whole took too long
     kProtocolError = 0x0a030000,     // RFC 7609 appendix C.6
