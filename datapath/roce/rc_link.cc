@@ -11,8 +11,10 @@ namespace smc::roce {
 
 namespace {
 
-// Each message buffer has room for the longest message; there is one for each receive and for each send under way.
+// Each message buffer has room for the longest message that is known; there is one for each receive and for each send
+// under way. What a later release appends is not looked at: all receives have one buffer for it.
 constexpr std::size_t kSlotBytes = llc::kMaxMessage;
+constexpr std::size_t kAppendedBytes = llc::kMaxLength - llc::kMaxMessage;
 constexpr std::size_t kCompletionsPerPoll = 64;
 constexpr std::uint64_t kIsReceive = std::uint64_t{1} << 63;
 constexpr std::uint8_t kHopLimit = 64;
@@ -33,7 +35,7 @@ Result<void> modify(ibv_qp* qp, ibv_qp_attr& attributes, int mask, const char* t
 }  // namespace
 
 std::size_t message_bytes(const LinkLimits& limits) {
-    return (std::size_t{limits.sends} + limits.receives) * kSlotBytes;
+    return (std::size_t{limits.sends} + limits.receives) * kSlotBytes + kAppendedBytes;
 }
 
 Result<std::unique_ptr<RcLink>> RcLink::create(const std::shared_ptr<ProtectionDomain>& pd, const Port& port,
@@ -53,7 +55,8 @@ Result<std::unique_ptr<RcLink>> RcLink::create(const std::shared_ptr<ProtectionD
 }
 
 Result<void> RcLink::allocate(const std::shared_ptr<ProtectionDomain>& pd) {
-    auto receives = RegisteredMemory::allocate(pd, limits_.receives * kSlotBytes, Memory::Access::kLocal);
+    auto receives =
+        RegisteredMemory::allocate(pd, limits_.receives * kSlotBytes + kAppendedBytes, Memory::Access::kLocal);
     if (!receives) {
         return receives.error();
     }
@@ -138,12 +141,14 @@ Result<void> RcLink::connect(const QpEnd& peer) {
 }
 
 Result<void> RcLink::post_receive(std::uint64_t slot) {
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(&receive_memory_.bytes()[slot * kSlotBytes]), kSlotBytes,
-                  receive_memory_.lkey()};
+    const auto piece = [&](std::size_t at, std::uint32_t bytes) {
+        return ibv_sge{reinterpret_cast<std::uintptr_t>(&receive_memory_.bytes()[at]), bytes, receive_memory_.lkey()};
+    };
+    ibv_sge pieces[] = {piece(slot * kSlotBytes, kSlotBytes), piece(limits_.receives * kSlotBytes, kAppendedBytes)};
     ibv_recv_wr request{};
     request.wr_id = kIsReceive | slot;
-    request.sg_list = &piece;
-    request.num_sge = 1;
+    request.sg_list = pieces;
+    request.num_sge = std::size(pieces);
     ibv_recv_wr* bad = nullptr;
     if (const int error = ::ibv_post_recv(qp_->get(), &request, &bad); error != 0) {
         return Error{error, "posting a receive buffer"};
@@ -253,12 +258,19 @@ void RcLink::complete(const ibv_wc& completion, smcr::LinkHandler& handler) {
         return;
     }
     // An RDMA write with immediate data uses up a receive, too, but byte_len is then the length of the write.
-    if (completion.opcode != IBV_WC_RECV || completion.byte_len > kSlotBytes) {
+    if (completion.opcode != IBV_WC_RECV || completion.byte_len > llc::kMaxLength) {
         shut("the peer sent an RDMA write with immediate data, or a message that is too long");
         return;
     }
     const std::uint64_t slot = completion.wr_id & ~kIsReceive;
-    handler.on_message(receive_memory_.bytes().subspan(slot * kSlotBytes, completion.byte_len));
+    const auto known = receive_memory_.bytes().subspan(slot * kSlotBytes, kSlotBytes);
+    if (completion.byte_len <= kSlotBytes) {
+        handler.on_message(known.first(completion.byte_len));
+    } else {
+        std::array<std::uint8_t, llc::kMaxLength> longer{};
+        std::copy(known.begin(), known.end(), longer.begin());
+        handler.on_message({longer.data(), completion.byte_len});
+    }
     if (!failure_.empty()) {
         return;
     }

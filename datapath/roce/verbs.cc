@@ -139,7 +139,7 @@ Result<std::unique_ptr<QueuePair>> QueuePair::create(std::shared_ptr<ProtectionD
     ibv_qp_init_attr wanted{};
     wanted.send_cq = pair->send_queue_->get();
     wanted.recv_cq = pair->receive_queue_->get();
-    wanted.cap = {limits.sends, limits.receives, 2, 1, limits.inline_bytes};
+    wanted.cap = {limits.sends, limits.receives, 1, 2, limits.inline_bytes};
     wanted.qp_type = IBV_QPT_RC;
     pair->qp_ = ::ibv_create_qp(pair->pd_->get(), &wanted);
     if (pair->qp_ == nullptr) {

@@ -237,6 +237,24 @@ TEST_CASE("link__messages_of_every_size_arrive_whole_and_in_order") {
     }
 }
 
+TEST_CASE("link__what_a_later_release_appends_to_a_message_does_not_break_it") {
+    Side victim(choose("10.99.0.1"));
+    Attacker later(victim);
+    Side spare(choose("10.99.0.1"));
+    const Raw known = message(llc::kMaxMessage, 1);
+    std::copy(known.begin(), known.end(), later.memory.bytes().begin());
+    std::fill(later.memory.bytes().begin() + llc::kMaxMessage, later.memory.bytes().end(), 0xee);
+    later.post(IBV_WR_SEND, later.memory, llc::kMaxLength);
+    later.post(IBV_WR_SEND, later.memory, llc::kSmallBytes);
+    REQUIRE(drive(victim, spare, [&] { return victim.messages.size() == 2; }));
+    REQUIRE(victim.messages[0].size() == llc::kMaxLength);
+    CHECK(std::equal(known.begin(), known.end(), victim.messages[0].begin()));
+    CHECK(victim.messages[1] == Raw(known.begin(), known.begin() + llc::kSmallBytes));
+    CHECK(victim.broken.empty());
+    later.post(IBV_WR_SEND, later.memory, llc::kMaxLength + 1);
+    REQUIRE(drive(victim, spare, [&] { return !victim.broken.empty(); }));
+}
+
 TEST_CASE("link__a_write_is_there_when_the_message_that_tells_of_it_arrives_Q2") {
     Side a(choose("10.99.0.1")), b(choose("10.99.0.1"));
     connect(a, b);

@@ -35,8 +35,9 @@ enum class Type : std::uint8_t {
 std::string text(Type type);  // "CONFIRM LINK"
 
 inline constexpr std::size_t kSmallBytes = 44;
-inline constexpr std::size_t kMaxRmbs = 255;  // of a link group (v2.1, ADD LINK, note 3)
-inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;
+inline constexpr std::size_t kMaxRmbs = 255;                    // of a link group (v2.1, ADD LINK, note 3)
+inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;  // of those that are known
+inline constexpr std::size_t kMaxLength = 8192;                 // of those that are to come (v2.1 LLC types, note 3)
 // RKeys in a DELETE RKEY of version 1, and in the list of those that were not deleted.
 inline constexpr std::size_t kMaxListedRkeys = 8;
 // In ConfirmLink::cache_size, Linux's "my RMBEs have no eye catcher".
