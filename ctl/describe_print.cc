@@ -73,6 +73,9 @@ void print_fields(std::ostream& out, const Fields& fields, unsigned indent) {
         if (const std::string text = field.text.empty() ? plain_text(field.value) : field.text; !text.empty()) {
             out << std::string(width - field.name.size() + 2, ' ') << text;
         }
+        if (!field.wrong.empty()) {
+            out << "  <- wrong: expected " << field.wrong;
+        }
         out << "\n";
         if (const auto* group = std::get_if<Fields>(&field.value)) {
             print_fields(out, *group, indent + 2);

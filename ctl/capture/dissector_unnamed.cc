@@ -51,28 +51,28 @@ void Dissector::add_unnamed(const Packet& packet, const RcRequest& request) {
     if (seen == SendFlow::Seen::kAgain || !message) {
         return;
     }
-    if (looks_like_smc(*message)) {
-        read_unnamed(unnamed_qps_[found->second.first], *message);
-    } else {
-        counters_.sends_to_unknown_qps++;
-    }
+    read_unnamed(unnamed_qps_[found->second.first], *message);
 }
 
 void Dissector::read_unnamed(UnnamedQp& qp, wire::Bytes message) {
     qp.last_frame = frame_->number;
     Event event{frame_->number, frame_->time_us, {}, qp_text(qp.gid, qp.qpn), describe_send(message)};
-    if (const auto decoded = cdc::decode(message); const auto* cdc = std::get_if<cdc::Message>(&decoded)) {
+    if (event.message.layer == "CDC") {
         qp.cdc++;
-        if (qp.tokens.size() < UnnamedQp::kMaxTokens) {
+        const auto decoded = cdc::decode(message);
+        if (const auto* cdc = std::get_if<cdc::Message>(&decoded);
+            cdc != nullptr && qp.tokens.size() < UnnamedQp::kMaxTokens) {
             qp.tokens.insert(cdc->token);
         }
         event.message.version = qp.version;  // CDC messages have no version of their own
     } else {
         qp.llc++;
-        qp.version = event.message.version;
-        const auto any = llc::decode(message);
-        if (const auto* confirm = std::get_if<llc::ConfirmLink>(&std::get<llc::AnyMessage>(any))) {
-            qp.peer_qpn = confirm->qpn;
+        const auto decoded = llc::decode(message);
+        if (const auto* any = std::get_if<llc::AnyMessage>(&decoded)) {
+            qp.version = event.message.version;
+            if (const auto* confirm = std::get_if<llc::ConfirmLink>(any)) {
+                qp.peer_qpn = confirm->qpn;
+            }
         }
     }
     event.from = qp_text(qp.peer, qp.peer_qpn);

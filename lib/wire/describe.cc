@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/wire/describe.h"
 
-#include <cstring>
-
 #include "lib/wire/llc_tables.h"
+#include "lib/wire/row_reader.h"
 #include "smc/wire/cdc.h"
-#include "smc/wire/clc.h"
 #include "smc/wire/tcp_option.h"
 
 namespace smc {
@@ -13,301 +11,129 @@ namespace smc {
 namespace {
 
 using wire::Bytes;
-using wire::Kind;
+using wire::fault_of;
+using wire::RowReader;
 
-std::string hex(Bytes bytes) {
-    std::string out = "0x";
-    for (const std::uint8_t byte : bytes) {
-        out += "0123456789abcdef"[byte >> 4];
-        out += "0123456789abcdef"[byte & 15];
+// Sets the size of lists whose count is a field of its own.
+template <class M>
+void size_lists(M& m) {
+    if constexpr (std::is_same_v<M, llc::AddLinkContinuation>) {
+        m.rkeys.resize(m.tokens_left);
+    } else if constexpr (std::is_same_v<M, llc::ConfirmRkey>) {
+        m.others.resize(m.other_tokens);
+    } else if constexpr (std::is_same_v<M, llc::ConfirmRkeyContinuation>) {
+        m.others.resize(m.tokens_left);
+    } else if constexpr (std::is_same_v<M, llc::DeleteRkey>) {
+        m.rkeys.resize(m.negative ? m.invalid_count : 0);
     }
-    return out;
 }
 
-// The number only: a code means what the sender's operating system defines (v2.1, Decline, note 5).
-std::string text(Reason reason) {
-    char code[12];
-    std::snprintf(code, sizeof code, "0x%08x", static_cast<unsigned>(reason));
-    return code;
-}
-
-void explain_reasons(Fields& fields, const clc::Decline& d) {
-    const std::pair<const char*, Reason> reasons[] = {{"sender_diagnosis_information", d.reason},
-                                                      {"smcdv2_reason_code", d.smcd_v2},
-                                                      {"smcdv1_reason_code", d.smcd_v1},
-                                                      {"smcrv2_reason_code", d.smcr_v2},
-                                                      {"smcrv1_reason_code", d.smcr_v1}};
-    for (Field& field : fields) {
-        for (const auto& [name, reason] : reasons) {
-            const std::string meaning = clc::reason_meaning(d, reason);
-            if (field.name == name && reason != Reason::kNone && !meaning.empty()) {
-                field.text += " (" + meaning + ")";
-            }
+template <class M>
+void read_llc(RowReader& reader, Bytes message, const llc::Header& h, Fields& out) {
+    M m;
+    static_cast<llc::Header&>(m) = h;
+    if constexpr (std::is_same_v<M, llc::AddLink>) {
+        m.padded = llc::has_padding(message);
+        if (message.size() > llc::kSmallBytes) {
+            m.large.emplace();
         }
     }
+    Fields counts;
+    llc::for_each_table(m, [&]<class Table>(auto& object) { reader.read<Table>(0, object, counts); });
+    size_lists(m);
+    llc::for_each_table(m, [&]<class Table>(auto& object) { reader.read<Table>(0, object, out); });
 }
 
-void drop(Fields& fields, std::string_view name) {
-    std::erase_if(fields, [&](const Field& f) { return f.name == name; });
-}
-
-// Types whose values are shown as numbers, although they have names.
-template <class T>
-constexpr bool kIsCode =
-    std::is_same_v<T, Reason> || std::is_same_v<T, llc::AddLinkReason> || std::is_same_v<T, llc::DeleteLinkReason>;
-// Types of sizes that are sent in compressed form.
-template <class T>
-constexpr bool kIsSize = std::is_same_v<T, BufferSize> || std::is_same_v<T, clc::Mtu>;
-
-// "rmbe_size", "mtu" -> "rmbe_bytes", "mtu_bytes".
-std::string bytes_name(std::string name) {
-    if (name.ends_with("_size")) {
-        name.resize(name.size() - std::strlen("_size"));
+void read_llc_body(RowReader& reader, Bytes message, const llc::Header& h, Fields& out) {
+    switch (h.type) {
+        case llc::Type::kConfirmLink:
+            return read_llc<llc::ConfirmLink>(reader, message, h, out);
+        case llc::Type::kAddLink:
+            return read_llc<llc::AddLink>(reader, message, h, out);
+        case llc::Type::kAddLinkContinuation:
+            return read_llc<llc::AddLinkContinuation>(reader, message, h, out);
+        case llc::Type::kDeleteLink:
+            return read_llc<llc::DeleteLink>(reader, message, h, out);
+        case llc::Type::kRequestAddLink:
+            return read_llc<llc::RequestAddLink>(reader, message, h, out);
+        case llc::Type::kConfirmRkey:
+            return read_llc<llc::ConfirmRkey>(reader, message, h, out);
+        case llc::Type::kTestLink:
+            return read_llc<llc::TestLink>(reader, message, h, out);
+        case llc::Type::kConfirmRkeyContinuation:
+            return read_llc<llc::ConfirmRkeyContinuation>(reader, message, h, out);
+        case llc::Type::kDeleteRkey:
+            return read_llc<llc::DeleteRkey>(reader, message, h, out);
     }
-    return name + "_bytes";
-}
-
-bool has_bytes(BufferSize) {
-    return true;
-}
-bool has_bytes(clc::Mtu mtu) {
-    return is_valid(mtu);
-}
-
-template <class L, class T>
-void add_fields(Fields& out, const T& object, const std::string& prefix = "", const std::string& meaning = "");
-
-template <class T>
-Value value_of(const T& member) {
-    if constexpr (wire::Structure<T>) {
-        Fields group;
-        add_fields<T>(group, member);
-        return group;
-    } else if constexpr (std::is_same_v<T, bool>) {
-        return member;
-    } else if constexpr (kIsCode<T> || kIsSize<T>) {
-        return static_cast<std::uint64_t>(member);
-    } else if constexpr (std::is_enum_v<T>) {
-        return text(member);
-    } else if constexpr (std::is_integral_v<T>) {
-        return static_cast<std::uint64_t>(member);
-    } else if constexpr (requires { member.text(); }) {
-        return member.text();
-    } else {
-        return hex(member);
-    }
-}
-
-template <class L, class T>
-void add_fields(Fields& out, const T& object, const std::string& prefix, const std::string& meaning) {
-    wire::for_each_row<L>([&](const auto& row) {
-        using R = std::remove_cvref_t<decltype(row)>;
-        const auto& member = R::in(object);
-        const auto add = [&](Value value) {
-            out.push_back({prefix + row.name, meaning + row.meaning, std::move(value)});
-        };
-        if constexpr (R::kKind == Kind::kPart) {
-            add_fields<std::remove_cvref_t<decltype(member)>>(out, member, prefix + row.name, meaning + row.meaning);
-        } else if constexpr (R::kKind == Kind::kFlag) {
-            add((member & R::kMask) != 0);
-        } else if constexpr (R::kKind == Kind::kCount) {
-            add(static_cast<std::uint64_t>(member.size()));
-        } else if constexpr (R::kKind == Kind::kList) {
-            Values values;
-            for (const auto& item : member) {
-                values.push_back(value_of(item));
-            }
-            add(std::move(values));
-        } else {
-            using M = std::remove_cvref_t<decltype(member)>;
-            add(value_of(member));
-            if constexpr (kIsCode<M>) {
-                out.back().text = text(member);
-            } else if constexpr (kIsSize<M>) {
-                if (has_bytes(member)) {
-                    out.push_back({bytes_name(prefix + row.name), meaning + row.meaning + ", in bytes",
-                                   std::uint64_t{bytes_of(member)}});
-                }
-            }
-        }
-    });
-}
-
-template <class L, class T>
-void add_group(Fields& out, const char* name, const char* meaning, const T& object) {
-    Fields group;
-    add_fields<L>(group, object);
-    out.push_back({name, meaning, std::move(group)});
-}
-
-void add_message(Fields& out, const clc::Proposal& p) {
-    add_fields<wire::ProposalBase>(out, p);
-    if (p.version == clc::kVersion1) {
-        drop(out, "smcv2_type");
-    }
-    if (p.version != clc::kVersion1 || offers_d(p.v1_offer)) {
-        add_fields<wire::ProposalGrowth>(out, p);
-    }
-    if (p.subnet) {
-        add_group<clc::Subnet>(out, "ip_subnet_extension", "CLC Proposal IP Subnet Extension Area", *p.subnet);
-    }
-    if (p.v2) {
-        add_group<clc::V2Extension>(out, "v2_extension", "CLC Proposal V2 Extension", *p.v2);
-        if (p.v2->smcd) {
-            add_group<clc::SmcdExtension>(out, "smcdv2_extension", "CLC Proposal SMC-Dv2 Extension", *p.v2->smcd);
-        }
-    }
-}
-
-void add_fce(Fields& out, const clc::FirstContact& fce, bool smcr) {
-    Fields group;
-    if (smcr) {
-        add_fields<wire::FceLinkType>(group, fce);
-    }
-    add_fields<wire::FceBase>(group, fce);
-    if (fce.bytes == clc::kFce) {
-        if (smcr) {
-            add_fields<wire::FceMaxima>(group, fce);
-        }
-        add_fields<wire::FceRelease1>(group, fce);
-    }
-    out.push_back({"first_contact_extension", "First Contact Extension (FCE)", std::move(group)});
-}
-
-void add_message(Fields& out, const clc::AcceptR& a) {
-    add_fields<wire::AcceptSmcrV1>(out, a);
-    const bool v1 = a.version == clc::kVersion1, confirm = a.type == clc::Type::kConfirm;
-    if (v1 || confirm) {
-        drop(out, "smc_type_rc_saved");
-    }
-    if (v1) {
-        drop(out, "smcv2_type");
-        if (confirm) {
-            drop(out, "contact");
-        }
-        return;
-    }
-    add_fields<wire::AcceptSmcrV2>(out, a);
-    if (a.fce) {
-        add_fce(out, *a.fce, true);
-        if (a.type == clc::Type::kConfirm) {
-            add_group<wire::ClientGidList>(out, "client_rocev2_gid_list", "Client RoCEv2 GID List", a);
-        }
-    }
-}
-
-void add_message(Fields& out, const clc::AcceptD& a) {
-    add_fields<wire::AcceptSmcdV1>(out, a);
-    if (a.version == clc::kVersion1) {
-        if (a.type == clc::Type::kConfirm) {
-            drop(out, "contact");
-        }
-        return;
-    }
-    add_fields<wire::AcceptSmcdV2>(out, a);
-    if (a.fce) {
-        add_fce(out, *a.fce, false);
-    }
-}
-
-void add_message(Fields& out, const clc::Decline& d) {
-    add_fields<wire::DeclineV1>(out, d);
-    if (d.version != clc::kVersion1) {
-        add_fields<wire::DeclineOs>(out, d);
-    }
-    if (d.has_types) {
-        add_fields<wire::DeclineTypes>(out, d);
-    }
-    explain_reasons(out, d);
 }
 
 }  // namespace
 
-Description describe_clc(Bytes message) {
-    Description out{"CLC", {}, 0, {}, {}};
-    const auto header = clc::decode_header(message.first(std::min(message.size(), clc::kHeaderBytes)));
-    if (const auto* fault = std::get_if<Fault>(&header)) {
-        out.fault = *fault;
-        return out;
-    }
-    const auto& h = std::get<clc::Header>(header);
-    out.type = clc::text(h.type);
-    out.version = h.version;
-    add_fields<clc::Header>(out.fields, h);
-    const auto decoded = clc::decode(message);
-    if (const auto* fault = std::get_if<Fault>(&decoded)) {
-        out.fault = *fault;
-        return out;
-    }
-    std::visit([&](const auto& m) { add_message(out.fields, m); }, std::get<clc::AnyMessage>(decoded));
-    return out;
-}
-
 Description describe_llc(Bytes message) {
     Description out{"LLC", {}, 0, {}, {}};
+    RowReader reader(message, message.size());
     const auto decoded = llc::decode(message);
-    if (const auto* fault = std::get_if<Fault>(&decoded)) {
-        out.fault = *fault;
-        if (fault->offset != 0 && !message.empty()) {  // the fault is not in the type
-            llc::Header h;
-            wire::decode_fixed<wire::LlcTypeField>(message.data(), h);
-            out.type = llc::text(h.type);
-            out.version = h.version == 0 ? 1 : h.version;
-        }
+    const auto fault = fault_of(decoded);
+    llc::Header h;
+    Fields type;
+    reader.read<wire::LlcTypeField>(0, h, type);
+    const bool known = !message.empty() && (!fault || fault->offset != 0);  // the fault is not in the type
+    if (!known) {
+        out.fields = std::move(type);
+        wire::finish(out, reader, fault);
         return out;
     }
-    const auto& any = std::get<llc::AnyMessage>(decoded);
-    const llc::Header& h = llc::header_of(any);
+    h.version = h.version == 0 ? 1 : h.version;
     out.type = llc::text(h.type);
     out.version = h.version;
-    add_fields<wire::LlcHeaderV2>(out.fields, h);
+    if (h.version == 1) {
+        reader.read<wire::LlcHeaderV1>(0, h, out.fields);
+    } else {
+        reader.read<wire::LlcHeaderV2>(0, h, out.fields);
+        const std::uint16_t swapped = __builtin_bswap16(h.length);
+        h.little_endian = fault ? h.length != message.size() && swapped == message.size()
+                                : llc::header_of(std::get<llc::AnyMessage>(decoded)).little_endian;
+    }
     if (h.little_endian) {
+        out.fields.front().value = std::uint64_t{__builtin_bswap16(h.length)};
         out.fields.push_back(
             {"little_endian_length", "Length is little endian, as Linux on little-endian machines has it", true});
     }
-    std::visit(
-        [&](const auto& m) {
-            llc::for_each_table(m, [&]<class Table>(const auto& object) { add_fields<Table>(out.fields, object); });
-        },
-        any);
+    read_llc_body(reader, message, h, out.fields);
+    wire::finish(out, reader, fault);
     return out;
 }
 
 Description describe_cdc(Bytes message) {
     Description out{"CDC", "CDC", 1, {}, {}};
-    const auto decoded = cdc::decode(message);
-    if (const auto* fault = std::get_if<Fault>(&decoded)) {
-        out.fault = *fault;
-        return out;
-    }
-    add_fields<cdc::Message>(out.fields, std::get<cdc::Message>(decoded));
+    RowReader reader(message, message.size());
+    cdc::Message m;
+    reader.read<cdc::Message>(0, m, out.fields);
+    wire::finish(out, reader, fault_of(cdc::decode(message)));
     return out;
 }
 
 Description describe_smcd_cdc(Bytes memory) {
     Description out{"CDC", "SMC-D CDC", 1, {}, {}};
-    const auto decoded = cdc::decode_smcd(memory);
-    if (const auto* fault = std::get_if<Fault>(&decoded)) {
-        out.fault = *fault;
-        return out;
-    }
-    add_fields<cdc::SmcdMessage>(out.fields, std::get<cdc::SmcdMessage>(decoded));
+    RowReader reader(memory, memory.size());
+    cdc::SmcdMessage m;
+    reader.read<cdc::SmcdMessage>(0, m, out.fields);
+    wire::finish(out, reader, fault_of(cdc::decode_smcd(memory)));
     return out;
 }
 
 Description describe_tcp_option(Bytes bytes) {
     Description out{"TCP", "OPTION 254", 1, {}, {}};
-    if (const auto option = tcp::find_smc_option(bytes)) {
-        add_fields<tcp::SmcOption>(out.fields, *option);
-    } else {
-        tcp::SmcOption other;
-        other.exid = {};
-        if (bytes.size() >= tcp::kOptionBytes) {
-            wire::decode_fixed<tcp::SmcOption>(bytes.data(), other);
-        }
-        out.fault = wire::fault_at<tcp::SmcOption, &tcp::SmcOption::exid>(0, static_cast<std::uint32_t>(other.exid),
-                                                                          "SMCR or SMCD in EBCDIC");
+    RowReader reader(bytes, bytes.size());
+    tcp::SmcOption option;
+    option.exid = {};
+    reader.read<tcp::SmcOption>(0, option, out.fields);
+    std::optional<Fault> fault;
+    if (!tcp::find_smc_option(bytes)) {
+        fault = wire::fault_at<tcp::SmcOption, &tcp::SmcOption::exid>(0, static_cast<std::uint32_t>(option.exid),
+                                                                      "SMCR or SMCD in EBCDIC");
     }
+    wire::finish(out, reader, fault);
     return out;
 }
 

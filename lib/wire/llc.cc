@@ -109,11 +109,9 @@ std::optional<Fault> decode_body(Bytes message, ConfirmLink& m) {
 
 // Decodes the first 44 bytes only.
 void decode_small(Bytes message, AddLink& m) {
-    // The place of the two reserved bytes behind the MAC address; figure 32 has the GID there.
-    constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;
     if (m.version == 1) {
         decode_fixed<wire::AddLinkV1>(message.data(), m);
-        m.padded = message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
+        m.padded = has_padding(message);
     } else {
         decode_fixed<wire::AddLinkV2>(message.data(), m);
     }
@@ -385,7 +383,8 @@ Message encode(const AnyMessage& message) {
     std::visit(
         [&]<class M>(const M& m) {
             std::size_t end = 0;
-            for_each_table(encodable(m), [&]<class Table>(const auto& object) {
+            const auto& said = encodable(m);
+            for_each_table(said, [&]<class Table>(const auto& object) {
                 end = std::max(end, wire::encode_area<Table>(object, out.bytes.data()));
             });
             out.size = std::max(end, kSmallBytes);

@@ -28,56 +28,54 @@ inline constexpr Type kTypeOf<DeleteRkey> = Type::kDeleteRkey;
 template <>
 inline constexpr Type kTypeOf<TestLink> = Type::kTestLink;
 
-// Calls visit.template operator()<Table>(object) for each table behind the header.
+// Version 1 of ADD LINK may have two reserved bytes behind the MAC address, where figure 32 of RFC 7609 has the GID.
+inline bool has_padding(Bytes message) {
+    constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;
+    return message.size() >= kBehindMac + 2 && message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
+}
+
+// Calls visit.template operator()<Table>(object) for each table behind the header. `M` may be const.
 template <class M, class Visit>
-void for_each_table(const M& m, Visit&& visit) {
-    visit.template operator()<M>(m);
-}
-template <class Visit>
-void for_each_table(const ConfirmLink& m, Visit&& visit) {
-    visit.template operator()<ConfirmLink>(m);
-    if (m.version != 1) {
-        visit.template operator()<wire::ConfirmLinkV2>(m);
-    } else {
-        visit.template operator()<wire::ConfirmLinkLinux>(m);
-    }
-}
-template <class Visit>
-void for_each_table(const AddLink& m, Visit&& visit) {
-    if (m.version == 1) {
-        visit.template operator()<wire::AddLinkV1>(m);
-        if (!m.padded) {
+void for_each_table(M& m, Visit&& visit) {
+    using T = std::remove_const_t<M>;
+    if constexpr (std::is_same_v<T, ConfirmLink>) {
+        visit.template operator()<ConfirmLink>(m);
+        if (m.version != 1) {
+            visit.template operator()<wire::ConfirmLinkV2>(m);
+        } else {
+            visit.template operator()<wire::ConfirmLinkLinux>(m);
+        }
+    } else if constexpr (std::is_same_v<T, AddLink>) {
+        if (m.version == 1) {
+            visit.template operator()<wire::AddLinkV1>(m);
+        } else {
+            visit.template operator()<wire::AddLinkV2>(m);
+        }
+        if (m.version == 1 && !m.padded) {
             visit.template operator()<wire::AddLinkAddress>(m);
-            return;
+        } else {
+            visit.template operator()<wire::AddLinkPadded>(m);
+        }
+        if (m.version != 1 && m.large && m.little_endian) {
+            visit.template operator()<wire::AddLinkLittleEndian>(*m.large);
+        } else if (m.version != 1 && m.large) {
+            visit.template operator()<AddLinkLarge>(*m.large);
+        }
+    } else if constexpr (std::is_same_v<T, RequestAddLink>) {
+        visit.template operator()<wire::RequestAddLinkFlags>(m);
+        if (!m.reply) {
+            visit.template operator()<wire::RequestAddLinkGids>(m);
+        }
+    } else if constexpr (std::is_same_v<T, DeleteRkey>) {
+        if (m.version == 1) {
+            visit.template operator()<wire::DeleteRkeyV1>(m);
+        } else if (m.reply) {
+            visit.template operator()<wire::DeleteRkeyReplyV2>(m);
+        } else {
+            visit.template operator()<wire::DeleteRkeyRequestV2>(m);
         }
     } else {
-        visit.template operator()<wire::AddLinkV2>(m);
-    }
-    visit.template operator()<wire::AddLinkPadded>(m);
-    if (m.version == 1) {
-        return;
-    }
-    if (m.large && m.little_endian) {
-        visit.template operator()<wire::AddLinkLittleEndian>(*m.large);
-    } else if (m.large) {
-        visit.template operator()<AddLinkLarge>(*m.large);
-    }
-}
-template <class Visit>
-void for_each_table(const RequestAddLink& m, Visit&& visit) {
-    visit.template operator()<wire::RequestAddLinkFlags>(m);
-    if (!m.reply) {
-        visit.template operator()<wire::RequestAddLinkGids>(m);
-    }
-}
-template <class Visit>
-void for_each_table(const DeleteRkey& m, Visit&& visit) {
-    if (m.version == 1) {
-        visit.template operator()<wire::DeleteRkeyV1>(m);
-    } else if (m.reply) {
-        visit.template operator()<wire::DeleteRkeyReplyV2>(m);
-    } else {
-        visit.template operator()<wire::DeleteRkeyRequestV2>(m);
+        visit.template operator()<T>(m);
     }
 }
 

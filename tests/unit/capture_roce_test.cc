@@ -142,6 +142,13 @@ TEST_CASE("roce__unknown_queue_pairs_are_told_if_they_are_of_smc") {
     bench.to_server(12, bytes(encode(confirm)));
     bench.to_server(13, cdc_to(23, 2));
     CHECK(bench.types() == "CDC,CDC,CONFIRM LINK,CDC");
+    // a faulty message, once the queue pair is known to be one of SMC
+    Bench faulty;
+    faulty.to_server(1, cdc_to(22, 1));
+    faulty.to_server(2, Raw(44, 'x'));
+    REQUIRE(faulty.events.size() == 2);
+    CHECK(faulty.events[1].message.fault);
+    CHECK(faulty.dissector.counters().sends_to_unknown_qps == 0);
     CHECK(bench.events.back().from == "10.0.0.1 qp 0x000001");
     CHECK(bench.events.back().message.version == 2);
     REQUIRE(bench.dissector.unnamed_qps().size() == 1);

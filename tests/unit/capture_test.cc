@@ -299,31 +299,3 @@ TEST_CASE("history__reason_codes_of_version_1_are_named_if_linux_has_them") {
     d.os = clc::Os::kLinux;
     CHECK(meaning(0x03030000) == "no SMC device for what was offered");
 }
-
-TEST_CASE("describe__numbers_are_numbers") {
-    const auto find = [](const Description& message, const std::string& name) {
-        const auto found = std::find_if(message.fields.begin(), message.fields.end(),
-                                        [&](const Field& field) { return field.name == name; });
-        REQUIRE(found != message.fields.end());
-        return *found;
-    };
-    const auto number = [&](const Description& message, const char* name) {
-        return std::get<std::uint64_t>(find(message, name).value);
-    };
-    clc::AcceptR accept = half(clc::Type::kAccept, 2, 22);
-    accept.rmbe_size = BufferSize{2};
-    accept.mtu = clc::Mtu::k1024;
-    const Description clc = describe_clc(bytes(encode(accept)));
-    CHECK((number(clc, "rmbe_size") == 2 && number(clc, "rmbe_bytes") == 65536));
-    CHECK((number(clc, "mtu_size") == 3 && number(clc, "mtu_bytes") == 1024));
-    llc::DeleteLink del;
-    del.reason = llc::DeleteLinkReason::kLostPath;
-    const Description llc = describe_llc(bytes(encode(del)));
-    CHECK(number(llc, "reason_code") == 0x00010000);
-    CHECK(find(llc, "reason_code").text == "0x00010000 (lost path)");
-    clc::Decline decline;
-    decline.reason = Reason::kNoUeid;
-    const Description declined = describe_clc(bytes(encode(decline)));
-    CHECK(number(declined, "sender_diagnosis_information") == 0x03030008);
-    CHECK(find(declined, "sender_diagnosis_information").text == "0x03030008 (no EID in common)");
-}

@@ -17,6 +17,29 @@ std::vector<std::string> columns(const std::string& line) {
     return out;
 }
 
+int wrong_fields(const smc::Fields& fields);
+
+int wrong_fields(const smc::Value& value) {
+    if (const auto* group = std::get_if<smc::Fields>(&value)) {
+        return wrong_fields(*group);
+    }
+    int count = 0;
+    if (const auto* list = std::get_if<smc::Values>(&value)) {
+        for (const smc::Value& item : *list) {
+            count += wrong_fields(item);
+        }
+    }
+    return count;
+}
+
+int wrong_fields(const smc::Fields& fields) {
+    int count = 0;
+    for (const smc::Field& field : fields) {
+        count += (field.wrong.empty() ? 0 : 1) + wrong_fields(field.value);
+    }
+    return count;
+}
+
 }  // namespace
 
 TEST_CASE("malformed__every_one_gets_the_verdict_of_the_rule") {
@@ -41,6 +64,7 @@ TEST_CASE("malformed__every_one_gets_the_verdict_of_the_rule") {
         CHECK(described.fault->field == row[1]);
         CHECK(smc::text(described.fault->verdict) == row[2]);
         CHECK(described.fault->offset <= bytes.size());
+        CHECK(wrong_fields(described.fields) == 1);
         tried++;
     }
     CHECK(tried >= 50);

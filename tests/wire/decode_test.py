@@ -372,11 +372,17 @@ class Broken(unittest.TestCase):
         self.assertIn(b"line 3 is not hexadecimal", done.stderr)
         wrong = decode("--hex", "--json", data=decline.replace("1c", "1d").encode())
         self.assertEqual(wrong.returncode, 1)
-        fault = json.loads(wrong.stdout)["fault"]
+        shown = json.loads(wrong.stdout)
+        self.assertEqual(shown["fields"]["sender_diagnosis_information"], 0x03010000)
+        fault = shown["fault"]
         self.assertEqual(
             (fault["field"], fault["offset"], fault["found"], fault["verdict"]),
             ("clc_message_length", 5, 29, "treat as data"),
         )
+        told = decode("--hex", data=decline.replace("1c", "1d").encode()).stdout
+        self.assertRegex(told, rb"clc_message_length +29  <- wrong: expected a valid length")
+        reserved = messages("--hex", data=decline.replace("00000000 e2", "00000100 e2").encode())[0]
+        self.assertEqual(reserved["fields"]["unknown_bytes"], [{"offset": 22, "bytes": "0x01"}])
 
     def test_usage(self):
         for arguments in (["--hex", "--summary"], ["one", "two"], ["--nonsense"]):

@@ -28,7 +28,9 @@ struct Field {
     std::string name;     // the specification's, in snake_case
     std::string meaning;  // the specification's words
     Value value;
-    std::string text{};  // readable form of a code, if the number alone says too little
+    std::string text{};      // readable form of a code, if the number alone says too little
+    std::size_t offset = 0;  // bytes from the start of the message
+    std::string wrong{};     // what the fault expected here, if it is in this field
 };
 
 struct Description {
@@ -36,10 +38,12 @@ struct Description {
     std::string type;   // "PROPOSAL", "CONFIRM LINK", ...; empty: not even the type is known
     std::uint8_t version = 0;
     Fields fields;
-    std::optional<Fault> fault;  // if set, `fields` has only what could be decoded
+    // If set, `fields` has what the tables say of the bytes that are there, and the field that is wrong is marked.
+    std::optional<Fault> fault;
 };
 
-// A whole message of that layer.
+// A whole message of that layer. Bytes that are not zero and that no field is known for are in the last field,
+// "unknown_bytes": reserved ones, or what a later release or another vendor put there.
 Description describe_clc(wire::Bytes message);
 Description describe_llc(wire::Bytes message);
 Description describe_cdc(wire::Bytes message);

@@ -18,12 +18,6 @@ using wire::pointer_at;
 
 constexpr std::size_t kBase = Layout<wire::ProposalBase>::kSize;
 constexpr std::size_t kGrowth = Layout<wire::ProposalGrowth>::kSize;
-// Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
-template <class L, auto Member>
-constexpr std::size_t kBehind = wire::field_of<L, Member>().offset + wire::field_of<L, Member>().bytes;
-constexpr std::size_t kBehindSubnetOffset = kBehind<wire::ProposalBase, &Proposal::subnet_offset>;
-constexpr std::size_t kBehindV2Offset = kBehind<wire::ProposalGrowth, &Proposal::v2_offset>;
-constexpr std::size_t kBehindSmcdOffset = kBehind<V2Extension, &V2Extension::smcd_offset>;
 
 // An Emulated-ISM CHID must stand in two entries in a row (v2.1, SMC-Dv2 extension, note 4).
 std::optional<Fault> check_pairs(const SmcdExtension& extension, std::size_t gids_at) {
@@ -56,7 +50,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
     if (v2.gid_number > kMaxGids) {
         return Fault{number.field, number.offset, number.value, "0 to 8"};
     }
-    const std::size_t at = v2_at + kBehindSmcdOffset + v2.smcd_offset;
+    const std::size_t at = smcd_extension_at(v2_at, v2);
     if (at < v2_at + Layout<V2Extension>::kSize + v2.eids.size() * sizeof(Eid)) {
         return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the EIDs"};
     }
@@ -71,7 +65,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
 // `earliest` is the end of the areas that must stand before it (v2.1, base message, note 6).
 std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
     const auto pointer = pointer_at<wire::ProposalGrowth, &Proposal::v2_offset>(0, p.v2_offset);
-    const std::size_t at = kBehindV2Offset + p.v2_offset;
+    const std::size_t at = v2_extension_at(p);
     if (at < earliest) {
         return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the areas before it"};
     }
@@ -83,15 +77,14 @@ std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
 }
 
 std::optional<Fault> decode_subnet(Bytes body, Proposal& p) {
-    const std::size_t at = kBehindSubnetOffset + p.subnet_offset;
+    const std::size_t at = subnet_extension_at(p);
     const auto pointer = pointer_at<wire::ProposalBase, &Proposal::subnet_offset>(0, p.subnet_offset);
     return decode_area<Subnet>(body, at, pointer, p.subnet.emplace());
 }
 
 // Bytes of the body up to the end of the subnet extension.
 std::size_t end_of_subnet(const Proposal& p) {
-    return kBehindSubnetOffset + p.subnet_offset + Layout<Subnet>::kSize +
-           p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
+    return subnet_extension_at(p) + Layout<Subnet>::kSize + p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
 }
 
 // RFC 7609 A.2.2: one subnet area, and nothing behind it.
@@ -169,23 +162,24 @@ Decoded<Proposal> decode_proposal(Bytes message) {
 Message encode(const Proposal& in) {
     Proposal p = in;
     Message out;
+    const Proposal at_their_fields;  // every offset is 0
     const bool v2 = p.version >= kVersion2;
     const bool growth = v2 || offers_d(p.v1_offer) || p.subnet_offset >= kGrowth - kBase;
     out.size = growth ? kGrowth : kBase;
     p.subnet_offset = p.v2_offset = 0;
     if (p.subnet || !v2) {
-        p.subnet_offset = static_cast<std::uint16_t>(out.size - kBehindSubnetOffset);
+        p.subnet_offset = static_cast<std::uint16_t>(out.size - subnet_extension_at(at_their_fields));
         out.size += encode_area<Subnet>(p.subnet.value_or(Subnet{}), &out.bytes[out.size]);
     }
     if (v2 && p.v2) {
-        p.v2_offset = static_cast<std::uint16_t>(out.size - kBehindV2Offset);
+        p.v2_offset = static_cast<std::uint16_t>(out.size - v2_extension_at(at_their_fields));
         V2Extension& extension = *p.v2;
         const std::size_t at = out.size;
         out.size += Layout<V2Extension>::kSize + extension.eids.size() * sizeof(Eid);
         extension.smcd_offset = 0;
         extension.gid_number = 0;
         if (extension.smcd) {
-            extension.smcd_offset = static_cast<std::uint16_t>(out.size - at - kBehindSmcdOffset);
+            extension.smcd_offset = static_cast<std::uint16_t>(out.size - smcd_extension_at(at, V2Extension{}));
             extension.gid_number = static_cast<std::uint8_t>(extension.smcd->gids.size());
             out.size += encode_area<SmcdExtension>(*extension.smcd, &out.bytes[out.size]);
         }

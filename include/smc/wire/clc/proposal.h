@@ -206,3 +206,22 @@ struct Layout<clc::SmcdExtension> {
 static_assert(fields_fit<clc::SmcdExtension>());
 
 }  // namespace smc::wire
+
+namespace smc::clc {
+
+// Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
+template <class L, auto Member>
+constexpr std::size_t kBehind = wire::field_of<L, Member>().offset + wire::field_of<L, Member>().bytes;
+
+// Where the extensions begin, in bytes from the start of the message; that of SMC-Dv2 for a V2 extension at `v2_at`.
+inline std::size_t subnet_extension_at(const Proposal& p) {
+    return kBehind<wire::ProposalBase, &Proposal::subnet_offset> + p.subnet_offset;
+}
+inline std::size_t v2_extension_at(const Proposal& p) {
+    return kBehind<wire::ProposalGrowth, &Proposal::v2_offset> + p.v2_offset;
+}
+inline std::size_t smcd_extension_at(std::size_t v2_at, const V2Extension& v2) {
+    return v2_at + kBehind<V2Extension, &V2Extension::smcd_offset> + v2.smcd_offset;
+}
+
+}  // namespace smc::clc
