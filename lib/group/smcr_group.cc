@@ -72,7 +72,7 @@ std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std
         return std::nullopt;
     }
     if (auto assignment = buffers_.take(member, token)) {
-        assignment->link = named && is_up(*named) ? *named : least_used_link();
+        assignment->link = named.value_or(least_used_link());
         members_.emplace(member, assignment->link);
         out.actions.push_back(OpenToken{id_, assignment->token});
         return assignment;

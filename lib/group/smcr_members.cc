@@ -184,7 +184,12 @@ bool SmcrGroups::assign(Member& member, Out out) {
     if (!group.can_be_told()) {
         return false;
     }
+    // A Linux server takes the RKey of the Confirm for that of the link which its Accept named.
     const bool is_told = !member.server && !member.first_contact;
+    if (is_told && !group.is_up(member.peer_link)) {
+        refuse(member, Refusal::kBusy, "the link that the server named has gone", out);
+        return false;
+    }
     member.assignment =
         group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt, out);
     if (!member.assignment) {

@@ -175,6 +175,12 @@ void LinkGroups::await_link(group::MemberId member, const clc::SmcrPeer& peer) {
                        group.links().up().empty() || !group.links().with_peer(peer.link) ||
                        group.peer_rmb(*group.links().with_peer(peer.link), peer.rmbe.rkey) != nullptr,
                    node_ + ": the peer names an RMB that it never had confirmed (G2)");
+    // A server of net/smc has the key of the Confirm for the link that its Accept named.
+    const auto named = group.links().with_peer(peer.link);
+    const std::uint8_t accepted = groups_.assignment_of(member)->link;
+    world_.require(!group.key().server || peer.first_contact || !named || *named == accepted ||
+                       std::ranges::count(group.links().up(), accepted) == 0,
+                   node_ + ": the Confirm names another link than the Accept");
     awaiting_.emplace(member, group.id());
     carry_out(groups_.await_link(member, peer, world_.now()));
 }

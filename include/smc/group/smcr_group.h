@@ -91,9 +91,11 @@ class SmcrGroup {
     // Gives up links on ports that are down, unless all links are on such ports.
     void leave_dead_ports(Out out);
 
+    [[nodiscard]] bool is_up(std::uint8_t link) const;
+
     // --- its members -------------------------------------------------------------------------------------------------
     // Returns nothing if more memory must be registered first, or if take_refusal() says why there will be none.
-    // `named`: the link that the server's Accept has named. The client's Confirm names the same link while it is up:
+    // `named`: the link that the server's Accept has named, which must be up. The client's Confirm names the same link:
     // RFC 7609 section 3.5.2.3 allows any link, but a Linux server then writes over the link that it has named itself,
     // with the RKey of the client's link.
     std::optional<Assignment> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
@@ -192,7 +194,6 @@ class SmcrGroup {
     [[nodiscard]] bool could_be_better() const;
     [[nodiscard]] bool is_on_a_dead_port(std::uint8_t link) const;
     [[nodiscard]] RoceGid target() const;
-    [[nodiscard]] bool is_up(std::uint8_t link) const;
     [[nodiscard]] std::uint8_t least_used_link() const;
     void registered_everywhere(BufferId id, Buffer& buffer, Out out);
     void carry_out(const llc::Actions& actions, Out out);
