@@ -120,8 +120,7 @@ Result<void> LinkGroups::create_link(const group::CreateLink& action) {
         group.engine = &engines_.least_busy();
     }
     group.links[action.link] = std::move(there);
-    const group::SmcrGroup* known = groups_.find(id);
-    const bool direct = known != nullptr && is_direct(own.gid, known->key().peer_gid);
+    const bool direct = is_direct(own.gid, action.peer_gid);
     carry_out(groups_.link_created(id, action.link, own, LinkId{random_nonzero<std::uint32_t>()}, direct, os::now()));
     return {};
 }

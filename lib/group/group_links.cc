@@ -71,7 +71,9 @@ std::vector<std::uint8_t> GroupLinks::up() const {
 
 std::optional<std::uint8_t> GroupLinks::with_peer(const QpEnd& peer) const {
     for (const auto& [number, link] : links_) {
-        if (link.state == GroupLink::State::kUp && link.peer.is(peer)) {
+        // RFC 7609 identifies a port by its MAC address, too (section 3.5.1.3); SMC v2 does not.
+        const bool same_port = link.port.version != clc::kVersion1 || link.peer.mac == peer.mac;
+        if (link.state == GroupLink::State::kUp && link.peer.is(peer) && same_port) {
             return number;
         }
     }

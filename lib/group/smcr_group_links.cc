@@ -36,7 +36,7 @@ void SmcrGroup::begin_link(std::uint8_t number, const LocalPort& port, Out out) 
     registered_ += terms_.link_bytes;
     own_registered_ += terms_.link_bytes;
     links_.add(number, port);
-    out.actions.push_back(CreateLink{id_, number, port});
+    out.actions.push_back(CreateLink{id_, number, port, offered_ ? offered_->gid : key_.peer_gid});
     for (const auto& [id, buffer] : buffers_.all()) {
         out.actions.push_back(RegisterBuffer{id_, id, buffer.kind, number});
     }

@@ -94,6 +94,50 @@ TEST_CASE("smcr_groups__a_client_confirms_with_the_link_that_the_server_has_name
     CHECK(p.client.groups.assignment_of(MemberId{3})->link == 2);
 }
 
+// A Linux server has the RKey of the Confirm for the link that it has named: no other will do.
+TEST_CASE("smcr_groups__a_client_refuses_if_the_link_that_the_server_has_named_goes_meanwhile") {
+    Ports p;
+    p.connect(1);
+    p.connect(2);
+    p.server.join(3, p.proposal());
+    p.talk();
+    const Joined accept = told<Joined>(p.server.log, 3).value();
+    const GroupId group = p.client.group(1).id();
+    p.client.devices_answer = false;  // the third connection needs another RMB
+    p.client.join(3, p.end_of(accept));
+    REQUIRE(!told<Joined>(p.client.log, 3));
+    p.client.on(p.client.groups.link_down(group, accept.assignment.link, "port down", kStart));
+    CHECK(told<JoinRefused>(p.client.log, 3).value().refusal == Refusal::kBusy);
+    CHECK(p.client.group(1).links().up().size() == 1);
+}
+
+TEST_CASE("smcr_groups__the_link_type_of_a_second_link_is_asked_for_the_port_that_was_offered") {
+    Ports p;
+    p.connect(1);
+    int asked = 0;
+    for (const Action& action : p.client.log) {
+        if (const auto* create = std::get_if<CreateLink>(&action)) {
+            CHECK(create->peer_gid == *RoceGid::parse(create->link == llc::kFirstLink ? "10.0.0.1" : "10.0.1.1"));
+            asked++;
+        }
+    }
+    CHECK(asked == 2);
+}
+
+// RFC 7609 section 3.5.1.3; SMC v2 does not ask for it.
+TEST_CASE("smcr_groups__before_version_2_the_mac_address_tells_links_apart") {
+    GroupLinks links;
+    GroupLink& link = links.add(1, port("device", "10.0.0.1"));
+    link.state = GroupLink::State::kUp;
+    link.peer = {*RoceGid::parse("10.0.0.2"), Mac{{2, 0, 0, 0, 0, 2}}, Qpn{7}};
+    QpEnd other = link.peer;
+    other.mac = Mac{{2, 0, 0, 0, 0, 3}};
+    CHECK(links.with_peer(other) == 1);
+    link.port.version = 1;
+    CHECK_FALSE(links.with_peer(other));
+    CHECK(links.with_peer(link.peer) == 1);
+}
+
 TEST_CASE("smcr_groups__a_port_that_is_down_takes_its_link_with_it_unless_that_is_the_only_one") {
     const bool at_server = GENERATE(true, false);
     Ports p;

@@ -57,6 +57,7 @@ struct CreateLink {
     GroupId group{};
     std::uint8_t link = 1;
     LocalPort port;
+    RoceGid peer_gid;  // of the port of the peer that it will join, or that of the first link where that is not known
 };
 // Connect the link's queue pair to the peer's, then hand the link to the data path. Answer: link_connected() or
 // link_refused().

@@ -14,7 +14,7 @@ struct QpEnd {
     Psn psn{};  // of the first packet it sends; 24 bits
     clc::Mtu mtu = clc::Mtu::k1024;
 
-    // True if it is the same queue pair: the GID and the number identify it.
+    // True if it is the same queue pair of one peer: the GID and the number identify it.
     [[nodiscard]] bool is(const QpEnd& other) const {
         return gid.normalised() == other.gid.normalised() && qpn == other.qpn;
     }
