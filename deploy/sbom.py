@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Lists the Debian packages of a root file system: usr/share/smc-agent/sbom.cdx.json, in CycloneDX 1.4.
-
-    sbom.py ROOT [PACKAGE ...]     the packages that are in ROOT; those named must be among them
-"""
+"""Lists the Debian packages of a root file system: usr/share/smc-agent/sbom.cdx.json, in CycloneDX 1.4."""
+import argparse
 import json
 import os
 import re
@@ -27,8 +25,20 @@ def component(fields):
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
+class Arguments(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(2, f"sbom: {message} (see {self.prog} --help)\n")
+
+
 def main():
-    root, wanted = sys.argv[1], sys.argv[2:]
+    codes = (
+        "Exit codes: 0 if the list is written; 1 if a package is missing or something failed; 2 for a wrong argument."
+    )
+    parser = Arguments(description=__doc__, epilog=codes)
+    parser.add_argument("root", metavar="ROOT", help="the root file system")
+    parser.add_argument("packages", metavar="PACKAGE", nargs="*", help="it must be there")
+    options = parser.parse_args()
+    root, wanted = options.root, options.packages
     found = packages(root)
     if missing := sorted(set(wanted) - set(found)):
         sys.exit(f"sbom: not in {root}: {' '.join(missing)}")

@@ -27,12 +27,12 @@ fast hardware would do it:
   ivshmem  vm: memory that the machines share; who sleeps looks now and then. doorbells: an interrupt wakes who sleeps.
            The baseline is TCP over virtio-net.
 """
-import argparse
 import json
 import subprocess
 import sys
 
 from benchmarks import cases, counts, machines, namespaces, plot
+from lab.arguments import Arguments, set_up
 from lab.basics import test_program
 
 CODEC = test_program("smc-bench-codec")
@@ -55,9 +55,7 @@ def named(kind):
 
 
 def options_of(arguments):
-    parser = argparse.ArgumentParser(
-        prog="scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Arguments("scripts/bench", __doc__, "0 if all was measured; 1 if something failed", setup=True)
     parser.add_argument("--vm", action="store_true", help="between virtual machines")
     parser.add_argument("--path", help="only this one, as in smcd or tuned-lo")
     parser.add_argument("--case", default="", help='only those whose name has this in it, as in "round trip, one core"')
@@ -84,6 +82,8 @@ def options_of(arguments):
 
 def main():
     options = options_of(sys.argv[1:])
+    if options.set_up:
+        set_up(*(["--tests"] if options.vm else []))
     if options.codec:
         rows = measure_codec()
     elif options.counts:

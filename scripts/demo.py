@@ -2,10 +2,8 @@
 """Stock programs on two nodes (network namespaces with a cgroup and an smc-agent each), none of them changed.
 
 Each workload runs over SMC-D and, in turn, from a cgroup that is not enrolled, which is plain TCP over the same
-veth. Then the same against a node without an agent. Exit 0 only if every workload took the path it should and
-every byte that was compared is right.
+veth. Then the same against a node without an agent.
 """
-import argparse
 import hashlib
 import json
 import os
@@ -14,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+from lab.arguments import Arguments, set_up
 from lab.basics import CTL, wait_for
 from lab.nodes import Lab
 
@@ -240,10 +239,16 @@ def shell(lab, scratch):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    codes = (
+        "0 if all is right; 1 if a workload took another path, a byte is wrong or something failed;\n"
+        "130 after an interrupt; with --shell that of the shell"
+    )
+    parser = Arguments("scripts/demo", __doc__, codes, setup=True)
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument("--shell", action="store_true", help="instead: a shell on the first of two such nodes")
     options = parser.parse_args()
+    if options.set_up:
+        set_up("--programs")
     # One name, so that a run clears what a killed one left.
     memory = shutil.disk_usage("/dev/shm").free > 2 * FILE_BYTES
     scratch = os.path.join("/dev/shm" if memory else tempfile.gettempdir(), "smc-demo")

@@ -8,14 +8,13 @@ There are as many connections as the system's limit of descriptors allows; their
 virtual machine, which has limits of its own, and a processor that QEMU emulates. Not a test: nothing here passes or
 fails.
 """
-import argparse
 import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 
+from lab.arguments import Arguments, set_up
 from lab.basics import sh, wait_for
 from lab.machines import VmLab
 from lab.nodes import Lab
@@ -175,15 +174,17 @@ def in_a_machine(options):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--vm", action="store_true")
-    parser.add_argument("--namespaces", type=int, default=500)
-    parser.add_argument("--rules", type=int, default=1000)
-    parser.add_argument("--connections", type=int, default=10000)
-    parser.add_argument("--json")
+    parser = Arguments("scripts/scale", __doc__, "0 if all was measured; 1 if something failed", setup=True)
+    parser.add_argument("--vm", action="store_true", help="in a virtual machine")
+    parser.add_argument("--namespaces", type=int, default=500, help="(500)")
+    parser.add_argument("--rules", type=int, default=1000, help="1 to 1024 (1000)")
+    parser.add_argument("--connections", type=int, default=10000, help="the most that are made (10000)")
+    parser.add_argument("--json", metavar="FILE", help="also write the results there")
     options = parser.parse_args()
     if not 1 <= options.rules <= 1024:
-        sys.exit("scale: 1 to 1024 rules")
+        parser.error("--rules: 1 to 1024")
+    if options.set_up:
+        set_up("--programs")
     if options.vm:
         return in_a_machine(options)
     with Lab("scale") as lab:
