@@ -54,6 +54,9 @@ std::optional<smc::Config> read_config(const std::string& path) {
 
 int main(int argc, char** argv) {
     CLI::App app{"Shared Memory Communications for unmodified TCP programs", "smc-agent"};
+    app.footer(
+        "Exit codes: 0 after SIGTERM or SIGINT, or when another agent has taken over; 1 it cannot start or go on;\n"
+        "2 a mistake in the command line or the configuration.");
     std::string path;
     bool check = false, take_over = false;
     int ready_fd = -1;

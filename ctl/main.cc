@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// smcctl: looks at a running agent, and at captures. Exit codes: 0 done, 1 the agent refuses or the capture is broken,
-// 2 usage, 3 no agent answers.
+// smcctl: looks at a running agent, and at captures.
 #include <algorithm>
 #include <iostream>
 
@@ -11,6 +10,9 @@
 int main(int argc, char** argv) {
     using namespace smc::ctl;
     CLI::App app{"Looks at a running smc-agent, and at SMC in captures", "smcctl"};
+    app.footer(  // first, because subcommands take it over
+        "Exit codes: 0 done; 1 the agent refuses, the capture is broken or the command has failed (health: any\n"
+        "problem); 2 a mistake in the command line; 3 no agent of this version answers.");
     app.require_subcommand(1);
     app.fallthrough();
     Context context;
