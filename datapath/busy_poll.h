@@ -7,8 +7,8 @@ namespace smc {
 class BusyPoll {
  public:
     virtual ~BusyPoll() = default;
-    // Called on any engine's thread in each turn of its loop. Never waits, and costs next to nothing when nothing has
-    // happened. If it finds an event for a task, it makes that task's descriptor readable.
+    // Called on any engine's thread in each iteration of its loop. Never waits, and costs next to nothing when nothing
+    // has happened. If it finds an event for a task, it makes that task's descriptor readable.
     virtual void look() = 0;
 };
 

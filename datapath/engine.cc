@@ -156,7 +156,7 @@ void Engine::touch(Task& task, TimePoint now) {
     }
 }
 
-// kShortFor begins now and not at the beginning of this turn, which streams may have made long.
+// kShortFor begins now and not at the beginning of this iteration, which streams may have made long.
 void Engine::had_little(Task& task) {
     task.has_much_ = false;
     short_until_ = os::now() + kShortFor;
@@ -217,7 +217,7 @@ void Engine::run_task(Task& task, TimePoint now) {
     deadlines_.set(task.order(), task.deadline());
 }
 
-// Tasks are destroyed only between turns: an event of this turn, or a task that calls ready(), may refer to them
+// Tasks are destroyed only between iterations: an event of this one, or a task that calls ready(), may refer to them
 // before.
 void Engine::forget_ended() {
     std::ranges::sort(ended_, {}, &Task::order);

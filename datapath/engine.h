@@ -2,7 +2,7 @@
 // A thread of the data path: one epoll loop that drives tasks. There may be several (engines.h).
 // add(), add_task() and kick() may be called from any thread.
 //
-// Written by hand, not with Asio. A turn of the loop is a pass over an array of the tasks that had events; the tasks
+// Written by hand, not with Asio. An iteration of the loop runs an array of the tasks that had events; the tasks
 // that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them, and
 // tasks whose news only look() sees are sorted into that order; one epoll_wait() serves all; nothing is allocated for
 // an event. Asio's reactor posts a handler for each readiness, and cannot run a task again after the others.
@@ -38,7 +38,7 @@ class Engine final : private Poller {
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
     // `longest_spin`: how long a task may be busy-polled before it sleeps; 0: not at all.
-    // `busy_polls`: polled in each turn of the loop.
+    // `busy_polls`: polled in each iteration of the loop.
     using BusyPolls = std::vector<std::shared_ptr<BusyPoll>>;
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {},
                                                  BusyPolls busy_polls = {});
@@ -52,8 +52,8 @@ class Engine final : private Poller {
     // Runs a task of this engine soon, because another thread has something for it. Ignores a task that has ended.
     void kick(std::shared_ptr<Task> task);
 
-    // Whether the thread has completed a turn since the last call. Called periodically; once a second is enough to
-    // notice a thread that hangs.
+    // Whether the thread has completed an iteration since the last call. Called periodically; once a second is enough
+    // to notice a thread that hangs.
     [[nodiscard]] bool comes_round();
 
     // The number of tasks, including those that were added and not started yet.
@@ -123,13 +123,13 @@ class Engine final : private Poller {
     // Engine's thread only.
     std::unordered_map<std::uint64_t, Entry> tasks_;  // key: Task::order()
     std::uint64_t last_order_ = 0, round_ = 0;
-    std::deque<Task*> ready_;          // tasks that wait for their turn; one runs in each turn of the loop
-    std::vector<Task*> touched_;       // tasks that had events in this turn
+    std::deque<Task*> ready_;          // tasks that wait for their turn; one runs in each iteration
+    std::vector<Task*> touched_;       // tasks that had events in this iteration
     std::vector<Task*> called_;        // tasks that another task called ready()
     std::vector<Task*> called_now_;    // tasks of called_ that run now
-    std::vector<Task*> ended_;         // tasks that ended in this turn
+    std::vector<Task*> ended_;         // tasks that ended in this iteration
     std::vector<Task*> spinning_;      // tasks that are busy-polled
-    std::vector<Task*> seen_;          // those of them whose look() has returned true in this turn
+    std::vector<Task*> seen_;          // those of them whose look() has returned true in this iteration
     std::vector<std::size_t> places_;  // for put_in_order()
     std::vector<std::pair<TimePoint, Task*>> by_news_;  // for put_in_order()
     bool alone_ = false;                 // no other thread wanted this processor when this thread yielded it last

@@ -11,7 +11,7 @@ namespace {
 
 // How often a run() looks at the peer, and about how many bytes it moves, before other connections get their turn. With
 // fewer bytes the peer is woken more often: a quarter as many cost a quarter of the throughput on one processor.
-constexpr int kTurnsPerRun = 8;
+constexpr int kLooksPerRun = 8;
 constexpr std::uint32_t kBytesPerRun = 256 * 1024;
 // The same while a request-response connection is active: each of its messages waits for one run() of a stream at each
 // end.
@@ -106,7 +106,7 @@ bool SmcConnection::run(TimePoint now) {
     if (!ended() && !last_words_) {
         wake_up(now);
         follow_send_buffer();
-        more = turn(now);
+        more = drive_flow(now);
         if (moved_ >= kBytesPerShortRun) {
             poller_->had_much(*this);
         } else if (moved_ != 0 && moved_ <= kLittle) {
@@ -130,13 +130,13 @@ void SmcConnection::follow_send_buffer() {
     }
 }
 
-bool SmcConnection::turn(TimePoint now) {
+bool SmcConnection::drive_flow(TimePoint now) {
     moved_ = 0;
     bytes_per_run_ = poller_->keep_it_short(now) ? kBytesPerShortRun : kBytesPerRun;
     for (int looks = 0;;) {
         const flow::Step step = flow_.next(now, parts_.transport->can_send());
         if (std::holds_alternative<flow::Load>(step)) {
-            if (looks++ == kTurnsPerRun || moved_ >= bytes_per_run_) {
+            if (looks++ == kLooksPerRun || moved_ >= bytes_per_run_) {
                 return true;
             }
             load();
@@ -349,7 +349,7 @@ void SmcConnection::abort(Reason reason) {
     } else if (!flow_.ring_taken()) {
         return;
     }
-    turn({});  // publishes the abort and ends; deadlines do not matter any more
+    drive_flow({});  // publishes the abort and ends; deadlines do not matter any more
     show();
 }
 

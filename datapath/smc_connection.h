@@ -53,7 +53,7 @@ class SmcConnection final : public ConnectionTask {
     enum Which { kLeg, kClc, kTransport };
 
     void follow_send_buffer();
-    bool turn(TimePoint now);
+    bool drive_flow(TimePoint now);
     void sleep(TimePoint now);
     void wake_up(TimePoint now);
     void load();

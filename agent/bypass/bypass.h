@@ -57,8 +57,8 @@ class Bypass {
     [[nodiscard]] std::vector<std::pair<std::string, int>> shared_maps() const;
 
     // To be called four times a second. Returns the cookies of network namespaces in which enrol() has to run.
-    std::vector<std::uint64_t> turn();
-    // Output of the last turn().
+    std::vector<std::uint64_t> move_members();
+    // Output of the last move_members().
     [[nodiscard]] const smc_bypass_turn& state() const { return state_; }
     // Since the start of this agent.
     struct Totals {
@@ -75,7 +75,7 @@ class Bypass {
 
     // Makes a socket leave, for a reason of enum smc_habit.
     void bar(std::uint64_t cookie, smc_habit habit) const;
-    // Makes all present pairs leave, within two calls of turn() after their ends have read what is queued.
+    // Makes all present pairs leave, within two calls of move_members() after their ends have read what is queued.
     void revoke();
     // Off: no socket becomes a member any more, and present members leave.
     void set_off(bool off);

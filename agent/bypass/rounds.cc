@@ -31,7 +31,7 @@ bool Rounds::walk(Work work, Then then) {
 
 void Rounds::come_round() {
     if (!trying_) {
-        turn();
+        round();
     }
     next_.set_in(kRound);
 }
@@ -56,9 +56,9 @@ void Rounds::try_now() {
     }
 }
 
-void Rounds::turn() {
+void Rounds::round() {
     std::vector<UniqueFd> namespaces;
-    for (const std::uint64_t cookie : bypass_.turn()) {
+    for (const std::uint64_t cookie : bypass_.move_members()) {
         if (const auto netns = namespaces_.by_cookie(cookie)) {
             namespaces.push_back(netns->handle());
         }
@@ -74,7 +74,7 @@ void Rounds::turn() {
             return true;
         };
         // if the thread is busy, the next round finds these namespaces again
-        walk(std::move(enrol), [this](bool) { bypass_.turn(); });  // makes enrolled sockets members
+        walk(std::move(enrol), [this](bool) { bypass_.move_members(); });  // makes enrolled sockets members
     }
     if (rounds_++ % kRoundsPerLook == 0 && bypass_.state().members != 0) {
         watch_conntrack();

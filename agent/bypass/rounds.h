@@ -43,7 +43,7 @@ class Rounds {
         unsigned left;
     };
     void come_round();
-    void turn();
+    void round();
     void try_now();
     void watch_conntrack();
     void look(std::vector<Bypass::Listed> members);

@@ -44,7 +44,7 @@ class ControlServer::Conversation {
     }
     [[nodiscard]] bool owner() const { return who_.owner; }
 
-    // Reads in a later turn of the loop, so that the conversation is counted first.
+    // Reads in a later iteration of the loop, so that the conversation is counted first.
     void begin() {
         socket_.when_readable([this] { read(); });
     }

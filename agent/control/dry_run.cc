@@ -25,7 +25,7 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kMostSockets = 5000, kMostLines = 50000;  // for one namespace: the control thread waits for it
-constexpr auto kTurn = std::chrono::milliseconds(50);           // then the control thread does other work
+constexpr auto kTimeSlice = std::chrono::milliseconds(50);      // then the control thread does other work
 constexpr unsigned kEstablished = 1, kListen = 10;
 
 // Parses "0100007F:1F90": an address as 32-bit words in host byte order, one for IPv4 or four for IPv6, and a port.
@@ -143,7 +143,7 @@ Result<std::string> obstacle_of(const IntrospectionParts& parts, const Namespace
 }  // namespace
 
 json dry_run(const IntrospectionParts& parts, std::uint64_t after) {
-    const auto until = os::now() + kTurn;
+    const auto until = os::now() + kTimeSlice;
     const std::set<std::uint64_t> own = own_sockets();
     json namespaces = json::array();
     for (const auto& netns : parts.namespaces.all()) {  // sorted by inode

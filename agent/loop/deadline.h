@@ -26,13 +26,13 @@ class Deadline {
         }
         when_ = when;
         timer_.cancel();
-        turn_ = std::make_shared<int>();  // a completion that is already queued belongs to the old deadline
+        armed_ = std::make_shared<int>();  // a completion that is already queued belongs to the old deadline
         if (when == kNever) {
             return;
         }
         timer_.expires_at(when);
-        timer_.async_wait([this, turn = std::weak_ptr(turn_)](std::error_code error) {
-            if (!error && !turn.expired()) {
+        timer_.async_wait([this, armed = std::weak_ptr(armed_)](std::error_code error) {
+            if (!error && !armed.expired()) {
                 when_ = kNever;
                 expired_();
             }
@@ -44,7 +44,7 @@ class Deadline {
     asio::steady_timer timer_;
     std::function<void()> expired_;
     TimePoint when_ = kNever;
-    std::shared_ptr<int> turn_;
+    std::shared_ptr<int> armed_;
 };
 
 }  // namespace smc::loop

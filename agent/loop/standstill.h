@@ -14,7 +14,7 @@ class Standstill {
     // `beat`: interval between looks. `longest`: after this time without a move, the data path stands still.
     Standstill(std::chrono::milliseconds beat, std::chrono::milliseconds longest) : beat_(beat), longest_(longest) {}
 
-    // `moves`: every engine has completed a turn since the previous look. Returns true if stands() has changed.
+    // `moves`: every engine has completed an iteration since the previous look. Returns true if stands() has changed.
     bool look(bool moves, TimePoint now) {
         const bool before = stands();
         // Counts one beat at most: when a look is late, this thread was not scheduled, and perhaps neither was the

@@ -79,7 +79,7 @@ WebServer::WebServer(asio::io_context& io, const Endpoint& listen, Handler handl
       handler_(std::move(handler)),
       io_(io),
       daemon_(nullptr, [](MHD_Daemon* daemon) { MHD_stop_daemon(daemon); }),
-      again_(io, [this] { daemon_ ? turn() : open(); }),
+      again_(io, [this] { daemon_ ? serve() : open(); }),
       rest_(io, [this] { this->listen(); }) {
     open();
 }
@@ -123,12 +123,12 @@ void WebServer::open() {
     events_.emplace(io_, UniqueFd(::fcntl(info->epoll_fd, F_DUPFD_CLOEXEC, 0)));
     log()->info("metrics at http://{}/metrics", address_.text());
     listen();
-    turn();
+    serve();
 }
 
 void WebServer::listen() {
     events_->when_readable([this] {
-        turn();
+        serve();
         // No connection was accepted, for lack of descriptors. The listener stays readable, so wait a little.
         if (since_.empty()) {
             return rest_.set_in(kRest);
@@ -137,7 +137,7 @@ void WebServer::listen() {
     });
 }
 
-void WebServer::turn() {
+void WebServer::serve() {
     end_old_ones();
     MHD_run(daemon_.get());
     MHD_UNSIGNED_LONG_LONG ms = 0;

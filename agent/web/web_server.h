@@ -46,7 +46,7 @@ class WebServer {
     void open();
     [[nodiscard]] UniqueFd bound() const;
     void listen();
-    void turn();
+    void serve();
     void end_old_ones();
     [[nodiscard]] int answer(MHD_Connection* connection, const char* path, const char* method) const;
 

@@ -52,8 +52,8 @@ Step Flow::next(TimePoint now, bool can_send) {
             case Phase::kSend:
                 step = send(can_send);
                 break;
-            case Phase::kTurned:
-                after_turn();
+            case Phase::kPassDone:
+                after_pass();
                 break;
             case Phase::kLoadForClc:
                 return Load{};
@@ -160,7 +160,7 @@ void Flow::leg_full() {
 
 std::optional<Step> Flow::send(bool can_send) {
     if (reading_ == Reading::kQuiet || reading_ == Reading::kEnded) {
-        phase_ = Phase::kTurned;
+        phase_ = Phase::kPassDone;
         return std::nullopt;
     }
     const Sending::Room room = sending_.state();
@@ -171,7 +171,7 @@ std::optional<Step> Flow::send(bool can_send) {
     if (room == Sending::Room::kSome && can_send) {
         return Take{sending_.produced().cursor, sending_.room()};
     }
-    phase_ = Phase::kTurned;
+    phase_ = Phase::kPassDone;
     if (room == Sending::Room::kFull && can_send && sending_.block()) {
         blocked_++;
         publish_ = true;
@@ -195,14 +195,14 @@ void Flow::took(std::uint32_t bytes, bool urgent, bool drained) {
     written_ += bytes;
     publish_ = true;
     moved_ = true;
-    phase_ = Phase::kTurned;
+    phase_ = Phase::kPassDone;
 }
 
 void Flow::leg_empty() {
     if (reading_ == Reading::kReadable) {
         reading_ = Reading::kQuiet;
     }
-    phase_ = Phase::kTurned;
+    phase_ = Phase::kPassDone;
 }
 
 void Flow::leg_ended() {
@@ -215,10 +215,10 @@ void Flow::leg_ended() {
     sending_.ended();
     publish_ = true;
     moved_ = true;
-    phase_ = Phase::kTurned;
+    phase_ = Phase::kPassDone;
 }
 
-void Flow::after_turn() {
+void Flow::after_pass() {
     if (moved_) {
         phase_ = Phase::kLoad;
     } else {

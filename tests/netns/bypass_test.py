@@ -48,7 +48,7 @@ class Bypass(Pairs):
         pair = self.promoted()
         pair.exchange(100)
         moved = sum(self.redirected())
-        wait_for("a turn", lambda: self.counted() == (2, moved), 30)
+        wait_for("a round", lambda: self.counted() == (2, moved), 30)
         pods = json.loads(self.fetch("/api/overview"))["applications"]
         self.assertEqual([pod["bypass"] for pod in pods], [1, 1])
         self.assertEqual([sum(pod[way] for pod in pods) for way in ("sent", "received")], [moved, moved])

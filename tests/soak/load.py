@@ -212,8 +212,8 @@ class Talk:
     def idle(self, wait=None):
         """The client's `wait` returns when it is time to continue. The server waits for bytes."""
         rnd = random.Random(self.seed)
-        for turn in range(2):
-            if turn == 1 and self.client:
+        for exchange in range(2):
+            if exchange == 1 and self.client:
                 wait(self.sock)
             self.requests([(size(rnd, 20), size(rnd, 20))])
         self.part(self.client)

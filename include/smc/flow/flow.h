@@ -165,15 +165,15 @@ class Flow {
     [[nodiscard]] bool clc_ended() const { return clc_ended_; }
 
  private:
-    // One turn goes from one Load to the next Load, or to Sleep.
-    enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kTurned, kLoadForClc, kClc, kClose, kSleep };
+    // A pass goes from one Load to the next Load, or to Sleep.
+    enum class Phase : std::uint8_t { kLoad, kReceive, kSend, kPassDone, kLoadForClc, kClc, kClose, kSleep };
     enum class Reading : std::uint8_t { kQuiet, kReadable, kEnding, kEnded };
     enum class Writing : std::uint8_t { kWritable, kFull, kEnded, kBroken };
 
     std::optional<Step> receive(TimePoint now);
     bool awaits_more(TimePoint now);
     std::optional<Step> send(bool can_send);
-    void after_turn();
+    void after_pass();
     std::optional<Step> advance_close(TimePoint now);
     [[nodiscard]] bool all_is_said() const;
     [[nodiscard]] bool peer_is_closed() const { return (close_.peer() & cdc::kConnectionClosed) != 0; }
@@ -196,8 +196,8 @@ class Flow {
     bool clc_event_ = false;
     bool clc_ended_ = false;
     bool clc_reset_ = false;
-    bool moved_ = false;  // this turn has moved something, so another one follows
-    bool stuck_ = false;  // sending waits for the peer, in this turn
+    bool moved_ = false;  // this pass has moved something, so another one follows
+    bool stuck_ = false;  // sending waits for the peer, in this pass
 
     bool publish_ = false;  // Publish is due
     std::uint32_t written_ = 0;
