@@ -10,7 +10,7 @@
 #define SMC_SLACK_PAGES 128 /* margin: the kernel charges ahead, and other sockets charge meanwhile */
 #define SMC_MOST_LEVELS 8   /* levels of control groups that are checked */
 
-static __always_inline bool smc_counter_has_room(const struct page_counter *counter, unsigned long pages)
+static __always_inline bool smc_counter_allows(const struct page_counter *counter, unsigned long pages)
 {
 	int i;
 
@@ -43,9 +43,9 @@ static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)
 	group = BPF_CORE_READ(sk, sk_memcg);
 	if (!group)
 		return true;
-	if (bpf_core_field_exists(group->tcpmem) && !smc_counter_has_room(&group->tcpmem, pages))
+	if (bpf_core_field_exists(group->tcpmem) && !smc_counter_allows(&group->tcpmem, pages))
 		return false;
-	return smc_counter_has_room(&group->memory, pages);
+	return smc_counter_allows(&group->memory, pages);
 }
 
 /*

@@ -72,7 +72,7 @@ enum smc_decision {
 	SMC_LEG_LATE,     /* refused: the application's request is not held any more */
 	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server */
 	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
-	SMC_LEG_FULL,     /* refused: no room in smc_hairpins */
+	SMC_LEG_FULL,     /* refused: no free entry in smc_hairpins */
 	SMC_LEG_GONE,   /* data or a FIN of an application behind its peer's end, to a leg that is gone: it is reset */
 	SMC_OPTION_SYN, /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,

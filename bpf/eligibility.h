@@ -32,7 +32,7 @@
 	X(SMC_OUT_TCP_SIGNED, SOCKET, tcp_signed, "the socket signs its segments (TCP-MD5 or TCP-AO)")                 \
 	X(SMC_OUT_STAMPED, SOCKET, stamped, "the socket wants time stamps that a device makes")                        \
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "the SYN is one of TCP Fast Open")                                     \
-	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no room for the options")                                     \
+	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no space for the options")                                    \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
 	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for a while: see the reason")                       \
 	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \

@@ -20,7 +20,7 @@
 	PROGRAM(smc_app_sockops, NEEDED, "marks applications' sockets behind legs, tunes others", "everything")        \
 	PROGRAM(smc_clc_ops, NEEDED, "writes and reads option 254 of CLC sockets", "everything")                       \
 	PROGRAM(smc_sweep, RUN_PART, "deletes entries of tables that are too old, looks at sockets behind legs",       \
-		"keepalive, resets, room in tables: full ones mean plain TCP")                                         \
+		"keepalive, resets, free entries: full tables mean plain TCP")                                         \
 	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain and dry-run", "smcctl explain")                         \
 	PROGRAM(smc_see_tuned, RUN_PART, "reads figures of tuned sockets", "figures in smcctl ss")                     \
 	PROGRAM(smc_socket_ends, NEEDED, "tells of sockets that end, where no program may read the kernel's memory",   \

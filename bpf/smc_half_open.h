@@ -30,7 +30,8 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 }
 
 /*
- * The other end of this sender is gone. True: the sender still waits for it, and user space is told if there is room.
+ * The other end of this sender is gone. True: the sender still waits for it, and user space is told if the map has a
+ * free entry.
  */
 static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {

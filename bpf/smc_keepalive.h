@@ -22,7 +22,7 @@ static __always_inline void smc_read_keepalive(const struct smc_socket *which, s
 	terms->probes = BPF_CORE_READ(tcp, keepalive_probes);
 }
 
-/* Tells user space if the settings have changed. If smc_keepalives has no room, the next sweep tries again. */
+/* Tells user space if the settings have changed. If smc_keepalives is full, the next sweep tries again. */
 static __always_inline void smc_tell_keepalive(const struct smc_tuple *app, struct smc_hairpin *hairpin)
 {
 	struct smc_keepalive *told = &hairpin->keepalive;

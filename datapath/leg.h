@@ -20,7 +20,7 @@ class Leg {
 
     enum class Outcome : std::uint8_t {
         kBytes,
-        kNothing,      // nothing to read, or no room to write
+        kNothing,      // nothing to read, or the send buffer is full
         kEnd,          // reading: the application's stream has ended
         kError,        // the socket failed
         kInterrupted,  // by a signal: try again

@@ -25,7 +25,7 @@ Pieces shortened(Pieces pieces, std::size_t bytes) {
     return pieces;
 }
 
-std::size_t room(const Pieces& pieces) {
+std::size_t length_of(const Pieces& pieces) {
     return pieces.part[0].iov_len + (pieces.count > 1 ? pieces.part[1].iov_len : 0);
 }
 
@@ -54,7 +54,7 @@ Leg::Read SocketLeg::read(Pieces to) {
     const ssize_t n = ::recvmsg(socket_.fd(), &message, MSG_DONTWAIT);
     if (n > 0) {
         const auto bytes = static_cast<std::uint32_t>(n);
-        return {Outcome::kBytes, bytes, false, bytes < room(to)};
+        return {Outcome::kBytes, bytes, false, bytes < length_of(to)};
     }
     return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
 }
@@ -77,7 +77,7 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
             return {n == 0 ? Outcome::kEnd : outcome_of(errno)};
         }
         const auto there = static_cast<std::uint32_t>(n);
-        queued = std::max(socket_.readable(), there < room(to) ? there : there + 1);
+        queued = std::max(socket_.readable(), there < length_of(to) ? there : there + 1);
     }
     // Asked only after `queued` is known: urgent data that arrives in between lies behind `queued`. In the other order
     // the read might begin at its mark, and run across it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // For smcctl: a copy of the bytes of an accelerated connection, which no packet capture sees. The engine fills the tap,
-// the control thread empties it; bytes for which the tap has no room are counted and dropped.
+// the control thread empties it; bytes that do not fit into the tap are counted and dropped.
 #pragma once
 
 #include <algorithm>

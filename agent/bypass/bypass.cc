@@ -264,12 +264,12 @@ void Bypass::set_limits() {
     const ConfigMap configs(map_fd("smc_bypass_config"));
     auto config = configs.get(0).value_or(smc_bypass_config{});
     const std::uint64_t shares = std::max<std::uint64_t>(state_.members, 1) * 2;  // half for bytes, half for messages
-    const std::uint64_t room = std::min<std::uint64_t>(terms_.memory / kLeast / 2, SMC_MAX_MEMBERS);
+    const std::uint64_t members = std::min<std::uint64_t>(terms_.memory / kLeast / 2, SMC_MAX_MEMBERS);
     const auto before = config;
     config.limit = static_cast<__u32>(std::clamp<std::uint64_t>(terms_.memory / shares, kLeast, kMost));
     config.messages = config.limit / kPerMessage;
-    config.room = static_cast<__u32>(room);
-    config.cgroup_room = static_cast<__u32>(room * terms_.cgroup_share / 100);
+    config.room = static_cast<__u32>(members);
+    config.cgroup_room = static_cast<__u32>(members * terms_.cgroup_share / 100);
     if (config.policy != terms_.policy) {
         config.policy = terms_.policy;
         revoke();

@@ -39,7 +39,7 @@ struct PodSelector {
 };
 
 inline constexpr int kMostRules = 1024;
-inline constexpr int kMostOtherFabrics = 3;  // a Proposal has room for four
+inline constexpr int kMostOtherFabrics = 3;  // a Proposal has space for four
 
 struct Rule {
     std::string name;

@@ -11,12 +11,12 @@ namespace smc {
 
 class Quota {
  public:
-    // Called after `whose` has reached its limit, or has room again.
+    // Called after `whose` has reached its limit, or is below it again.
     using OnFull = std::function<void(std::uint64_t whose)>;
 
     Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}
 
-    [[nodiscard]] bool has_room(std::uint64_t whose) const {
+    [[nodiscard]] bool is_below_limit(std::uint64_t whose) const {
         const auto it = taken_.find(whose);
         return it == taken_.end() || it->second < limit_;
     }

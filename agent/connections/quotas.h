@@ -15,7 +15,7 @@ class Quotas {
         unsigned netns_percent, cgroup_percent;  // of the total
     };
 
-    // The callbacks: a namespace or a cgroup has reached its limit, or has room again.
+    // The callbacks: a namespace or a cgroup has reached its limit, or is below it again.
     Quotas(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
         : total_(limits.total),
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
@@ -25,8 +25,8 @@ class Quotas {
     void set_total(std::size_t total) { total_ = total; }
 
     [[nodiscard]] bool has_any() const { return taken_ < total_; }
-    [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.has_room(inode); }
-    [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.has_room(id); }
+    [[nodiscard]] bool has_for_netns(std::uint64_t inode) const { return netns_.is_below_limit(inode); }
+    [[nodiscard]] bool has_for_cgroup(std::uint64_t id) const { return cgroup_.is_below_limit(id); }
     [[nodiscard]] bool has_for(std::uint64_t netns, std::uint64_t cgroup) const {
         return has_any() && has_for_netns(netns) && has_for_cgroup(cgroup);
     }

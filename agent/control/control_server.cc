@@ -167,7 +167,7 @@ void ControlServer::accept_all() {
         }
     }
     if (conversations_.size() >= kMostConversations) {
-        return retry_.set_in(kOutOfDescriptors);  // conversations that end make room
+        return retry_.set_in(kOutOfDescriptors);  // until one of them has ended
     }
     listener_->when_readable([this] { accept_all(); });  // after other work of this thread
 }

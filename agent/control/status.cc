@@ -80,7 +80,7 @@ json Introspection::served() const {
         json::array({{{"map", "smc_cgroups"}, {"entries", p_.cgroups.groups().size()}, {"room", SMC_MAX_CGROUPS}},
                      {{"map", "smc_netns"}, {"entries", p_.namespaces.all().size()}, {"room", SMC_MAX_NETNS}}});
     for (const auto& one : p_.programs.fill()) {
-        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.room}});
+        maps.push_back({{"map", one.map}, {"entries", one.entries}, {"room", one.max_entries}});
     }
     std::size_t enrolled = 0;
     for (const auto& [id, group] : p_.cgroups.groups()) {

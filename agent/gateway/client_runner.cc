@@ -127,7 +127,7 @@ void ClientRunner::leg_connected() {
 }
 
 // A RST on the leg can only come from this host: the application has gone, or goes on with its own SYN. But if that SYN
-// is still held, the table of hairpins had no room for the leg. If the leg was taken for its answer, and the
+// is still held, the table of hairpins had no free entry for the leg. If the leg was taken for its answer, and the
 // application waits all the same, a firewall has rejected the leg.
 bool ClientRunner::awaits_leg() const {
     const smc_request& q = wanted_.request;

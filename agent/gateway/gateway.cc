@@ -56,7 +56,7 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    return os::now() < used_up_until_ ? "it is out of file descriptors or memory" : has_room() ? "" : "it is full";
+    return os::now() < used_up_until_ ? "it is out of file descriptors or memory" : takes_more() ? "" : "it is full";
 }
 
 // Clients that were already answered with option 254 keep waiting; stop inviting new ones for one second.
@@ -74,7 +74,7 @@ void Gateway::request_answered(const smc_event& event) {
         p_.connections.count(Path::kFallback, Reason::kLimit);
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
-    if (!ports_.has_room(*netns)) {
+    if (!ports_.has_ports_for(*netns)) {
         p_.connections.count(Path::kFallback, Reason::kLocalPorts);
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
@@ -120,16 +120,16 @@ Gateway::Handle Gateway::admit(Role role, std::uint64_t netns, std::uint64_t cgr
     connection->cgroup = cgroup;
     connection_quotas_.take(netns, cgroup);
     handshake_quotas_.take(netns, cgroup);
-    if (!has_room()) {
+    if (!takes_more()) {
         p_.obstacle_changed();
     }
     return connection;
 }
 
 void Gateway::give_back(Quotas& quotas, const Connection& connection) const {
-    const bool was_full = !has_room();
+    const bool was_full = !takes_more();
     quotas.give_back(connection.netns, connection.cgroup);
-    if (was_full && has_room()) {
+    if (was_full && takes_more()) {
         p_.obstacle_changed();
     }
 }

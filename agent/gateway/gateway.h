@@ -57,7 +57,7 @@ class Gateway {
     [[nodiscard]] std::string obstacle() const;
 
  private:
-    [[nodiscard]] bool has_room() const { return connection_quotas_.has_any() && handshake_quotas_.has_any(); }
+    [[nodiscard]] bool takes_more() const { return connection_quotas_.has_any() && handshake_quotas_.has_any(); }
     void used_up();
     using Handle = Connections::Handle;
     using Netns = std::shared_ptr<Namespace>;

@@ -15,7 +15,7 @@ namespace smc {
 
 class PortShare {
  public:
-    [[nodiscard]] bool has_room(const Namespace& netns) const {
+    [[nodiscard]] bool has_ports_for(const Namespace& netns) const {
         constexpr std::size_t kPortsOfOne = 2, kShare = 4;
         const auto it = taken_.find(netns.inode());
         return ((it == taken_.end() ? 0 : it->second) + 1) * kPortsOfOne * kShare <= netns.local_ports();

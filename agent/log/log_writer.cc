@@ -25,8 +25,8 @@ void write_all(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t n = ::write(fd, text.data(), text.size());
         if (n < 0 && errno == EAGAIN) {  // another process has made the shared descriptor non-blocking
-            pollfd room{fd, POLLOUT, 0};
-            ::poll(&room, 1, -1);
+            pollfd writable{fd, POLLOUT, 0};
+            ::poll(&writable, 1, -1);
             continue;
         }
         if (n < 0 && errno != EINTR) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Writes lines to a descriptor whose reader may stand still. A file is written to at once. A pipe, a socket or a
 // terminal is written to by a thread of its own, so that no thread that logs waits for the reader; lines for which
-// there is no room are dropped, and counted. Any thread.
+// its queue has no space are dropped, and counted. Any thread.
 #pragma once
 
 #include <atomic>

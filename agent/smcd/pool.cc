@@ -30,7 +30,7 @@ void Pool::release(const Own& own) {
 }
 
 // Drops the oldest own DMB, or else a peer's DMB that its owner has not taken. False: there is none.
-bool Pool::make_room() {
+bool Pool::drop_one() {
     if (!own_.empty()) {
         release(own_.front());
         own_.pop_front();
@@ -49,7 +49,7 @@ bool Pool::make_room() {
 
 Memory::Share Pool::share(std::uint64_t bytes) {
     Memory::Share share = memory_.take(bytes);
-    while (!share && make_room()) {
+    while (!share && drop_one()) {
         share = memory_.take(bytes);
     }
     return share;
@@ -97,7 +97,7 @@ void Pool::park(const Peer& peer, DmbToken token, PeersDmb theirs, TimePoint now
 }
 
 void Pool::sweep(TimePoint now) {
-    while (memory_.taken() > memory_.limit() && make_room()) {
+    while (memory_.taken() > memory_.limit() && drop_one()) {
     }
     while (!own_.empty() && now - own_.front().since >= kIdle) {
         release(own_.front());

@@ -34,7 +34,8 @@ class Pool {
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
-    // Takes a share of the memory, and drops kept DMBs to make room for it. An empty share: there is not enough.
+    // Takes a share of the memory, and drops kept DMBs if there is not enough left. An empty share: even that did not
+    // do.
     Memory::Share share(std::uint64_t bytes);
 
     // An own DMB that `peer` has parked, reset for another connection. nullopt: there is none.
@@ -65,7 +66,7 @@ class Pool {
         TimePoint since;
     };
     static void release(const Own& own);
-    bool make_room();
+    bool drop_one();
 
     Memory& memory_;
     std::deque<Own> own_;  // the oldest first

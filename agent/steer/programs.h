@@ -129,7 +129,7 @@ class Programs {
     // How full the tables were at the last sweep().
     struct Fill {
         const char* map;
-        std::size_t entries, room;
+        std::size_t entries, max_entries;
     };
     [[nodiscard]] const std::vector<Fill>& fill() const { return fill_; }
 

@@ -22,7 +22,7 @@ struct Attachments::Peer {
     std::map<std::uint64_t, Pending> pending;
     std::set<std::uint64_t> unanswered;  // requests without a reply so far, also those that have timed out
     std::deque<Request> waiting;         // not sent yet: the socket may be full when many connections come at once
-    bool flushing = false;               // a wait for room in the socket is under way
+    bool flushing = false;               // a wait until the socket is writable is under way
     std::uint64_t next_number = 1;
 
     Peer(asio::io_context& io, const Gid& peer, UniqueFd fd) : gid(peer), socket(io, fd.release()) {}

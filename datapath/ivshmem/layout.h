@@ -79,8 +79,8 @@ constexpr Geometry geometry_of(std::uint64_t area_bytes) {
     const std::uint64_t most = area_bytes / kBlock < kMostBlocks ? area_bytes / kBlock : kMostBlocks;
     g.data_offset = std::uint64_t{round_up(g.words_offset + most * sizeof(std::uint64_t), kBlock)} * kBlock;
     if (area_bytes > g.data_offset) {
-        const std::uint64_t room = (area_bytes - g.data_offset) / kBlock;
-        g.blocks = static_cast<std::uint32_t>(room < most ? room : most);
+        const std::uint64_t fitting = (area_bytes - g.data_offset) / kBlock;
+        g.blocks = static_cast<std::uint32_t>(fitting < most ? fitting : most);
     }
     return g;
 }

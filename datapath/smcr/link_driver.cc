@@ -181,8 +181,8 @@ bool LinkDriver::sleep(TimePoint now) {
 
 bool LinkDriver::look() {
     const bool more = poll(false, false);
-    const bool room = is_awaited() && link_->retired() != retired_;
-    return more || room || has_news() || link_->wants_poll() || link_->broken();
+    const bool completed = is_awaited() && link_->retired() != retired_;
+    return more || completed || has_news() || link_->wants_poll() || link_->broken();
 }
 
 bool LinkDriver::is_awaited() const {

@@ -27,7 +27,7 @@ Ipv4Mask subnet_number(const RoceGid& address, unsigned prefix_bits) {
     return Ipv4Mask{number};
 }
 
-// The prefix of the TCP connection's own address comes first, then as many as there is room for (RFC 7609 A.2.2).
+// The prefix of the TCP connection's own address comes first, then as many as fit (RFC 7609 A.2.2).
 void add_prefixes(Subnet& subnet, const RoceOffer& roce) {
     const auto add = [&](const RoceGid& address, std::uint8_t bits) {
         const Ipv6Prefix prefix{network_of(address, bits), bits};

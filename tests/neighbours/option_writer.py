@@ -1,7 +1,7 @@
 # DPVS #928
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """A writer of TCP options: 8 bytes in every packet, as TOA has."""
-PATH = "tcp"  # SYNs have no room for both options of the agent any more
+PATH = "tcp"  # SYNs have no space for both options of the agent any more
 BYPASS = False
 PROGRAMS = """
 SEC("sockops") int write_option(struct bpf_sock_ops *ctx)

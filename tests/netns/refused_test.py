@@ -57,7 +57,7 @@ class Refused(TwoNodes):
 
     def test_nothing_is_swept(self):
         out = self.start("`BPF_PROG_TEST_RUN`")
-        self.assertIn("room in tables", out["smc_sweep"])
+        self.assertIn("free entries", out["smc_sweep"])
         self.assertTrue(self.connect()["ok"])
         self.assertPath(self.a, "smcd")
         self.assertEqual(self.a.agent_log().count("smc_sweep (tc) is left out"), 1)

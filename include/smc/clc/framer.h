@@ -26,7 +26,7 @@ class Framer {
     [[nodiscard]] wire::MutableBytes free_space() {
         const std::size_t left = wanted_ - read_;
         return message_.size < kMaxMessage
-                   ? wire::MutableBytes(message_.bytes).subspan(message_.size).first(std::min(left, room()))
+                   ? wire::MutableBytes(message_.bytes).subspan(message_.size).first(std::min(left, unused()))
                    : wire::MutableBytes(behind_).first(std::min(left, behind_.size()));
     }
     // The bytes that were read of an incomplete message, or of data that is no message.
@@ -61,7 +61,7 @@ class Framer {
     }
 
  private:
-    [[nodiscard]] std::size_t room() const { return kMaxMessage - message_.size; }
+    [[nodiscard]] std::size_t unused() const { return kMaxMessage - message_.size; }
 
     // Keeps the last four bytes of all that was read at the end of message_.
     void keep_end(std::size_t bytes) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // All SMC-R link groups of this node, and which of them a connection joins, without I/O. The server decides (RFC 7609
-// section 3.5.2): a group with the same peer that has room, or a new one. First contacts with one peer go one after the
-// other, so that a burst of connections makes one group.
+// section 3.5.2): a group with the same peer that takes another connection, or a new one. First contacts with one peer
+// go one after the other, so that a burst of connections makes one group.
 //
 //   a member     kChoosing      server: waits until other first contacts with its peer are over
 //                kAwaitingRmbe  waits for its RMBE
