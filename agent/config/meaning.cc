@@ -130,7 +130,7 @@ std::optional<ConfigProblem> check_times(const json& document) {
 std::optional<ConfigProblem> check_meaning(const json& document) {
     const json rules = value_at(document, "policy", "rules", json::array());
     std::size_t flattened = 0;
-    std::set<std::string> groups;  // different pairs of cgroups and pods
+    std::set<std::string> groups;  // different sets of cgroups and pods
     for (std::size_t i = 0; i < rules.size(); i++) {
         const std::string pointer = "/policy/rules/" + std::to_string(i);
         if (auto problem = check_rule(rules[i], pointer)) {
@@ -146,7 +146,7 @@ std::optional<ConfigProblem> check_meaning(const json& document) {
     }
     if (flattened > SMC_MAX_RULES) {
         return ConfigProblem{"/policy/rules", "found " + std::to_string(flattened) +
-                                                  " pairs of a remote and a port range, allowed: at most " +
+                                                  " combinations of a remote and a port range, allowed: at most " +
                                                   std::to_string(SMC_MAX_RULES)};
     }
     if (groups.size() > SMC_MAX_RULE_GROUPS) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// DMBs of the `local` ISM provider: a sealed memfd, and a pair of sockets as the doorbell.
+// DMBs of the `local` ISM provider: a sealed memfd, and a socket pair as the doorbell.
 //
 //   page 0            for the provider, not part of SMC: the word of the doorbell at 0, that of the lease at 64
 //   page 1 ...        the DMB
