@@ -161,7 +161,7 @@ std::vector<ConfigKey> make_keys() {
             }(),
             "SMC versions to offer and to accept. 1 is RFC 7609's, within one IP subnet."),
         key("roce", "rmbe_kib", SMC_MEMBER(roce.rmbe_kib), power_of_two_kib(),
-            "Size of the RMBE that receives for one connection, and of the memory that it sends from."),
+            "RMBE of a connection, and its memory to send from, if the program chose no size."),
         key("roce", "rmbes_per_rmb", SMC_MEMBER(roce.rmbes_per_rmb), integer(1, 255),
             "RMBEs in one RMB, the unit that is registered and told to the peer."),
         key("roce", "max_connections", SMC_MEMBER(roce.max_connections), integer(16, 255),

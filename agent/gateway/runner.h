@@ -232,7 +232,8 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
         in_group_ = true;
         peer_ring_ = Session::kServer ? 0 : bytes_of(action.peer.rmbe.size);
         parts_.smcr_groups.join(
-            member(), Session::kServer, action.peer, local_, action.deadline,
+            member(), Session::kServer, action.peer, local_, element_bytes(parts_.config.roce, buffers_),
+            action.deadline,
             {[this](const group::Joined& joined) { feed(session_.joined(joined.local, os::now())); },
              [this](const group::JoinRefused& refused) {
                  feed(session_.join_refused(refused.refusal, refused.detail, os::now()));

@@ -77,7 +77,7 @@ std::uint8_t LinkGroups::link_of(GroupId group, AlertToken token) const {
 // --- members --------------------------------------------------------------------------------------------------------
 
 void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
-                      TimePoint deadline, Hooks hooks) {
+                      const group::ElementBytes& bytes, TimePoint deadline, Hooks hooks) {
     const auto device = devices_.usable_for(local, peer.version);
     if (!device) {
         return hooks.refused({member, Refusal::kNoDevice, "no RoCE port"});
@@ -90,7 +90,8 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
          devices_.pnets().of_port(device->context->name(), device->port.number), device->gid.vlan},
         *local.vlan,
         deadline,
-        AlertToken{random_nonzero<std::uint32_t>()}};
+        AlertToken{random_nonzero<std::uint32_t>()},
+        bytes};
     const TimePoint now = os::now();
     groups_.set_in_use(roce::Memory::in_use());
     carry_out(server ? groups_.join_as_server(std::move(join), now) : groups_.join_as_client(std::move(join), now));

@@ -37,7 +37,7 @@ class LinkGroups {
         std::function<void(bool aborts)> peer_spoke;
     };
     void join(group::MemberId member, bool server, const clc::SmcrPeer& peer, const Devices::Local& local,
-              TimePoint deadline, Hooks hooks);
+              const group::ElementBytes& bytes, TimePoint deadline, Hooks hooks);
     void await_link(group::MemberId member, const clc::SmcrPeer& peer);
     // To be called when the link is ready: peer_spoke is called at the first CDC message for this member.
     void await_peer(group::MemberId member);

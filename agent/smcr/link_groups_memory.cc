@@ -49,7 +49,7 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
         carry_out(groups_.buffer_refused(id, buffer, action.link, refusal_of(error), error.text(), os::now()));
     };
     if (!group->buffers.contains(buffer)) {
-        auto allocated = Buffer::allocate(action.kind, config_.rmbe_kib * 1024, config_.rmbes_per_rmb,
+        auto allocated = Buffer::allocate(action.kind, action.element_bytes, action.elements,
                                           [&io = io_, weak = std::weak_ptr(self_), id, buffer](std::size_t element) {
                                               asio::post(io, [weak, id, buffer, element] {
                                                   if (const auto self = weak.lock()) {

@@ -22,11 +22,25 @@ bool Buffer::is_unused() const {
     return std::ranges::none_of(elements, is_taken);
 }
 
-BufferId Buffers::add(BufferKind kind) {
+std::size_t elements_of(std::uint32_t bytes, std::uint32_t usual, std::uint8_t most) {
+    return std::clamp<std::size_t>(std::size_t{usual} * most / bytes, 1, most);
+}
+
+bool halve(ElementBytes& bytes, std::uint32_t usual) {
+    std::uint32_t& larger = bytes.rmbe > bytes.send ? bytes.rmbe : bytes.send;
+    if (larger <= usual) {
+        return false;
+    }
+    larger /= 2;
+    return true;
+}
+
+BufferId Buffers::add(BufferKind kind, std::uint32_t element_bytes, std::size_t elements) {
     const BufferId id{next_id_++};
     Buffer& buffer = buffers_[id];
     buffer.kind = kind;
-    buffer.elements.resize(elements_);
+    buffer.element_bytes = element_bytes;
+    buffer.elements.resize(elements);
     return id;
 }
 
@@ -59,9 +73,11 @@ void Buffers::forget_link(std::uint8_t link) {
     }
 }
 
-std::optional<std::pair<BufferId, std::uint8_t>> Buffers::free_element(BufferKind kind) const {
+std::optional<std::pair<BufferId, std::uint8_t>> Buffers::free_element(BufferKind kind,
+                                                                       std::uint32_t element_bytes) const {
     for (const auto& [id, buffer] : buffers_) {
-        if (buffer.kind == kind && buffer.state == Buffer::State::kUsable && !buffer.is_full()) {
+        if (buffer.kind == kind && buffer.element_bytes == element_bytes && buffer.state == Buffer::State::kUsable &&
+            !buffer.is_full()) {
             const auto free = std::ranges::find_if_not(buffer.elements, is_taken);
             return std::pair(id, static_cast<std::uint8_t>(free - buffer.elements.begin()));
         }
@@ -77,9 +93,9 @@ bool Buffers::is_in_use(AlertToken token) const {
     });
 }
 
-std::optional<Assignment> Buffers::take(MemberId member, AlertToken token) {
-    const auto rmbe = free_element(BufferKind::kRmb);
-    const auto send = free_element(BufferKind::kSend);
+std::optional<Assignment> Buffers::take(MemberId member, AlertToken token, const ElementBytes& bytes) {
+    const auto rmbe = free_element(BufferKind::kRmb, bytes.rmbe);
+    const auto send = free_element(BufferKind::kSend, bytes.send);
     if (!rmbe || !send) {
         return std::nullopt;
     }
@@ -103,11 +119,8 @@ void Buffers::give_back(BufferId id, std::uint8_t element) {
     }
 }
 
-bool Buffers::all_full(BufferKind kind) const {
-    return std::ranges::all_of(buffers_, [&](const auto& entry) {
-        const Buffer& buffer = entry.second;
-        return buffer.kind != kind || buffer.state != Buffer::State::kUsable || buffer.is_full();
-    });
+bool Buffers::all_full(BufferKind kind, std::uint32_t element_bytes) const {
+    return !free_element(kind, element_bytes);
 }
 
 unsigned Buffers::taken(BufferKind kind) const {

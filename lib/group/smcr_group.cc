@@ -28,8 +28,7 @@ SmcrGroup::SmcrGroup(GroupId id, const SmcrKey& key, LocalPort port, const clc::
       ports_(ports),
       down_(down),
       registered_(registered),
-      peer_(peer),
-      buffers_(terms.rmbes_per_rmb) {}
+      peer_(peer) {}
 
 SmcrGroup::~SmcrGroup() {
     registered_ -= own_registered_;
@@ -61,24 +60,28 @@ bool SmcrGroup::has_room() const {
 }
 
 clc::Rmbe SmcrGroup::rmbe(const Assignment& assignment) const {
-    const llc::RToken& rmb = buffers_.at(assignment.rmb).tokens.at(assignment.link);
+    const Buffer& buffer = buffers_.at(assignment.rmb);
+    const llc::RToken& rmb = buffer.tokens.at(assignment.link);
     return {rmb.rkey, rmb.address, static_cast<std::uint8_t>(assignment.rmbe + 1), assignment.token,
-            compress_size(terms_.rmbe_bytes)};
+            compress_size(buffer.element_bytes)};
 }
 
 std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std::optional<std::uint8_t> named,
-                                          Out out) {
+                                          ElementBytes& bytes, Out out) {
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
-    if (auto assignment = buffers_.take(member, token)) {
+    auto assignment = buffers_.take(member, token, bytes);
+    if (!assignment) {
+        grow(bytes, out);
+        assignment = buffers_.take(member, token, bytes);  // smaller ones may be free
+    }
+    if (assignment) {
         assignment->link = named.value_or(least_used_link());
         members_.emplace(member, assignment->link);
         out.actions.push_back(OpenToken{id_, assignment->token});
-        return assignment;
     }
-    grow(out);
-    return std::nullopt;
+    return assignment;
 }
 
 void SmcrGroup::leave(MemberId member, const Assignment& assignment, const Leaving& how, Out out) {

@@ -22,13 +22,15 @@ bool is_parallel(const GroupLinks& links, const LocalPort& port, const RoceGid& 
 
 }  // namespace
 
-std::optional<Refusal> SmcrGroup::create(Out out) {
-    if (registered_ + terms_.link_bytes + 2 * buffer_bytes() > terms_.memory_limit) {
-        return Refusal::kOutOfMemory;
+std::optional<Refusal> SmcrGroup::create(ElementBytes& bytes, Out out) {
+    while (!fits(terms_.link_bytes + buffer_bytes(bytes.rmbe) + buffer_bytes(bytes.send))) {
+        if (!halve(bytes, terms_.rmbe_bytes)) {
+            return Refusal::kOutOfMemory;
+        }
     }
     begin_link(llc::kFirstLink, first_port_, out);
-    add_buffer(BufferKind::kRmb, out);
-    add_buffer(BufferKind::kSend, out);
+    add_buffer(BufferKind::kRmb, bytes.rmbe, out);
+    add_buffer(BufferKind::kSend, bytes.send, out);
     return std::nullopt;
 }
 

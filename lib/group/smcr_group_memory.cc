@@ -12,42 +12,51 @@ bool SmcrGroup::growing() const {
     });
 }
 
-void SmcrGroup::add_buffer(BufferKind kind, Out out) {
-    registered_ += buffer_bytes();
-    own_registered_ += buffer_bytes();
-    const BufferId buffer = buffers_.add(kind);
+void SmcrGroup::add_buffer(BufferKind kind, std::uint32_t element_bytes, Out out) {
+    const std::size_t elements = elements_of(element_bytes, terms_.rmbe_bytes, terms_.rmbes_per_rmb);
+    const BufferId buffer = buffers_.add(kind, element_bytes, elements);
+    registered_ += buffers_.at(buffer).bytes();
+    own_registered_ += buffers_.at(buffer).bytes();
     for (const auto& [number, link] : links_.all()) {
-        out.actions.push_back(RegisterBuffer{id_, buffer, kind, number});
+        out.actions.push_back(RegisterBuffer{id_, buffer, kind, number, element_bytes, elements});
     }
 }
 
 void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
-    registered_ -= buffer_bytes();
-    own_registered_ -= buffer_bytes();
+    registered_ -= buffers_.at(buffer).bytes();
+    own_registered_ -= buffers_.at(buffer).bytes();
     buffers_.erase(buffer);
     out.actions.push_back(DropBuffer{id_, buffer});
 }
 
-// Adds an RMB if all RMBEs are taken, and a send buffer if all send elements are; both or none, because a member needs
-// an element of each.
-void SmcrGroup::grow(Out out) {
+// Adds an RMB if all RMBEs of the wanted size are taken, and a send buffer if all send elements are; both or none,
+// because a member needs an element of each. If there is too little memory, sizes beyond the usual one become
+// smaller.
+void SmcrGroup::grow(ElementBytes& bytes, Out out) {
     if (growing() || adding_) {
         return;  // while a link is being added, the buffers must stay as they are
     }
-    const bool send = buffers_.all_full(BufferKind::kSend), rmb = buffers_.all_full(BufferKind::kRmb);
-    if (registered_ + (send ? buffer_bytes() : 0) + (rmb ? buffer_bytes() : 0) > terms_.memory_limit) {
-        refused_ = Refusal::kOutOfMemory;
-        return;
+    bool send = false, rmb = false;
+    for (;;) {
+        send = buffers_.all_full(BufferKind::kSend, bytes.send);
+        rmb = buffers_.all_full(BufferKind::kRmb, bytes.rmbe);
+        if (fits((send ? buffer_bytes(bytes.send) : 0) + (rmb ? buffer_bytes(bytes.rmbe) : 0))) {
+            break;
+        }
+        if (!halve(bytes, terms_.rmbe_bytes)) {
+            refused_ = Refusal::kOutOfMemory;
+            return;
+        }
     }
     if (rmb && rmbs() >= llc::kMaxRmbs) {
         refused_ = Refusal::kNoMoreRmbs;
         return;
     }
     if (send) {
-        add_buffer(BufferKind::kSend, out);
+        add_buffer(BufferKind::kSend, bytes.send, out);
     }
     if (rmb) {
-        add_buffer(BufferKind::kRmb, out);
+        add_buffer(BufferKind::kRmb, bytes.rmbe, out);
     }
 }
 

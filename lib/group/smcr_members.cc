@@ -12,10 +12,17 @@ constexpr auto kManyConnect = "too many first contacts wait for the neighbour en
 
 }  // namespace
 
+void SmcrGroups::choose_bytes(Join& join) const {
+    for (std::uint32_t* bytes : {&join.bytes.rmbe, &join.bytes.send}) {
+        *bytes = *bytes != 0 ? *bytes : terms_.rmbe_bytes;
+    }
+}
+
 // --- a member's requests --------------------------------------------------------------------------------------------
 
 Actions SmcrGroups::join_as_server(Join join, TimePoint now) {
     const MemberId id = join.member;
+    choose_bytes(join);
     members_.insert_or_assign(id, Member{.join = std::move(join), .server = true});
     waiting_.insert(id);
     return after(nullptr, {}, now);
@@ -25,6 +32,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     Actions actions;
     const Out out{actions, now};
     const MemberId id = join.member;
+    choose_bytes(join);
     Member& member =
         members_.insert_or_assign(id, Member{.join = std::move(join), .state = Member::State::kAwaitingRmbe})
             .first->second;
@@ -190,8 +198,8 @@ bool SmcrGroups::assign(Member& member, Out out) {
         refuse(member, Refusal::kBusy, "the link that the server named has gone", out);
         return false;
     }
-    member.assignment =
-        group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt, out);
+    member.assignment = group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt,
+                                   member.join.bytes, out);
     if (!member.assignment) {
         if (const auto refusal = group.take_refusal()) {
             refuse(member, *refusal, "", out);
@@ -269,7 +277,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
     const SmcrKey key{member.server, peer.version, peer.link.gid, peer.eid, member.join.port.pnet_id, member.join.vlan};
     const GroupId id{next_id_++};
     auto group = std::make_unique<SmcrGroup>(id, key, member.join.port, peer, terms_, ports_, down_, registered_);
-    if (const auto refusal = group->create(out)) {
+    if (const auto refusal = group->create(member.join.bytes, out)) {
         return refusal;
     }
     member.group = group.get();

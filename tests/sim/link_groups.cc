@@ -165,6 +165,10 @@ void LinkGroups::join(group::MemberId member, bool server, const clc::SmcrPeer& 
     group::SmcrGroups::Join join{
         member, peer,     {ports_.front()->device, 1, ports_.front()->gid, peer.version, {}},
         0,      deadline, AlertToken{static_cast<std::uint32_t>(world_.between(1, 0xffffffff))}};
+    if (world_.chance(30)) {  // the application has chosen its buffers
+        join.bytes.rmbe = group::kSmallestElement << world_.below(4);
+        join.bytes.send = std::max(group::kSmallestElement << world_.below(4), terms_.rmbe_bytes);
+    }
     carry_out(server ? groups_.join_as_server(std::move(join), world_.now())
                      : groups_.join_as_client(std::move(join), world_.now()));
 }
@@ -453,7 +457,7 @@ void LinkGroups::on(const group::RegisterBuffer& action) {
     const std::uint32_t number = there->port->next_number++;
     if (!memory) {
         memory = std::make_shared<SimMemory>(
-            terms_.rmbe_bytes, terms_.rmbes_per_rmb, VirtualAddress{std::uint64_t{number} << 32},
+            action.element_bytes, action.elements, VirtualAddress{std::uint64_t{number} << 32},
             [this, id, buffer](std::size_t element) {
                 world_.after(world_.local(), [this, id, buffer, element] {
                     carry_out(groups_.element_returned(id, buffer, static_cast<std::uint8_t>(element), world_.now()));

@@ -20,6 +20,24 @@ TEST_CASE("buffers__a_dmb_is_not_much_larger_than_the_receive_buffer_that_was_ch
     CHECK(dmb_bytes(16 * kKib, {.send = 0, .receive = 1}) == 16 * kKib);
 }
 
+TEST_CASE("buffers__an_rmbe_follows_the_receive_buffer_both_ways_and_the_memory_to_send_from_only_grows") {
+    Config::Roce roce;
+    roce.rmbe_kib = 256;
+    roce.memory_mib = 1024;
+    const auto bytes = [&](std::uint32_t send, std::uint32_t receive) {
+        const group::ElementBytes chosen = element_bytes(roce, {send, receive});
+        return std::pair(chosen.rmbe / kKib, chosen.send / kKib);
+    };
+    CHECK(bytes(0, 0) == std::pair(256U, 256U));
+    CHECK(bytes(8 * kKib, 8 * kKib) == std::pair(16U, 256U));
+    CHECK(bytes(4096 * kKib, 4096 * kKib) == std::pair(4096U, 4096U));
+    CHECK(bytes(1U << 31, 1U << 31) == std::pair(8192U, 8192U));  // a hundredth of the memory
+    roce.memory_mib = 16;
+    CHECK(bytes(1U << 31, 1U << 31) == std::pair(256U, 256U));
+    roce.memory_mib = 1 << 20;
+    CHECK(bytes(1U << 31, 1U << 31) == std::pair(16384U, 16384U));
+}
+
 TEST_CASE("buffers__a_leg_takes_what_its_application_would_have_sent_and_gives_what_it_would_have_received") {
     const LegBuffers usual = leg_buffers({.send = 0, .receive = 0}, 0);
     CHECK((usual.receive == 128 * 1024 && usual.send == 128 * 1024 && usual.unsent == 16 * 1024));

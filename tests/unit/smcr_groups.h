@@ -39,6 +39,7 @@ struct Node {
     RoceGid gid = *RoceGid::parse(server ? "10.0.0.1" : "10.0.0.2");
     std::string pnet_id{};   // of the port with which members join
     std::uint16_t vlan = 0;  // of members' connections and of the GID with which they join
+    ElementBytes bytes{};    // that members want; 0: the usual ones
     TimePoint now = kStart;
     bool devices_answer = true;
     bool neighbours_answer = true;  // false: connecting a queue pair finds no address of the peer
@@ -76,8 +77,8 @@ struct Node {
         return {};
     }
     void join(std::uint64_t member, const clc::SmcrPeer& peer, TimePoint deadline = kNever) {
-        const SmcrGroups::Join join{MemberId{member}, peer,         {"device", 1, gid, 2, {}, pnet_id, vlan}, vlan,
-                                    deadline,         AlertToken{7}};
+        const SmcrGroups::Join join{MemberId{member}, peer, {"device", 1, gid, 2, {}, pnet_id, vlan}, vlan, deadline,
+                                    AlertToken{7},    bytes};
         on(server ? groups.join_as_server(join, now) : groups.join_as_client(join, now));
     }
     void await(std::uint64_t member, const clc::SmcrPeer& peer) { on(groups.await_link(MemberId{member}, peer, now)); }

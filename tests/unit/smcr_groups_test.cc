@@ -448,3 +448,44 @@ TEST_CASE("smcr_groups__memory_for_half_an_assignment_is_not_taken") {
     p.server.join(3, p.proposal());
     CHECK(p.server.groups.registered() == kLink + 2 * kBuffer);
 }
+
+// RFC 7609 section 4.1: a peer may have RMBs of several sizes, each divided into elements of one size.
+TEST_CASE("smcr_groups__each_member_has_elements_of_the_size_that_it_wants") {
+    Pair p;
+    p.connect(1);
+    p.server.bytes = {64 * 1024, 1024 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 64 * 1024);
+    CHECK(bytes_of(told<Joined>(p.client.log, 2).value().local.rmbe.size) == 256 * 1024);
+    std::map<BufferKind, std::pair<std::uint32_t, std::size_t>> made;
+    for (const Action& action : p.server.log) {
+        if (const auto* buffer = std::get_if<RegisterBuffer>(&action)) {
+            made[buffer->kind] = {buffer->element_bytes, buffer->elements};
+        }
+    }
+    CHECK(made[BufferKind::kRmb] == std::pair(std::uint32_t{64 * 1024}, std::size_t{2}));     // no more than usual
+    CHECK(made[BufferKind::kSend] == std::pair(std::uint32_t{1024 * 1024}, std::size_t{1}));  // fewer: they are large
+    CHECK(p.server.groups.registered() == kLink + 2 * kBuffer + 2 * 64 * 1024 + 1024 * 1024);
+    p.connect(3);  // in the same RMB as the second
+    CHECK(p.server.group(1).rmbs() == 2);
+    for (const std::uint64_t member : {2, 3}) {
+        p.server.leave(member);
+        p.client.leave(member);
+    }
+    p.server.bytes = {};
+    p.connect(4);
+    CHECK(p.server.groups.assignment_of(MemberId{4})->rmb == p.server.groups.assignment_of(MemberId{1})->rmb);
+}
+
+TEST_CASE("smcr_groups__elements_are_smaller_where_memory_is_short") {
+    Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
+    p.connect(1);
+    p.server.bytes = {4096 * 1024, 4096 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 512 * 1024);
+    CHECK(accept.assignment.send == p.server.groups.assignment_of(MemberId{1})->send);  // of the usual size
+    CHECK(p.server.groups.registered() == kLink + 3 * kBuffer);
+    p.server.bytes = {};
+    p.server.join(3, p.proposal());  // no element to send from is left
+    CHECK(told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kOutOfMemory);
+}

@@ -44,9 +44,20 @@ class Sizes(unittest.TestCase):
                     )
                     self.assertEqual(done.stdout, f"{size} bytes\n", done.stderr)
                     self.assertEqual(other.wait(), 0, other.text())
-                    self.assertEqual({c["path"] for c in self.agent.ended(self.port)}, {"smcr"})
+                    ended = self.agent.ended(self.port)
+                    self.assertEqual({c["path"] for c in ended}, {"smcr"})
+                    own = (client if where == "client" else server)[0] is self.node and options
+                    self.check_rmbe(ended[0]["smcr"]["rmbe_bytes"], options[0] if own else "")
                 if not options:
                     break
+
+    def check_rmbe(self, size, option):
+        """The agent's RMBE follows the receive buffer that its application has chosen (RFC 7609 section 4.1)."""
+        if option.startswith("--rcvbuf="):
+            chosen = int(option.removeprefix("--rcvbuf="))
+            self.assertTrue(size == 16384 if chosen < 16384 else size > 262144, (size, option))
+        else:
+            self.assertEqual(size, 262144, option)
 
     def test_1_what_linux_has_for_those_who_choose_nothing(self):
         for size in RMEM:

@@ -40,6 +40,12 @@ struct LocalPort {
     [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
 };
 
+// Bytes of the elements that a member wants, a power of two times 16 KiB each.
+struct ElementBytes {
+    std::uint32_t rmbe = 0, send = 0;
+};
+inline constexpr std::uint32_t kSmallestElement = 16 * 1024;
+
 // The link, RMBE, send element and alert token of a member.
 struct Assignment {
     std::uint8_t link = 1;  // CLC names this link, and the connection begins on it
@@ -91,6 +97,8 @@ struct RegisterBuffer {
     BufferId buffer{};
     BufferKind kind{};
     std::uint8_t link = 1;
+    std::uint32_t element_bytes = 0;
+    std::size_t elements = 0;
 };
 // The RKey and address of an RMB of the peer, for each link on which they are known.
 struct KnowRmb {

@@ -29,17 +29,24 @@ struct Buffer {
     BufferKind kind{};
     State state = State::kRegistering;
     llc::RTokenSet tokens;  // RKey and address on each link that it is registered for
+    std::uint32_t element_bytes = 0;
     std::vector<Element> elements;
 
+    [[nodiscard]] std::size_t bytes() const { return std::size_t{element_bytes} * elements.size(); }
     [[nodiscard]] bool is_full() const;
     [[nodiscard]] bool is_unused() const;
 };
 
+// How many elements of `bytes` a buffer has: as many as fit where `most` elements of `usual` bytes do, but at most
+// `most`, and one at least.
+std::size_t elements_of(std::uint32_t bytes, std::uint32_t usual, std::uint8_t most);
+
+// Halves the larger one. False: neither is larger than usual.
+bool halve(ElementBytes& bytes, std::uint32_t usual);
+
 class Buffers {
  public:
-    explicit Buffers(std::uint8_t elements_per_buffer) : elements_(elements_per_buffer) {}
-
-    BufferId add(BufferKind kind);
+    BufferId add(BufferKind kind, std::uint32_t element_bytes, std::size_t elements);
     void erase(BufferId id) { buffers_.erase(id); }
     // nullptr: it is gone.
     [[nodiscard]] Buffer* find(BufferId id);
@@ -52,12 +59,13 @@ class Buffers {
     [[nodiscard]] bool all_registered_for(std::uint8_t link) const;
     void forget_link(std::uint8_t link);
 
-    // Takes an RMBE and a send element; nothing if either kind has none free. The search for a free alert token begins
-    // at `token`.
-    std::optional<Assignment> take(MemberId member, AlertToken token);
+    // Takes an RMBE and a send element of these sizes; nothing if either kind has none free. The search for a free
+    // alert token begins at `token`.
+    std::optional<Assignment> take(MemberId member, AlertToken token, const ElementBytes& bytes);
     void give_back(BufferId id, std::uint8_t element);
 
-    [[nodiscard]] bool all_full(BufferKind kind) const;
+    // No element of this size is free.
+    [[nodiscard]] bool all_full(BufferKind kind, std::uint32_t element_bytes) const;
     // The number of elements that are taken, and of RMBEs among them that are `unconfirmed`.
     [[nodiscard]] unsigned taken(BufferKind kind) const;
     [[nodiscard]] unsigned unconfirmed() const;
@@ -67,10 +75,10 @@ class Buffers {
     [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind) const;
 
  private:
-    [[nodiscard]] std::optional<std::pair<BufferId, std::uint8_t>> free_element(BufferKind kind) const;
+    [[nodiscard]] std::optional<std::pair<BufferId, std::uint8_t>> free_element(BufferKind kind,
+                                                                                std::uint32_t element_bytes) const;
     [[nodiscard]] bool is_in_use(AlertToken token) const;
 
-    std::uint8_t elements_;
     std::uint32_t next_id_ = 1;
     std::map<BufferId, Buffer> buffers_;
 };

@@ -40,12 +40,12 @@ struct SmcrKey {
 
 // Limits and times that apply to all link groups.
 struct SmcrTerms {
-    std::uint32_t rmbe_bytes = 256 * 1024;
-    std::uint8_t rmbes_per_rmb = 8;
-    std::size_t link_bytes = 0;      // bytes that a link registers for its messages
-    std::size_t memory_limit = 0;    // bytes that all groups together may register
-    bool eye_catchers = false;       // RMBEs begin with an eye catcher (RFC 7609 section 4.4.1)
-    std::chrono::seconds idle{600};  // how long a group without connections is kept
+    std::uint32_t rmbe_bytes = 256 * 1024;  // of members that want no other size; elements to send from as well
+    std::uint8_t rmbes_per_rmb = 8;         // of that size; larger ones share as much memory
+    std::size_t link_bytes = 0;             // bytes that a link registers for its messages
+    std::size_t memory_limit = 0;           // bytes that all groups together may register
+    bool eye_catchers = false;              // RMBEs begin with an eye catcher (RFC 7609 section 4.4.1)
+    std::chrono::seconds idle{600};         // how long a group without connections is kept
     std::chrono::milliseconds llc_timeout{2000};
     // Time until a group without two links between different ports tries again to add one (C.8).
     std::chrono::milliseconds link_retry{30000};
@@ -73,8 +73,10 @@ class SmcrGroup {
     SmcrGroup& operator=(const SmcrGroup&) = delete;
 
     // --- its beginning -----------------------------------------------------------------------------------------------
-    // Requests the queue pair and the first buffers. If it returns a refusal, nothing was requested.
-    [[nodiscard]] std::optional<Refusal> create(Out out);
+    // Requests the queue pair and the first buffers, for a member that wants elements of these sizes; those
+    // beyond the usual size become smaller where the memory does not suffice. If it returns a refusal, nothing was
+    // requested.
+    [[nodiscard]] std::optional<Refusal> create(ElementBytes& bytes, Out out);
     void connect(const clc::SmcrPeer& peer, Out out);
 
     // --- its links ---------------------------------------------------------------------------------------------------
@@ -98,7 +100,9 @@ class SmcrGroup {
     // `named`: the link that the server's Accept has named, which must be up. The client's Confirm names the same link:
     // RFC 7609 section 3.5.2.3 allows any link, but a Linux server then writes over the link that it has named itself,
     // with the RKey of the client's link.
-    std::optional<Assignment> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named, Out out);
+    // `bytes`: as for create().
+    std::optional<Assignment> take(MemberId member, AlertToken token, std::optional<std::uint8_t> named,
+                                   ElementBytes& bytes, Out out);
     // Why there will be no more memory; returned once.
     [[nodiscard]] std::optional<Refusal> take_refusal() { return std::exchange(refused_, std::nullopt); }
     // How a member leaves.
@@ -172,13 +176,16 @@ class SmcrGroup {
     // How many RMBEs may be taken that the peer was told of and never confirmed.
     static constexpr unsigned kMaxUnconfirmed = 16;
 
-    [[nodiscard]] std::size_t buffer_bytes() const { return std::size_t{terms_.rmbe_bytes} * terms_.rmbes_per_rmb; }
+    [[nodiscard]] std::size_t buffer_bytes(std::uint32_t element_bytes) const {
+        return element_bytes * elements_of(element_bytes, terms_.rmbe_bytes, terms_.rmbes_per_rmb);
+    }
+    [[nodiscard]] bool fits(std::size_t bytes) const { return registered_ + bytes <= terms_.memory_limit; }
     [[nodiscard]] bool growing() const;
     [[nodiscard]] TimePoint idle_deadline() const;
     [[nodiscard]] llc::GroupTerms llc_terms() const;
-    void add_buffer(BufferKind kind, Out out);
+    void add_buffer(BufferKind kind, std::uint32_t element_bytes, Out out);
     void drop_buffer(BufferId buffer, Out out);
-    void grow(Out out);
+    void grow(ElementBytes& bytes, Out out);
     void shrink(Out out);
     void created_if_complete();
     void add_link_if_wanted(Out out);

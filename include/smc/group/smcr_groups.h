@@ -38,7 +38,8 @@ class SmcrGroups {
         LocalPort port;          // the RoCE port for this end's address of the TCP connection
         std::uint16_t vlan = 0;  // the VLAN ID of the TCP connection's packets at this end; 0: they have no tag
         TimePoint deadline = kNever;
-        AlertToken random{};  // the search for a free alert token begins here, so that tokens cannot be guessed
+        AlertToken random{};   // the search for a free alert token begins here, so that tokens cannot be guessed
+        ElementBytes bytes{};  // 0: the usual size
     };
     [[nodiscard]] Actions join_as_server(Join join, TimePoint now);
     [[nodiscard]] Actions join_as_client(Join join, TimePoint now);
@@ -140,6 +141,7 @@ class SmcrGroups {
     void forget_groups(Out out);
     void abandon(const Member& member, llc::DeleteLinkReason reason, Out out);
     std::optional<Refusal> make_group(Member& member, Out out);
+    void choose_bytes(Join& join) const;
     [[nodiscard]] SmcrGroup* lookup(GroupId id);
     [[nodiscard]] SmcrGroup* find_for(const SmcrKey& key, const PeerId& peer) const;
     [[nodiscard]] bool is_forming(const SmcrKey& key, const PeerId& peer) const;
