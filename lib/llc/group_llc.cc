@@ -131,6 +131,10 @@ Actions GroupLlc::message(std::uint8_t number, Bytes bytes, TimePoint now) {
     if (const auto* bad = std::get_if<Fault>(&decoded)) {
         if (bad->verdict == Verdict::kReject) {
             out(actions, link).send(rejection(bytes));
+            if (add_link_.state() == AddLinkFlow::State::kAwaited) {  // that was the attempt at first contact
+                add_link_.done();
+                proceed(actions, now);
+            }
         } else if (bad->verdict != Verdict::kIgnore) {
             violated(actions, number, bad->text(), now);
         }

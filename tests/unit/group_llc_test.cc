@@ -80,6 +80,16 @@ TEST_CASE("group_llc__before_release_1_a_second_link_is_attempted_and_one_will_d
     CHECK(find<Confirmed>(refusal) != nullptr);
     CHECK(find<Confirmed>(server.message(bytes(refusal), kStart)) != nullptr);
 
+    // A client goes on at once, if it rejects the attempt because of its MTU (C.7.1).
+    Side picky(terms(false, version, 2));
+    (void)picky.start(kStart);
+    (void)picky.message(bytes(request), kStart);
+    AddLink wrong = add;
+    wrong.mtu = clc::Mtu{0};
+    const auto bad_mtu = picky.message(encode(wrong).view(), kStart);
+    CHECK((sent<AddLink>(bad_mtu).rejected && sent<AddLink>(bad_mtu).reason == AddLinkReason::kInvalidMtu));
+    CHECK(find<Confirmed>(bad_mtu) != nullptr);
+
     // A client that never answers breaks it (C.7.1). One that waits in vain goes on, as Linux does.
     Side silent(s);
     (void)silent.start(kStart);
