@@ -9,19 +9,16 @@
 #include <linux/sockios.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "os/tcp_options.h"
 
 namespace smc {
 
-TcpSocket::TcpSocket(UniqueFd fd) : fd_(std::move(fd)) {
-    const int one = 1;
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
-    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    set_linger(true);  // L1
-}
-
-void TcpSocket::set_linger(bool reset_on_close) const {
-    const linger value{reset_on_close ? 1 : 0, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &value, sizeof value);
+void TcpSocket::set_reset_on_close(bool on) {
+    if (std::exchange(resets_on_close_, on) != on) {
+        os::set_reset_on_close(fd_.get(), on);
+    }
 }
 
 bool TcpSocket::at_mark() const {
@@ -122,7 +119,7 @@ void TcpSocket::set_keepalive(const KeepaliveTerms& terms) const {
 }
 
 void TcpSocket::end_writing() {
-    set_linger(false);
+    set_reset_on_close(false);
     ::shutdown(fd_.get(), SHUT_WR);
 }
 
@@ -142,13 +139,13 @@ void TcpSocket::let_go() {
 }
 
 void TcpSocket::close() {
-    set_linger(false);
+    set_reset_on_close(false);
     let_go();
 }
 
 void TcpSocket::reset() {
     if (fd_) {
-        set_linger(true);  // L1
+        set_reset_on_close(true);  // L1
         let_go();
     }
 }

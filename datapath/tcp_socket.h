@@ -18,8 +18,8 @@ namespace smc {
 class TcpSocket {
  public:
     TcpSocket() = default;
-    // Sets SO_LINGER 0 (L1), TCP_NODELAY, and SO_OOBINLINE, so that reading never skips an urgent byte.
-    explicit TcpSocket(UniqueFd fd);
+    // `fd` has the options of os::prepare_tcp().
+    explicit TcpSocket(UniqueFd fd) : fd_(std::move(fd)) {}
 
     [[nodiscard]] int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
@@ -56,9 +56,10 @@ class TcpSocket {
     [[nodiscard]] KeepaliveTerms keepalive_terms() const;
     void set_keepalive(const KeepaliveTerms& terms) const;
     [[nodiscard]] KeepaliveTerms no_less_than(const KeepaliveTerms& terms);
-    void set_linger(bool reset_on_close) const;
+    void set_reset_on_close(bool on);
     void let_go();
     UniqueFd fd_;
+    bool resets_on_close_ = true;
     Poller* poller_ = nullptr;                     // the poller that watches the socket
     std::optional<KeepaliveTerms> own_keepalive_;  // the socket's options before any `terms` were applied
 };

@@ -115,13 +115,4 @@ Endpoint local_endpoint(int fd) {
     return Endpoint::from_sockaddr(address);
 }
 
-std::optional<Endpoint> peer_endpoint(int fd) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-        return std::nullopt;
-    }
-    return Endpoint::from_sockaddr(address);
-}
-
 }  // namespace smc

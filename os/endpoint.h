@@ -40,7 +40,5 @@ struct Endpoint {
 
 // getsockname(); all zero if the socket has no address any more.
 Endpoint local_endpoint(int fd);
-// getpeername(); nothing if the socket has no peer any more.
-std::optional<Endpoint> peer_endpoint(int fd);
 
 }  // namespace smc

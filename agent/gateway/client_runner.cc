@@ -80,8 +80,9 @@ void ClientRunner::connected() {
         return feed(session_.connect_failed(error));
     }
     const auto seen = option_of(option);
-    local_ = local_of(*wanted_.netns, clc_->fd());
-    feed(session_.connected(seen, means_for(parts_, clc_->fd(), local_, wanted_.request.smcd != 0), os::now()));
+    const Endpoint server = remote_of(wanted_.tuple);
+    local_ = local_of(*wanted_.netns, from_abi(wanted_.request.local), server);
+    feed(session_.connected(seen, means_for(parts_, server, local_, wanted_.request.smcd != 0), os::now()));
 }
 
 void ClientRunner::on(const session::FinishConnect&) {
@@ -104,18 +105,17 @@ void ClientRunner::connect_leg(int ports) {
         return feed(session_.leg_failed(false, fd.error().text()));
     }
     leg_.emplace(parts_.io, std::move(*fd));
-    if (!is_connecting(leg_->fd())) {
-        return leg_connected();  // the usual case: the leg's packets stay on this host
+    if (const int error = take_connect_error(leg_->fd()); error != EINPROGRESS) {
+        return leg_connected(error);  // the usual case: the leg's packets stay on this host
     }
-    leg_->when_writable([this] { leg_connected(); });
+    leg_->when_writable([this] { leg_connected(take_connect_error(leg_->fd())); });
     // The leg's handshake stays on this host. If it takes longer than this, something drops the leg's packets, such as
     // a firewall; the application's own SYN then decides.
     timeout_.set_in(parts_.config.leg_timeout());
 }
 
-void ClientRunner::leg_connected() {
+void ClientRunner::leg_connected(int error) {
     timeout_.set(kNever);
-    const int error = take_connect_error(leg_->fd());
     if (error == 0) {
         return feed(session_.leg_connected(os::now()));
     }
@@ -139,10 +139,14 @@ bool ClientRunner::awaits_leg() const {
 
 // If this thread is late, the leg may be connected already; such an application must not be left to TCP.
 bool ClientRunner::catches_up() {
-    if (session_.state() != session::Client::State::kFinishing || is_connecting(leg_->fd())) {
+    if (session_.state() != session::Client::State::kFinishing) {
         return false;
     }
-    leg_connected();
+    const int error = take_connect_error(leg_->fd());
+    if (error == EINPROGRESS) {
+        return false;
+    }
+    leg_connected(error);
     return true;
 }
 

@@ -44,7 +44,7 @@ class ClientRunner final : public Runner<session::Client> {
     [[nodiscard]] SocketOptions socket_options() const;
     void connected();
     void connect_leg(int ports);
-    void leg_connected();
+    void leg_connected(int error);
     [[nodiscard]] bool awaits_leg() const;
     bool catches_up() override;
     void timed_out();

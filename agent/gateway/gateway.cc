@@ -12,6 +12,7 @@
 #include "datapath/socket_leg.h"
 #include "datapath/spliced_connection.h"
 #include "os/clock.h"
+#include "os/tcp_options.h"
 
 namespace smc {
 
@@ -149,19 +150,19 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
     const Endpoint server = local_endpoint(fd.get());
     const smc_inbound inbound = p_.programs.take_inbound(tuple_of(server, from, netns->slot()));
     if (server.port == netns->port(which)) {
-        return TcpSocket(std::move(fd)).reset();  // a client connected to the CLC listener's own port
+        return;  // a client connected to the CLC listener's own port: closing resets it (L1)
     }
     // The handshake quota is not checked here: this client was answered with option 254 already. The next client is
     // not, once admit() finds the quota used up.
     if (!connection_quotas_.has_for(netns->inode(), inbound.cgroup)) {
         p_.connections.count(Path::kRefused, Reason::kLimit);
-        return TcpSocket(std::move(fd)).reset();
+        return;  // closing resets it (L1)
     }
     const Handle connection = admit(Role::kServer, netns->inode(), inbound.cgroup);
     connection->client = shown_client(p_.programs, from, server, inbound, netns->slot());
     connection->server = server;
     const auto runner =
-        std::make_shared<ServerRunner>(p_.session, p_.programs, connection, netns, inbound, std::move(fd),
+        std::make_shared<ServerRunner>(p_.session, p_.programs, connection, netns, inbound, std::move(fd), from,
                                        [this](Runner<session::Server>& ended_one, SessionEnd end) {
                                            session_ended(ended_one, std::move(end));
                                            servers_.erase(ended_one.connection()->id);
@@ -199,8 +200,6 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
     auto transport = runner.transport(end.outcome);
     if (!transport) {
         p_.session.smcr_groups.leave(group::MemberId{c->id}, {});
-        TcpSocket(std::move(end.leg)).reset();
-        TcpSocket(std::move(end.clc)).reset();
         return refuse(c, Reason::kLinkDown, "the link group has ended");
     }
     if (end.outcome.kind == clc::Outcome::Kind::kSmcD) {
@@ -209,7 +208,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
         run_smcr(*c, end.outcome.smcr);
     }
     p_.connections.count(c->path, Reason::kNone);
-    keep_alive(end.clc.get());
+    os::set_keepalive(end.clc.get(), static_cast<int>(p_.session.config.keepalive.count()));
     SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(end.leg)), runner.urgent()),
                                std::make_unique<SocketClc>(TcpSocket(std::move(end.clc))),
                                std::move(transport),
@@ -306,16 +305,6 @@ void Gateway::refuse(const Handle& c, Reason reason, const std::string& detail) 
     p_.connections.count(Path::kRefused, reason);
     note(*c, "refused");
     over(c, reason);
-}
-
-void Gateway::keep_alive(int fd) const {
-    const auto idle = p_.session.config.keepalive;
-    const int on = idle.count() > 0 ? 1 : 0;
-    const int seconds = static_cast<int>(idle.count());
-    ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    if (on != 0) {
-        ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-    }
 }
 
 // Notes once whether a connection was worth its set-up: as soon as it is, or else at its end.

@@ -84,7 +84,6 @@ class Gateway {
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
     void judge(Connection& connection, bool ended) const;
     void note(const Connection& connection, const char* what);
-    void keep_alive(int fd) const;
 
     Parts p_;
     LogLimiter limiter_;

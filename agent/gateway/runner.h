@@ -48,17 +48,15 @@ struct SessionEnd {
     bool is_silent = false;  // kTcp: the peer has sent nothing yet, and may still send CLC
 };
 
-// This end of the connection of a CLC socket, which belongs to `netns`.
-inline smcr::Devices::Local local_of(const Namespace& netns, int fd) {
-    const Endpoint local = local_endpoint(fd);
-    const auto peer = peer_endpoint(fd);
-    return {smcr::gid_of(local), peer ? netns.vlan_of(local, *peer) : std::nullopt};
+// This end of a CLC socket's connection, as it is on the wire in `netns`.
+inline smcr::Devices::Local local_of(const Namespace& netns, const Endpoint& local, const Endpoint& peer) {
+    return {smcr::gid_of(local), netns.vlan_of(local, peer)};
 }
 
 // The means that SMC has for that connection. `smcd`: whether the policy allows SMC-D.
-inline clc::Means means_for(const SessionParts& parts, int fd, const smcr::Devices::Local& local, bool smcd) {
-    const auto peer = peer_endpoint(fd);
-    return {smcd && !parts.node.ism.empty(), peer ? parts.roce_devices.offer_for(local, *peer) : std::nullopt};
+inline clc::Means means_for(const SessionParts& parts, const Endpoint& peer, const smcr::Devices::Local& local,
+                            bool smcd) {
+    return {smcd && !parts.node.ism.empty(), parts.roce_devices.offer_for(local, peer)};
 }
 
 template <class Session>
@@ -201,7 +199,7 @@ class Runner : public std::enable_shared_from_this<Runner<Session>> {
     }
     void on(const session::ResetClc&) {
         if (clc_) {
-            TcpSocket(clc_->release()).reset();
+            clc_->release().reset();  // closing resets it (L1)
             clc_.reset();
         }
     }

@@ -51,17 +51,18 @@ Reason without_option(const smc_inbound& inbound) {
 }
 
 ServerRunner::ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
-                           std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end)
-    : Runner(parts, std::move(connection),
+                           std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc,
+                           const Endpoint& from, OnEnd on_end)
+    : Runner(parts, connection,
              session::Server(parts.node, parts.smcd_groups,
-                             means_for(parts, clc.get(), local_of(*netns, clc.get()), inbound.smcd != 0),
+                             means_for(parts, from, local_of(*netns, connection->server, from), inbound.smcd != 0),
                              {inbound.peer_agent != 0, inbound.peer_speaks != 0, without_option(inbound)}, os::now()),
              inbound.buffers, std::move(on_end)),
       programs_(programs),
       netns_(std::move(netns)),
       inbound_(inbound),
       timeout_(parts.io, [this] { timed_out(); }) {
-    local_ = local_of(*netns_, clc.get());
+    local_ = local_of(*netns_, connection_->server, from);
     use_clc_socket(std::move(clc));
 }
 
@@ -93,18 +94,17 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
         return refused(fd.error().code);
     }
     application_.emplace(parts_.io, std::move(*fd));
-    if (!is_connecting(application_->fd())) {
-        return connected();
+    if (const int error = take_connect_error(application_->fd()); error != EINPROGRESS) {
+        return connected(error);
     }
-    application_->when_writable([this] { connected(); });
+    application_->when_writable([this] { connected(take_connect_error(application_->fd())); });
     // The leg's handshake stays on this host. If it takes longer than this, the listener's queue is full, or something
     // drops the leg's packets, such as a firewall.
     timeout_.set_in(parts_.config.leg_timeout());
 }
 
-void ServerRunner::connected() {
+void ServerRunner::connected(int error) {
     timeout_.set(kNever);
-    const int error = take_connect_error(application_->fd());
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(application_->fd())) {
         return connect_leg(ports_ - 1, 0);
     }
@@ -155,8 +155,8 @@ void ServerRunner::on(const session::RunOnTcp& action) {
     const auto begun = clc_->begun();
     const auto size = static_cast<ssize_t>(begun.size());
     if (size != 0 && ::send(leg.get(), begun.data(), begun.size(), MSG_NOSIGNAL | MSG_DONTWAIT) != size) {
-        TcpSocket(std::move(leg)).reset();
-        TcpSocket(clc_->release()).reset();
+        leg.reset();  // closing resets it (L1)
+        clc_->release().reset();
         return end(
             {SessionEnd::Kind::kRefused,
              {.reason = Reason::kServerRefused, .detail = "the leg did not accept the first bytes of the client"}});
@@ -170,14 +170,14 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 void ServerRunner::reset_application() {
     if (application_) {
         // The leg is still held, so its RST reaches only its own half-open connection, or none.
-        TcpSocket(application_->release()).reset();
+        application_->release().reset();
         programs_.forget_leg(app());
     }
 }
 
 void ServerRunner::on(const session::LeaveToTcp& action) {
     reset_application();
-    TcpSocket(clc_->release()).reset();
+    clc_->release().reset();  // closing resets it (L1)
     end({SessionEnd::Kind::kPlain, action.outcome});
 }
 

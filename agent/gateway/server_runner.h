@@ -18,9 +18,10 @@ namespace smc {
 
 class ServerRunner final : public Runner<session::Server> {
  public:
-    // `clc`: the accepted socket; `inbound`: what the tc program noted about its SYN.
+    // `clc`: the accepted socket, `from`: the address of its peer; `inbound`: what the tc program noted about its SYN.
     ServerRunner(const SessionParts& parts, const bpf::Programs& programs, Connections::Handle connection,
-                 std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, OnEnd on_end);
+                 std::shared_ptr<Namespace> netns, const smc_inbound& inbound, UniqueFd clc, const Endpoint& from,
+                 OnEnd on_end);
     void start() { feed(session_.begin(os::now())); }
     [[nodiscard]] smc_tuple app() const override;
 
@@ -32,7 +33,7 @@ class ServerRunner final : public Runner<session::Server> {
     void on(const session::Refuse& action) override;
 
     void connect_leg(int ports, std::uint16_t port);
-    void connected();
+    void connected(int error);
     void timed_out();
     void refused(int error);
     UniqueFd take_application();

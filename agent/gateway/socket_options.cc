@@ -127,8 +127,12 @@ bool is_connecting(int fd) {
 }
 
 int take_connect_error(int fd) {
-    if (is_connecting(fd)) {
+    pollfd ready{fd, POLLOUT, 0};
+    if (::poll(&ready, 1, 0) == 0) {
         return EINPROGRESS;
+    }
+    if ((ready.revents & (POLLERR | POLLHUP)) == 0) {
+        return 0;
     }
     int error = 0;
     socklen_t size = sizeof error;

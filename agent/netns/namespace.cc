@@ -15,6 +15,7 @@
 #include "agent/log/log.h"
 #include "os/clock.h"
 #include "os/in_namespace.h"
+#include "os/tcp_options.h"
 
 namespace smc {
 
@@ -22,12 +23,6 @@ namespace {
 
 constexpr int kBacklog = 4096;
 constexpr const char* kFlagTaken = "another sockops program has taken the callback flag of the agent's listener";
-
-// L1, for sockets that are not yet in a TcpSocket.
-void reset_on_close(int fd) {
-    const linger value{1, 0};
-    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &value, sizeof value);
-}
 
 void close_listener(UniqueFd& listener) {
     if (listener) {
@@ -132,7 +127,7 @@ Result<void> Namespace::listen(Listener which) {
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
     // lo may be down; no packet is ever sent to this address
     ::setsockopt(fd.get(), v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_FREEBIND : IP_FREEBIND, &one, sizeof one);
-    reset_on_close(fd.get());  // accepted sockets inherit it
+    os::prepare_tcp(fd.get());  // accepted sockets inherit the options
     // Set the role before listen(), where the sockops program acts on it.
     smc_sock mark{};
     mark.role = SMC_ROLE_AGENT_CLC;
@@ -224,7 +219,7 @@ void Namespace::publish() {
 Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner owner) const {
     const InNamespace inside(netns_.get());
     // A socket belongs to the file system user of the thread that creates it.
-    const Owner own{::geteuid(), ::getegid()};
+    static const Owner own{::geteuid(), ::getegid()};
     const bool another = owner.uid != own.uid || owner.gid != own.gid;
     if (another) {
         ::setfsgid(owner.gid);
@@ -238,7 +233,7 @@ Result<UniqueFd> Namespace::tcp_socket(int family, const smc_sock& mark, Owner o
     if (!fd) {
         return last_error("creating a socket in a network namespace");
     }
-    reset_on_close(fd.get());
+    os::prepare_tcp(fd.get());
     if (auto marked = p_.programs.mark_socket(fd.get(), mark); !marked) {
         return marked.error();
     }

@@ -19,6 +19,7 @@
 
 #include "datapath/smc_connection.h"
 #include "datapath/socket_leg.h"
+#include "os/tcp_options.h"
 #include "transports.h"
 
 namespace smc::test {
@@ -46,6 +47,12 @@ inline SocketPair tcp_pair() {
     const timeval timeout{10, 0};
     ::setsockopt(pair.a.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     return pair;
+}
+
+// A socket with the options that the agent's sockets have.
+inline TcpSocket of_agent(UniqueFd fd) {
+    os::prepare_tcp(fd.get());
+    return TcpSocket(std::move(fd));
 }
 
 struct Ends {
@@ -81,8 +88,8 @@ struct ConnectionSide {
         if (end.task) {
             engine->add_task(end.task);
         }
-        SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(leg.b))),
-                                   std::make_unique<SocketClc>(TcpSocket(std::move(clc))), std::move(end.transport),
+        SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                                   std::make_unique<SocketClc>(of_agent(std::move(clc))), std::move(end.transport),
                                    close_timeout};
         engine->add(std::make_shared<SmcConnection>(1, std::make_shared<ConnectionStats>(), std::move(parts)));
     }

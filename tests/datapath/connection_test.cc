@@ -54,8 +54,8 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     DmbPair transports;
     Transport& peer = *transports.ends[0].transport;
     SocketPair leg = tcp_pair(), clc = tcp_pair();
-    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(leg.b))),
-                               std::make_unique<SocketClc>(TcpSocket(std::move(clc.b))),
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                               std::make_unique<SocketClc>(of_agent(std::move(clc.b))),
                                std::move(transports.ends[1].transport)};
     SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
     Nobody poller;
@@ -79,8 +79,8 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
 TEST_CASE("connection__asks_a_peer_that_consumes_nothing_how_far_it_is_later_and_later") {
     std::vector<cdc::Producer> published;
     SocketPair leg = tcp_pair(), clc = tcp_pair();
-    SmcConnection::Parts parts{std::make_unique<SocketLeg>(TcpSocket(std::move(leg.b))),
-                               std::make_unique<SocketClc>(TcpSocket(std::move(clc.b))),
+    SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                               std::make_unique<SocketClc>(of_agent(std::move(clc.b))),
                                std::make_unique<Unheard>(published)};
     parts.idle = std::chrono::seconds(2);
     SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));

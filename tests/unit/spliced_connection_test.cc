@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "datapath/engine.h"
+#include "os/tcp_options.h"
 
 using namespace smc;
 
@@ -52,6 +53,7 @@ std::pair<UniqueFd, UniqueFd> connected() {
 // With the agent's values.
 TcpSocket of_agent(UniqueFd fd) {
     ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+    os::prepare_tcp(fd.get());
     return TcpSocket(std::move(fd));
 }
 
