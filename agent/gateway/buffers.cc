@@ -26,7 +26,7 @@ std::uint32_t dmb_bytes(std::uint32_t usual, const smc_buffers& application) {
 }
 
 group::ElementBytes element_bytes(const Config::Roce& config, const smc_buffers& application) {
-    constexpr std::uint64_t kMost = std::uint64_t{16} << 20, kParts = 100;
+    constexpr std::uint64_t kMost = std::uint64_t{16} << 20, kParts = 256;
     const std::uint32_t usual = config.rmbe_kib * 1024;
     const std::uint64_t share = (std::uint64_t{config.memory_mib} << 20) / kParts;
     const std::uint64_t most = std::max<std::uint64_t>(std::min(share, kMost), usual);

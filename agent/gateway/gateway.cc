@@ -260,7 +260,7 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
                       link->peer.gid,
                       assignment.token,
                       peer.rmbe.token,
-                      bytes_of(group.rmbe(assignment).size),
+                      group.rmbe_bytes(assignment),
                       bytes_of(peer.rmbe.size)};
     log()->debug("connection {} smcr client {} server {} group {}{}", c.id, c.client.text(), c.server.text(),
                  c.smcr->group_id, peer.first_contact ? ", first contact" : "");

@@ -140,14 +140,13 @@ unsigned Buffers::unconfirmed() const {
     return n;
 }
 
-std::optional<BufferId> Buffers::surplus(BufferKind kind) const {
+std::optional<BufferId> Buffers::surplus(BufferKind kind, std::uint32_t usual) const {
     const std::size_t rmbs = count(BufferKind::kRmb, Buffer::State::kUsable);
-    if (kind == BufferKind::kRmb ? rmbs <= 1 : count(kind, Buffer::State::kUsable) <= rmbs) {
-        return std::nullopt;
-    }
+    const bool many = count(BufferKind::kSend, Buffer::State::kUsable) > rmbs;
     const auto first_rmb = first(BufferKind::kRmb, Buffer::State::kUsable);
     for (const auto& [id, buffer] : buffers_) {
-        if (buffer.kind == kind && buffer.state == Buffer::State::kUsable && buffer.is_unused() && id != first_rmb) {
+        if (buffer.kind == kind && buffer.state == Buffer::State::kUsable && buffer.is_unused() && id != first_rmb &&
+            (kind == BufferKind::kRmb || many || buffer.element_bytes != usual)) {
             return id;
         }
     }

@@ -71,12 +71,14 @@ std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
+    bytes = {std::min(bytes.rmbe, largest_.rmbe), std::min(bytes.send, largest_.send)};
     auto assignment = buffers_.take(member, token, bytes);
     if (!assignment) {
         grow(bytes, out);
         assignment = buffers_.take(member, token, bytes);  // smaller ones may be free
     }
     if (assignment) {
+        refused_.reset();
         assignment->link = named.value_or(least_used_link());
         members_.emplace(member, assignment->link);
         out.actions.push_back(OpenToken{id_, assignment->token});
@@ -116,6 +118,7 @@ void SmcrGroup::leave(MemberId member, const Assignment& assignment, const Leavi
 
 void SmcrGroup::element_returned(BufferId buffer, std::uint8_t element, Out out) {
     buffers_.give_back(buffer, element);
+    largest_ = kAnySize;
     shrink(out);
 }
 
@@ -288,7 +291,12 @@ TimePoint SmcrGroup::idle_deadline() const {
     if (closed_) {
         return idle_since_;
     }
-    return idle_since_ + terms_.idle + (key_.server ? std::chrono::seconds(0) : kClientTimeout);
+    // A group that has more memory than usual is kept for less long.
+    const std::size_t usual = terms_.link_bytes * links_.all().size() + 2 * buffer_bytes(terms_.rmbe_bytes);
+    const double part = std::min(1.0, static_cast<double>(usual) / static_cast<double>(own_registered_));
+    const std::chrono::duration<double> idle = terms_.idle * part;
+    return idle_since_ + std::chrono::duration_cast<TimePoint::duration>(idle) +
+           (key_.server ? std::chrono::seconds(0) : kClientTimeout);
 }
 
 }  // namespace smc::group

@@ -30,8 +30,7 @@ void SmcrGroup::drop_buffer(BufferId buffer, Out out) {
 }
 
 // Adds an RMB if all RMBEs of the wanted size are taken, and a send buffer if all send elements are; both or none,
-// because a member needs an element of each. If there is too little memory, sizes beyond the usual one become
-// smaller.
+// because a member needs an element of each. If there is too little memory, sizes beyond the usual one become smaller.
 void SmcrGroup::grow(ElementBytes& bytes, Out out) {
     if (growing() || adding_) {
         return;  // while a link is being added, the buffers must stay as they are
@@ -40,10 +39,15 @@ void SmcrGroup::grow(ElementBytes& bytes, Out out) {
     for (;;) {
         send = buffers_.all_full(BufferKind::kSend, bytes.send);
         rmb = buffers_.all_full(BufferKind::kRmb, bytes.rmbe);
+        if (!send && !rmb) {
+            return;
+        }
         if (fits((send ? buffer_bytes(bytes.send) : 0) + (rmb ? buffer_bytes(bytes.rmbe) : 0))) {
             break;
         }
-        if (!halve(bytes, terms_.rmbe_bytes)) {
+        if (const auto unused = buffers_.surplus(BufferKind::kSend, terms_.rmbe_bytes)) {
+            drop_buffer(*unused, out);
+        } else if (!halve(bytes, terms_.rmbe_bytes)) {
             refused_ = Refusal::kOutOfMemory;
             return;
         }
@@ -104,7 +108,16 @@ void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, 
     if (buffer->state != Buffer::State::kRegistering) {
         return;
     }
+    const std::uint32_t bytes = buffer->element_bytes;
+    const BufferKind kind = buffer->kind;
     drop_buffer(id, out);
+    if (bytes > terms_.rmbe_bytes) {  // elements of the usual size may be had all the same
+        (kind == BufferKind::kRmb ? largest_.rmbe : largest_.send) = terms_.rmbe_bytes;
+        if (state_ == State::kCreating) {
+            add_buffer(kind, terms_.rmbe_bytes, out);
+        }
+        return;
+    }
     if (state_ == State::kCreating) {
         finish({Reason::kNone, detail}, out);
     }
@@ -147,26 +160,26 @@ void SmcrGroup::rkey_deleted(const llc::RkeyDeleted& done, Out out) {
     }
 }
 
-// Drops unused memory: send buffers at once, RMBs after kSurplusTime, because the next burst of connections would have
-// to register them again.
+// Drops unused memory after kSurplusTime, because the next burst of connections would have to register it again.
 void SmcrGroup::shrink(Out out) {
     if (!active() || growing() || adding_) {
         surplus_since_ = kNever;
         return;
     }
-    if (const auto send = buffers_.surplus(BufferKind::kSend)) {
-        drop_buffer(*send, out);
-    }
-    if (!buffers_.surplus(BufferKind::kRmb)) {
+    const auto surplus = [&](BufferKind kind) { return buffers_.surplus(kind, terms_.rmbe_bytes); };
+    if (!surplus(BufferKind::kSend) && !surplus(BufferKind::kRmb)) {
         surplus_since_ = kNever;
     } else if (surplus_since_ == kNever) {
         surplus_since_ = out.now;
     } else if (out.now - surplus_since_ >= kSurplusTime) {
         surplus_since_ = kNever;
-        while (const auto rmb = buffers_.surplus(BufferKind::kRmb)) {
+        while (const auto rmb = surplus(BufferKind::kRmb)) {
             Buffer& buffer = *buffers_.find(*rmb);
             buffer.state = Buffer::State::kDeleting;
             carry_out(llc_->delete_rkey(llc::RmbId{static_cast<std::uint32_t>(*rmb)}, out.now), out);
+        }
+        while (const auto send = surplus(BufferKind::kSend)) {
+            drop_buffer(*send, out);
         }
     }
 }

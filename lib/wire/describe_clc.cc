@@ -153,7 +153,8 @@ Description describe_clc(Bytes message) {
         }
     }
     const auto fault = wire::fault_of(clc::decode(message));
-    if (fault && fault->offset + clc::kTrailerBytes == message.size()) {
+    constexpr const char* trailer = wire::field_of<clc::Trailer, &clc::Trailer::eye_catcher>().name;
+    if (fault && fault->field == std::string_view(trailer) && fault->offset + clc::kTrailerBytes == message.size()) {
         const char* const meaning = "Eye catcher (EBCDIC) message end";
         out.fields.push_back(
             {fault->field, meaning, wire::hex(message.last(clc::kTrailerBytes)), {}, fault->offset, {}});

@@ -44,6 +44,7 @@ struct Node {
     bool devices_answer = true;
     bool neighbours_answer = true;  // false: connecting a queue pair finds no address of the peer
     bool has_second_link = true;
+    std::size_t largest_buffer = SIZE_MAX;  // bytes that the device registers at once
     Actions log{};
     std::map<std::pair<GroupId, std::uint8_t>, QpEnd> peers{};  // by group and link
     std::vector<SendMessage> sent{};
@@ -65,6 +66,10 @@ struct Node {
                                        now);
         }
         if (const auto* buffer = std::get_if<RegisterBuffer>(&asked)) {
+            if (buffer->element_bytes * buffer->elements > largest_buffer) {
+                return groups.buffer_refused(buffer->group, buffer->buffer, buffer->link, Refusal::kOutOfMemory, "",
+                                             now);
+            }
             return groups.buffer_registered(buffer->group, buffer->buffer, buffer->link, RKey{++number}, {}, now);
         }
         if (const auto* connect = std::get_if<ConnectLink>(&asked)) {

@@ -265,6 +265,7 @@ TEST_CASE("smcr_groups__an_rmb_that_is_not_to_be_had_is_refused_to_all_who_wait"
         server.on(server.groups.message(server.group(1).id(), 1, llc::encode(no).view(), kStart));
     };
     CHECK(refused(rejected, reject) == Refusal::kNoMoreRmbs);
+    rejected.server.tick(kStart + 10s);
     CHECK(rejected.server.groups.registered() == kLink + 2 * kBuffer);  // the send buffer was dropped, too
     CHECK(rejected.server.group(1).active());
     CHECK(refused(silent, [](Node& server) { server.tick(kStart + 4s); }) == Refusal::kGroupOver);
@@ -488,4 +489,39 @@ TEST_CASE("smcr_groups__elements_are_smaller_where_memory_is_short") {
     p.server.bytes = {};
     p.server.join(3, p.proposal());  // no element to send from is left
     CHECK(told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kOutOfMemory);
+}
+
+TEST_CASE("smcr_groups__if_the_device_refuses_large_elements_usual_ones_do") {
+    const bool first_contact = GENERATE(true, false);
+    Pair p;
+    if (!first_contact) {
+        p.connect(1);
+    }
+    p.server.largest_buffer = kBuffer;
+    p.server.bytes = {4096 * 1024, 4096 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 256 * 1024);
+    CHECK(count<JoinRefused>(p.server.log) == 0);
+}
+
+TEST_CASE("smcr_groups__a_group_with_more_memory_than_usual_is_kept_for_less_long") {
+    Pair usual, large;
+    usual.connect(1);
+    large.server.bytes = {4096 * 1024, 4096 * 1024};
+    large.connect(1);
+    for (Pair* p : {&usual, &large}) {
+        const GroupId id = p->server.group(1).id();
+        const Assignment had = *p->server.groups.assignment_of(MemberId{1});
+        p->server.leave(1);
+        p->client.leave(1);
+        for (const auto& [buffer, element] : {std::pair(had.rmb, had.rmbe), std::pair(had.send, had.send_element)}) {
+            p->server.on(p->server.groups.element_returned(id, buffer, element, p->server.now));
+        }
+        p->server.sent.clear();
+        p->server.tick(kStart + 200s);
+    }
+    CHECK(usual.server.sent.empty());
+    REQUIRE(large.server.sent.size() == 1);
+    const auto ends = llc::decode(large.server.sent[0].bytes);
+    CHECK(std::get<llc::DeleteLink>(std::get<llc::AnyMessage>(ends)).reason == llc::DeleteLinkReason::kInactivity);
 }

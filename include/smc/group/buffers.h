@@ -70,9 +70,9 @@ class Buffers {
     [[nodiscard]] unsigned taken(BufferKind kind) const;
     [[nodiscard]] unsigned unconfirmed() const;
 
-    // A usable buffer without taken elements that can be dropped: a send buffer if there are more of them than RMBs, or
-    // an RMB other than the first. Nothing: there is none.
-    [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind) const;
+    // A usable buffer without taken elements that can be dropped: a send buffer if there are more of them than RMBs or
+    // if its elements have another size than the usual one, or an RMB other than the first. Nothing: there is none.
+    [[nodiscard]] std::optional<BufferId> surplus(BufferKind kind, std::uint32_t usual) const;
 
  private:
     [[nodiscard]] std::optional<std::pair<BufferId, std::uint8_t>> free_element(BufferKind kind,

@@ -161,7 +161,11 @@ class SmcrGroup {
     // The queue pair and the first buffers exist, so CLC can tell the peer of them.
     [[nodiscard]] bool can_be_told() const;
     [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
+    // The RMBE as CLC tells the peer of it. The assignment's link must be there.
     [[nodiscard]] clc::Rmbe rmbe(const Assignment& assignment) const;
+    [[nodiscard]] std::uint32_t rmbe_bytes(const Assignment& assignment) const {
+        return buffers_.at(assignment.rmb).element_bytes;
+    }
     [[nodiscard]] bool eye_catchers() const { return eye_catchers_; }
     [[nodiscard]] unsigned connections() const { return static_cast<unsigned>(members_.size()); }
     [[nodiscard]] unsigned max_connections() const { return max_connections_; }
@@ -172,6 +176,8 @@ class SmcrGroup {
  private:
     // How long an RMB without connections is kept.
     static constexpr auto kSurplusTime = std::chrono::seconds(10);
+
+    static constexpr ElementBytes kAnySize{UINT32_MAX, UINT32_MAX};
 
     // How many RMBEs may be taken that the peer was told of and never confirmed.
     static constexpr unsigned kMaxUnconfirmed = 16;
@@ -247,6 +253,7 @@ class SmcrGroup {
     std::optional<llc::GroupLlc> llc_;
 
     Buffers buffers_;
+    ElementBytes largest_ = kAnySize;        // the device has refused larger elements, until one is given back
     std::vector<llc::RTokenSet> forgotten_;  // RMBs that the peer has deleted, until take_forgotten()
     std::optional<Refusal> refused_;         // why the group could not be created or grow, until take_refusal()
     TimePoint surplus_since_ = kNever;
