@@ -44,29 +44,6 @@ void read_llc(RowReader& reader, Bytes message, const llc::Header& h, Fields& ou
     llc::for_each_table(m, [&]<class Table>(auto& object) { reader.read<Table>(0, object, out); });
 }
 
-void read_llc_body(RowReader& reader, Bytes message, const llc::Header& h, Fields& out) {
-    switch (h.type) {
-        case llc::Type::kConfirmLink:
-            return read_llc<llc::ConfirmLink>(reader, message, h, out);
-        case llc::Type::kAddLink:
-            return read_llc<llc::AddLink>(reader, message, h, out);
-        case llc::Type::kAddLinkContinuation:
-            return read_llc<llc::AddLinkContinuation>(reader, message, h, out);
-        case llc::Type::kDeleteLink:
-            return read_llc<llc::DeleteLink>(reader, message, h, out);
-        case llc::Type::kRequestAddLink:
-            return read_llc<llc::RequestAddLink>(reader, message, h, out);
-        case llc::Type::kConfirmRkey:
-            return read_llc<llc::ConfirmRkey>(reader, message, h, out);
-        case llc::Type::kTestLink:
-            return read_llc<llc::TestLink>(reader, message, h, out);
-        case llc::Type::kConfirmRkeyContinuation:
-            return read_llc<llc::ConfirmRkeyContinuation>(reader, message, h, out);
-        case llc::Type::kDeleteRkey:
-            return read_llc<llc::DeleteRkey>(reader, message, h, out);
-    }
-}
-
 }  // namespace
 
 Description describe_llc(Bytes message) {
@@ -99,7 +76,8 @@ Description describe_llc(Bytes message) {
         out.fields.push_back(
             {"little_endian_length", "Length is little endian, as Linux on little-endian machines has it", true});
     }
-    read_llc_body(reader, message, h, out.fields);
+    llc::visit_type(
+        h.type, [&]<class M>() { read_llc<M>(reader, message, h, out.fields); }, [] {});
     wire::finish(out, reader, fault);
     return out;
 }

@@ -341,27 +341,11 @@ Decoded<AnyMessage> decode(Bytes message) {
         return *fault;
     }
     const Header& header = std::get<Header>(decoded);
-    switch (header.type) {
-        case Type::kConfirmLink:
-            return decode_as<ConfirmLink>(message, header);
-        case Type::kAddLink:
-            return decode_as<AddLink>(message, header);
-        case Type::kAddLinkContinuation:
-            return decode_as<AddLinkContinuation>(message, header);
-        case Type::kDeleteLink:
-            return decode_as<DeleteLink>(message, header);
-        case Type::kRequestAddLink:
-            return decode_as<RequestAddLink>(message, header);
-        case Type::kConfirmRkey:
-            return decode_as<ConfirmRkey>(message, header);
-        case Type::kTestLink:
-            return decode_as<TestLink>(message, header);
-        case Type::kConfirmRkeyContinuation:
-            return decode_as<ConfirmRkeyContinuation>(message, header);
-        case Type::kDeleteRkey:
-            return decode_as<DeleteRkey>(message, header);
-    }
-    return reset_at<wire::LlcTypeField, &Header::type>(message[0], "a type of RFC 7609 or SMC v2.1");
+    return visit_type(
+        header.type, [&]<class M>() { return decode_as<M>(message, header); },
+        [&]() -> Decoded<AnyMessage> {
+            return reset_at<wire::LlcTypeField, &Header::type>(message[0], "a type of RFC 7609 or SMC v2.1");
+        });
 }
 
 AddLink rejection(Bytes request) {

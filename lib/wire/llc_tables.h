@@ -28,6 +28,32 @@ inline constexpr Type kTypeOf<DeleteRkey> = Type::kDeleteRkey;
 template <>
 inline constexpr Type kTypeOf<TestLink> = Type::kTestLink;
 
+// Calls visit.template operator()<M>() with the structure M of messages of that type, or `otherwise` if there is none.
+template <class Visit, class Otherwise>
+auto visit_type(Type type, Visit&& visit, Otherwise&& otherwise) {
+    switch (type) {
+        case Type::kConfirmLink:
+            return visit.template operator()<ConfirmLink>();
+        case Type::kAddLink:
+            return visit.template operator()<AddLink>();
+        case Type::kAddLinkContinuation:
+            return visit.template operator()<AddLinkContinuation>();
+        case Type::kDeleteLink:
+            return visit.template operator()<DeleteLink>();
+        case Type::kRequestAddLink:
+            return visit.template operator()<RequestAddLink>();
+        case Type::kConfirmRkey:
+            return visit.template operator()<ConfirmRkey>();
+        case Type::kTestLink:
+            return visit.template operator()<TestLink>();
+        case Type::kConfirmRkeyContinuation:
+            return visit.template operator()<ConfirmRkeyContinuation>();
+        case Type::kDeleteRkey:
+            return visit.template operator()<DeleteRkey>();
+    }
+    return otherwise();
+}
+
 // Version 1 of ADD LINK may have two reserved bytes behind the MAC address, where figure 32 of RFC 7609 has the GID.
 inline bool has_padding(Bytes message) {
     constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+// Memory of SMC-R link groups: the sizes of its elements, and when it grows and shrinks (RFC 7609 sections 4.1, 4.2).
+#include "smcr_groups.h"
+
+using namespace smc;
+using namespace smc::group;
+using namespace smc::test::groups;
+using namespace std::chrono_literals;
+
+TEST_CASE("smcr_groups__memory_for_half_an_assignment_is_not_taken") {
+    Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
+    p.connect(1);
+    p.connect(2);
+    p.server.join(3, p.proposal());
+    CHECK(p.server.groups.registered() == kLink + 2 * kBuffer);
+}
+
+// RFC 7609 section 4.1: a peer may have RMBs of several sizes, each divided into elements of one size.
+TEST_CASE("smcr_groups__each_member_has_elements_of_the_size_that_it_wants") {
+    Pair p;
+    p.connect(1);
+    p.server.bytes = {64 * 1024, 1024 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 64 * 1024);
+    CHECK(bytes_of(told<Joined>(p.client.log, 2).value().local.rmbe.size) == 256 * 1024);
+    std::map<BufferKind, std::pair<std::uint32_t, std::size_t>> made;
+    for (const Action& action : p.server.log) {
+        if (const auto* buffer = std::get_if<RegisterBuffer>(&action)) {
+            made[buffer->kind] = {buffer->element_bytes, buffer->elements};
+        }
+    }
+    CHECK(made[BufferKind::kRmb] == std::pair(std::uint32_t{64 * 1024}, std::size_t{2}));     // no more than usual
+    CHECK(made[BufferKind::kSend] == std::pair(std::uint32_t{1024 * 1024}, std::size_t{1}));  // fewer: they are large
+    CHECK(p.server.groups.registered() == kLink + 2 * kBuffer + 2 * 64 * 1024 + 1024 * 1024);
+    p.connect(3);  // in the same RMB as the second
+    CHECK(p.server.group(1).rmbs() == 2);
+    for (const std::uint64_t member : {2, 3}) {
+        p.server.leave(member);
+        p.client.leave(member);
+    }
+    p.server.bytes = {};
+    p.connect(4);
+    CHECK(p.server.groups.assignment_of(MemberId{4})->rmb == p.server.groups.assignment_of(MemberId{1})->rmb);
+}
+
+TEST_CASE("smcr_groups__elements_are_smaller_where_memory_is_short") {
+    Pair p{.server = {.server = true, .memory = kLink + 3 * kBuffer}};
+    p.connect(1);
+    p.server.bytes = {4096 * 1024, 4096 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 512 * 1024);
+    CHECK(accept.assignment.send == p.server.groups.assignment_of(MemberId{1})->send);  // of the usual size
+    CHECK(p.server.groups.registered() == kLink + 3 * kBuffer);
+    p.server.bytes = {};
+    p.server.join(3, p.proposal());  // no element to send from is left
+    CHECK(told<JoinRefused>(p.server.log, 3).value().refusal == Refusal::kOutOfMemory);
+}
+
+TEST_CASE("smcr_groups__if_the_device_refuses_large_elements_usual_ones_do") {
+    const bool first_contact = GENERATE(true, false);
+    Pair p;
+    if (!first_contact) {
+        p.connect(1);
+    }
+    p.server.largest_buffer = kBuffer;
+    p.server.bytes = {4096 * 1024, 4096 * 1024};
+    const Joined accept = p.connect(2);
+    CHECK(bytes_of(accept.local.rmbe.size) == 256 * 1024);
+    CHECK(count<JoinRefused>(p.server.log) == 0);
+}
+
+TEST_CASE("smcr_groups__a_group_with_more_memory_than_usual_is_kept_for_less_long") {
+    Pair usual, large;
+    usual.connect(1);
+    large.server.bytes = {4096 * 1024, 4096 * 1024};
+    large.connect(1);
+    for (Pair* p : {&usual, &large}) {
+        const GroupId id = p->server.group(1).id();
+        const Assignment had = *p->server.groups.assignment_of(MemberId{1});
+        p->server.leave(1);
+        p->client.leave(1);
+        for (const auto& [buffer, element] : {std::pair(had.rmb, had.rmbe), std::pair(had.send, had.send_element)}) {
+            p->server.on(p->server.groups.element_returned(id, buffer, element, p->server.now));
+        }
+        p->server.sent.clear();
+        p->server.tick(kStart + 200s);
+    }
+    CHECK(usual.server.sent.empty());
+    REQUIRE(large.server.sent.size() == 1);
+    const auto ends = llc::decode(large.server.sent[0].bytes);
+    CHECK(std::get<llc::DeleteLink>(std::get<llc::AnyMessage>(ends)).reason == llc::DeleteLinkReason::kInactivity);
+}
+
+TEST_CASE("smcr_groups__the_size_of_an_rmbe_is_known_when_the_link_of_its_connection_has_gone") {
+    Pair p;
+    p.connect(1);
+    const Assignment assignment = *p.server.groups.assignment_of(MemberId{1});
+    p.server.on(p.server.groups.link_down(p.server.group(1).id(), assignment.link, "cut", kStart));
+    REQUIRE(p.server.group(1).links().up().empty());
+    CHECK(p.server.group(1).rmbe_bytes(assignment) == 256 * 1024);
+}
