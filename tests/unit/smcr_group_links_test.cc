@@ -111,6 +111,16 @@ TEST_CASE("smcr_groups__a_client_refuses_if_the_link_that_the_server_has_named_g
     CHECK(p.client.group(1).links().up().size() == 1);
 }
 
+TEST_CASE("smcr_groups__the_size_of_an_rmbe_is_known_when_the_link_of_its_connection_has_gone") {
+    Ports p;
+    p.connect(1);
+    const Assignment assignment = *p.server.groups.assignment_of(MemberId{1});
+    p.server.on(p.server.groups.link_down(p.server.group(1).id(), assignment.link, "port down", kStart));
+    p.talk();
+    REQUIRE(p.server.group(1).links().find(assignment.link) == nullptr);
+    CHECK(p.server.group(1).rmbe_bytes(assignment) == 256 * 1024);
+}
+
 TEST_CASE("smcr_groups__the_link_type_of_a_second_link_is_asked_for_the_port_that_was_offered") {
     Ports p;
     p.connect(1);

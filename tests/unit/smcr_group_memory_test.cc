@@ -90,12 +90,3 @@ TEST_CASE("smcr_groups__a_group_with_more_memory_than_usual_is_kept_for_less_lon
     const auto ends = llc::decode(large.server.sent[0].bytes);
     CHECK(std::get<llc::DeleteLink>(std::get<llc::AnyMessage>(ends)).reason == llc::DeleteLinkReason::kInactivity);
 }
-
-TEST_CASE("smcr_groups__the_size_of_an_rmbe_is_known_when_the_link_of_its_connection_has_gone") {
-    Pair p;
-    p.connect(1);
-    const Assignment assignment = *p.server.groups.assignment_of(MemberId{1});
-    p.server.on(p.server.groups.link_down(p.server.group(1).id(), assignment.link, "cut", kStart));
-    REQUIRE(p.server.group(1).links().up().empty());
-    CHECK(p.server.group(1).rmbe_bytes(assignment) == 256 * 1024);
-}
