@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// CLC: from TCP packets to connections and the queue pairs that they name.
+// Option 254 and CLC: from TCP packets to connections and the queue pairs that they name.
 #include "ctl/capture/dissector.h"
 
 #include <algorithm>
@@ -75,7 +75,20 @@ Counters Dissector::counters() const {
     return all;
 }
 
+// Option 254 of a SYN or SYN-ACK, also of a retransmitted one.
+void Dissector::report_option(const Packet& packet) {
+    const Bytes option = (packet.flags & kSyn) != 0 ? tcp::find_smc_option_bytes(packet.options) : Bytes{};
+    if (option.empty()) {
+        return;
+    }
+    Description message = describe_tcp_option(option);
+    const std::string segment = (packet.flags & kAck) != 0 ? "SYN-ACK" : "SYN";
+    message.fields.insert(message.fields.begin(), {"segment", "The segment that carries the option", segment});
+    sink_({frame_->number, frame_->time_us, packet.from.text(), packet.to.text(), message});
+}
+
 void Dissector::add_tcp(const Packet& packet) {
+    report_option(packet);
     if ((packet.flags & (kSyn | kAck)) == kSyn) {
         open(packet);
     }

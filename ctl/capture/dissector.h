@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Finds SMC in captured frames. CLC: in TCP connections whose SYN carries option 254, both streams put in order. LLC
-// and CDC: in RoCE SENDs to the queue pairs that CLC and LLC have named. Each message is passed to a sink as one event
-// and enters the history of its connection and link group.
+// Finds SMC in captured frames. Option 254: in SYNs and SYN-ACKs. CLC: in TCP connections whose SYN carries the option,
+// both streams put in order. LLC and CDC: in RoCE SENDs to the queue pairs that CLC and LLC have named. Each option and
+// each message is passed to a sink as one event and enters the history of its connection and link group.
 //
-//   frame -> packet -> TcpStream -> CLC -> connections, queue pairs
+//   frame -> packet -> option 254
+//                   -> TcpStream -> CLC -> connections, queue pairs
 //                   -> RcRequest -> SendFlow -> LLC -> links, queue pairs
 //                                            -> CDC -> cursors
 //
@@ -33,7 +34,7 @@ struct Frame {
     Bytes bytes;
 };
 
-// One message, in the frame that completed it.
+// One message, in the frame that completed it, or option 254 of a segment.
 struct Event {
     std::uint64_t frame = 0;
     std::int64_t time_us = 0;
@@ -102,6 +103,7 @@ class Dissector {
     using QpKey = std::pair<RoceGid, Qpn>;
 
     void skip(Skipped why);
+    void report_option(const Packet& packet);
     void add_tcp(const Packet& packet);
     void open(const Packet& syn);
     void open_late(const Packet& packet);

@@ -101,7 +101,7 @@ Description describe_smcd_cdc(Bytes memory) {
 }
 
 Description describe_tcp_option(Bytes bytes) {
-    Description out{"TCP", "OPTION 254", 1, {}, {}};
+    Description out{"TCP", "OPTION 254", 0, {}, {}};  // the option has no version
     RowReader reader(bytes, bytes.size());
     tcp::SmcOption option;
     option.exid = {};

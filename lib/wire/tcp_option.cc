@@ -9,26 +9,36 @@ constexpr std::uint8_t kEnd = 0, kNop = 1;
 
 }  // namespace
 
-std::optional<SmcOption> find_smc_option(wire::Bytes options) {
+wire::Bytes find_smc_option_bytes(wire::Bytes options) {
     for (std::size_t at = 0; at < options.size() && options[at] != kEnd;) {
         if (options[at] == kNop) {
             at++;
             continue;
         }
         if (at + 1 == options.size() || options[at + 1] < 2 || options[at + 1] > options.size() - at) {
-            return std::nullopt;
+            return {};
         }
         const std::size_t length = options[at + 1];
         if (options[at] == kExperimentalKind && length >= kOptionBytes) {
             SmcOption option;
             wire::decode_fixed<SmcOption>(&options[at], option);
             if (option.exid == clc::EyeCatcher::kSmcr || option.exid == clc::EyeCatcher::kSmcd) {
-                return option;
+                return options.subspan(at, length);
             }
         }
         at += length;
     }
-    return std::nullopt;
+    return {};
+}
+
+std::optional<SmcOption> find_smc_option(wire::Bytes options) {
+    const wire::Bytes bytes = find_smc_option_bytes(options);
+    if (bytes.empty()) {
+        return std::nullopt;
+    }
+    SmcOption option;
+    wire::decode_fixed<SmcOption>(bytes.data(), option);
+    return option;
 }
 
 std::array<std::uint8_t, kOptionBytes> encode(const SmcOption& option) {

@@ -153,6 +153,18 @@ def dissect(path):
     return frames
 
 
+def options(path):
+    """The frames whose TCP header has option 254 of SMC."""
+    done = subprocess.run(
+        ["tshark", "-r", path, "-Y", "tcp.options.experimental.exid == 0xe2d4", "-T", "fields", "-e", "frame.number"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    return {int(frame) for frame in done.stdout.split()}
+
+
 def compare(message, theirs):
     """Differences between one of our messages and tshark's fields of that frame, and how many fields were compared."""
     compared, different = 0, []

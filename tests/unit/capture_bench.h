@@ -71,8 +71,10 @@ inline const Raw kOption{254, 6, 0xe2, 0xd4, 0xc3, 0xd9, 1, 1};
 
 // Host 1 is the client, host 2 the server.
 struct Bench {
-    std::vector<Event> events;
-    Dissector dissector{[this](const Event& event) { events.push_back(event); }};
+    std::vector<Event> events;  // CLC, LLC, CDC ...
+    std::vector<Event> asked;   // ... and option 254 of TCP
+    Dissector dissector{
+        [this](const Event& event) { (event.message.layer == "TCP" ? asked : events).push_back(event); }};
     std::uint64_t frames = 0;
 
     void frame(const Raw& raw, int link_type = DLT_RAW) {

@@ -39,6 +39,7 @@ TEST_CASE("clc__only_where_both_sent_option_254") {
     bench.server(500, {}, kSyn | kAck);
     bench.client(101, proposal());
     CHECK(bench.types().empty());
+    CHECK(bench.asked.empty());
     CHECK(bench.dissector.connections().empty());
 
     Bench refused;
@@ -46,6 +47,10 @@ TEST_CASE("clc__only_where_both_sent_option_254") {
     refused.server(500, {}, kSyn | kAck);
     refused.client(101, proposal());
     CHECK(refused.types().empty());
+    REQUIRE(refused.asked.size() == 1);
+    CHECK(refused.asked[0].from == "10.0.0.1:1000");
+    CHECK(refused.asked[0].to == "10.0.0.2:80");
+    CHECK(refused.asked[0].message.type == "OPTION 254");
     CHECK(refused.answer() == "the server did not answer TCP option 254");
     CHECK(carried(refused.history()) == "by TCP");
 }

@@ -20,7 +20,8 @@ struct SmcOption {
 };
 
 // Looks through the options of a TCP header, 40 bytes at most. Other options are skipped, including other experiments
-// of kind 254; an impossible length ends the search.
+// of kind 254; an impossible length ends the search. Returns the option's bytes; empty: there is none.
+wire::Bytes find_smc_option_bytes(wire::Bytes options);
 std::optional<SmcOption> find_smc_option(wire::Bytes options);
 std::array<std::uint8_t, kOptionBytes> encode(const SmcOption& option);
 
