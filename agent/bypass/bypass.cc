@@ -282,8 +282,10 @@ void Bypass::set_limits() {
 std::vector<std::uint64_t> Bypass::move_members() {
     skeleton_->bss->smc_inexact = 0;
     if (const auto missed = this->missed(); missed > missed_) {
-        log()->warn("{} receives were not counted (recursion): all connections return from the bypass to TCP",
-                    missed - missed_);
+        if (has_members()) {
+            log()->warn("{} receives were not counted (recursion): all connections return from the bypass to TCP",
+                        missed - missed_);
+        }
         missed_ = missed;
         skeleton_->bss->smc_inexact = 1;
         revoke();
