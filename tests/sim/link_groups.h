@@ -16,6 +16,10 @@
 
 namespace smc::sim {
 
+inline std::string name(group::GroupId id) {
+    return "link group " + std::to_string(static_cast<std::uint32_t>(id));
+}
+
 class LinkGroups {
  public:
     LinkGroups(World& world, std::string node, Engine& engine, const SimLink::Network& network,
