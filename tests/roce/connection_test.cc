@@ -21,7 +21,7 @@ struct DeviceMemory final : smcr::ElementOwner {
 struct RocePair {
     std::array<End, 2> ends;
 
-    RocePair() {
+    explicit RocePair(bool eye_catchers = false) {
         static const std::vector<roce::Port> ports = *roce::ports();
         const auto choice = roce::port_for(ports, *RoceGid::parse("10.99.0.1")).value();
         const auto pd = *roce::ProtectionDomain::allocate(*roce::Context::open(choice.port->device));
@@ -34,11 +34,15 @@ struct RocePair {
         }
         REQUIRE(links[0]->connect(links[1]->end()));
         REQUIRE(links[1]->connect(links[0]->end()));
-        ends = rmbe_ends<DeviceMemory>(std::move(links), rmbes, sends, false);
+        ends = rmbe_ends<DeviceMemory>(std::move(links), rmbes, sends, eye_catchers);
     }
+};
+
+struct EyeCatchersPair : RocePair {
+    EyeCatchersPair() : RocePair(true) {}
 };
 
 }  // namespace smc::test
 
-#define SMC_TRANSPORTS RocePair
+#define SMC_TRANSPORTS RocePair, EyeCatchersPair
 #include "connection_cases.h"

@@ -383,6 +383,30 @@ TEST_CASE("group_driver__a_last_message_does_not_overtake_what_was_written_on_a_
     CHECK(heard.messages[1].state == cdc::kAbnormalClose);
 }
 
+// RFC 7609 section 4.4.1. A peer's cursor that is nowhere ends the connection.
+TEST_CASE("group_driver__a_damaged_eye_catcher_is_noticed") {
+    Group group;
+    const auto own = std::make_shared<PlainMemory>(4096), from = std::make_shared<PlainMemory>(4096);
+    PlainMemory to(4096);
+    REQUIRE(group.driver->open(kToken));
+    group.driver->know({{1, {PlainMemory::rkey(), to.address()}}});
+    RmbeTransport transport({group.driver, kToken, Element(own, 0, own->bytes()), Element(from, 0, from->bytes()),
+                             RemoteRmbe{1, PlainMemory::rkey(), to.address(), 0, kToken, 4096}, true});
+    Connection task(*group.driver, AlertToken{1}, 1);
+    Poller::Source source{&task, 0};
+    REQUIRE(transport.start(group.poller, source));
+    CHECK(transport.receive_ring().size() == 4096 - cdc::kEyeCatcherBytes);
+    CHECK(transport.peer().producer.cursor.count == 0);
+    for (std::size_t at = 0; at < cdc::kEyeCatcherBytes; at++) {
+        own->bytes()[at] ^= 1;
+        CHECK(transport.peer().producer.cursor.count == flow::kNowhere);
+        own->bytes()[at] ^= 1;
+    }
+    own->bytes()[cdc::kEyeCatcherBytes] ^= 1;  // data
+    CHECK(transport.peer().producer.cursor.count == 0);
+    transport.stop();
+}
+
 TEST_CASE("group_driver__an_rmbe_whose_peer_said_nothing_stays_until_the_last_link_has_gone_C2") {
     Group group;
     const auto owner = std::make_shared<Counted>();

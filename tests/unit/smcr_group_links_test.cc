@@ -134,6 +134,46 @@ TEST_CASE("smcr_groups__the_link_type_of_a_second_link_is_asked_for_the_port_tha
     CHECK(asked == 2);
 }
 
+// SMC v2.1, Client RoCEv2 GID list, note 6.
+TEST_CASE("smcr_groups__a_second_link_is_offered_to_the_clients_port_that_no_link_uses") {
+    Ports p;
+    p.server.join(1, p.proposal());
+    const clc::SmcrPeer accept = p.end_of(told<Joined>(p.server.log, 1).value());
+    p.client.join(1, accept);
+    clc::SmcrPeer confirm = p.end_of(told<Joined>(p.client.log, 1).value());
+    for (const char* gid : {"10.0.0.2", "10.0.1.2"}) {
+        confirm.gids.push_back(*RoceGid::parse(gid));
+    }
+    p.client.await(1, accept);
+    p.server.await(1, confirm);
+    p.talk();
+    int offers = 0;
+    for (const Action& action : p.server.log) {
+        const auto* send = std::get_if<SendMessage>(&action);
+        if (send == nullptr) {
+            continue;
+        }
+        const auto message = std::get<llc::AnyMessage>(llc::decode(send->bytes));
+        if (const auto* offer = std::get_if<llc::AddLink>(&message)) {
+            REQUIRE(offer->large);
+            CHECK(offer->large->target_gid.normalised() == *RoceGid::parse("10.0.1.2"));
+            offers++;
+        }
+    }
+    CHECK(offers == 1);
+}
+
+TEST_CASE("smcr_groups__the_number_of_a_link_comes_again_when_all_are_used_up") {
+    GroupLinks links;
+    links.add(llc::kFirstLink, port("device", "10.0.0.1"));
+    for (unsigned number = 2; number <= 255; number++) {
+        REQUIRE(links.next_number() == number);
+        links.add(static_cast<std::uint8_t>(number), port("other", "10.0.1.1"));
+        links.erase(static_cast<std::uint8_t>(number));
+    }
+    CHECK(links.next_number() == 2);  // 1 is in use
+}
+
 // RFC 7609 section 3.5.1.3; SMC v2 does not ask for it.
 TEST_CASE("smcr_groups__before_version_2_the_mac_address_tells_links_apart") {
     GroupLinks links;
