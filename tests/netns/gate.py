@@ -90,7 +90,7 @@ WAYS = {
         "rules_test.Rules.test_a_user_who_may_not_connect",
         "rules_test.Rules.test_firewalls_that_let_nothing_else_pass",
         "rules_test.Rules.test_a_client_with_a_translated_port_goes_on_behind_the_servers_end",
-        "lifecycle_test.Lifecycle.test_a_full_agent_lets_connections_be_plain",
+        "crowds_test.Crowds.test_a_full_agent_lets_connections_be_plain",
     ],
     "bypass": [
         "bypass_test.Bypass.test_ipv4_and_ipv6",

@@ -243,19 +243,25 @@ class TwoPorts(unittest.TestCase):
     def test_2_linux_connects(self):
         self.churn((self.linux, NATIVE), (self.node, TCP), 7602)
 
-    def test_3_a_port_goes_and_comes_while_the_agent_connects(self):
-        self.outlast((self.node, TCP), (self.linux, NATIVE), 7603)
-
-    def test_4_a_port_goes_and_comes_while_linux_connects(self):
-        self.outlast((self.linux, NATIVE), (self.node, TCP), 7604)
-
-    def test_5_linux_has_one_link_for_each_group(self):
+    def begin_again(self, links):
+        """Begins again, with an agent and a Linux that have no link groups, and this maximum in Linux."""
         self.assertEqual(self.agent.stop(), 0, self.agent.log()[-2000:])
         wait_for("Linux to have seen it", lambda: not netsmc.types(self.linux), 60)
-        self.linux.sh("sysctl -qw net.smc.smcr_max_links_per_lgr=1")
-        type(self).agent = self.node.start_agent({}, "agent-one-link")
+        self.linux.sh(f"sysctl -qw net.smc.smcr_max_links_per_lgr={links}")
+        type(self).agent = self.node.start_agent({}, f"agent-links-{links}")
+
+    def test_3_linux_has_one_link_for_each_group(self):
+        self.begin_again(1)
         self.churn((self.node, TCP), (self.linux, NATIVE), 7605, links=1)
         self.churn((self.linux, NATIVE), (self.node, TCP), 7606, links=1)
+
+    # Last, because Linux 6.12 may stay stuck behind a lost link (docs/notebook.md, Linux as the peer).
+    def test_4_a_port_goes_and_comes_while_the_agent_connects(self):
+        self.begin_again(2)
+        self.outlast((self.node, TCP), (self.linux, NATIVE), 7603)
+
+    def test_5_a_port_goes_and_comes_while_linux_connects(self):
+        self.outlast((self.linux, NATIVE), (self.node, TCP), 7604)
 
 
 class OneNode(unittest.TestCase):
