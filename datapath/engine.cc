@@ -2,6 +2,7 @@
 #include "datapath/engine.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -14,6 +15,8 @@ namespace smc {
 
 namespace {
 constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for so long after a task that had more to do
+// How long streams rest after one of them ran, if a request or response has been served meanwhile.
+constexpr auto kStreamsRest = std::chrono::microseconds(50);
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -159,11 +162,23 @@ void Engine::touch(Task& task, TimePoint now) {
 // kShortFor begins now and not at the beginning of this iteration, which streams may have made long.
 void Engine::had_little(Task& task) {
     task.has_much_ = false;
+    served_little_ = true;
     short_until_ = os::now() + kShortFor;
+}
+
+// Behind a request or response. The thread that it is for may wait for this processor, which it gets now, and its
+// answer comes before the next run() of a stream, if that thread is quick.
+bool Engine::streams_wait(TimePoint now) {
+    if (!std::exchange(served_little_, false) || ready_.empty()) {
+        return false;
+    }
+    ::sched_yield();
+    return now < streamed_at_ + kStreamsRest;
 }
 
 void Engine::run_next(TimePoint now) {
     if (!ready_.empty()) {
+        streamed_at_ = os::now();
         Task* task = ready_.front();
         ready_.pop_front();
         task->waits_ = false;
@@ -279,7 +294,9 @@ void Engine::loop() {
             yield(now);
         }
         run_all(touched_, now);
-        run_next(now);
+        if (!streams_wait(now)) {
+            run_next(now);
+        }
         run_called(now);
         forget_ended();
         take_new();
