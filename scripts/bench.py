@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Ratios against a baseline, measured alternately in one run: median, and lowest to highest. Above 1 is better than the
 baseline, whatever the unit. Numbers are of the machine at hand; only the ratios are worth comparing. CPU is what the
-whole machine used (with --vm, both QEMU processes), for a round trip, a MB or a connection.
+whole machine used (with --vm, both QEMU processes), for a round trip, a MB or a connection. The first lines say what
+the machine is: its ratios depend on what a system call, a wake-up and a copy cost there. The last line says for how
+long its processors were taken from it meanwhile, if it is a virtual one.
 
 "one core" puts everything on one processor, agents included; "a core each" puts the client's end on one and the
 server's on another.
@@ -31,7 +33,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks import cases, counts, machines, namespaces, plot
+from benchmarks import cases, counts, facts, machines, namespaces, plot
 from lab.arguments import Arguments, set_up
 from lab.basics import test_program
 
@@ -84,6 +86,8 @@ def main():
     options = options_of(sys.argv[1:])
     if options.set_up:
         set_up(*(["--tests"] if options.vm else []))
+    machine, stolen = facts.measure(), facts.stolen_seconds()
+    facts.print_facts(machine)
     if options.codec:
         rows = measure_codec()
     elif options.counts:
@@ -91,9 +95,11 @@ def main():
     else:
         print(cases.HEAD)
         rows = [row for kind in options.kinds for row in options.measure(kind, options)]
+    machine["stolen"] = f"{facts.stolen_seconds() - stolen:.1f} s"
+    print(f"stolen meanwhile: {machine['stolen']}")
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"results": rows}, file, indent=2)
+            json.dump({"machine": machine, "results": rows}, file, indent=2)
     if options.plot and not options.codec and not options.counts:
         for path in options.also:
             with open(path) as file:

@@ -35,6 +35,10 @@ CASES = [
     Case("64 B beside four streams", "crowded", 64, "us", False),
     Case("connections", "connect", 1, "1/s", True),
 ]
+CROWD = [
+    Case("64 B beside four streams, mean", "crowded-mean", 64, "us", False),
+    Case("four streams beside 64 B", "crowded-streams", 64, "GB/s", True),
+]
 FIRST_CONTACT = Case("first contact", "contact", 1, "ms", False)
 SUBSEQUENT_CONTACT = Case("subsequent contact", "contact", 1, "ms", False)
 

@@ -7,7 +7,7 @@ import subprocess
 from lab.basics import Timeout, wait_for
 from lab.nodes import Lab
 
-from .cases import BASELINE, CASES, OURS, PEER, Scene, measure_all, processor_seconds
+from .cases import BASELINE, CASES, CROWD, OURS, PEER, Scene, measure_all, processor_seconds
 
 CUBIC = ("--cc", "cubic")
 # where the client runs and where the server
@@ -183,6 +183,7 @@ class OverLo(Pairs):
 
 class SmcD(Pairs):
     path, variant, wanted, paths = "smcd", "local", ("SMC_LEG_JOINED",), {"smcd"}
+    cases = [*CASES, *CROWD]
     arguments = ()
 
     def configuration(self):

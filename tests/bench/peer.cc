@@ -5,6 +5,8 @@
 //   peer roundtrip IP PORT BYTES SECONDS       prints microseconds a round trip
 //   peer stream IP PORT BYTES SECONDS          prints GB/s, measured until the server has all bytes
 //   peer crowded IP PORT BYTES SECONDS         prints microseconds a round trip, the median, beside four streams
+//   peer crowded-mean IP PORT BYTES SECONDS    the same, and prints the mean: now and then a round trip waits for long
+//   peer crowded-streams IP PORT BYTES SECONDS the same, and prints what the streams took from their programs, in GB/s
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
@@ -221,8 +223,9 @@ void stream(const char* ip, int port, std::uint64_t bytes, double seconds) {
     std::printf("%.4f\n", total / since(start) / 1e9);
 }
 
-void crowded(const char* ip, int port, std::uint64_t bytes, double seconds) {
+void crowded(const std::string& what, const char* ip, int port, std::uint64_t bytes, double seconds) {
     std::atomic<bool> done{false};
+    std::atomic<std::uint64_t> streamed{0};
     std::vector<std::thread> streams;
     for (int i = 0; i < 4; i++) {
         streams.emplace_back([&, fd = connect_to(ip, port)] {
@@ -231,6 +234,7 @@ void crowded(const char* ip, int port, std::uint64_t bytes, double seconds) {
             write_all(fd, reinterpret_cast<const char*>(&zero), sizeof zero);
             while (!done) {
                 write_all(fd, buffer.data(), buffer.size());
+                streamed += buffer.size();
             }
             ::close(fd);
         });
@@ -248,9 +252,19 @@ void crowded(const char* ip, int port, std::uint64_t bytes, double seconds) {
         }
         took.push_back(since(began) * 1e6);
     }
+    const double took_all = since(start);
+    const auto streamed_then = static_cast<double>(streamed);
     done = true;
     for (auto& thread : streams) {
         thread.join();
+    }
+    if (what == "crowded-mean") {
+        std::printf("%.3f\n", took_all * 1e6 / static_cast<double>(took.size()));
+        return;
+    }
+    if (what == "crowded-streams") {
+        std::printf("%.4f\n", streamed_then / took_all / 1e9);
+        return;
     }
     const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
     std::nth_element(took.begin(), middle, took.end());
@@ -325,8 +339,8 @@ int main(int argc, char** argv) {
         roundtrip(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
     } else if (what == "stream") {
         stream(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
-    } else if (what == "crowded") {
-        crowded(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
+    } else if (what.starts_with("crowded")) {
+        crowded(what, argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
     } else if (what == "connect") {
         connect_many(argv[2], port, std::atoi(argv[4]), seconds);
     } else if (what == "contact") {

@@ -13,6 +13,8 @@ ROW = {
     *("baseline_cpu_us", "beside"),
 }
 
+MACHINE = {"kernel", "processors", "system call", "wake-up, same processor", "copy of 64 MiB", "mitigations", "stolen"}
+
 
 def bench(*arguments):
     """Runs the benchmark: its rows, and its output."""
@@ -21,14 +23,19 @@ def bench(*arguments):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise AssertionError(done.stdout)
-        return json.load(file)["results"], done.stdout
+        written = json.load(file)
+        if not MACHINE <= set(written["machine"]):
+            raise AssertionError(written["machine"])
+        return written["results"], done.stdout
 
 
 class Bench(unittest.TestCase):
     SHORT = ("--rounds", "1", "--seconds", "0.1")
 
     def test_every_path_of_one_machine(self):
-        rows, _ = bench(*self.SHORT, "--case", "64 B round trip, one core")
+        rows, printed = bench(*self.SHORT, "--case", "64 B round trip, one core")
+        self.assertRegex(printed, r"(?m)^system call: +\d+ ns$")
+        self.assertRegex(printed, r"stolen meanwhile: [0-9.]+ s\n$")
         found = [(row["path"], row["variant"]) for row in rows]
         self.assertEqual(
             found,
@@ -43,15 +50,16 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(row["ratio"], row["baseline"] / row["ours"], delta=0.01)
 
     def test_every_case(self):
-        rows, _ = bench(*self.SHORT, "--path", "smcd")
+        rows, _ = bench(*self.SHORT, "--path", "smcd-local")
         cases = ("64 B round trip", "4 KiB round trip", "64 KiB stream", "256 KiB stream", "64 B beside four streams")
+        crowd = ("64 B beside four streams, mean", "four streams beside 64 B")
         self.assertEqual(
             [row["case"] for row in rows],
-            [f"{case}, {cores}" for cores in ("one core", "a core each") for case in (*cases, "connections")],
+            [f"{case}, {cores}" for cores in ("one core", "a core each") for case in (*cases, "connections", *crowd)],
         )
 
     def test_what_a_connection_takes(self):
-        (row,), printed = bench("--counts", "--path", "smcd", "--case", "connections, one core")
+        (row,), printed = bench("--counts", "--path", "smcd-local", "--case", "connections, one core")
         self.assertEqual((row["path"], row["of"]), ("smcd", "connection"))
         self.assertGreater(sum(row["bpf_us"].values()), 0)
         self.assertEqual(set(row["counts"]), {"agent 1", "agent 2", "programs", "programs over TCP"})
