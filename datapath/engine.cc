@@ -15,8 +15,11 @@ namespace smc {
 
 namespace {
 constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for so long after a task that had more to do
-// How long streams rest after one of them ran, if a request or response has been served meanwhile.
+// In an iteration that served a request or response, streams are passed over until this long after one of them ran.
 constexpr auto kStreamsRest = std::chrono::microseconds(50);
+// If yielding behind requests and responses takes longer than this on average, other programs keep the processor, and
+// it is not yielded for a while. A single call counts for an eighth.
+constexpr auto kLongYield = std::chrono::milliseconds(1), kLongYieldRest = std::chrono::milliseconds(20);
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -166,23 +169,38 @@ void Engine::had_little(Task& task) {
     short_until_ = os::now() + kShortFor;
 }
 
-// Behind a request or response. The thread that it is for may wait for this processor, which it gets now, and its
-// answer comes before the next run() of a stream, if that thread is quick.
-bool Engine::streams_wait(TimePoint now) {
+// Called after the tasks with events ran. If one of them served a request or response, the thread that it is for may be
+// waiting for this processor, so this thread yields it. True: streams are passed over in this iteration, so that a
+// quick answer is served before they run.
+bool Engine::streams_rest(TimePoint& now) {
     if (!std::exchange(served_little_, false) || ready_.empty()) {
         return false;
     }
-    ::sched_yield();
+    if (now >= no_yield_until_) {
+        const auto before = os::now();
+        ::sched_yield();
+        now = os::now();
+        behind_little_took_ += (now - before - behind_little_took_) / 8;
+        if (behind_little_took_ > kLongYield) {
+            no_yield_until_ = now + kLongYieldRest;
+        }
+    }
     return now < streamed_at_ + kStreamsRest;
 }
 
-void Engine::run_next(TimePoint now) {
-    if (!ready_.empty()) {
+// `rest`: streams are passed over.
+void Engine::run_next(TimePoint now, bool rest) {
+    const auto next =
+        rest ? std::ranges::find_if(ready_, [](const Task* task) { return !task->has_much_; }) : ready_.begin();
+    if (next == ready_.end()) {
+        return;
+    }
+    Task* task = *next;
+    ready_.erase(next);
+    task->waits_ = false;
+    run_task(*task, now);
+    if (task->has_much_) {
         streamed_at_ = os::now();
-        Task* task = ready_.front();
-        ready_.pop_front();
-        task->waits_ = false;
-        run_task(*task, now);
     }
 }
 
@@ -294,9 +312,8 @@ void Engine::loop() {
             yield(now);
         }
         run_all(touched_, now);
-        if (!streams_wait(now)) {
-            run_next(now);
-        }
+        const bool rest = streams_rest(now);
+        run_next(now, rest);
         run_called(now);
         forget_ended();
         take_new();

@@ -9,8 +9,9 @@
 //
 // A task with more to do (a stream) waits in a queue, from which one task runs between two calls of epoll_wait(): a
 // task with little to do waits for at most one bounded run(), however many streams there are. While a request-response
-// connection is active, a stream that an event or look() woke queues up, too, and behind a request or response the
-// thread yields its processor, and streams rest for a moment. Data that a link has received is delivered at once.
+// connection is active, a stream that an event or look() woke queues up, too; after a request or response the thread
+// yields its processor, and streams that wait may be passed over for some tens of microseconds. Data that a link has
+// received is delivered at once.
 #pragma once
 
 #include <atomic>
@@ -97,8 +98,8 @@ class Engine final : private Poller {
     void take_new();
     void touch(Task& task, TimePoint now);
     void wait_for_turn(Task& task);
-    bool streams_wait(TimePoint now);
-    void run_next(TimePoint now);
+    bool streams_rest(TimePoint& now);
+    void run_next(TimePoint now, bool rest);
     void run_all(const std::vector<Task*>& tasks, TimePoint now);
     void run_called(TimePoint now);
     void run_task(Task& task, TimePoint now);
@@ -133,8 +134,10 @@ class Engine final : private Poller {
     std::vector<Task*> seen_;          // those of them whose look() has returned true in this iteration
     std::vector<std::size_t> places_;  // for put_in_order()
     std::vector<std::pair<TimePoint, Task*>> by_news_;  // for put_in_order()
-    bool served_little_ = false;                        // had_little() was called since streams_wait()
-    TimePoint streamed_at_{};                           // when a task of ready_ ran last
+    bool served_little_ = false;                        // had_little() was called since streams_rest()
+    TimePoint streamed_at_{};                           // when a stream of ready_ ran last
+    TimePoint::duration behind_little_took_{};          // to yield after a request or response, on average
+    TimePoint no_yield_until_{};                        // because that took too long
     bool alone_ = false;                 // no other thread wanted this processor when this thread yielded it last
     TimePoint::duration yields_took_{};  // on average, lately
     TimePoint no_spin_until_{}, short_until_{};

@@ -5,7 +5,7 @@
 // Invariants:
 //   A1  A block's word alone says who owns the block, and changes only by compare-and-swap: a machine that dies between
 //       two stores leaves blocks with its owner word, and no other trace.
-//   A2  Blocks are given back by their owner or, kReclaimAfter behind the end of the owner's slot, by any machine: a
+//   A2  Blocks are given back by their owner or, when the owner has had no slot for kReclaimAfter, by any machine: a
 //       peer that still wrote to them has noticed the owner's death long before.
 //   A3  A value from the area is copied before it is used, and checked against the geometry that was computed here.
 //   A4  No store goes outside the mapping, whatever the area holds.
@@ -69,7 +69,7 @@ class Area {
 
     // The slot of the peer with this GID, if the peer lives; if several slots have the GID, the first.
     [[nodiscard]] std::optional<std::uint32_t> find(const Gid& gid) const;
-    // Whether the peer with this GID has a slot. If it is taken for dead here, it may not have noticed that yet.
+    // Whether the peer with this GID has a slot, and so may still write to blocks, even if it is taken for dead here.
     [[nodiscard]] bool may_write(const Gid& gid) const;
     // The slot of a block's owner; nothing: the block is free, or its owner has no slot any more.
     [[nodiscard]] std::optional<std::uint32_t> owner_of(std::uint32_t block) const;
@@ -78,8 +78,8 @@ class Area {
 
     // Tells the peers that this machine lives: called at least every kBeat, on one thread.
     void say_alive();
-    // Notes which peers are silent, and gives back what the dead have left. Returns the time that it counts as passed
-    // since the last call: at most 2 * kBeat, so that a machine that stood still itself takes no peer for dead.
+    // Notes which peers are silent, ends the slots of the dead, and gives back their blocks. Returns the time that it
+    // counts as passed since the last call: at most 2 * kBeat, so that a machine that stood still finds no peer dead.
     std::chrono::steady_clock::duration look(TimePoint now);
     // False: this machine has never had a slot, or a peer has taken it because of its silence. It then owns no block.
     [[nodiscard]] bool has_slot() const;
@@ -87,8 +87,7 @@ class Area {
     Result<void> take_slot();
     static constexpr std::chrono::milliseconds kBeat{250};
     static constexpr std::chrono::milliseconds kDead{5000};  // a peer without a beat for so long is taken for dead
-    // From the end of a slot until its blocks are given back: longer than a machine that stands still keeps its own
-    // slot (2 * kDead).
+    // How long blocks without an owner are kept: longer than 2 * kDead, for which a silent machine keeps its slot.
     static constexpr std::chrono::milliseconds kReclaimAfter = 3 * kDead;
     // Blocks between hold() and drop() may be written from here, even if their owner dies, so they are not given back.
     using Held = std::multimap<std::uint32_t, std::uint32_t>;  // first -> count

@@ -10,7 +10,7 @@ namespace smc::smcr {
 
 namespace {
 
-// Whether the first message of a connection aborts it. Before a later abort the peer may have sent something.
+// Whether the first message of a connection already aborts it: the peer has then sent no data.
 bool is_stillborn(const cdc::Message& message) {
     return message.sequence == 1 && (message.state & cdc::kAbnormalClose) != 0;
 }
@@ -295,7 +295,7 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     struct Here {
         Mover* mover;
         Task* task;
-        bool counts;  // the peer has not left
+        bool counts;  // in not_moved_ if it cannot move: its peer has not left
     };
     std::map<AlertToken, Here> here;
     {

@@ -8,14 +8,14 @@
 //       before the CLC Confirm (RFC 7609 section 3.5.2.4).
 //   C2  An RMBE is given back only when the peer has said that it is done with the connection, or shows that by giving
 //       its own RMBE to another connection (section 4.4.2), or when the last link has gone.
-//   C3  When a link breaks every connection on it moves to another one; when that was the last one, it ends with
-//       kLinkDown.
+//   C3  When a link breaks, each connection on it moves to another one. A connection ends with kLinkDown if there is no
+//       other link, or if the peer's RMB is not known over it.
 //   C4  A peer's failover validation (section 4.6.1) is judged only when everything that has come over the other links
 //       has been processed.
-//   C5  What a link had posted when it broke may reach the peer for as long as its queue pair exists: soft-RoCE keeps
-//       packets that wait for a neighbour's address, and the peer may not have heard yet that the link is gone. Until
-//       the queue pair is destroyed, a connection that moved writes nothing else to where such a write may land, and no
-//       last message lets the peer give that RMBE to another connection.
+//   C5  Until the queue pair of a broken link is destroyed, the writes and messages posted on it may still reach the
+//       peer: soft-RoCE keeps packets that wait for a neighbour's address, and the peer may not have heard yet that the
+//       link is gone. Until then a connection that has moved writes nothing else to where such a write may land, and
+//       does not send its last message, after which the peer may give that RMBE to another connection.
 #pragma once
 
 #include <atomic>
@@ -57,7 +57,7 @@ class GroupDriver {
         std::atomic<std::uint8_t> link{0};  // the link that it sends on; 0: it does not run
         std::optional<Element> lingering;   // C2: the RMBE of a connection that has ended
         bool peer_has_left = false;         // the peer gave its RMBE to another connection
-        bool lost = false;                  // the peer sent something that never came
+        bool lost = false;                  // a message of the peer was lost with a link
         Spoke spoke;                        // called for the first message
     };
 
@@ -71,7 +71,7 @@ class GroupDriver {
     void forget(AlertToken token);
     // Drops a connection whose peer may write already: the RMBE is kept until the peer is done with it.
     void linger(AlertToken token, Element rmbe);
-    // The peer has given the RMBE that this connection writes to another connection: this one ends (RFC 7609 section
+    // Another connection was given the RMBE of the peer into which this one writes: this one ends (RFC 7609 section
     // 4.4.2). Called before the other one writes there. The caller calls Engine::kick() for a link afterwards.
     void peer_left(AlertToken token);
     // From now on connections may use this link, which is in the engine.
@@ -80,14 +80,14 @@ class GroupDriver {
     void retire(std::uint8_t number);
     // The link that a connection sends on; 0: it does not run.
     [[nodiscard]] std::uint8_t link_of(AlertToken token) const;
-    // How many connections ended with their link because the peer's RMB was not known over the other link.
+    // For tests: how many connections ended with their link because the peer's RMB was not known over the other link.
     [[nodiscard]] unsigned not_moved() const { return not_moved_.load(std::memory_order_relaxed); }
     // The group ends: connections do not move any more.
     void close();
     // C5: the queue pair of a broken link is destroyed. The caller calls Engine::kick() for the group's links
     // afterwards.
     void destroyed(unsigned stray);
-    // C5: broken links, or strays, are numbered from 1. True: a queue pair of strays up to this number still exists.
+    // C5: broken links are strays, numbered from 1. True: the queue pair of one up to this number still exists.
     [[nodiscard]] bool has_strays(unsigned up_to) const {
         return oldest_stray_.load(std::memory_order_acquire) <= up_to;
     }

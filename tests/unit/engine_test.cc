@@ -288,6 +288,78 @@ class OfCrowd final : public Task {
     Poller* poller_ = nullptr;
 };
 
+// A small message in each round, beside a stream that always has more to do, and a task that is kicked in each round.
+// Ends when streams have rested for a round and have run all the same, or when there were too many rounds.
+class Rounds final : public Task {
+ public:
+    static constexpr int kMost = 1'000'000, kStreamRuns = 20, kKickedWithin = 3;
+
+    struct Other final : Task {
+        Other(bool is_stream) : streams(is_stream) {}
+        bool start(Poller& poller) override {
+            poller_ = &poller;
+            return true;
+        }
+        void on_event(int, std::uint32_t) override {}
+        bool run(TimePoint) override {
+            runs++;
+            if (streams) {
+                poller_->had_much(*this);
+            }
+            return streams && !done;
+        }
+        void abort(Reason) override { done = true; }
+        [[nodiscard]] bool ended() const override { return done; }
+        bool streams, done = false;
+        int runs = 0;
+
+     private:
+        Poller* poller_ = nullptr;
+    };
+
+    bool start(Poller& poller) override {
+        poller_ = &poller;
+        return poller.watch(bell_.get(), EPOLLIN, source_);
+    }
+    void on_event(int, std::uint32_t) override {}
+    bool run(TimePoint) override {
+        poller_->had_little(*this);
+        const int others_ran = stream->runs + kicked->runs;
+        rested += rounds_ > 1 && others_ran == others_ran_ ? 1 : 0;  // the first run is in their place
+        others_ran_ = others_ran;
+        if (kicked->runs != kicked_ran_) {
+            kicked_ran_ = kicked->runs;
+            kicked_at_ = rounds_;
+            engine->kick(kicked);
+        } else if (rounds_ > kicked_at_ + kKickedWithin) {
+            kicked_late = true;
+        }
+        if ((rested > 0 && stream->runs >= kStreamRuns) || ++rounds_ == kMost) {
+            stream->done = kicked->done = done_ = true;
+            over.set_value();
+            return false;
+        }
+        const std::uint64_t one = 1;
+        [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);
+        return false;
+    }
+    void abort(Reason) override { done_ = true; }
+    [[nodiscard]] bool ended() const override { return done_; }
+
+    Engine* engine = nullptr;
+    std::shared_ptr<Other> stream = std::make_shared<Other>(true), kicked = std::make_shared<Other>(false);
+    int rested = 0;  // rounds in which neither ran
+    bool kicked_late = false;
+    std::promise<void> over;
+
+ private:
+    UniqueFd bell_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    Poller::Source source_{this, 0};
+    Poller* poller_ = nullptr;
+    int rounds_ = 0, others_ran_ = 0, kicked_ran_ = 0, kicked_at_ = 0;
+    bool done_ = false;
+};
+
 }  // namespace
 
 TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_for_it") {
@@ -494,6 +566,19 @@ TEST_CASE("engine__streams_with_news_wait_for_their_turn_behind_one_who_had_litt
         engine->add_task(std::make_shared<OfCrowd>(crowd, i < Crowd::kStreams));
     }
     CHECK(crowd.was_first.get_future().get());
+}
+
+TEST_CASE("engine__streams_rest_behind_small_messages_and_nothing_else_does") {
+    auto engine = *Engine::start([](const ConnectionEnd&) {});
+    const auto rounds = std::make_shared<Rounds>();
+    rounds->engine = engine.get();
+    engine->add_task(rounds->stream);
+    engine->add_task(rounds->kicked);
+    engine->add_task(rounds);
+    rounds->over.get_future().get();
+    CHECK(rounds->rested > 0);
+    CHECK(rounds->stream->runs >= Rounds::kStreamRuns);
+    CHECK_FALSE(rounds->kicked_late);
 }
 
 TEST_CASE("engines__each_gets_as_many_tasks_and_one_that_stands_still_shows") {
