@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Memory of a link group: RMBs and buffers to send from are registered, told to the peer, and given back.
 #include <algorithm>
+#include <utility>
 
 #include "smc/group/smcr_group.h"
 
@@ -53,6 +54,9 @@ void SmcrGroup::grow(ElementBytes& bytes, Out out) {
         }
     }
     if (rmb && rmbs() >= llc::kMaxRmbs) {
+        if (std::exchange(bytes.rmbe, terms_.rmbe_bytes) != terms_.rmbe_bytes) {
+            return grow(bytes, out);  // there may be a free RMBE of the usual size
+        }
         refused_ = Refusal::kNoMoreRmbs;
         return;
     }
@@ -146,8 +150,13 @@ void SmcrGroup::rkey_confirmed(const llc::RkeyConfirmed& done, Out out) {
     }
     if (done.accepted) {
         buffer->state = Buffer::State::kUsable;
+        return;
+    }
+    const bool large = buffer->element_bytes > terms_.rmbe_bytes;
+    drop_buffer(id, out);
+    if (large) {
+        largest_.rmbe = terms_.rmbe_bytes;  // there may be a free RMBE of the usual size
     } else {
-        drop_buffer(id, out);
         refused_ = Refusal::kNoMoreRmbs;
     }
 }

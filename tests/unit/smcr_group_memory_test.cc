@@ -69,6 +69,42 @@ TEST_CASE("smcr_groups__if_the_device_refuses_large_elements_usual_ones_do") {
     CHECK(count<JoinRefused>(p.server.log) == 0);
 }
 
+TEST_CASE("smcr_groups__if_the_peer_refuses_an_rmb_of_large_elements_usual_ones_do") {
+    Pair p;
+    p.connect(1);
+    p.server.bytes = {4096 * 1024, 256 * 1024};
+    p.server.join(2, p.proposal());
+    REQUIRE(p.server.sent.size() == 1);
+    auto reply = std::get<llc::ConfirmRkey>(std::get<llc::AnyMessage>(llc::decode(p.server.sent[0].bytes)));
+    p.server.sent.clear();
+    reply.reply = reply.negative = true;
+    p.server.on(p.server.groups.message(p.server.group(1).id(), 1, llc::encode(reply).view(), p.server.now));
+    p.talk();
+    CHECK(bytes_of(told<Joined>(p.server.log, 2).value().local.rmbe.size) == 256 * 1024);
+    CHECK(p.server.group(1).rmbs() == 1);
+}
+
+TEST_CASE("smcr_groups__if_there_may_be_no_more_rmbs_usual_elements_do") {
+    Pair p{.server = {.server = true, .memory = 1000 * kBuffer}, .client = {.server = false, .memory = 1000 * kBuffer}};
+    p.connect(1);
+    for (std::uint64_t member = 2; p.server.group(1).rmbs() < llc::kMaxRmbs; member++) {
+        p.server.bytes = {512U * 1024 << member % 2, 256 * 1024};  // 512 KiB and 1 MiB in turn: one element an RMB
+        p.connect(member);
+    }
+    for (Node* node : {&p.server, &p.client}) {  // room for one more connection, but its RMB stays for a while
+        const GroupId id = node->group(2).id();
+        const Assignment had = *node->groups.assignment_of(MemberId{2});
+        node->leave(2);
+        for (const auto& [buffer, element] : {std::pair(had.rmb, had.rmbe), std::pair(had.send, had.send_element)}) {
+            node->on(node->groups.element_returned(id, buffer, element, node->now));
+        }
+    }
+    p.server.bytes = {4096 * 1024, 256 * 1024};
+    p.connect(1000);
+    CHECK(p.server.group(1000).id() == p.server.group(1).id());
+    CHECK(bytes_of(told<Joined>(p.server.log, 1000).value().local.rmbe.size) == 256 * 1024);
+}
+
 TEST_CASE("smcr_groups__a_group_with_more_memory_than_usual_is_kept_for_less_long") {
     Pair usual, large;
     usual.connect(1);
