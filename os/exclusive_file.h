@@ -13,4 +13,8 @@ namespace smc {
 // of that process's descriptor. EBUSY: another program has it open.
 Result<UniqueFd> open_exclusive(const std::string& path);
 
+// A duplicate of the descriptor that another process has for this file: a process with the name and the effective user
+// of this one. Empty: there is none.
+UniqueFd share_open_file(const std::string& path);
+
 }  // namespace smc
