@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Ratios against a baseline, measured alternately in one run: median, and lowest to highest. Above 1 is better than the
 baseline, whatever the unit. Numbers are of the machine at hand; only the ratios are worth comparing. CPU is what the
-whole machine used (with --vm, both QEMU processes), for a round trip, a MB or a connection. The first lines say what
-the machine is: its ratios depend on what a system call, a wake-up and a copy cost there. The last line says for how
-long its processors were taken from it meanwhile, if it is a virtual one.
+whole machine used (with --vm, both QEMU processes), for a round trip, a MB or a connection. The first lines
+describe the machine, because ratios depend on the cost of a system call, a wake-up and a copy. The last line is the
+steal time, of all processors together.
 
 "one core" puts everything on one processor, agents included; "a core each" puts the client's end on one and the
 server's on another.
@@ -33,7 +33,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks import cases, counts, facts, machines, namespaces, plot
+from benchmarks import cases, counts, facts, machines, namespaces, page, plot
 from lab.arguments import Arguments, set_up
 from lab.basics import test_program
 
@@ -64,8 +64,14 @@ def options_of(arguments):
     parser.add_argument("--codec", action="store_true", help="the wire library, no network")
     parser.add_argument("--counts", action="store_true", help="system calls, switches and BPF, and no ratios")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
-    parser.add_argument("--also", metavar="FILE", action="append", default=[], help="results of earlier runs, to plot")
+    parser.add_argument(
+        "--also", metavar="FILE", action="append", default=[], help="results of earlier runs, for --plot and --page"
+    )
+    parser.add_argument("--nothing", action="store_true", help="measure nothing, take what --also has")
     parser.add_argument("--plot", metavar="FILE", help="also draw them there, as an SVG (python3-matplotlib)")
+    parser.add_argument(
+        "--page", metavar="FILE", action="append", default=[], help="also write its tables, as Markdown"
+    )
     parser.add_argument("--rounds", type=int, help="of measurements (default 15; with --vm 5)")
     parser.add_argument("--seconds", type=float, help="length of each (default 0.3; with --vm 2)")
     options = parser.parse_args(arguments)
@@ -82,11 +88,9 @@ def options_of(arguments):
     return options
 
 
-def main():
-    options = options_of(sys.argv[1:])
-    if options.set_up:
-        set_up(*(["--tests"] if options.vm else []))
-    machine, stolen = facts.measure(), facts.stolen_seconds()
+def measure(options):
+    """What the machine is, and a row for each case."""
+    machine, before = facts.measure(), facts.steal_seconds()
     facts.print_facts(machine)
     if options.codec:
         rows = measure_codec()
@@ -95,16 +99,30 @@ def main():
     else:
         print(cases.HEAD)
         rows = [row for kind in options.kinds for row in options.measure(kind, options)]
-    machine["stolen"] = f"{facts.stolen_seconds() - stolen:.1f} s"
-    print(f"stolen meanwhile: {machine['stolen']}")
+    machine["steal time"] = f"{facts.steal_seconds() - before:.1f} s"
+    print(f"steal time: {machine['steal time']}")
+    return machine, rows
+
+
+def main():
+    options = options_of(sys.argv[1:])
+    if options.set_up:
+        set_up(*(["--tests"] if options.vm else []))
+    machine, rows = {}, []
+    if not options.nothing:
+        machine, rows = measure(options)
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"machine": machine, "results": rows}, file, indent=2)
-    if options.plot and not options.codec and not options.counts:
-        for path in options.also:
-            with open(path) as file:
-                rows += json.load(file)["results"]
-        plot.plot(rows, options.plot)
+    for path in options.also:
+        with open(path) as file:
+            before = json.load(file)
+        machine = machine or before["machine"]
+        rows += before["results"]
+    for path in options.page:
+        page.write(path, machine, rows)
+    if options.plot:
+        plot.plot([row for row in rows if "ratio" in row], options.plot)
     return 0
 
 

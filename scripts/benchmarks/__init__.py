@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""The parts of scripts/bench: scenes (namespaces.py, machines.py), measurements (cases.py), the picture (plot.py)."""
+"""The parts of scripts/bench: scenes (namespaces.py, machines.py), measurements (cases.py, counts.py), the machine
+(facts.py), and what is made of them: the picture (plot.py), tables in pages (page.py)."""

@@ -116,7 +116,7 @@ def measure(scene, case, cores, options):
 
 
 HEAD = (
-    f"{'path':19} {'case':37}{'ours':>11} {'baseline':>11} {'unit':5}{'ratio':>7} "
+    f"{'path':19} {'case':43}{'ours':>11} {'baseline':>11} {'unit':5}{'ratio':>7} "
     f"{'(lowest to highest)':20} CPU us, and the baseline's; beside it"
 )
 
@@ -126,7 +126,7 @@ def as_text(row):
     beside = [f"{entry['ratio']:.2f}x of {name}" for name, entry in row["beside"].items()]
     path = f"{row['path']} ({row['variant']})"
     return (
-        f"{path:19} {row['case']:37}{row['ours']:>11,.2f} {row['baseline']:>11,.2f} "
+        f"{path:19} {row['case']:43}{row['ours']:>11,.2f} {row['baseline']:>11,.2f} "
         f"{row['unit']:5}{row['ratio']:>6.2f}x {'(%.2f to %.2f)' % (row['lowest'], row['highest']):20}"
         + " ".join([*spent, *beside])
     )

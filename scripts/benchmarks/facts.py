@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""What the machine is that figures were measured on: a ratio of one machine says little about another one."""
+"""Facts of the machine on which figures were measured; ratios of one machine say little about another one."""
 import glob
 import os
 import platform
 import subprocess
 
-from lab.basics import test_program
+from lab.basics import AGENT, sh, test_program
 
 PROGRAM = test_program("smc-bench-machine")
 
@@ -20,15 +20,16 @@ def mitigations():
     return found
 
 
-def stolen_seconds():
-    """For how long this machine, if it is a virtual one, wanted a processor and had none, since its start."""
+def steal_seconds():
+    """Steal time of all processors together since the start."""
     with open("/proc/stat") as file:
         return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def measure():
     """The facts, by name; the values have their units."""
-    facts = {"kernel": platform.release(), "processors": str(len(os.sched_getaffinity(0)))}
+    facts = {"version": sh(AGENT, "--version").split()[1], "kernel": platform.release()}
+    facts["processors"] = str(len(os.sched_getaffinity(0)))
     for line in subprocess.run([PROGRAM], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines():
         name, value, unit = line.split("\t")
         facts[name] = f"{value} {unit}"

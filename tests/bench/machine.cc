@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// What the machine is that scripts/bench measures on: what the least system call costs, waking a thread, and copying.
+// Measures the machine on which scripts/bench runs: the time of the cheapest system call, of waking a thread, and of
+// copying.
 // A line for each, "name<TAB>value<TAB>unit"; medians.
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -41,8 +42,11 @@ void run_on(int processor) {
 }
 
 std::vector<int> processors() {
-    cpu_set_t set;
-    ::sched_getaffinity(0, sizeof set, &set);
+    cpu_set_t set{};
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) {
+        std::perror("sched_getaffinity");
+        std::exit(1);
+    }
     std::vector<int> all;
     for (int processor = 0; processor < CPU_SETSIZE; processor++) {
         if (CPU_ISSET(processor, &set)) {
@@ -65,17 +69,17 @@ double system_call_ns() {
     return median(took);
 }
 
-// From the call that wakes a thread on `processor` until that thread runs, in nanoseconds. The calling thread waits
-// between two wake-ups, so that the other processor becomes idle, or, `busy`, has another thread that never sleeps.
+// The median time from the call that wakes a thread on `processor` until that thread runs, in nanoseconds. The caller
+// sleeps between wake-ups, so that `processor` can become idle. `busy`: another thread there never sleeps.
 double wake_up_ns(int own, int processor, bool busy) {
     constexpr int kTimes = 501;
     const int bell = ::eventfd(0, 0);
-    std::atomic<bool> done{false};
+    std::atomic<int> heard{0};
     std::atomic<std::int64_t> rung{0};
     std::vector<double> took;
     std::thread sleeper([&] {
         run_on(processor);
-        for (int i = 0; i < kTimes; i++) {
+        for (; heard < kTimes; heard++) {
             std::uint64_t value = 0;
             if (::read(bell, &value, sizeof value) != sizeof value) {
                 std::exit(1);
@@ -83,20 +87,22 @@ double wake_up_ns(int own, int processor, bool busy) {
             const auto now = Clock::now().time_since_epoch();
             took.push_back(static_cast<double>(std::chrono::nanoseconds(now).count() - rung));
         }
-        done = true;
     });
     std::thread other([&] {
         run_on(processor);
-        while (busy && !done) {
+        while (busy && heard < kTimes) {
         }
     });
     run_on(own);
-    while (!done) {
+    for (int i = 0; i < kTimes; i++) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));
         rung = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
         const std::uint64_t one = 1;
-        if (!done && ::write(bell, &one, sizeof one) != sizeof one) {
+        if (::write(bell, &one, sizeof one) != sizeof one) {
             std::exit(1);
+        }
+        while (heard == i) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
     }
     sleeper.join();

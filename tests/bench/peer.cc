@@ -6,12 +6,12 @@
 //   peer stream IP PORT BYTES SECONDS          prints GB/s, measured until the server has all bytes
 //   peer crowded IP PORT BYTES SECONDS         prints microseconds a round trip, the median, beside four streams
 //   peer crowded-mean IP PORT BYTES SECONDS    the same, and prints the mean: now and then a round trip waits for long
-//   peer crowded-streams IP PORT BYTES SECONDS the same, and prints what the streams took from their programs, in GB/s
-//   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
-//   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
-//   peer --smc ...                             the same over the kernel's own AF_SMC sockets
-//   peer --cc NAME ...                         with this congestion control, and not the system's default
-//   peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and stream use a connection
+//   peer crowded-streams IP PORT BYTES SECONDS the same, and prints the throughput of the streams at their sender, in
+//   GB/s peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn peer contact
+//   IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes peer --smc ... the same
+//   over the kernel's own AF_SMC sockets peer --cc NAME ...                         with this congestion control, and
+//   not the system's default peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and
+//   stream use a connection
 //                                              now and then for so long before they measure
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -244,6 +244,7 @@ void crowded(const std::string& what, const char* ip, int port, std::uint64_t by
     std::vector<double> took;
     write_all(fd, reinterpret_cast<char*>(&bytes), sizeof bytes);
     const auto start = Clock::now();
+    const std::uint64_t streamed_before = streamed;
     while (since(start) < seconds) {
         const auto began = Clock::now();
         write_all(fd, buffer.data(), bytes);
@@ -253,7 +254,7 @@ void crowded(const std::string& what, const char* ip, int port, std::uint64_t by
         took.push_back(since(began) * 1e6);
     }
     const double took_all = since(start);
-    const auto streamed_then = static_cast<double>(streamed);
+    const auto streamed_meanwhile = static_cast<double>(streamed - streamed_before);
     done = true;
     for (auto& thread : streams) {
         thread.join();
@@ -263,7 +264,7 @@ void crowded(const std::string& what, const char* ip, int port, std::uint64_t by
         return;
     }
     if (what == "crowded-streams") {
-        std::printf("%.4f\n", streamed_then / took_all / 1e9);
+        std::printf("%.4f\n", streamed_meanwhile / took_all / 1e9);
         return;
     }
     const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
