@@ -93,7 +93,7 @@ static __always_inline void smc_remember_habits(const struct smc_member *member)
 		cgroup->habits |= member->habits & ~SMC_HABITS_OF_ONE;
 }
 
-/* A sender that is faster than its reader sends mostly by TCP, and its messages pass smc_bypass_send for nothing. */
+/* Notes a reader that is slower than its sender: most of its bytes come by TCP, so smc_bypass_send runs for nothing. */
 static __always_inline void smc_look_for_stream(struct smc_member *member, const struct smc_member *peer)
 {
 	__u64 consumed = *(volatile __u64 *)&member->consumed, redirected = peer->redirected;
@@ -124,7 +124,7 @@ static __always_inline __u64 smc_unread(const struct smc_member *member, __u64 l
 	return unread > 0 ? (__u64)unread : 0;
 }
 
-/* Adds the difference to the last run: a sum over living members would shrink when one of them is gone. */
+/* Adds what was redirected since the last run: a sum over living members would shrink when one of them is gone. */
 static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc_member *member)
 {
 	__u64 redirected = *(volatile __u64 *)&member->redirected;
@@ -135,7 +135,7 @@ static __always_inline void smc_tell_of(struct smc_bypass_turn *turn, struct smc
 
 static __always_inline void smc_leave(__u64 cookie, struct smc_member *member, struct smc_member *peer)
 {
-	/* while one of the two is leaving, neither redirects */
+	/* smc_send() redirects only while both are MEMBERs, so two drained members stay drained */
 	if (smc_is_drained(member, peer) && !bpf_map_push_elem(&smc_bypass_gone, &cookie, BPF_ANY))
 		member->state = SMC_MEMBER_OUT;
 }

@@ -93,7 +93,7 @@ static __always_inline enum smc_decision smc_decide_syn(struct __sk_buff *skb, c
 		smc_read_buffers((struct sock *)tcp, &inbound->buffers);
 	}
 	decision = smc_decide_inbound(&subject);
-	/* a trial begins with the SYN of the CLC socket; an agent's request (no port) may come before it */
+	/* a trial (smc_short_lived.h) begins with a CLC socket's SYN; a request of an agent (port 0) may precede it */
 	if (decision == SMC_IN_SHORT_LIVED || (decision == SMC_IN_STEERED && (!options->own || options->own_port)))
 		smc_note_short_lived(subject.known, decision == SMC_IN_SHORT_LIVED);
 	inbound->smcd = subject.smcd;
@@ -155,7 +155,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
 	smc_forget_hairpin(packet);
 	if (!options.smc && !options.own) {
-		/* the CLC listener still answers it; perhaps only its last answer was lost */
+		/* the CLC listener's half-open connection still answers it: perhaps only its last SYN-ACK was lost */
 		if (before.since_ns && !before.cookie) {
 			before.again += before.again < SMC_ANSWER_LOST_SYNS;
 			before.bare = 1;
@@ -221,7 +221,7 @@ int smc_lookup(struct bpf_sk_lookup *ctx)
 	tuple.local_port = ctx->local_port;
 	tuple.slot = slot;
 	inbound = bpf_map_lookup_elem(&smc_inbound, &tuple);
-	/* with SYN cookies the ACK that ends the handshake comes here, too; nothing else may, however late */
+	/* With SYN cookies the handshake's last ACK comes here, too. An expired entry must not steer a later SYN. */
 	if (!inbound || inbound->bare || bpf_ktime_get_ns() - inbound->since_ns > smc_inbound_life(inbound))
 		return SK_PASS;
 	key = slot * 2 + v6;

@@ -5,7 +5,7 @@
  *	no entry    --SYN-->                    ASKED, or HELD if the server is known to speak SMC
  *	ASKED       --SYN again-->              ASKED_BARE: something on the path may drop unknown options
  *	ASKED*      --SYN-ACK, no option-->     no entry: an ordinary TCP connection, left untouched
- *	ASKED*      --SYN-ACK, option 254-->    HELD: the answer is kept from the application, and reset
+ *	ASKED*      --SYN-ACK, option 254-->    HELD (LET_GO if no agent serves): the answer is reset, unseen by TCP
  *	HELD        --the agent's leg-->        TAKEN
  *	HELD        --the agent, or timeout-->  LET_GO: the SYN goes out without options, as without an agent
  *
@@ -214,7 +214,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	return TC_ACT_UNSPEC;
 }
 
-/* The SYN of a CLC socket. sockops has written its options; here only the entry is made that recognizes the answer. */
+/* The SYN of a CLC socket. sockops has written its options; here only an entry is made by which to know the answer. */
 static __always_inline void smc_ask_for_clc(struct __sk_buff *skb, const struct smc_packet *packet,
 					    struct smc_sock *clc)
 {

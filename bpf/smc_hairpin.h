@@ -114,8 +114,8 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 }
 
 /*
- * The FIN of an application that closes after its peer. The leg would keep one of its ports in TIME_WAIT for a minute;
- * plain TCP has TIME_WAIT only at the peer. The connection has not left this host, so a RST behind the FIN ends it.
+ * Redirects the FIN of an application that closes after its peer. The leg closed first and would stay in TIME_WAIT for
+ * a minute, which plain TCP has only at the peer. No packet has left this host, so a RST sent after the FIN is safe.
  */
 static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct smc_packet *packet,
 					     const struct smc_sock *app)
@@ -143,11 +143,11 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct
 }
 
 /*
- * A packet of an application that has received a FIN from its leg. When both peers have ended, the agent closes the
- * leg, and the kernel keeps its FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the leg's
- * socket has been gone for SMC_HAIRPIN_NS; until then the hairpin carries the kernel's RST. Later nothing would answer
- * data or a FIN, and the application would retransmit for a quarter of an hour, so this program answers.
- * (smc_parse() refuses IPv6 extension headers; such packets go where they went before.)
+ * Redirects a packet of an application that has received a FIN from its leg. When the SMC connection is over, the agent
+ * closes the leg, which the kernel keeps in FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the
+ * leg's socket has been gone for SMC_HAIRPIN_NS; until then the hairpin carries the kernel's RST. After that nothing
+ * would answer data or a FIN, and the application would retransmit for a quarter of an hour, so this program sends a
+ * RST. (Packets with IPv6 extension headers, which smc_parse() refuses, are redirected without this check.)
  */
 static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,
 						   bool last)
@@ -203,8 +203,8 @@ static __always_inline bool smc_save(struct __sk_buff *skb, struct smc_request *
 }
 
 /*
- * The entry of a server's leg in smc_requests, from its SYN on: smc_make_way() must know the half-open connection that
- * the leg makes at the listener.
+ * Fills in an entry of smc_requests for a server's leg; the caller inserts it. A leg has one from its SYN on, because
+ * smc_make_way() must know the half-open connection that the leg makes at the listener.
  */
 static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -303,8 +303,8 @@ static __always_inline bool smc_is_too_old(struct __sk_buff *skb, const struct s
 }
 
 /*
- * Whether the application has closed its socket, and a listener of its port would get the leg's SYN. (If addresses are
- * translated, the tuple is not the socket's own, and that listener another one's.)
+ * Whether the application has closed its socket, so that a listener of its port would get the leg's SYN. (If addresses
+ * are translated, the tuple is not the socket's own, and a listener found by it says nothing about the application.)
  */
 static __always_inline bool smc_leg_meets_listener(const struct smc_tuple *app, const struct smc_request *request,
 						   struct bpf_sock *sk)
@@ -316,8 +316,8 @@ static __always_inline bool smc_leg_meets_listener(const struct smc_tuple *app, 
 }
 
 /*
- * Whether a leg can reach its application. `request`: a client's, else 0. A server's leg takes over another
- * connection's tuple only if that is in TIME_WAIT or half open.
+ * Whether a leg can reach its application. `request`: the client's request; 0 for a server's leg, which may take over
+ * another connection's tuple only if that connection is in TIME_WAIT or half open.
  */
 static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *skb, const struct smc_packet *packet,
 							     const struct smc_sock *leg,

@@ -39,7 +39,7 @@ std::string dump(const ordered_json& line) {
 }
 
 ordered_json version(const Description& m) {
-    return m.version != 0 ? ordered_json(m.version) : ordered_json(nullptr);  // not known
+    return m.version != 0 ? ordered_json(m.version) : ordered_json(nullptr);  // not known, or there is none
 }
 
 void print(std::ostream& out, const capture::Event& event, bool json) {
@@ -211,7 +211,8 @@ int decode(const DecodeOptions& options, std::ostream& out, std::ostream& error)
 }
 
 void add_decode(CLI::App& app, Context& context) {
-    auto* command = app.add_subcommand("decode", "SMC messages in a capture, as text or with --json; needs no agent");
+    auto* command = app.add_subcommand(
+        "decode", "SMC messages and TCP option 254 in a capture, as text or with --json; needs no agent");
     const auto options = std::make_shared<DecodeOptions>();
     command->add_option("FILE", options->file, "pcap or pcapng, also compressed by gzip; - is standard input")
         ->capture_default_str();

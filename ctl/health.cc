@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// For probes that run in an agent's own container. HTTP would be answered by the agent of the node that serves, which
-// may be another container's.
+// `smcctl health`, for probes that run in the agent's own container. An HTTP probe would be answered by the agent that
+// serves on this node, which may be in another container.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -15,8 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// Whether the agent is in this container, that is, in this mount namespace. On a node without containers every agent
-// is.
+// Whether the agent is in this container, that is, in this mount namespace. Without containers every agent is in it.
 bool is_own(const json& agent) {
     std::error_code failure;
     const auto theirs =
@@ -32,8 +31,8 @@ std::optional<json> agent_at(const std::string& socket) {
     return (*status)["agent"];
 }
 
-// Whether this container's agent has been replaced by another one and still has connections.
-bool leaves(const std::string& socket) {
+// Whether this container's agent has been replaced by another one, and still runs.
+bool is_leaving(const std::string& socket) {
     std::error_code none;  // no directory: no agent
     for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(socket).parent_path(), none)) {
         if (entry.path().string().starts_with(socket + ".leaving-") && agent_at(entry.path())) {
@@ -46,7 +45,7 @@ bool leaves(const std::string& socket) {
 // The fault of this container's agent; empty: none. A leaving agent is alive whether or not the agent that
 // replaces it answers.
 std::string problem_of(const std::string& socket, bool ready) {
-    if (!ready && leaves(socket)) {
+    if (!ready && is_leaving(socket)) {
         return "";
     }
     const auto agent = agent_at(socket);

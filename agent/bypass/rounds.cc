@@ -16,7 +16,7 @@ constexpr unsigned kTrials = 5;
 
 }  // namespace
 
-// Runs `work` on the other thread, one at a time, and then `then` on this one. False: the last `work` is not done yet.
+// Runs `work` on thread_, and then `then` on this thread. False: thread_ is still busy with earlier work.
 template <class Work, class Then>
 bool Rounds::walk(Work work, Then then) {
     if (std::exchange(walking_, true)) {

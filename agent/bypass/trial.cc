@@ -22,7 +22,7 @@ std::uint64_t cookie_of(int fd) {
     return cookie;
 }
 
-// For a socket that has sent nothing yet. TCP tells the number in repair mode; leaving it by -1 sends no window probe.
+// For a socket that has sent nothing yet. TCP tells it in repair mode; TCP_REPAIR_OFF_NO_WP (-1) sends no window probe.
 std::uint32_t next_sequence_number(int fd) {
     const int on = 1, off = -1, send_queue = 2;
     std::uint32_t number = 0;

@@ -14,13 +14,13 @@ namespace smc::bypass {
 
 class Trial {
  public:
-    // `moment`: how long to wait for bytes that TCP has under way over lo, which a softirq delivers.
+    // `moment`: how long to wait for bytes that are on their way over lo (times.trial_ms); a softirq delivers them.
     Trial(Bypass& bypass, std::chrono::milliseconds moment);
     ~Trial();
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
 
-    // Makes both sockets members, by the real iterator. False: they are not members.
+    // Makes both sockets members by smc_bypass_enrol, as in operation. False: they are not members.
     bool enrol();
     [[nodiscard]] int sender() const { return sender_.fd.get(); }
     [[nodiscard]] int receiver() const { return receiver_.fd.get(); }
@@ -38,7 +38,7 @@ class Trial {
     // The result of one receive or send: "a byte", "sent", "end" (of the stream), or the name of an errno ("EPIPE").
     [[nodiscard]] std::string what_receive_says() const;
     [[nodiscard]] std::string what_send_says() const;
-    // Sets whether the receiver's receives wait.
+    // Sets whether the receiver's receives wait, for a second at most.
     void wait_blocking(bool blocking) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace smc {
 
 namespace {
-constexpr auto kOutOfDescriptors = std::chrono::milliseconds(100);
+constexpr auto kPauseAfterError = std::chrono::milliseconds(100);
 }
 
 // One listener, while its namespace is served.
@@ -31,26 +31,26 @@ class Acceptors::Acceptor {
     // May destroy this object.
     void accept_all() {
         for (;;) {
-            const auto alive = netns_.lock();
+            const auto netns = netns_.lock();
             // accept4() returns the peer's address even if the connection was reset in the queue; getpeername() does
             // not
             sockaddr_storage address{};
             socklen_t length = sizeof address;
             UniqueFd fd(
                 ::accept4(watch_.fd(), reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-            if (!alive || (!fd && errno == EINVAL)) {
+            if (!netns || (!fd && errno == EINVAL)) {
                 owner_.all_.erase(this);  // the listener was shut down: its namespace has closed
                 return;
             }
             if (fd) {
-                owner_.on_accepted_(std::move(fd), Endpoint::from_sockaddr(address), alive, which_);
+                owner_.on_accepted_(std::move(fd), Endpoint::from_sockaddr(address), netns, which_);
             } else if (errno == EAGAIN) {
                 return watch_.when_readable([this] { accept_all(); });
             } else if (errno != ECONNABORTED && errno != EINTR) {
                 if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                     owner_.on_used_up_();
                 }
-                return pause_.set_in(kOutOfDescriptors);  // the listener stays readable: wait, or this loop spins
+                return pause_.set_in(kPauseAfterError);  // the listener stays readable: wait, or this loop spins
             }
         }
     }

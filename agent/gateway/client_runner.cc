@@ -23,8 +23,8 @@ session::PeerOption option_of(smc_option_seen seen) {
                                         : session::PeerOption::kAbsent;
 }
 
-// The server's agent or its kernel answers with a time to live of 64, but the server's application may use 255, so that
-// clients can tell how far away it is (IP_MINTTL). Returns what 255 would be after as many routers.
+// A SYN-ACK with option 254 comes from the server's agent or kernel, whose TTL starts at 64. The server's application
+// may start at 255, which clients check by IP_MINTTL. Returns the TTL that would be left of 255 after as many hops.
 std::uint8_t nearest_ttl(std::uint8_t seen) {
     constexpr std::uint8_t kUsual = 64, kMost = 255;
     return seen == 0 || seen > kUsual ? seen : static_cast<std::uint8_t>(seen + (kMost - kUsual));
@@ -34,18 +34,19 @@ std::uint8_t nearest_ttl(std::uint8_t seen) {
 
 void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tuple& tuple, const smc_request& request) {
     if (!programs.let_go(tuple, request.cookie)) {
-        return;  // the SYN's retransmission has gone already
+        return;  // TCP has retransmitted the SYN already
     }
     const auto syn = saved_packet(request);
     if (syn.empty() || netns == nullptr) {
-        return;  // the next retransmission goes
+        return;  // TCP's next retransmission leaves by itself
     }
     if (const auto sent = netns->send_packet(syn, !remote_of(tuple).is_v4(), request.ifindex); !sent) {
         log()->debug("the held SYN could not be sent: {}; TCP will retransmit it", sent.error().text());
     }
 }
 
-// The source address is the one that the device sees, after any address translation of the application's SYN.
+// For the CLC socket and the leg. The source is the application's own address, before any translation: the host
+// translates their SYNs as it did the application's.
 SocketOptions ClientRunner::socket_options() const {
     const smc_request& q = wanted_.request;
     Endpoint from = from_abi(q.local);
@@ -106,7 +107,7 @@ void ClientRunner::connect_leg(int ports) {
     }
     leg_.emplace(parts_.io, std::move(*fd));
     if (const int error = take_connect_error(leg_->fd()); error != EINPROGRESS) {
-        return leg_connected(error);  // the usual case: the leg's packets stay on this host
+        return leg_connected(error);  // the usual case: a handshake on this host is over when connect() returns
     }
     leg_->when_writable([this] { leg_connected(take_connect_error(leg_->fd())); });
     // The leg's handshake stays on this host. If it takes longer than this, something drops the leg's packets, such as
@@ -123,13 +124,13 @@ void ClientRunner::leg_connected(int error) {
         return connect_leg(ports_ - 1);
     }
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
-    feed(session_.leg_failed(reset && !awaits_leg(), std::generic_category().message(error)));
+    feed(session_.leg_failed(reset && !application_waits(), std::generic_category().message(error)));
 }
 
-// A RST on the leg can only come from this host: the application has gone, or goes on with its own SYN. But if that SYN
-// is still held, the table of hairpins had no free entry for the leg. If the leg was taken for its answer, and the
-// application waits all the same, a firewall has rejected the leg.
-bool ClientRunner::awaits_leg() const {
+// A RST on the leg comes from this host: the application has gone, or goes on with its own SYN. But if that SYN is
+// still HELD, the leg has no hairpin: the table is full, or a firewall rejected the leg's SYN. If it is TAKEN, and the
+// application is still in connect(), a firewall has rejected the leg behind the hairpin.
+bool ClientRunner::application_waits() const {
     const smc_request& q = wanted_.request;
     const auto state = programs_.state_of(wanted_.tuple, q.cookie);
     return state == SMC_REQUEST_HELD ||

@@ -22,13 +22,13 @@ namespace {
 
 constexpr auto kSoon = std::chrono::milliseconds(20);
 constexpr int kRest = 9;  // pause of nine times the last look: a tenth of a processor at most
-constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // a longer one was interrupted
+constexpr std::chrono::steady_clock::duration kLongestLook = std::chrono::seconds(1);  // more: the thread was preempted
 constexpr unsigned kAttempts = 3;
-// How long a namespace without processes stays behind its last connection: the hairpins of that one serve its last
-// packets, and the sweep that deletes them comes within a second.
+// How long a namespace without processes stays open after its last connection: that connection's hairpins serve its
+// last packets, and the sweep that deletes them comes within a second.
 constexpr auto kAfterUse = std::chrono::nanoseconds(SMC_HAIRPIN_NS) + std::chrono::seconds(2);
-constexpr unsigned kBirthsAtOnce = 4;
-constexpr unsigned kLooksPerPardon = 60;  // looks until namespaces that could not be opened are tried again
+constexpr unsigned kOpenedAtOnce = 4;
+constexpr unsigned kTicksPerRetry = 60;  // times Times::look: then namespaces that could not be opened are tried again
 
 std::string netns_path(int pid) {
     return "/proc/" + std::to_string(pid) + "/ns/net";
@@ -90,7 +90,7 @@ void Namespaces::look_again_later() {
                 rescan();
             }
             const bool probes = probes_.due(os::now());
-            if (++looks_ % kLooksPerPardon == 0) {
+            if (++looks_ % kTicksPerRetry == 0) {
                 failed_.clear();
             }
             for (const auto& [inode, served] : served_) {
@@ -163,8 +163,8 @@ void Namespaces::rescan() {
 }
 
 // A process may end before its connection has delivered what it wrote, and a pod may lose the label by which a rule
-// selects it. Connections go on all the same, and for that their packets need the programs on the devices; so do the
-// last packets behind a connection.
+// selects it. Such connections go on, and their packets, also those that follow their end, need the programs on the
+// devices.
 void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present) {
     const TimePoint now = os::now();
     for (auto it = served_.begin(); it != served_.end();) {
@@ -178,7 +178,7 @@ void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present
             it++;
             continue;
         }
-        log()->info("netns {} closed", inode);
+        log()->info("netns {}: closed: no process of an enrolled cgroup and no connection is left there", inode);
         served.netns->close();
         it = served_.erase(it);
     }
@@ -191,7 +191,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
         return;
     }
     // Only a few at a time, because connections of other namespaces wait meanwhile.
-    unsigned births = 0;
+    unsigned opened = 0;
     for (const auto& [inode, pid] : present) {
         if (served_.contains(inode) || failed_[inode] >= kAttempts) {
             continue;
@@ -200,11 +200,11 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
         const bool was_full = std::exchange(full_, slot >= SMC_MAX_NETNS);
         if (full_) {
             if (!was_full) {
-                log()->warn("some network namespaces are not served: the limit is {}", SMC_MAX_NETNS);
+                log()->warn("netns: further ones are not served: the limit is {}", SMC_MAX_NETNS);
             }
             break;
         }
-        if (births++ == kBirthsAtOnce) {
+        if (opened++ == kOpenedAtOnce) {
             rescan_soon();
             break;
         }
@@ -235,7 +235,7 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     auto events = std::make_unique<loop::FdWatch>(io_, std::move(copy));
     if (!opened || !events->watch()) {
         failed_[inode]++;
-        log()->warn("netns {} is not served: {}", inode,
+        log()->warn("netns {}: not served: {}", inode,
                     opened ? "its rtnetlink socket cannot be watched: no descriptors, or fs.epoll.max_user_watches"
                            : opened.error().text());
         return;
@@ -243,7 +243,7 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
     failed_.erase(inode);
     served_[inode] = {*opened, std::move(events), 0};
     watch_links(inode);
-    log()->info("netns {} opened, slot {}", inode, slot);
+    log()->info("netns {}: opened: slot {}", inode, slot);
     on_fresh_(*opened);
 }
 
@@ -281,14 +281,6 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
         all.push_back(served.netns);
     }
     return all;
-}
-
-std::vector<UniqueFd> Namespaces::handles() const {
-    std::vector<UniqueFd> handles;
-    for (const auto& [inode, served] : served_) {
-        handles.push_back(served.netns->handle());
-    }
-    return handles;
 }
 
 void Namespaces::withdraw() {

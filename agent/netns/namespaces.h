@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The network namespaces that are served: those with a process of an enrolled cgroup.
+// The network namespaces that the agent has opened: those with a process of an enrolled cgroup.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -25,7 +25,7 @@ namespace smc {
 class Sightings {
  public:
     // The namespaces by inode, each with one of its processes. nullopt: descriptors or memory ran out. If not
-    // `thorough`, what was seen of a process within the last looks is taken as still true.
+    // `thorough`, a process is taken to be still where it was seen within the last kGoodFor looks.
     using Present = std::map<std::uint64_t, int>;
     std::optional<Present> look(const std::vector<std::string>& cgroups, bool thorough);
 
@@ -68,7 +68,6 @@ class Namespaces {
     [[nodiscard]] std::shared_ptr<Namespace> by_cookie(std::uint64_t cookie) const;
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
-    [[nodiscard]] std::vector<UniqueFd> handles() const;
     // Another agent serves from here on: stops listening everywhere, and opens no further namespace. Open namespaces
     // stay until they have no process, or this object is destroyed. On return the hooking thread has no work left.
     void withdraw();

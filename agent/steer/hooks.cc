@@ -141,7 +141,8 @@ std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
     unpin(name);
     const std::string path = programs_.pins() + "/" + name;
     if (bpf_obj_pin(link.get(), path.c_str()) != 0) {
-        log()->warn("pinning {}: {}", path, std::generic_category().message(errno));
+        log()->warn("pin {}: not made, so its link ends with the agent: {}", path,
+                    std::generic_category().message(errno));
         return "";
     }
     return name;
@@ -192,7 +193,7 @@ void Hooks::attach(unsigned index, Device& device) const {
     const std::string problem = attached ? "" : attached.error().text();
     if (!attached) {
         if (problem != device.problem) {
-            log()->warn("device {} is not served: {}", device.name, problem);
+            log()->warn("device {} of slot {}: not served: {}", device.name, slot_, problem);
         }
         detach(index, device);
         device.pins.clear();
@@ -252,7 +253,7 @@ void Hooks::detach(unsigned index, const Device& device) const {
 Result<Hooks::State> Hooks::sync_devices() {
     const auto own = Rtnetlink::open();
     const InNamespace inside(netns_.get());
-    const auto rtnetlink = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
+    const auto rtnetlink = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
     const auto devices = rtnetlink ? rtnetlink->devices() : Result<std::vector<NetDevice>>(rtnetlink.error());
     if (!devices) {
         return devices.error();
@@ -305,7 +306,7 @@ Result<Hooks::State> Hooks::sync_devices() {
     return conclude(goes_on_);
 }
 
-// An error leaves the limits as they were: a kernel without queueing disciplines has no limits.
+// An error leaves the limits as they were. A kernel without queueing disciplines answers with one, and has no limits.
 void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
     probes_ = 0;
     auto rules = device_rules(there, devices, own);
@@ -319,7 +320,8 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         found.tcx_behind = is_followed_by_tcx(out_.get(), index);
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
-            log()->info("device {}: new connections are plain TCP: {}, which SMC would go past", device.name, limits);
+            log()->info("device {}: without past_limits new connections are plain TCP: {}, which SMC would go past",
+                        device.name, limits);
         }
         device.limits = std::move(limits);
     }

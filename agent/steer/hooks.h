@@ -34,7 +34,7 @@ class Hooks {
         // Empty: every device that is up has a working hairpin. Otherwise: why the namespace is not served.
         std::array<std::string, kFamilies> obstacles{"its devices are being prepared",
                                                      "its devices are being prepared"};
-        std::vector<std::string> devices;  // names of those that have our programs
+        std::vector<std::string> devices;  // names of those that are up and have no `problem`
         std::string limits;                // a limit that SMC would evade; empty: none (device_limits.h)
         Vlans vlans;                       // of its devices; empty before they have all been looked at
         bool unfinished = true;            // not all devices are done: call sync_devices() again
@@ -68,7 +68,7 @@ class Hooks {
         std::string name;
         bool up = false;
         std::uint32_t mac_len = 0;
-        std::string problem;                        // why it has no programs; empty: it has them
+        std::string problem;                        // why programs could not be attached; empty: none was found
         std::string limits;                         // a limit that its packets meet and a leg's do not
         bool clsact = false;                        // the programs are filters of its clsact qdisc
         std::vector<std::string> pins;              // names of pinned tcx links

@@ -95,7 +95,7 @@ Result<Hooks::State> Hooks::probe() {
     }
     const InNamespace inside(netns_.get());
     if (!inside.entered()) {
-        return last_error("entering it");
+        return last_error("entering the netns");
     }
     probe_all();
     return conclude(false);

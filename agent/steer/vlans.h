@@ -19,7 +19,7 @@ class Vlans {
  public:
     // No device sends by a VLAN.
     Vlans() = default;
-    // `there`: devices of the examined namespace; `own`: those of the agent's namespace, which has `own_id` there.
+    // `there`: devices of the examined namespace; `own`: the agent's namespace, whose netnsid is `own_id` there.
     Vlans(const std::vector<NetDevice>& there, const std::vector<NetDevice>& own, std::optional<int> own_id);
 
     // False: of() returns 0 for all devices.

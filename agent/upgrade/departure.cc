@@ -34,7 +34,7 @@ Result<pid_t> Departure::upgrade() {
     }
     successor_.emplace(std::move(*started));
     told_manager_ = false;
-    log()->info("upgrade: started pid {}, which asks this agent to leave when it is ready", successor_->pid());
+    log()->info("upgrade: successor {} started: it asks this agent to leave when it is ready", successor_->pid());
     look_.set_in(kLook);
     return successor_->pid();
 }
@@ -47,22 +47,22 @@ bool Departure::leave(pid_t asker) {
     asker_ = asker;
     started_it_ = successor_.has_value();
     until_ = os::now() + p_.settle;
-    log()->info("leaving: another agent takes over");
+    log()->info("upgrade: leaving: another agent takes over");
     p_.changed();
     look_.set_in(kSettlingLook);
     return true;
 }
 
 void Departure::signalled() {
-    // A signal to an agent that serves, or that has started its successor, ends the service. Otherwise another agent
-    // takes over.
+    // A signal to an agent that serves, or that started its successor itself, means that the whole service stops. Any
+    // other one means that a supervisor ends this agent only, because another one has taken over.
     const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_drain : p_.upgrade_drain;
     const bool again = std::exchange(signalled_, true);
     again_ = kNever;  // a signal means that no further successor is wanted
     if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
-    log()->info("waiting for {} connections to end, {} s at most; another signal ends that", p_.connections(),
+    log()->info("stop: waiting for {} connections to end: {} s at most, or until another signal", p_.connections(),
                 timeout.count());
     if (state_ == State::kServing) {
         state_ = State::kStopping;
@@ -106,7 +106,7 @@ void Departure::watch_successor() {
         tell_service_manager(successor_->pid());
     }
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
-        log()->error("upgrade: the successor, pid {}, ended: {}", successor_->pid(), end->how);
+        log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);
         successor_.reset();
         if (state_ == State::kReleased && !end->in_order && !signalled_) {
             again_ = os::now() + pause_;
@@ -118,7 +118,7 @@ void Departure::watch_successor() {
     } else if (os::now() >= again_) {
         again_ = kNever;
         if (auto started = Successor::start()) {
-            log()->info("upgrade: started pid {} to replace the successor that failed", started->pid());
+            log()->info("upgrade: successor {} started: the previous one failed", started->pid());
             successor_.emplace(std::move(*started));
             told_manager_ = false;
         } else {
@@ -130,7 +130,7 @@ void Departure::watch_successor() {
 
 void Departure::settle() {
     if (is_gone(asker_)) {
-        log()->warn("the agent that was to take over has ended: this one stays");
+        log()->warn("upgrade: staying: agent {} has ended before it took over", asker_);
         state_ = signalled_ ? State::kStopping : State::kServing;
         until_ = os::now() + p_.stop_drain;
         return p_.changed();
@@ -140,7 +140,7 @@ void Departure::settle() {
     }
     state_ = State::kReleased;
     until_ = os::now() + p_.upgrade_drain;
-    log()->info("left: another agent takes over; {} connections run on here, for {} s at most", p_.connections(),
+    log()->info("upgrade: left: another agent takes over; {} connections stay here, for {} s at most", p_.connections(),
                 p_.upgrade_drain.count());
     p_.release();
 }

@@ -2,13 +2,13 @@
 // How an agent ends. When it is stopped, it may wait until its connections have ended. When another agent takes its
 // place, it gives up what only one agent of a node can have, as soon as no connection is being set up; its connections
 // stay with it, because their queue pairs and buffers do. The only I/O here is a timer, the successor, and a check
-// whether the process that asked for the upgrade still exists. Control thread only.
+// whether the agent that asked this one to leave still exists. Control thread only.
 //
 // Invariants:
 //   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the
 //       control socket's lock, which an agent needs for all of these, is given up last.
-//   U2  An agent that has started its successor does not end before the successor serves, and starts another one if the
-//       successor fails.
+//   U2  An agent that has released and has started its successor does not end before the successor serves, and starts
+//       another one if the successor fails. A signal ends this duty.
 #pragma once
 
 #include <chrono>

@@ -23,8 +23,8 @@ namespace {
 
 constexpr const char *kTakeOver = "--take-over", *kReadyFd = "--ready-fd";
 
-// Resolves /proc/self/exe instead of executing it: executing it would run the file that this process was started from,
-// even if another file has its name now.
+// Resolves /proc/self/exe instead of executing it: the link leads to the file that this process runs, even if its path
+// has another file now.
 Result<std::string> installed_program() {
     std::error_code failure;
     std::string path = std::filesystem::read_symlink("/proc/self/exe", failure).string();
@@ -32,7 +32,7 @@ Result<std::string> installed_program() {
     if (path.ends_with(kReplaced)) {
         path.resize(path.size() - kReplaced.size());
     }
-    return failure ? Result<std::string>(Error{failure.value(), "finding the own program"}) : path;
+    return failure ? Result<std::string>(Error{failure.value(), "finding this agent's program file"}) : path;
 }
 
 // The arguments of this process, without those that the agent which started it has added.

@@ -45,7 +45,7 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
         }
         return after(nullptr, std::move(actions), now);
     }
-    // The EID is not compared: the server decides which connections share a group, and Linux has one for all EIDs.
+    // The EID is not compared: the server decides who shares a group, and a Linux server uses one group for all EIDs.
     const auto is_with_peer = [&](const SmcrGroup& group) {
         return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
                group.active();
@@ -77,7 +77,7 @@ Actions SmcrGroups::await_link(MemberId id, const clc::SmcrPeer& peer, TimePoint
     Member& member = it->second;
     SmcrGroup& group = *member.group;
     member.state = Member::State::kAwaitingLink;
-    member.join.deadline = kNever;  // LLC has its own
+    member.join.deadline = kNever;  // from here on the deadlines of LLC count
     waiting_.insert(id);
     // The Confirm may name any link of the group (section 3.5.2.3). It may also name a link that has gone while the
     // Confirm was on its way, if its RMB is known on that link: the connection then begins on another link.
@@ -192,14 +192,15 @@ bool SmcrGroups::assign(Member& member, Out out) {
     if (!group.can_be_told()) {
         return false;
     }
-    // A Linux server takes the RKey of the Confirm for that of the link which its Accept named.
-    const bool is_told = !member.server && !member.first_contact;
-    if (is_told && !group.is_up(member.peer_link)) {
+    // A Linux server assumes that the RKey in the Confirm belongs to the link that its Accept named.
+    const bool needs_named_link = !member.server && !member.first_contact;
+    if (needs_named_link && !group.is_up(member.peer_link)) {
         refuse(member, Refusal::kBusy, "the link that the server named has gone", out);
         return false;
     }
-    member.assignment = group.take(id, member.join.random, is_told ? std::optional(member.peer_link) : std::nullopt,
-                                   member.join.bytes, out);
+    member.assignment =
+        group.take(id, member.join.random, needs_named_link ? std::optional(member.peer_link) : std::nullopt,
+                   member.join.bytes, out);
     if (!member.assignment) {
         if (const auto refusal = group.take_refusal()) {
             refuse(member, *refusal, "", out);
@@ -262,7 +263,6 @@ bool SmcrGroups::await(Member& member, Out out) {
         const llc::Over& over = group.why_over();
         const bool may_decline = member.first_contact && (over.may_decline || (member.server && !group.llc_began()));
         // A Decline tells the peer this reason, so it is one that Linux knows.
-
         const Reason reason = over.reason == Reason::kTimeoutConfirmLink ? over.reason
                               : may_decline                              ? Reason::kLinkNotReady
                               : over.reason == Reason::kNone             ? Reason::kLinkDown
@@ -286,7 +286,7 @@ std::optional<Refusal> SmcrGroups::make_group(Member& member, Out out) {
 }
 
 // G5: ends other members that write into this RMBE of the peer. The peer has given it to another connection, so it is
-// done with theirs, although its last message has not come.
+// done with the connections of those members, although their last messages have not come.
 void SmcrGroups::take_over(const Member& member, const clc::Rmbe& rmbe, Out out) {
     const auto set_of = [&](std::uint8_t link, RKey rkey) { return member.group->peer_rmb(link, rkey); };
     for (auto& [id, other] : members_) {
@@ -331,8 +331,7 @@ void SmcrGroups::joined(Member& member, Out out) {
     out.actions.push_back(Joined{member.join.member, group.id(), *member.assignment, local});
 }
 
-// Ends the group of a first contact with its member, which is the only one.
-
+// A group of a first contact has only this member, so it ends with it.
 void SmcrGroups::abandon(const Member& member, llc::DeleteLinkReason reason, Out out) {
     if (member.group != nullptr && member.first_contact) {
         member.group->end(reason, out);

@@ -127,7 +127,7 @@ Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions acti
 RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
-    // A leg that could not be connected says nothing about the server.
+    // A leg that could not be connected says nothing about the server's SMC, so the server is only paused.
     const bool pause = reason == Reason::kNoLeg || (peer_agent_ && of_the_moment);
     return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
@@ -140,8 +140,8 @@ Actions Client::give_back() {
     if (outcome_.is_smc()) {
         return {GiveBack{outcome_}};
     }
-    const bool confirms = !std::holds_alternative<std::monostate>(half_);
-    return state_ == State::kNegotiating || confirms ? Actions{GiveBack{}} : Actions{};
+    const bool has_confirm = !std::holds_alternative<std::monostate>(held_confirm_);
+    return state_ == State::kNegotiating || has_confirm ? Actions{GiveBack{}} : Actions{};
 }
 
 Actions Client::clc_message(wire::Bytes message, TimePoint) {
@@ -169,7 +169,7 @@ Actions Client::clc_not_sent(TimePoint) {
                                          : negotiated({.reason = Reason::kPeerClosed});
 }
 
-// Attach the server's DMB first: if that fails, a DMB of our own is of no use.
+// Only now is our own DMB registered: it would be of no use if the server's could not be attached.
 Actions Client::dmb_attached(TimePoint) {
     return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid, smcd_.chid}} : Actions{};
 }
@@ -186,7 +186,7 @@ Actions Client::dmb_registered(const clc::LocalDmb& own, TimePoint) {
     if (!in_sync) {
         return translate(handshake_->attached(own, in_sync));
     }
-    half_ = own;
+    held_confirm_ = own;
     return finish_connect({});
 }
 
@@ -202,7 +202,7 @@ Actions Client::joined(const clc::LocalRmbe& own, TimePoint now) {
     if (own.first_contact) {
         return translate(handshake_->rmbe_ready(own, now));
     }
-    half_ = own;
+    held_confirm_ = own;
     return finish_connect({});
 }
 
@@ -228,7 +228,7 @@ Actions Client::link_failed(Reason reason, std::string detail, bool may_decline,
 
 Actions Client::confirm(TimePoint now) {
     state_ = State::kNegotiating;
-    const auto half = std::exchange(half_, std::monostate{});
+    const auto half = std::exchange(held_confirm_, std::monostate{});
     const auto* dmb = std::get_if<clc::LocalDmb>(&half);
     return translate(dmb != nullptr ? handshake_->attached(*dmb, true)
                                     : handshake_->rmbe_ready(std::get<clc::LocalRmbe>(half), now));
@@ -239,7 +239,7 @@ Actions Client::leg_connected(TimePoint now) {
         return {};
     }
     application_ = true;
-    if (!std::holds_alternative<std::monostate>(half_)) {
+    if (!std::holds_alternative<std::monostate>(held_confirm_)) {
         return confirm(now);
     }
     return outcome_.is_smc() ? run() : run_on_tcp({});

@@ -20,6 +20,8 @@ LINUX = {
     "survive_kernel_test.py": "6.12",
     "agent_test.py": "6.1",
 }
+# Tests in tests/vm that have no agent.
+ALONE = {"kernel_test.py", "roce_test.py"}
 FILE = re.compile(r"\b([a-z_0-9]+_test\.(?:cc|py)|connection_cases\.h)\b")
 CASE = re.compile(r"\b(test_\w+|[a-z0-9_]+__\w+)")
 
@@ -46,7 +48,7 @@ def tried_against(entry):
     by = tests_of(entry).split("Not done:")[0]
     files = set(FILE.findall(by))
     tried = ["simulator"] if "smc-sim" in by else []
-    with_agents = [path for name in files - LINUX.keys() - {"kernel_test.py"} for path in paths_of(name)]
+    with_agents = [path for name in files - LINUX.keys() - ALONE for path in paths_of(name)]
     if any(path.startswith(("tests/vm/", "tests/netns/")) for path in with_agents):
         tried.append("agent")
     tried += [f"Linux {version}" for version in sorted({LINUX[name] for name in files & LINUX.keys()}, reverse=True)]

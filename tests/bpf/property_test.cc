@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -14,7 +13,6 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "agent/steer/eligibility.h"
 #include "bpf/loaded.h"
 #include "os/rtnetlink.h"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""smc-agent as one runs it: its options, a wrong configuration, and the built-in default."""
+"""The command line of smc-agent: options, faulty configurations, and the built-in default."""
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Very many connections, namespaces, devices and cgroups: what one has too many of harms nobody else."""
+"""Many connections, namespaces, devices and cgroups: too many of one owner must not harm others."""
 import os
 import sys
 import time

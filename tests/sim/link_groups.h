@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "datapath/smcr/link_driver.h"
 #include "datapath/smcr/rmbe_transport.h"

@@ -11,7 +11,7 @@
 //                kReady         it was told LinkReady or LinkFailed
 //                kRunning       the data path has its elements
 //
-// Invariants:
+// Invariants (G2 is in buffers.h, G3 in smcr_group.h):
 //   G1  A connection has an assignment before CLC names its RMBE to the peer, and keeps it until it has ended.
 //   G4  Each join is answered exactly once by Joined or JoinRefused, and each await_link() exactly once by LinkReady or
 //       LinkFailed, unless the member leaves before.

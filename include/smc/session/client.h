@@ -16,8 +16,8 @@
 //                                             section 3.5); if the server has an agent, kLeaving
 //                 the link failed          -> Decline, if our CONFIRM LINK was not sent (C.2); else as terminated
 //                 terminated               -> on TCP
-//                 In the last three cases the server is not asked for a while. It is only paused, for some seconds,
-//                 if it has an agent and closed or was late.
+//                 In the last three cases the server is not asked for a while, unless the two sides were out of sync.
+//                 It is only paused, for some seconds, if it has an agent and closed or was late.
 //   kFinishing    the leg is connected     -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
 //                                             agent; if the Confirm cannot be sent, the application is reset
 //                 the leg failed           -> on TCP, unless the application has gone
@@ -107,8 +107,7 @@ class Client {
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
     clc::SmcdPeer smcd_;  // the server whose DMB is being attached
-    std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe>
-        half_;  // contents of the Confirm that waits for the leg
+    std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe> held_confirm_;  // contents; it waits for the leg
     bool answered_ = false;
     bool application_ = false;  // the application's connect() has returned
     bool peer_agent_ = false;
