@@ -18,7 +18,7 @@ constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for 
 // In an iteration that served a request or response, streams are passed over until this long after one of them ran.
 constexpr auto kStreamsRest = std::chrono::microseconds(50);
 // If yielding behind requests and responses takes longer than this on average, other programs keep the processor, and
-// it is not yielded for a while. A single call counts for an eighth.
+// it is not yielded for a while. A single call counts for an eighth, and for at most twice as long.
 constexpr auto kLongYield = std::chrono::milliseconds(1), kLongYieldRest = std::chrono::milliseconds(20);
 }  // namespace
 
@@ -169,18 +169,20 @@ void Engine::had_little(Task& task) {
     short_until_ = os::now() + kShortFor;
 }
 
-// Called after the tasks with events ran. If one of them served a request or response, the thread that it is for may be
-// waiting for this processor, so this thread yields it. True: streams are passed over in this iteration, so that a
-// quick answer is served before they run.
+// Called after the tasks with events ran. If one of them served a request or response, and others wait, the thread that
+// it is for may be waiting for this processor, so this thread yields it. True: streams are passed over in this
+// iteration, so that a quick answer is served before they run. An engine that polls for doorbells (ivshmem) does not
+// yield: meanwhile it would hear none.
 bool Engine::streams_rest(TimePoint& now) {
     if (!std::exchange(served_little_, false) || ready_.empty()) {
         return false;
     }
-    if (now >= no_yield_until_) {
+    if (busy_polls_.empty() && now >= no_yield_until_) {
         const auto before = os::now();
         ::sched_yield();
         now = os::now();
-        behind_little_took_ += (now - before - behind_little_took_) / 8;
+        const auto took = std::min<TimePoint::duration>(now - before, 2 * kLongYield);
+        behind_little_took_ += (took - behind_little_took_) / 8;
         if (behind_little_took_ > kLongYield) {
             no_yield_until_ = now + kLongYieldRest;
         }

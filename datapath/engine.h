@@ -9,9 +9,9 @@
 //
 // A task with more to do (a stream) waits in a queue, from which one task runs between two calls of epoll_wait(): a
 // task with little to do waits for at most one bounded run(), however many streams there are. While a request-response
-// connection is active, a stream that an event or look() woke queues up, too; after a request or response the thread
-// yields its processor, and streams that wait may be passed over for some tens of microseconds. Data that a link has
-// received is delivered at once.
+// connection is active, a stream that an event or look() woke queues up, too; after a request or response, if others
+// wait, the thread yields its processor, and streams that wait may be passed over for some tens of microseconds. Data
+// that a link has received is delivered at once.
 #pragma once
 
 #include <atomic>

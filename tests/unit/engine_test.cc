@@ -576,6 +576,7 @@ TEST_CASE("engine__streams_rest_behind_small_messages_and_nothing_else_does") {
     engine->add_task(rounds->kicked);
     engine->add_task(rounds);
     rounds->over.get_future().get();
+    REQUIRE(engine->stop());
     CHECK(rounds->rested > 0);
     CHECK(rounds->stream->runs >= Rounds::kStreamRuns);
     CHECK_FALSE(rounds->kicked_late);
