@@ -71,7 +71,8 @@ std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std
     if (state_ == State::kCreating || state_ == State::kOver) {
         return std::nullopt;
     }
-    bytes = {std::min(bytes.rmbe, largest_.rmbe), std::min(bytes.send, largest_.send)};
+    bytes = {only_usual_rmbes_ ? terms_.rmbe_bytes : std::min(bytes.rmbe, largest_.rmbe),
+             std::min(bytes.send, largest_.send)};
     auto assignment = buffers_.take(member, token, bytes);
     if (!assignment) {
         grow(bytes, out);
@@ -119,6 +120,7 @@ void SmcrGroup::leave(MemberId member, const Assignment& assignment, const Leavi
 void SmcrGroup::element_returned(BufferId buffer, std::uint8_t element, Out out) {
     buffers_.give_back(buffer, element);
     largest_ = kAnySize;
+    only_usual_rmbes_ = false;
     shrink(out);
 }
 

@@ -152,12 +152,12 @@ void SmcrGroup::rkey_confirmed(const llc::RkeyConfirmed& done, Out out) {
         buffer->state = Buffer::State::kUsable;
         return;
     }
-    const bool large = buffer->element_bytes > terms_.rmbe_bytes;
+    const bool usual = buffer->element_bytes == terms_.rmbe_bytes;
     drop_buffer(id, out);
-    if (large) {
-        largest_.rmbe = terms_.rmbe_bytes;  // there may be a free RMBE of the usual size
-    } else {
+    if (usual) {
         refused_ = Refusal::kNoMoreRmbs;
+    } else {
+        only_usual_rmbes_ = true;  // there may be a free one
     }
 }
 

@@ -253,7 +253,8 @@ class SmcrGroup {
     std::optional<llc::GroupLlc> llc_;
 
     Buffers buffers_;
-    ElementBytes largest_ = kAnySize;        // the device or the peer refused larger ones, until one is given back
+    ElementBytes largest_ = kAnySize;        // the device has refused larger elements, until one is given back
+    bool only_usual_rmbes_ = false;          // the peer has refused an RMB of another size; likewise
     std::vector<llc::RTokenSet> forgotten_;  // RMBs that the peer has deleted, until take_forgotten()
     std::optional<Refusal> refused_;         // why the group could not be created or grow, until take_refusal()
     TimePoint surplus_since_ = kNever;
