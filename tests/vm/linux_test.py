@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """net/smc of Linux as the peer: with other sizes than its usual ones, with two ports, and beside an agent on one node.
 """
+import collections
 import json
 import os
 import time
@@ -187,6 +188,43 @@ class Settings(unittest.TestCase):
                 self.assertEqual({c["path"] for c in self.agent.ended(self.port)}, {"smcr"})
 
 
+def use_one_network(machine):
+    """Linux wants the GIDs of SMC-Rv2 in the network of the TCP connection."""
+    for wire in (1, 2):
+        machine.sh(f"ip addr flush dev eth{wire}; ip addr add 10.99.0.{10 * wire + machine.index}/24 dev eth{wire}")
+
+
+def use_both_devices(linux):
+    for device in ("rxe0", "rxe1"):
+        netsmc.ask(linux, "pnet", "RACK1", "eth0", device)
+
+
+class BetweenKernels(unittest.TestCase):
+    """What two kernels lose while a port goes and comes: the measure of TwoPorts. It is printed and not judged, because
+    6.12 may stay stuck behind a lost link (docs/notebook.md, Failover)."""
+
+    def test_a_port_goes_and_comes(self):
+        with VmLab("kernels", roce_wires=2) as lab:
+            server, client = lab.machine("server", "6.12"), lab.machine("client", "6.12")
+            lab.boot()
+            for machine in (server, client):
+                netsmc.make_ready(machine)
+                use_one_network(machine)
+                use_both_devices(machine)
+            server.start_server([*NATIVE, "serve", 7610, 1_000_000], "serve.log")
+            self.assertEqual(client.run([*NATIVE, "client", server.ip4, 7610, 1000]).stdout, "1000 bytes\n")
+            wait_for("two links", lambda: netsmc.types(server) == netsmc.types(client) == ["SYMMETRIC"], 90)
+            job = client.start([*NATIVE, "churn", server.ip4, 7610, 45, 4, 6], "churn.log")
+            wait_for("connections on both", lambda: len(set(netsmc.busy_devices(client))) == 2, 60)
+            client.set_link(False, 2)
+            wait_for("one link", lambda: netsmc.types(client) == ["SINGLE"], 90)
+            client.set_link(True, 2)
+            self.assertEqual(job.wait(200), 0, job.text())
+            seen = json.loads(job.text())
+            wrong = collections.Counter(seen["wrong"])
+            print(f"{seen['short']} short, {seen['long']} long, wrong {dict(wrong)}", end=" ", flush=True)
+
+
 class TwoPorts(unittest.TestCase):
     """A link group of two links, and connections that come and go beside others that stay."""
 
@@ -197,13 +235,8 @@ class TwoPorts(unittest.TestCase):
         cls.lab.boot()
         netsmc.make_ready(cls.linux)
         for machine in (cls.linux, cls.node):
-            # Linux wants the GIDs of SMC-Rv2 in the network of the TCP connection.
-            for wire in (1, 2):
-                machine.sh(
-                    f"ip addr flush dev eth{wire}; ip addr add 10.99.0.{10 * wire + machine.index}/24 dev eth{wire}"
-                )
-        for device in ("rxe0", "rxe1"):
-            netsmc.ask(cls.linux, "pnet", "RACK1", "eth0", device)
+            use_one_network(machine)
+        use_both_devices(cls.linux)
         cls.agent = cls.node.start_agent()
 
     def churn(self, client, server, port, links=2):
@@ -223,7 +256,7 @@ class TwoPorts(unittest.TestCase):
 
     def outlast(self, client, server, port):
         """A port of the agent's node goes down and up while connections come and go. Long connections lose nothing. The
-        number of short ones that failed is printed: between two kernels 3 of 775, whose connect() timed out."""
+        number of short ones that failed is printed, as BetweenKernels does."""
         server[0].start_server([*server[1], "serve", port, 1_000_000], f"serve{port}.log")
         self.assertEqual(client[0].run([*client[1], "client", server[0].ip4, port, 1000]).stdout, "1000 bytes\n")
         wait_for("two links", lambda: any(len(g["links"]) == 2 for g in self.agent.smcr_groups()), 90)
