@@ -70,7 +70,7 @@ def options_of(arguments):
     parser.add_argument("--nothing", action="store_true", help="measure nothing, take what --also has")
     parser.add_argument("--plot", metavar="FILE", help="also draw them there, as an SVG (python3-matplotlib)")
     parser.add_argument(
-        "--page", metavar="FILE", action="append", default=[], help="also write its tables, as Markdown"
+        "--page", metavar="FILE", action="append", default=[], help="also write tables into it, as Markdown"
     )
     parser.add_argument("--rounds", type=int, help="of measurements (default 15; with --vm 5)")
     parser.add_argument("--seconds", type=float, help="length of each (default 0.3; with --vm 2)")
@@ -81,6 +81,8 @@ def options_of(arguments):
     if not options.kinds:
         names = sorted({k.path for k in where.SCENES} | {named(k) for k in where.SCENES})
         parser.error(f"--path: {options.path} is none of {', '.join(names)}")
+    if options.nothing and (options.json or not options.also):
+        parser.error("--nothing: only with --also, and without --json")
     if options.counts and options.vm:
         parser.error("--counts: not with --vm")
     options.rounds = options.rounds or (5 if options.vm else 15)
@@ -106,7 +108,7 @@ def measure(options):
 
 def main():
     options = options_of(sys.argv[1:])
-    if options.set_up:
+    if options.set_up and not options.nothing:
         set_up(*(["--tests"] if options.vm else []))
     machine, rows = {}, []
     if not options.nothing:
@@ -117,12 +119,13 @@ def main():
     for path in options.also:
         with open(path) as file:
             before = json.load(file)
-        machine = machine or before["machine"]
+        machine = machine or before.get("machine", {})
         rows += before["results"]
     for path in options.page:
         page.write(path, machine, rows)
-    if options.plot:
-        plot.plot([row for row in rows if "ratio" in row], options.plot)
+    plotted = [row for row in rows if "ratio" in row]
+    if options.plot and plotted:
+        plot.plot(plotted, options.plot)
     return 0
 
 

@@ -20,7 +20,8 @@ class Trial {
     Trial(const Trial&) = delete;
     Trial& operator=(const Trial&) = delete;
 
-    // Makes both sockets members by smc_bypass_enrol, as in operation. False: they are not members.
+    // Enrols both sockets by smc_bypass_enrol, and sets them to MEMBER, as smc_bypass_turn does in operation. False:
+    // they are not members.
     bool enrol();
     [[nodiscard]] int sender() const { return sender_.fd.get(); }
     [[nodiscard]] int receiver() const { return receiver_.fd.get(); }

@@ -34,7 +34,7 @@ std::uint8_t nearest_ttl(std::uint8_t seen) {
 
 void let_go(const bpf::Programs& programs, const Namespace* netns, const smc_tuple& tuple, const smc_request& request) {
     if (!programs.let_go(tuple, request.cookie)) {
-        return;  // TCP has retransmitted the SYN already
+        return;  // the SYN is not kept any more: it was retransmitted, or the application has gone
     }
     const auto syn = saved_packet(request);
     if (syn.empty() || netns == nullptr) {

@@ -317,7 +317,7 @@ void Namespace::work_next(Work next) {
 void Namespace::worked(const Result<bpf::Hooks::State>& state) {
     const std::string failed = state ? "" : state.error().text();
     if (failed != hooking_failed_ && !failed.empty()) {
-        log()->warn("netns {} is not served: {}", inode_, failed);
+        log()->warn("netns {}: not served: {}", inode_, failed);
     }
     hooking_failed_ = failed;
     if (state) {
@@ -343,7 +343,7 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endp
         return 0;
     }
     const InNamespace inside(netns_.get());
-    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering it"));
+    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
     const auto route = there ? there->route(from, to) : std::nullopt;
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }

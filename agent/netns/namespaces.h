@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The network namespaces that the agent has opened: those with a process of an enrolled cgroup.
+// The network namespaces that the agent has opened: those with a process of an enrolled cgroup, or a connection.
 #pragma once
 
 #include <asio/io_context.hpp>

@@ -9,7 +9,7 @@ namespace smc::smcd {
 Result<OwnDmb> Exchange::new_dmb() {
     Memory::Share share = pool_.share(dmb_bytes_);
     if (!share) {
-        return Error{ENOMEM, "reserving memory for the peer's DMB beyond ism.memory_mib"};
+        return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
     }
     auto registered = whose_.fabric->register_dmb(whose_.gid, dmb_bytes_);
     if (!registered) {
@@ -36,7 +36,7 @@ Result<clc::LocalDmb> Exchange::register_dmb(const Peer& peer) {
     }
     if (!peer_.share) {
         give_back();
-        return Error{ENOMEM, "registering a DMB beyond ism.memory_mib"};
+        return Error{ENOMEM, "reserving memory for the peer's DMB beyond ism.memory_mib"};
     }
     return clc::LocalDmb{own_->registered.token, compress_size(dmb_bytes_)};
 }

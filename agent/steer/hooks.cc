@@ -320,8 +320,9 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         found.tcx_behind = is_followed_by_tcx(out_.get(), index);
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
-            log()->info("device {}: without past_limits new connections are plain TCP: {}, which SMC would go past",
-                        device.name, limits);
+            log()->info(
+                "device {}: without policy.past_limits new connections are plain TCP: {}, which SMC would go past",
+                device.name, limits);
         }
         device.limits = std::move(limits);
     }

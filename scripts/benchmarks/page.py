@@ -36,7 +36,7 @@ def table(head, rows):
 def figure(value, unit):
     if unit == "GB/s" and value < 0.1:
         value, unit = value * 1000, "MB/s"
-    return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+    return f"{value:.0f} {unit}" if value >= 999.5 else f"{value:.3g} {unit}"
 
 
 def cell(row, ranges):
@@ -90,8 +90,9 @@ def machine_table(machine):
 def write(path, machine, results):
     """`results`: rows of cases.measure() and counts.measure(). Tables without any row stay as they are."""
     with_ratio, with_counts = ([row for row in results if key in row] for key in ("ratio", "counts"))
+    with_counts = [row for row in with_counts if (row["path"], row["variant"]) == ("smcd", "local")]
     tables = {
-        "machine": lambda: machine_table(machine),
+        "machine": lambda: machine_table(machine if with_ratio else {}),
         "counts": lambda: counted(with_counts),
         "ratios": lambda: ratios(with_ratio),
         "selection": lambda: ratios(with_ratio, SELECTED),
@@ -105,5 +106,6 @@ def write(path, machine, results):
 
     with open(path) as file:
         text = file.read()
+    text = MARKED.sub(filled, text)
     with open(path, "w") as file:
-        file.write(MARKED.sub(filled, text))
+        file.write(text)

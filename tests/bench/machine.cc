@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Measures the machine on which scripts/bench runs: the time of the cheapest system call, of waking a thread, and of
-// copying.
-// A line for each, "name<TAB>value<TAB>unit"; medians.
+// copying. A line for each, "name<TAB>value<TAB>unit"; medians.
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>

@@ -6,12 +6,12 @@
 //   peer stream IP PORT BYTES SECONDS          prints GB/s, measured until the server has all bytes
 //   peer crowded IP PORT BYTES SECONDS         prints microseconds a round trip, the median, beside four streams
 //   peer crowded-mean IP PORT BYTES SECONDS    the same, and prints the mean: now and then a round trip waits for long
-//   peer crowded-streams IP PORT BYTES SECONDS the same, and prints the throughput of the streams at their sender, in
-//   GB/s peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn peer contact
-//   IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes peer --smc ... the same
-//   over the kernel's own AF_SMC sockets peer --cc NAME ...                         with this congestion control, and
-//   not the system's default peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and
-//   stream use a connection
+//   peer crowded-streams IP PORT BYTES SECONDS the same, and prints GB/s of the streams at their sender
+//   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
+//   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
+//   peer --smc ...                             the same over the kernel's own AF_SMC sockets
+//   peer --cc NAME ...                         with this congestion control, and not the system's default
+//   peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and stream use a connection
 //                                              now and then for so long before they measure
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -93,7 +93,7 @@ class Way(Greeting):
         self.assertPath(self.a, "smcd", at_least=380)
         self.assertEqual(found, plain)
         for node in (self.a, self.b):
-            self.assertEqual(node.agent_log().count(" opened, slot "), 1, node.name)
+            self.assertEqual(node.agent_log().count(" opened: slot "), 1, node.name)
 
     # --- foreign programs ------------------------------------------------------------------------------
     def test_foreign_filters_in_front(self):

@@ -45,9 +45,10 @@ struct Holder {
             const bool told = ::write(ready[1], &byte, 1) == 1;
             ::_exit(held < 0 || !told || ::read(until[0], &byte, 1) != 0 ? 1 : 0);
         }
+        REQUIRE(pid > 0);
+        ::close(ready[1]);
         REQUIRE(::read(ready[0], &byte, 1) == 1);
         ::close(ready[0]);
-        ::close(ready[1]);
     }
     ~Holder() {
         ::close(until[1]);
