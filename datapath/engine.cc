@@ -17,9 +17,6 @@ namespace {
 constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for so long after a task that had more to do
 // In an iteration that served a request or response, streams are passed over until this long after one of them ran.
 constexpr auto kStreamsRest = std::chrono::microseconds(50);
-// If yielding behind requests and responses takes longer than this on average, other programs keep the processor, and
-// it is not yielded for a while. A single call counts for an eighth, and for at most twice as long.
-constexpr auto kLongYield = std::chrono::milliseconds(1), kLongYieldRest = std::chrono::milliseconds(20);
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(OnEnd on_end, std::chrono::microseconds longest_spin,
@@ -177,15 +174,11 @@ bool Engine::streams_rest(TimePoint& now) {
     if (!std::exchange(served_little_, false) || ready_.empty()) {
         return false;
     }
-    if (busy_polls_.empty() && now >= no_yield_until_) {
+    if (busy_polls_.empty() && behind_little_.allows(now)) {
         const auto before = os::now();
         ::sched_yield();
         now = os::now();
-        const auto took = std::min<TimePoint::duration>(now - before, 2 * kLongYield);
-        behind_little_took_ += (took - behind_little_took_) / 8;
-        if (behind_little_took_ > kLongYield) {
-            no_yield_until_ = now + kLongYieldRest;
-        }
+        behind_little_.took(now - before, now);
     }
     return now < streamed_at_ + kStreamsRest;
 }

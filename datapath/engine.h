@@ -28,6 +28,7 @@
 #include "datapath/busy_poll.h"
 #include "datapath/deadlines.h"
 #include "datapath/task.h"
+#include "datapath/yield_cost.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
 
@@ -69,6 +70,7 @@ class Engine final : private Poller {
 
  private:
     static constexpr auto kShortFor = std::chrono::milliseconds(1);
+    static constexpr auto kYieldRest = std::chrono::milliseconds(20);
     struct Entry {
         std::shared_ptr<Task> task;
         const ConnectionTask* connection = nullptr;  // the same task, if it is a connection
@@ -136,10 +138,11 @@ class Engine final : private Poller {
     std::vector<std::pair<TimePoint, Task*>> by_news_;  // for put_in_order()
     bool served_little_ = false;                        // had_little() was called since streams_rest()
     TimePoint streamed_at_{};                           // when a stream of ready_ ran last
-    TimePoint::duration behind_little_took_{};          // to yield after a request or response, on average
-    TimePoint no_yield_until_{};                        // because that took too long
-    bool alone_ = false;                 // no other thread wanted this processor when this thread yielded it last
-    TimePoint::duration yields_took_{};  // on average, lately
+    bool alone_ = false;  // no other thread wanted this processor when this thread yielded it last
+    // Yields while tasks are busy-polled, and after requests and responses. Beside streams the latter let programs run
+    // that the streams wait for, so they may take longer.
+    YieldCost spinning_yields_{{std::chrono::microseconds(100), std::chrono::microseconds(400), kYieldRest, true}};
+    YieldCost behind_little_{{std::chrono::milliseconds(1), std::chrono::milliseconds(2), kYieldRest, false}};
     TimePoint no_spin_until_{}, short_until_{};
     Deadlines deadlines_;
     std::thread thread_;

@@ -13,10 +13,6 @@ namespace smc {
 namespace {
 
 constexpr auto kAlone = std::chrono::microseconds(6);  // a sched_yield() of this length let nobody else run
-// If the last calls took longer than kShared on average, the processor is shared, and there is no busy-polling for a
-// while. A single call may be late for any reason, so each counts as at most kLongest, and for an eighth.
-constexpr auto kShared = std::chrono::microseconds(100), kLongest = std::chrono::microseconds(400);
-constexpr auto kSharedFor = std::chrono::milliseconds(20);
 // How long tasks are busy-polled before events are looked for, which costs a system call.
 constexpr auto kLookFor = std::chrono::microseconds(20);
 constexpr unsigned kLooksPerTime = 16;  // how often they are looked at for each look at the clock
@@ -108,17 +104,12 @@ void Engine::put_in_order() {
 void Engine::yield(TimePoint now) {
     ::sched_yield();
     const auto back = os::now();
-    const auto took = std::min<TimePoint::duration>(back - now, kLongest);
-    alone_ = took <= kAlone;
-    yields_took_ += (took - yields_took_) / 8;
-    if (yields_took_ > kShared) {
-        yields_took_ = {};
-        no_spin_until_ = back + kSharedFor;
-    }
+    alone_ = back - now <= kAlone;
+    spinning_yields_.took(back - now, back);
 }
 
 std::chrono::microseconds Engine::longest_spin(TimePoint now) const {
-    return now < no_spin_until_ ? std::chrono::microseconds(0) : longest_spin_;
+    return now < no_spin_until_ || !spinning_yields_.allows(now) ? std::chrono::microseconds(0) : longest_spin_;
 }
 
 }  // namespace smc

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// For how long a task is busy-polled before it sleeps.
+// For how long a task is busy-polled before it sleeps, and when a thread may yield its processor.
 #include "datapath/spin.h"
 
 #include <catch2/catch.hpp>
+
+#include "datapath/yield_cost.h"
 
 using namespace smc;
 using namespace std::chrono_literals;
@@ -63,4 +65,29 @@ TEST_CASE("spin__never_where_it_is_off") {
     for (int i = 0; i < 5; i++) {
         CHECK(sleeper.pause(10us, 0us) == 0us);
     }
+}
+
+TEST_CASE("yield_cost__forbids_for_a_while_what_takes_too_long_on_average") {
+    const bool begins_anew = GENERATE(true, false);
+    YieldCost cost({.too_long = 1ms, .longest = 4ms, .rest = 20ms, .begins_anew = begins_anew});
+    TimePoint now{1s};
+    cost.took(50ms, now);  // one call may be late
+    CHECK(cost.allows(now));
+    int calls = 1;
+    while (cost.allows(now)) {
+        cost.took(4ms, now);
+        calls++;
+    }
+    CHECK(calls == 3);
+    CHECK_FALSE(cost.allows(now + 20ms - 1us));
+    now += 20ms;
+    CHECK(cost.allows(now));
+    cost.took(4ms, now);
+    CHECK(cost.allows(now) == begins_anew);
+    for (int i = 0; i < 100; i++) {
+        cost.took(10us, now += 20ms);
+    }
+    CHECK(cost.allows(now));
+    cost.took(4ms, now);
+    CHECK(cost.allows(now));
 }
