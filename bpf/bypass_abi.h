@@ -66,7 +66,7 @@ struct smc_member {
 	__u64 redirected;        /* bytes that it sent past TCP */
 	__u64 redirected_told;   /* the part of `redirected` that smc_bypass_turn has told user space */
 	__u64 messages;          /* messages that it sent past TCP */
-	__u64 last;              /* offset in its stream behind the last byte that it sent past TCP */
+	__u64 last;              /* offset in its stream after the last byte that it sent past TCP */
 	__u64 consumed;          /* bytes that its receives have returned, from either queue */
 	__u64 consumed_before;   /* `consumed` at the last smc_bypass_turn */
 	__u64 redirected_before; /* `redirected` of its peer at the last smc_bypass_turn */

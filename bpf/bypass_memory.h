@@ -49,7 +49,7 @@ static __always_inline bool smc_has_memory_for(struct sock *sk, __u32 size)
 }
 
 /*
- * Whether a message would exceed an SO_RCVBUF that the application has set: TCP segments behind it would be dropped
+ * Whether a message would exceed an SO_RCVBUF that the application has set: TCP segments after it would be dropped
  * until the reader has caught up, and sent again much later. (Without SO_RCVBUF TCP lets the buffer grow.)
  */
 static __always_inline bool smc_fills_buffer(struct sock *sk, __u32 size)

@@ -92,7 +92,7 @@ static __always_inline void smc_send(struct sk_msg_md *message, struct tcp_sock 
 	if (own->state != SMC_MEMBER_MEMBER || peer->state != SMC_MEMBER_MEMBER || own->habits)
 		return;
 	if (sk->__sk_common.skc_state != BPF_TCP_ESTABLISHED)
-		return; /* behind a FIN TCP decides what a send returns */
+		return; /* after a FIN TCP decides what a send returns */
 	if (!smc_sends_plainly(own, tcp) || !smc_peer_is_plain(peer, cookie))
 		return;
 	if (!smc_has_memory_for((struct sock *)peer->sk, size) || smc_fills_buffer((struct sock *)peer->sk, size)) {

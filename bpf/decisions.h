@@ -73,8 +73,8 @@ enum smc_decision {
 	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server */
 	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
 	SMC_LEG_FULL,     /* refused: no free entry in smc_hairpins */
-	SMC_LEG_GONE,   /* data or a FIN of an application behind its peer's end, to a leg that is gone: it is reset */
-	SMC_OPTION_SYN, /* option 254 written into the SYN of a CLC socket */
+	SMC_LEG_GONE,     /* data or a FIN of an application after its peer's end, to a leg that is gone: it is reset */
+	SMC_OPTION_SYN,   /* option 254 written into the SYN of a CLC socket */
 	SMC_OPTION_SYN_FAILED,
 	SMC_OPTION_SYN_TAKEN, /* another program has taken the callback flag of a CLC socket: no options */
 	SMC_OPTION_SYNACK,    /* option 254 written into a SYN-ACK */

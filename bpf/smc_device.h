@@ -137,7 +137,7 @@ static __always_inline bool smc_leaves(struct __sk_buff *skb)
 	state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
 	if (state && !smc_is_tuned(state))
 		return false;
-	/* behind a FIN only members of the bypass go on to smc_egress (smc_unread.h) */
+	/* after a FIN only members of the bypass go on to smc_egress (smc_unread.h) */
 	return (sk->state != BPF_TCP_FIN_WAIT1 && sk->state != BPF_TCP_LAST_ACK) ||
 	       !bpf_sk_storage_get(&smc_paired, sk, 0, 0);
 }

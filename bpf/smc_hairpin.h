@@ -275,7 +275,7 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
-/* The time stamp of a leg's SYN. Linux puts it behind MSS and SACK-permitted or padding. */
+/* The time stamp of a leg's SYN. Linux puts it after MSS and SACK-permitted or padding. */
 static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct smc_packet *packet, __u32 *time)
 {
 	__be32 words[3];

@@ -284,7 +284,7 @@ static __always_inline bool smc_add_options(struct __sk_buff *skb, const struct 
 	return true;
 }
 
-/* Makes the packet end behind this many bytes of TCP. False: it cannot be changed. */
+/* Makes the packet end after this many bytes of TCP. False: it cannot be changed. */
 static __always_inline bool smc_shorten(struct __sk_buff *skb, const struct smc_packet *packet, __u32 tcp_bytes)
 {
 	__u32 length_at = packet->mac_len + (packet->v6 ? 4 : 2);

@@ -32,7 +32,7 @@ static __always_inline bool smc_closes_unread(struct bpf_sock *sk)
 
 static __always_inline void smc_make_fin_rst(struct __sk_buff *skb, const struct smc_packet *packet)
 {
-	__u32 flags_at = packet->tcp_at + 12; /* behind the data offset */
+	__u32 flags_at = packet->tcp_at + 12; /* after the data offset */
 	__be16 before, after;
 
 	if (bpf_skb_load_bytes(skb, flags_at, &before, 2))

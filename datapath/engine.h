@@ -3,7 +3,7 @@
 // add(), add_task() and kick() may be called from any thread.
 //
 // Written by hand, not with Asio. An iteration of the loop runs an array of the tasks that had events; the tasks
-// that one of them calls ready run right behind it. Tasks run in the order of their events, whatever woke them, and
+// that one of them calls ready run right after it. Tasks run in the order of their events, whatever woke them, and
 // tasks whose news only look() sees are sorted into that order; one epoll_wait() serves all; nothing is allocated for
 // an event. Asio's reactor posts a handler for each readiness, and cannot run a task again after the others.
 //

@@ -48,11 +48,11 @@ class Leg {
     virtual void look_for_its_end() = 0;
     // Whether bytes of the application wait to be read, as far as is known.
     [[nodiscard]] virtual bool has_more() const = 0;
-    // After a failure behind the end of the application's stream: whether the application has reset the connection,
-    // because it was closed with unread bytes, or bytes came for it after that. False: a probe of look_for_its_end()
-    // found that the application's kernel has forgotten the connection.
+    // After a failure that followed the end of the application's stream: whether the application has reset the
+    // connection, because it was closed with unread bytes, or bytes came for it after that. False: a probe of
+    // look_for_its_end() found that the application's kernel has forgotten the connection.
     [[nodiscard]] virtual bool was_reset() const = 0;
-    // Ends the stream behind what was written.
+    // Ends the stream after what was written.
     virtual void end_writing() = 0;
     // Ends the connection in order.
     virtual void close() = 0;

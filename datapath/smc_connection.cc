@@ -369,7 +369,7 @@ void SmcConnection::finish(const flow::End& end) {
         reset(end.reason);
     } else if (set_ended(end.reason)) {
         parts_.leg->close();
-        // A reset behind the peer's FIN spares the peer a TIME_WAIT with its application's address and port.
+        // A reset after the peer's FIN spares the peer a TIME_WAIT with its application's address and port.
         if (parts_.peer_has_agent && flow_.clc_ended()) {
             parts_.clc->reset();
         } else {

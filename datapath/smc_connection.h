@@ -28,7 +28,7 @@ class SmcConnection final : public ConnectionTask {
         // The application's SO_SNDBUF, as the kernel counts it; may change at any time. 0: the application has not set
         // it. nullptr: it has not, and will not.
         std::shared_ptr<const std::atomic<std::uint32_t>> send_buffer{};
-        bool peer_has_agent = false;  // the CLC socket may be reset, instead of closed, behind the peer's FIN
+        bool peer_has_agent = false;  // the CLC socket may be reset, instead of closed, after the peer's FIN
         bool speaks = false;          // send a first CDC message at once: the peer's agent waits for it
     };
 

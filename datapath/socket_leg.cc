@@ -43,7 +43,7 @@ bool SocketLeg::start(Poller& poller, Poller::Source& source) {
 }
 
 // The kernel ends a read at the urgent mark, but a read that begins at the mark runs across it. A plain read is safe if
-// there is data and no mark in front of it: a mark that arrives later lies behind that data. The event alone does not
+// there is data and no mark in front of it: a mark that arrives later lies after that data. The event alone does not
 // prove this, because poll() checks for data and for the mark one after the other: at_mark() does. After a read that
 // fills `to` it is unknown whether more follows.
 Leg::Read SocketLeg::read(Pieces to) {
@@ -79,7 +79,7 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
         const auto there = static_cast<std::uint32_t>(n);
         queued = std::max(socket_.readable(), there < length_of(to) ? there : there + 1);
     }
-    // Asked only after `queued` is known: urgent data that arrives in between lies behind `queued`. In the other order
+    // Asked only after `queued` is known: urgent data that arrives in between lies after `queued`. In the other order
     // the read might begin at its mark, and run across it.
     const bool urgent = at_mark();
     to = shortened(to, urgent ? 1 : queued);

@@ -44,7 +44,7 @@ class TcpSocket {
     // The same for a socket that stays idle and stands on the wire for another connection, whose options `terms` are.
     // `waits`: that connection waits for its peer; its user timeout then runs from the peer's last answer to a probe.
     void use_keepalive_of_another(const KeepaliveTerms& terms, bool waits);
-    // Sends FIN behind what was written; from now on a close delivers what is still queued.
+    // Sends FIN after what was written; from now on a close delivers what is still queued.
     void end_writing();
     // Closes in order.
     void close();

@@ -66,7 +66,7 @@ Body* question(std::array<char, kBuffer>& buffer, std::uint16_t type, std::uint1
     return static_cast<Body*>(mnl_nlmsg_put_extra_header(header, sizeof(Body)));
 }
 
-// Calls visit(type, attribute) for each attribute behind the header of type Body.
+// Calls visit(type, attribute) for each attribute after the header of type Body.
 template <class Body, class Visit>
 void for_each_attribute(const nlmsghdr* header, Visit visit) {
     const auto visit_one = [](const nlattr* attribute, void* data) {

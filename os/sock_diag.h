@@ -23,7 +23,7 @@ class SockDiag {
 
     // For the sockets of the calling thread's network namespace.
     static Result<SockDiag> open();
-    // Ends a socket. Its application gets ECONNABORTED, behind the data that it has not read yet. ENOENT: there is no
+    // Ends a socket. Its application gets ECONNABORTED, after the data that it has not read yet. ENOENT: there is no
     // such socket. EOPNOTSUPP: the kernel does not support this.
     [[nodiscard]] Result<void> abort(const Socket& which) const;
     // Whether the socket is in connect(), and has got no answer (SYN_SENT). False also if there is no such socket.

@@ -38,7 +38,7 @@ std::vector<std::uint8_t> saved_packet(const smc_request& request) {
     std::vector<std::uint8_t> packet(request.packet, request.packet + request.packet_len);
     const bool v6 = packet[ip] >> 4 == 6;
     const std::size_t tcp = ip + (v6 ? kIp6Header : static_cast<std::size_t>(packet[ip] & 15) * 4);
-    // The checksum below sums whole words, so the length behind the link-layer header must be even.
+    // The checksum below sums whole words, so the length after the link-layer header must be even.
     if (tcp + kTcpHeader > packet.size() || packet.size() % 2 != ip % 2) {
         return {};
     }

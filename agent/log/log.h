@@ -61,7 +61,7 @@ struct LogLine {
     const char* level = "";
     std::string text;
 };
-// The kept lines behind number `after`. The caller counts as a listening client for the next five seconds.
+// The kept lines after number `after`. The caller counts as a listening client for the next five seconds.
 [[nodiscard]] std::vector<LogLine> log_lines(std::uint64_t after);
 
 inline const Log* log() {

@@ -46,7 +46,7 @@ struct LogWriter::Shared {
     std::condition_variable more, less;
     std::deque<std::string> lines;  // the thread writes the first one
     std::size_t bytes = 0;          // of all lines
-    std::uint64_t unsaid = 0;       // dropped lines that are not reported yet; they came behind the last of `lines`
+    std::uint64_t unsaid = 0;       // dropped lines that are not reported yet; they came after the last of `lines`
     bool ends = false;
 
     void add(std::string line) {

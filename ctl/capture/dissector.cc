@@ -169,7 +169,7 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
         stream.skip_to(packet.sequence);
         join = false;
     }
-    // A SYN takes one sequence number; with TCP Fast Open, the same segment has data behind it.
+    // A SYN takes one sequence number; with TCP Fast Open, the same segment has data after it.
     const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
     stream.add(sequence, packet.payload);
     if (stream.has_hole() && whole_message(packet.payload)) {
@@ -184,7 +184,7 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     (from_server ? history.server_waits : history.client_waits) = stream.has_hole();
 }
 
-// Whether the other peer's Decline may be missing from the capture: behind a Decline comes application data.
+// Whether the other peer's Decline may be missing from the capture: after a Decline comes application data.
 bool Dissector::decline_may_be_missing(const Followed& followed, bool of_server) const {
     const Connection& history = connections_[followed.history];
     if (of_server) {

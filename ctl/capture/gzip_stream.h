@@ -33,7 +33,7 @@ class GzipStream {
     std::FILE* compressed_;
     z_stream z_{};
     bool ready_ = false;
-    bool inside_ = true;  // in a gzip member; a file may have several, one behind the other
+    bool inside_ = true;  // in a gzip member; a file may have several, one after the other
     std::string problem_;
     std::array<Bytef, std::size_t{16} * 1024> input_{};
 };

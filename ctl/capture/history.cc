@@ -184,7 +184,7 @@ std::string answered(const Connection& c, const LinkGroup* group) {
         parts.push_back(c.broken);
     }
     if (c.data_follows) {
-        parts.push_back("TCP data follows, as behind a Decline that was not captured");
+        parts.push_back("TCP data follows, as after a Decline that was not captured");
     }
     if (parts.empty()) {
         parts.push_back(c.confirm ? "confirmed, but the Accept is not in the capture" : "no answer was seen");

@@ -23,7 +23,7 @@ bool is_tunnel(std::uint8_t protocol) {
     return protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE;
 }
 
-// Parses the payload of an IP packet. `rest` begins behind the IP headers; `length` is the length that they announce.
+// Parses the payload of an IP packet. `rest` begins after the IP headers; `length` is the length that they announce.
 Parsed parse_transport(Packet packet, std::uint8_t protocol, Bytes rest, std::size_t length) {
     std::size_t header = 8;
     if (protocol == IPPROTO_TCP) {

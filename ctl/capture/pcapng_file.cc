@@ -19,7 +19,7 @@ enum : std::uint32_t {
     kSimplePacket = 3,
     kEnhancedPacket = 6,
 };
-constexpr std::size_t kFrameOfBlock = 12;  // type and length before the body, the length again behind it
+constexpr std::size_t kFrameOfBlock = 12;  // type and length before the body, the length again after it
 constexpr std::size_t kLongestBlock = std::size_t{16} * 1024 * 1024;
 constexpr std::size_t kMostInterfaces = 65536;
 const char* const kTruncated = "truncated: the file ends inside a block";
@@ -72,7 +72,7 @@ class Reader {
         return false;
     }
 
-    // A number in the body, in the byte order of the section; 0 behind the end of the body.
+    // A number in the body, in the byte order of the section; 0 after the end of the body.
     [[nodiscard]] std::uint64_t number(std::size_t offset, std::size_t bytes) const {
         std::uint64_t value = 0;
         for (std::size_t i = 0; i < bytes && offset + bytes <= body_.size(); i++) {

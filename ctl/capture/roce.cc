@@ -21,7 +21,7 @@ constexpr std::uint32_t kHalfOfPsns = 0x800000;
 struct Opcode {
     RcRequest::Operation operation;
     bool first, last;
-    std::size_t extension;  // bytes of headers behind the BTH
+    std::size_t extension;  // bytes of headers after the BTH
 };
 
 // The upper three bits are 000 for a reliable connection.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The Base Transport Header of InfiniBand, in UDP port 4791 (RoCEv2) or behind a GRH (RoCEv1), and SENDs put together
+// The Base Transport Header of InfiniBand, in UDP port 4791 (RoCEv2) or after a GRH (RoCEv1), and SENDs put together
 // again from their packets (InfiniBand Architecture Specification volume 1, chapter 9; annexes A16 and A17).
 #pragma once
 
@@ -72,7 +72,7 @@ class SendFlow {
 
     Seen classify(std::uint32_t psn);
 
-    std::optional<std::uint32_t> next_;  // the PSN behind the highest one seen
+    std::optional<std::uint32_t> next_;  // the PSN after the highest one seen
     std::bitset<kRemembered> seen_;      // PSNs before next_ that were seen, modulo kRemembered
     // The message that is being put together. A message of several packets may need packets that were seen before.
     std::uint32_t first_ = 0, assembly_next_ = 0;

@@ -15,7 +15,7 @@ class TcpStream {
  public:
     static constexpr std::size_t kMostReady = std::size_t{2} * 1024;  // several CLC messages
 
-    // `first` is the sequence number of the first byte, one behind the SYN's.
+    // `first` is the sequence number of the first byte, one after the SYN's.
     explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first), highest_(first) {}
 
     // Payload as captured; what the snap length cut off makes a hole.
@@ -23,7 +23,7 @@ class TcpStream {
     // The bytes in order, from the first one that has not been taken.
     [[nodiscard]] wire::Bytes ready() const { return ready_; }
     void take(std::size_t bytes);
-    // Goes on at `sequence`, behind a hole.
+    // Goes on at `sequence`, after a hole.
     void skip_to(std::uint32_t sequence);
     // Takes no more bytes, and frees those that are kept.
     void stop();

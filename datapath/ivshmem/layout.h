@@ -8,7 +8,7 @@
 //                   one word for each block: 0 if it is free, or its owner (owner_word())
 //   data_offset     blocks
 //
-// A DMB is a run of blocks. Its first page is a DmbHeader; the DMB as SMC knows it begins behind that page.
+// A DMB is a run of blocks. Its first page is a DmbHeader; the DMB as SMC knows it begins after that page.
 #pragma once
 
 #include <cstddef>

@@ -156,7 +156,7 @@ Result<void> RcLink::post_receive(std::uint64_t slot) {
     return {};
 }
 
-// Posts the request, behind the writes that have waited for it.
+// Posts the request, after the writes that have waited for it.
 RcLink::Posted RcLink::post(ibv_send_wr& request) {
     request.wr_id = posted_++;
     ibv_send_wr* first = &request;

@@ -52,7 +52,7 @@ class Dmb {
 
     // CDC included.
     [[nodiscard]] std::uint32_t bytes() const { return bytes_; }
-    // The data ring behind the CDC.
+    // The data ring after the CDC.
     [[nodiscard]] std::span<std::uint8_t> ring() const { return {start_ + cdc::kSmcdBytes, bytes_ - cdc::kSmcdBytes}; }
     [[nodiscard]] Doorbell& doorbell() const { return *doorbell_; }
     [[nodiscard]] const Lease& lease() const { return lease_; }

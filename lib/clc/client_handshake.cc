@@ -146,7 +146,7 @@ Actions ClientHandshake::message(Bytes bytes) {
         return peer_declined(bytes);
     }
     if (state_ == State::kLinking) {
-        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));  // H2
+        return fault(wrong_type(bytes, "nothing but a Decline after the Confirm"));  // H2
     }
     if (const auto header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)));
         const auto* h = std::get_if<Header>(&header)) {

@@ -85,7 +85,7 @@ Actions ServerHandshake::message(Bytes bytes, TimePoint now) {
         return peer_declined(bytes);
     }
     if (state_ == State::kLinking) {
-        return fault(wrong_type(bytes, "nothing but a Decline behind the Confirm"));
+        return fault(wrong_type(bytes, "nothing but a Decline after the Confirm"));
     }
     const auto decoded = decode_acceptance(bytes, Type::kConfirm);
     if (const auto* bad = std::get_if<Fault>(&decoded)) {

@@ -27,7 +27,7 @@ void CdcOutbox::heard(const CdcInbox& inbox) {
     due_ |= told_ != consumed_ && peer_waits(inbox);
 }
 
-// The peer writes nothing behind its urgent data before it knows that this was consumed (section 4.7.5).
+// The peer writes nothing after its urgent data before it knows that this was consumed (section 4.7.5).
 bool CdcOutbox::urgent_consumed(const CdcInbox& inbox) const {
     return inbox.urgent() && cdc::distance(from_wire(*inbox.urgent(), base_), consumed_, receive_size_) != kNowhere;
 }

@@ -255,7 +255,7 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
     if (leg_failed_ && (reading_ == Reading::kEnded || stuck_)) {
         // The leg failed, and no read will report that: its FIN was read already, or there is no room to read into. An
         // application that has gone after its FIN withdraws nothing: the peer gets all that it wrote, however late. But
-        // if data was lost with the application, or still comes for it, the connection aborts behind that.
+        // if data was lost with the application, or still comes for it, the connection aborts after that.
         // If both streams have ended, there is nothing left to reset.
         const bool reset = leg_was_reset_ && writing_ != Writing::kEnded;
         if (reading_ != Reading::kEnded || receiving_.available() != 0 || (reset && sending_.drained())) {

@@ -54,7 +54,7 @@ void read_proposal(RowReader& reader, const clc::Header& h, Fields& out) {
     }
 }
 
-// The First Contact Extension at `at`, behind the part of version 2.
+// The First Contact Extension at `at`, after the part of version 2.
 void read_first_contact(RowReader& reader, std::size_t at, bool smcr, Fields& out) {
     if (at >= reader.body()) {
         return;

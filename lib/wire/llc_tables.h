@@ -54,13 +54,13 @@ auto visit_type(Type type, Visit&& visit, Otherwise&& otherwise) {
     return otherwise();
 }
 
-// Version 1 of ADD LINK may have two reserved bytes behind the MAC address, where figure 32 of RFC 7609 has the GID.
+// Version 1 of ADD LINK may have two reserved bytes after the MAC address, where figure 32 of RFC 7609 has the GID.
 inline bool has_padding(Bytes message) {
     constexpr std::size_t kBehindMac = wire::field_of<wire::AddLinkAddress, &AddLink::gid>().offset;
     return message.size() >= kBehindMac + 2 && message[kBehindMac] == 0 && message[kBehindMac + 1] == 0;
 }
 
-// Calls visit.template operator()<Table>(object) for each table behind the header. `M` may be const.
+// Calls visit.template operator()<Table>(object) for each table after the header. `M` may be const.
 template <class M, class Visit>
 void for_each_table(M& m, Visit&& visit) {
     using T = std::remove_const_t<M>;

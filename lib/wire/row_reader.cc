@@ -70,7 +70,7 @@ Values RowReader::untold() const {
             runs.push_back(run_of(i, std::array{left(i)}));
             continue;
         }
-        std::size_t end = i + 1;  // behind the run's last byte that is not zero
+        std::size_t end = i + 1;  // after the run's last byte that is not zero
         for (std::size_t k = end; k < message_.size() && told_[k] == 0; k++) {
             end = message_[k] != 0 ? k + 1 : end;
         }

@@ -63,7 +63,7 @@ class RowReader {
     void skip(std::size_t at, std::size_t bytes) { tell(at, bytes, 0xff); }
 
     [[nodiscard]] std::size_t body() const { return body_; }
-    // Bits that no row has told and that are not zero: reserved ones, and what stands behind all that is known.
+    // Bits that no row has told and that are not zero: reserved ones, and what stands after all that is known.
     [[nodiscard]] Values untold() const;
 
  private:

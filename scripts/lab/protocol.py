@@ -39,7 +39,7 @@ def entries(text):
 
 
 def tests_of(entry):
-    """What stands behind "by:", up to the next part, as one line."""
+    """What stands after "by:", up to the next part, as one line."""
     by = re.search(r"\n  \* by: (.*?)(?=\n  \* |\n?\Z)", entry, re.DOTALL).group(1)
     return " ".join(by.split())
 

@@ -156,7 +156,7 @@ class Memory(TwoNodes):
         return int(done.stdout)
 
     def test_a_peer_that_does_not_read_is_sent_what_the_buffers_say(self):
-        # SO_SNDBUF and SO_RCVBUF, before connect() and listen() or, "late", SO_SNDBUF behind connect()
+        # SO_SNDBUF and SO_RCVBUF, before connect() and listen() or, "late", SO_SNDBUF after connect()
         cases = [(4096, 4096), (65536, 65536), (4096, 0), (0, 4096)]
         cases += [(4096, 4096, "late"), (4096, 0, "late"), (65536, 0, "late"), (0, 0)]
         plain = [self.accepted_for_the_deaf(*case) for case in cases]

@@ -101,7 +101,7 @@ except OSError as e: end = errno.errorcode[e.errno]
 print(got, end, flush=True)
 """
 
-# Sends much behind the server's end.
+# Sends much after the server's end.
 UPLOADER = """
 import socket, sys
 c = socket.socket(); c.settimeout(20); c.bind((sys.argv[1], 0)); c.connect((sys.argv[2], 5000))

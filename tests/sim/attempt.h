@@ -65,7 +65,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
 
  protected:
     void feed(session::Actions actions) {
-        world_.require(!ended_ || actions.empty(), name() + ": the session goes on behind its end (S1)");
+        world_.require(!ended_ || actions.empty(), name() + ": the session goes on after its end (S1)");
         std::move(actions.begin(), actions.end(), std::back_inserter(pending_));
         if (feeding_ || ended_) {
             return;
@@ -73,7 +73,7 @@ class Attempt : public std::enable_shared_from_this<Attempt<Session>> {
         const auto self = this->shared_from_this();
         feeding_ = true;
         while (!pending_.empty()) {
-            world_.require(!ended_, name() + ": the session goes on behind its end (S1)");
+            world_.require(!ended_, name() + ": the session goes on after its end (S1)");
             const session::Action action = std::move(pending_.front());
             pending_.pop_front();
             std::visit([this](const auto& a) { this->on(a); }, action);

@@ -32,7 +32,7 @@ class Socket : public std::enable_shared_from_this<Socket> {
     std::size_t write(const std::vector<Byte>& bytes);
     // Reads at most `most` bytes, and never across an urgent byte, which is read alone.
     std::vector<Byte> read(std::size_t most);
-    // Ends the stream behind the bytes that were written.
+    // Ends the stream after the bytes that were written.
     void end_writing();
     // As close(): a reset if unread bytes are left.
     void close();

@@ -73,11 +73,11 @@ class Stream:
 
     def take_end(self):
         if self.sock.recv(1):
-            raise Wrong(f"bytes behind the end at {self.offset}")
+            raise Wrong(f"bytes after the end at {self.offset}")
 
 
 def both_ways(out, into, give, take):
-    """Writes and reads at once; each side ends its stream behind the last byte."""
+    """Writes and reads at once; each side ends its stream after the last byte."""
     sock, ended = out.sock, False
     sock.setblocking(False)
     poll = select.poll()
@@ -94,7 +94,7 @@ def both_ways(out, into, give, take):
             if ended and into.offset < take:
                 raise Wrong(f"clean end at {into.offset}, {take - into.offset} bytes early")
             if into.offset > take:
-                raise Wrong(f"bytes behind the end at {take}")
+                raise Wrong(f"bytes after the end at {take}")
         if out.offset < give and event & ~select.POLLIN:
             out.offset += sock.send(out.expected(min(give - out.offset, 1 << 18)))
             if out.offset == give:

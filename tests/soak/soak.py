@@ -6,7 +6,7 @@ and is nothing used up?
     SMC_SOAK_SEED      what the driver does, and when, follows from it
 
 The run has stages (STAGES). Behind each the load rests until no connection is left, and both agents are measured. An
-agent's figures are compared with those that it had behind an earlier stage, if it is still the same process.
+agent's figures are compared with those that it had after an earlier stage, if it is still the same process.
 """
 import collections
 import glob
@@ -352,7 +352,7 @@ class Soak:
             print(f"    {action:8}{role:8}{kind:10}{what}: {count}")
         keys = list(self.rows[0][3]) if self.rows else []
         print("figures; MARGINS: " + ", ".join(f"{key} + {margin}" for key, margin in MARGINS.items()))
-        print(f"{'behind stage':18}{'agent':14}" + "".join(f"{key.replace('smc_', ''):>12}" for key in keys))
+        print(f"{'after stage':18}{'agent':14}" + "".join(f"{key.replace('smc_', ''):>12}" for key in keys))
         for name, node, pid, figures, before in self.rows:
             told = f", as after {before}" if before else ""
             print(f"{name:18}{node} {pid:<12}" + "".join(f"{figures[key]:12}" for key in keys) + told)

@@ -406,12 +406,12 @@ TEST_CASE("late__whatever_is_behind_the_first_frame_is_found") {
                     std::vector<std::string>(original.messages.begin() + first, original.messages.end()));
         }
     }
-    // behind the first CLC
+    // after the first CLC
     const Frames frames = frames_of(kContact);
     const Found late(Frames(frames.begin() + 17, frames.end()));
     CHECK(late.dissector.counters().unnamed_qps == 2);
     CHECK(late.summary().find("the CLC of this link was not captured, or not whole\n") != std::string::npos);
-    // behind the SYN
+    // after the SYN
     const Found begun(Frames(frames.begin() + 10, frames.end()));
     REQUIRE(begun.dissector.connections().size() == 3);
     CHECK(missing(begun.dissector.connections()[0]) == "its beginning");

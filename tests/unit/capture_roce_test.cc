@@ -15,7 +15,7 @@ TEST_CASE("cdc__cursors_give_the_bytes_and_flags_the_end") {
     bench.to_server(0xfffffe, cdc_to(22, 10000));
     bench.to_server(0xffffff, cdc_to(22, 16000));
     bench.to_server(0xffffff, cdc_to(22, 16000));   // a retransmission
-    bench.to_server(0x000000, cdc_to(22, 500, 1));  // behind the end of 16 KiB
+    bench.to_server(0x000000, cdc_to(22, 500, 1));  // after the end of 16 KiB
     bench.to_server(0x000001, cdc_to(99, 1));
     bench.to_client(0xfffffe, cdc_to(11, 77, 0, cdc::kConnectionClosed));
     CHECK(bench.history().server_half.received == 16384 + 500);

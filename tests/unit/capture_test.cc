@@ -95,7 +95,7 @@ TEST_CASE("history__who_proposed_what_and_what_was_chosen_and_why") {
 TEST_CASE("history__what_is_missing_is_said_to_be_unknown") {
     const Raw p = proposal();
     const auto after_proposal = static_cast<std::uint32_t>(0xfffffff1 + p.size());
-    // the Proposal is not in the capture; the Confirm is found behind the hole
+    // the Proposal is not in the capture; the Confirm is found after the hole
     Bench bench;
     bench.open();
     bench.server(501, bytes(encode(half(clc::Type::kAccept, 2, 22))));
@@ -241,7 +241,7 @@ TEST_CASE("clc__without_its_syn_is_told_whoever_speaks_first") {
     CHECK(bench.types() == "ACCEPT,CONFIRM");
     CHECK(bench.history().link_group == 0U);
     CHECK(proposed(bench.history()) == "no Proposal was seen");
-    // the Decline of a server, and data behind it
+    // the Decline of a server, and data after it
     Bench declined;
     declined.server(501, bytes(encode(clc::Decline{})) + Raw(30, 'x'));
     declined.client(1, p);
@@ -265,7 +265,7 @@ TEST_CASE("clc__data_behind_a_decline_that_was_not_captured_is_data") {
     bench.client(0xfffffff1, p);
     bench.client(static_cast<std::uint32_t>(0xfffffff1 + p.size()), Raw(100, 'x'));
     CHECK(bench.types() == "PROPOSAL");
-    CHECK(bench.answer() == "TCP data follows, as behind a Decline that was not captured");
+    CHECK(bench.answer() == "TCP data follows, as after a Decline that was not captured");
     CHECK(carried(bench.history()) == "by TCP");
 }
 

@@ -15,7 +15,7 @@ TEST_CASE("proposal__smcd_fields_stand_where_the_specification_says") {
     CHECK(at(b, 7, 1) == 0x26);  // version 2, SMC-Dv2, no v1 type
     CHECK(at(b, 8, 8) == 0x0102030405060708);
     CHECK(at(b, 38, 2) == 0);
-    CHECK(at(b, 50, 2) == 80 - 52);  // offset counts from behind itself
+    CHECK(at(b, 50, 2) == 80 - 52);  // the offset counts from its own end
     CHECK(at(b, 80, 1) == 2);        // EID Number
     CHECK(at(b, 81, 1) == 2);        // an Extended GID takes two entries
     CHECK(at(b, 83, 1) == 0x11);     // release 1, SEID present
@@ -104,7 +104,7 @@ TEST_CASE("proposal__what_does_not_matter_is_tolerated") {
     auto good = bytes(encode(smcd_proposal()));
     good[60] = good[79] = good[82] = good[84] = 0xff;  // reserved
     CHECK(fault_of(decode_proposal(good)) == "none");
-    // future growth: something behind the last area
+    // future growth: something after the last area
     CHECK(fault_of(decode_proposal(longer(encode(smcd_proposal()), 20))) == "none");
     // a later version is read as far as version 2 goes
     good[7] = 0x36;

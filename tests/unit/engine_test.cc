@@ -355,12 +355,12 @@ TEST_CASE("engine__news_is_served_in_the_order_in_which_it_was_published_with_or
     CHECK(log == std::vector<int>{3, 2, 1, 0});
 }
 
-// The peer publishes behind the look at the one task, and before the look at the other, or the event for it.
+// The peer publishes after the look at the one task, and before the look at the other, or the event for it.
 TEST_CASE("engine__news_that_a_look_came_too_early_to_see_is_served_before_later_news") {
     const bool second_spins = GENERATE(true, false);
     std::vector<int> log;
     const auto first = std::make_shared<Told>(1, true, log), second = std::make_shared<Told>(2, second_spins, log);
-    const auto third = std::make_shared<Told>(3, true, log);  // its look() comes behind that at the first one
+    const auto third = std::make_shared<Told>(3, true, log);  // its look() comes after that at the first one
     const auto stuck = std::make_shared<Stuck>();
     auto engine = *Engine::start([](const ConnectionEnd&) {});
     engine->add_task(first);

@@ -117,7 +117,7 @@ TEST_CASE("cdc_outbox__what_is_published_is_due_until_it_is_sent") {
     CHECK(out.due());
     const cdc::Message first = out.message();
     CHECK((first.sequence == 1 && first.token == AlertToken{0xabc}));
-    CHECK(first.producer == Cursor{2, 34});  // on the wire cursors count from behind the eye catcher
+    CHECK(first.producer == Cursor{2, 34});  // on the wire cursors count from the end of the eye catcher
     CHECK(first.consumer == Cursor{1, 54});  // goes with every message (section 4.5.1)
     CHECK((first.flags == cdc::kWriterBlocked && first.state == cdc::kSendingDone));
     CHECK(out.message() == first);  // the message was not sent yet
@@ -164,7 +164,7 @@ TEST_CASE("cdc_outbox__a_peer_that_waits_is_told_of_every_byte") {
         CdcOutbox out = outbox(100);
         out.consumed({0, 20}, inbox);
         CHECK_FALSE(out.due());
-        // The peer begins to wait behind the last byte that was read: no other message would tell it of the cursor.
+        // The peer begins to wait after the last byte that was read: no other message would tell it of the cursor.
         REQUIRE(inbox.take(heard(2, {0, 30}, flag)) == CdcInbox::Taken::kYes);
         out.heard(inbox);
         CHECK(out.due());
@@ -183,7 +183,7 @@ TEST_CASE("cdc_outbox__a_peer_that_waits_is_told_of_every_byte") {
     }
 }
 
-// Section 4.7.5, step 3: the peer writes nothing behind urgent data until it knows that the data was consumed.
+// Section 4.7.5, step 3: the peer writes nothing after urgent data until it knows that the data was consumed.
 TEST_CASE("cdc_outbox__that_urgent_data_was_consumed_is_told_once") {
     CdcInbox inbox = inbox_with({0, 11}, kUrgent);
     CdcOutbox out = outbox(100);

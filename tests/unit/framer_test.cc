@@ -239,7 +239,7 @@ TEST_CASE("framer__the_longest_proposal_there_is_fits") {
     CHECK(message_of(Reader{sent + kApplicationData}.read()) == sent);
 }
 
-// The framer checks the first 8 bytes; it must pass on a message whose end is wrong, and not read the bytes behind it.
+// The framer checks the first 8 bytes; it must pass on a message whose end is wrong, and not read the bytes after it.
 TEST_CASE("framer__what_is_wrong_behind_the_header_is_left_to_the_decoder") {
     Octets sent = test::bytes(encode(Decline{}));
     sent.back() ^= 1;

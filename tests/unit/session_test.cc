@@ -185,7 +185,7 @@ TEST_CASE("session__memory_that_is_not_to_be_had_is_declined_until_the_confirm")
     const auto neither = server.server.join_refused(group::Refusal::kOutOfMemory, "", kStart);
     CHECK(are<SendClc, GiveBack, RunOnTcp>(neither));
     CHECK(declined(neither) == Reason::kOutOfMemory);
-    late.agree_on_smcd();  // behind the Confirm there is no way back (C.3)
+    late.agree_on_smcd();  // after the Confirm there is no way back (C.3)
     REQUIRE(are<AttachDmb>(late.server.clc_message(late.confirm.view(), kStart)));
     CHECK(are<GiveBack, ResetClc, Refuse>(late.server.dmb_not_attached(Reason::kFabric, "", kStart)));
 }

@@ -207,7 +207,7 @@ TEST_CASE("What was said before a reset comes before it") {
     CHECK(s.reason() == (by_server ? Reason::kPeerReset : Reason::kApplicationReset));
 }
 
-TEST_CASE("An application that resets behind its end is reset behind its end") {
+TEST_CASE("An application that resets after its end is reset after its end") {
     Spliced s;
     say(s.application, "last words");
     ::shutdown(s.application.get(), SHUT_WR);

@@ -29,7 +29,7 @@ TEST_CASE("find__sees_it_among_others") {
     CHECK(found({254, 10, 'S', 'M', 'C', 'A', 0, 0, 0, 0, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "SMCR");
     CHECK(found({254, 4, 0xe2, 0xd4, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "SMCR");  // a short ExID
     CHECK(found({253, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");                      // another kind
-    CHECK(found({0, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");                   // behind the end
+    CHECK(found({0, 254, 6, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");                   // after the end
     CHECK(found({254}) == "none");
     CHECK(found({254, 6, 0xe2, 0xd4}) == "none");
     CHECK(found({254, 0, 0xe2, 0xd4, 0xc3, 0xd9}) == "none");

@@ -134,7 +134,7 @@ def check(data, at):
         wrong = next(n for n, byte in enumerate(data) if byte != PATTERN[(at + n) % len(PATTERN)])
         there = (PATTERN * 2).find(data[wrong : wrong + 16])
         raise SystemExit(
-            f"wrong bytes behind byte {at}: {len(data)} came, from {wrong} on {data[wrong:wrong + 16].hex()}, "
+            f"wrong bytes after byte {at}: {len(data)} came, from {wrong} on {data[wrong:wrong + 16].hex()}, "
             f"byte {there} of {len(PATTERN)}, where {(at + wrong) % len(PATTERN)} was due"
         )
     return len(data)

@@ -13,7 +13,7 @@ enum class Candidate : std::uint8_t { kNone, kSmcDv2, kSmcRv2, kSmcRv1, kExhaust
 
 // Each returns kNone if this type can be accepted, and fills in `peer`; otherwise the reason why not. The first two
 // need proposal.v2. SMC-D takes the first of the client's fabrics, from its entry `from` on, that this node has, too;
-// `from` is then behind that entry, for another try.
+// `from` is then after that entry, for another try.
 Reason select_smcd_v2(const Proposal& proposal, const LocalNode& node, std::size_t& from, SmcdPeer& peer);
 Reason select_smcr_v2(const Proposal& proposal, const LocalNode& node, const std::optional<RoceOffer>& roce,
                       SmcrPeer& peer);

@@ -54,7 +54,7 @@ class CdcInbox {
     [[nodiscard]] bool peer_is_done() const {
         return (latest_.state & (cdc::kConnectionClosed | cdc::kAbnormalClose)) != 0;
     }
-    // The cursor behind the last urgent byte that was announced, until forget_urgent(); as on the wire.
+    // The cursor after the last urgent byte that was announced, until forget_urgent(); as on the wire.
     [[nodiscard]] const std::optional<cdc::Cursor>& urgent() const { return urgent_; }
     void forget_urgent() { urgent_.reset(); }
 

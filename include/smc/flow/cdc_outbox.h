@@ -47,9 +47,9 @@ class CdcOutbox {
     // The peer's device has acknowledged all requests before `position`.
     void acknowledged(std::uint64_t position);
     // The connection has moved to another link. Returns the failover validation message, which goes first there; its
-    // sequence number is that of the last acknowledged message (4.6.1). The whole state is due again behind it.
+    // sequence number is that of the last acknowledged message (4.6.1). The whole state is due again after it.
     [[nodiscard]] cdc::Message moved();
-    // How many of the published bytes the peer may not have: those behind `consumed` and behind the last producer
+    // How many of the published bytes the peer may not have: those after `consumed` and after the last producer
     // cursor that its device has acknowledged. `size`: of the peer's ring.
     [[nodiscard]] std::uint32_t not_there(cdc::Cursor consumed, std::uint32_t size) const;
     // The cursor at which these bytes begin.

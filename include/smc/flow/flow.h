@@ -11,10 +11,10 @@
 //   F1  A byte counts as consumed only after the leg has taken it.
 //   F2  The end of the stream is passed on only after the last byte: D follows the producer cursor, EndLeg follows an
 //       empty ring.
-//   F3  While urgent data is not consumed, nothing is written behind it (section 4.7.5).
+//   F3  While urgent data is not consumed, nothing is written after it (section 4.7.5).
 //   F4  The CLC socket carries nothing after CLC: data or a reset there ends the connection. Its FIN may overtake the
 //       peer's last flags, which go another way, so the flags have the close timeout to follow. If the transport does
-//       not keep a reset behind what was published, a reset may overtake the flags, too; then they have the reset
+//       not keep a reset after what was published, a reset may overtake the flags, too; then they have the reset
 //       grace.
 //   F5  The last Publish (an abort, or the answer to the peer's abort) comes before End.
 //   F8  The application gets all data that the peer published before the end, and only then hears of the end: with
@@ -42,7 +42,7 @@ struct Load {};
 struct Deliver {
     Receiving::Piece piece;
 };
-// End the leg's stream, behind what was delivered. No answer.
+// End the leg's stream, after what was delivered. No answer.
 struct EndLeg {};
 // Read from the application into the peer's ring, up to `bytes` from `at` on, but never across an urgent mark. Answer:
 // took(), leg_empty(), leg_ended() or leg_broke().
@@ -89,7 +89,7 @@ struct LegEvents {
     bool urgent = false;  // there is an urgent byte to read
     bool ending = false;  // a FIN or an error follows what can be read
     bool failed = false;  // the leg has an error
-    bool reset = false;   // with `failed`, behind the end of its stream: the application has reset the connection
+    bool reset = false;   // with `failed`, after the end of its stream: the application has reset the connection
 };
 
 class Flow {

@@ -14,7 +14,7 @@ namespace smc::flow {
 struct PeerState {
     cdc::Producer producer;             // in our ring, with its flags
     cdc::Cursor consumer;               // in the peer's ring
-    std::optional<cdc::Cursor> urgent;  // behind an urgent byte that was announced; may be told more than once
+    std::optional<cdc::Cursor> urgent;  // after an urgent byte that was announced; may be told more than once
     std::uint16_t message = 0;          // number of the CDC message, if there are messages: tells repetitions apart
 
     bool operator==(const PeerState&) const = default;
@@ -51,7 +51,7 @@ class Receiving {
     cdc::Producer produced_;
     std::uint32_t behind_ = 0;  // how many bytes the peer has produced, up to a lap
     cdc::Cursor consumed_;
-    std::optional<cdc::Cursor> urgent_;  // behind an urgent byte that is not consumed yet
+    std::optional<cdc::Cursor> urgent_;  // after an urgent byte that is not consumed yet
 };
 
 }  // namespace smc::flow

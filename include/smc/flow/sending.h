@@ -11,7 +11,7 @@
 namespace smc::flow {
 
 // Urgent data on its way to the peer (section 4.7.5). An urgent byte that waits in the leg is announced (P). When it is
-// taken it is marked (U), and nothing is written behind it before the peer has consumed it: its mark would be lost.
+// taken it is marked (U), and nothing is written after it before the peer has consumed it: its mark would be lost.
 //
 //   state                     announce                  the urgent byte is taken   other bytes are taken
 //   kNone                     kPending, tell            kOutstanding               kNone

@@ -64,7 +64,7 @@ class Client {
     [[nodiscard]] Actions clc_message(wire::Bytes message, TimePoint now);
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
     [[nodiscard]] Actions clc_closed(TimePoint now);
-    // The last SendClc could not be written, and the actions behind it were not carried out.
+    // The last SendClc could not be written, and the actions after it were not carried out.
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
     [[nodiscard]] Actions dmb_attached(TimePoint now);

@@ -52,7 +52,7 @@ class Server {
     [[nodiscard]] Actions clc_fault(const Fault& fault, TimePoint now);
     // `in_order`: by a FIN, not by a reset.
     [[nodiscard]] Actions clc_closed(TimePoint now, bool in_order = false);
-    // The last SendClc could not be written, and the actions behind it were not carried out.
+    // The last SendClc could not be written, and the actions after it were not carried out.
     [[nodiscard]] Actions clc_not_sent(TimePoint now);
 
     [[nodiscard]] Actions dmb_registered(const clc::LocalDmb& own, TimePoint now);

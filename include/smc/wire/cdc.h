@@ -35,7 +35,7 @@ inline constexpr std::uint8_t kAbnormalClose = 0x20;
 inline constexpr std::uint32_t kEyeCatcherBytes = 4;
 
 // A wrapping offset into the data area with its wrap count. 0 <= count < size of the area. The RFC counts from 4,
-// behind the eye catcher of the RMBE, and wraps to 4; Linux has no eye catcher and starts at 0.
+// after the eye catcher of the RMBE, and wraps to 4; Linux has no eye catcher and starts at 0.
 struct Cursor {
     std::uint16_t wrap = 0;
     std::uint32_t count = 0;
@@ -90,7 +90,7 @@ struct Layout<cdc::Cursor> {
 };
 static_assert(fields_fit<cdc::Cursor>());
 
-// Two bytes of flags: the producer's, and behind them the connection's state.
+// Two bytes of flags: the producer's, and after them the connection's state.
 template <class M>
 constexpr auto cdc_flags(std::uint16_t at) {
     const auto behind = static_cast<std::uint16_t>(at + 1);

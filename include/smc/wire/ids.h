@@ -23,7 +23,7 @@ struct Gid {
 };
 
 // RoCEv2 GID: an IP address in 16 bytes (SMC v2.1, Proposal V2 extension, note 4). An IPv4 address has two
-// notations, and both mean the same: right aligned behind zeros, or IPv4-mapped (::ffff:a.b.c.d).
+// notations, and both mean the same: right aligned after zeros, or IPv4-mapped (::ffff:a.b.c.d).
 struct RoceGid {
     std::array<std::uint8_t, 16> bytes{};
 

@@ -52,7 +52,7 @@ std::optional<Fault> decode_smcd(Bytes body, std::size_t v2_at, V2Extension& v2)
     }
     const std::size_t at = smcd_extension_at(v2_at, v2);
     if (at < v2_at + Layout<V2Extension>::kSize + v2.eids.size() * sizeof(Eid)) {
-        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the EIDs"};
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension after the EIDs"};
     }
     auto& smcd = v2.smcd.emplace();
     smcd.gids.resize(v2.gid_number);
@@ -67,7 +67,7 @@ std::optional<Fault> decode_v2(Bytes body, std::size_t earliest, Proposal& p) {
     const auto pointer = pointer_at<wire::ProposalGrowth, &Proposal::v2_offset>(0, p.v2_offset);
     const std::size_t at = v2_extension_at(p);
     if (at < earliest) {
-        return Fault{pointer.field, pointer.offset, pointer.value, "an extension behind the areas before it"};
+        return Fault{pointer.field, pointer.offset, pointer.value, "an extension after the areas before it"};
     }
     auto& v2 = p.v2.emplace();
     if (auto fault = decode_area<V2Extension>(body, at, pointer, v2)) {
@@ -87,7 +87,7 @@ std::size_t end_of_subnet(const Proposal& p) {
     return subnet_extension_at(p) + Layout<Subnet>::kSize + p.subnet->prefixes.size() * Layout<Ipv6Prefix>::kSize;
 }
 
-// RFC 7609 A.2.2: one subnet area, and nothing behind it.
+// RFC 7609 A.2.2: one subnet area, and nothing after it.
 std::optional<Fault> decode_version1(Bytes body, Proposal& p) {
     p.v2_offer = Offer::kNone;
     if (kBase + p.subnet_offset >= kGrowth && body.size() >= kGrowth) {
@@ -100,7 +100,7 @@ std::optional<Fault> decode_version1(Bytes body, Proposal& p) {
         return fault;
     }
     if (end_of_subnet(p) != body.size()) {
-        return fault_at<Header, &Header::length>(0, body.size() + kTrailerBytes, "the end behind the last prefix");
+        return fault_at<Header, &Header::length>(0, body.size() + kTrailerBytes, "the end after the last prefix");
     }
     return std::nullopt;
 }

@@ -121,7 +121,7 @@ struct Layout<AcceptSmcrV1> {
 };
 static_assert(fields_fit<AcceptSmcrV1, clc::AcceptR>());
 
-// Fields that version 2 adds behind version 1. Offsets from the start of the message.
+// Fields that version 2 adds after version 1. Offsets from the start of the message.
 struct AcceptSmcrV2;
 template <>
 struct Layout<AcceptSmcrV2> {

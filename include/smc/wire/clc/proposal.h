@@ -4,9 +4,9 @@
 //   0   header                              RFC 7609 A.2.2
 //   8   base: peer ID, GID, MAC, offset at 38
 //   40  area for future growth              v2.1 base message; absent in RFC 7609's own version 1
-//       IP subnet extension                 behind the offset at 38, when SMCv1 is offered
-//       V2 extension and its EIDs           behind the offset at 50, when SMCv2 is offered
-//       SMC-Dv2 extension and its GIDs      behind the offset in the V2 extension, when there
+//       IP subnet extension                 where the offset at 38 points, when SMCv1 is offered
+//       V2 extension and its EIDs           where the offset at 50 points, when SMCv2 is offered
+//       SMC-Dv2 extension and its GIDs      where the offset in the V2 extension points, when there
 //       trailer
 #pragma once
 
@@ -73,7 +73,7 @@ struct Proposal {
     PeerId peer_id{};
     RoceGid v1_gid;
     Mac mac;
-    // Bytes from behind this field to the subnet extension. Encoders compute it; 40 keeps the area for
+    // Bytes from the end of this field to the subnet extension. Encoders compute it; 40 keeps the area for
     // future growth in a version 1 Proposal that has no use for it.
     std::uint16_t subnet_offset = 0;
     IsmGid ism_gid{};
@@ -97,7 +97,7 @@ struct IsmDevice {
 inline constexpr std::size_t kMostIsmDevices = kMaxGids / 2;
 // False when the array is full.
 bool add_ism_device(SmcdExtension& extension, const IsmDevice& device);
-// The first Emulated-ISM device at entry `from` or behind it; `from` is then behind that device. Nothing: there is
+// The first Emulated-ISM device at entry `from` or after it; `from` is then after that device. Nothing: there is
 // none.
 std::optional<IsmDevice> next_ism_device(const SmcdExtension& extension, std::size_t& from);
 Gid join(IsmGid part1, IsmGid part2);
@@ -209,7 +209,7 @@ static_assert(fields_fit<clc::SmcdExtension>());
 
 namespace smc::clc {
 
-// Every offset counts from behind the field that holds it (v2.1, Proposal base message, note 5).
+// Every offset counts from the end of the field that holds it (v2.1, Proposal base message, note 5).
 template <class L, auto Member>
 constexpr std::size_t kBehind = wire::field_of<L, Member>().offset + wire::field_of<L, Member>().bytes;
 
