@@ -17,13 +17,14 @@ class Case:
     size: int
     unit: str
     higher: bool  # a higher value is better
+    at_rest: int = 0  # connections that are held beside it
 
     def ratio(self, ours, other):
         return ours / other if self.higher else other / ours
 
     def cpu_us(self, value, used, seconds):
         """Microseconds of processor time per round trip, MB or connection; None: their number is not known."""
-        count = {"roundtrip": 1e6 / value, "stream": value * 1e3, "connect": value}.get(self.what)
+        count = {"roundtrip": 1e6 / value, "ten": 1e6 / value, "stream": value * 1e3, "connect": value}.get(self.what)
         return used * 1e6 / (count * seconds) if count else None
 
 
@@ -39,6 +40,8 @@ CROWD = [
     Case("64 B beside four streams, mean", "crowded-mean", 64, "us", False),
     Case("four streams beside 64 B", "crowded-streams", 64, "GB/s", True),
 ]
+# Ten connections at once, each with a round trip.
+AT_REST = [Case(f"ten 64 B round trips beside {n:,}", "ten", 64, "us", False, n) for n in (100, 1000, 1700)]
 FIRST_CONTACT = Case("first contact", "contact", 1, "ms", False)
 SUBSEQUENT_CONTACT = Case("subsequent contact", "contact", 1, "ms", False)
 

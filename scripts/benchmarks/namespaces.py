@@ -7,7 +7,7 @@ import subprocess
 from lab.basics import Timeout, wait_for
 from lab.nodes import Lab
 
-from .cases import BASELINE, CASES, CROWD, OURS, PEER, Scene, measure_all, processor_seconds
+from .cases import AT_REST, BASELINE, CASES, CROWD, OURS, PEER, Scene, measure_all, processor_seconds
 
 CUBIC = ("--cc", "cubic")
 # where the client runs and where the server
@@ -195,6 +195,40 @@ class SmcD(Pairs):
             self.agents.append((node.agent, end))
 
 
+class AtRest(SmcD):
+    """Ten busy connections beside many at rest, and beside none: the baseline has agents of its own. "One core" only: a
+    core each would be shared by four agents."""
+
+    variant, baseline_is, cores = "at-rest", "SMC-D with none at rest", ("one core",)
+    baseline = beside = ()
+    cases = AT_REST
+
+    def __init__(self, lab):
+        super().__init__(lab)
+        self.baseline_is = AtRest.baseline_is
+        self.held = []  # processes that hold connections at rest
+
+    def configuration(self):
+        # the agent's own number of connections depends on how many descriptors the machine allows
+        share = {"namespace_percent": 100, "cgroup_percent": 100}
+        return {"limits": share, "ism": {"dmb_kib": 16}, "policy": {"short_lived": True}}
+
+    def start(self):
+        for end, node in enumerate((self.client, self.server, self.c, self.d)):
+            node.start_agent(log={"level": "warn"}, **self.configuration())
+            self.agents.append((node.agent, end % 2))
+
+    def before(self, case):
+        missing = case.at_rest - sum(count for _, count in self.held)
+        if missing > 0:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            command = [PEER, "hold", self.ip, str(PORTS["one core"]), str(missing), "0"]
+            process = self.client.popen(command, **pipes)
+            if process.stdout.readline() != "held\n":
+                raise RuntimeError(f"{missing} connections cannot be held")
+            self.held.append((process, missing))
+
+
 class ShortLived(SmcD):
     """Agents that leave short-lived connections to TCP, as they do by default. They have to find out first, which is
     part of the first round. One agent may decline when the other one tries."""
@@ -216,7 +250,7 @@ class IvshmemFile(SmcD):
         return {"ism": {"provider": "ivshmem", "device": area}}
 
 
-SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, Bypass, SmcD, ShortLived, IvshmemFile]
+SCENES = [Nobody, Hooks, Asked, Denied, Tuned, OverLo, Bypass, SmcD, ShortLived, AtRest, IvshmemFile]
 
 
 def measure(kind, options):

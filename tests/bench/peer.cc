@@ -9,6 +9,8 @@
 //   peer crowded-streams IP PORT BYTES SECONDS the same, and prints GB/s of the streams at their sender
 //   peer connect IP PORT COUNT SECONDS         prints connections/s; each is used once, ports in turn
 //   peer contact IP PORT 1 0                   prints milliseconds from connect() to the answer to 8 bytes
+//   peer ten IP PORT BYTES SECONDS             prints microseconds until ten connections at once had a round trip each
+//   peer hold IP PORT COUNT 0                  has COUNT connections at rest until its stdin ends; prints "held" first
 //   peer --smc ...                             the same over the kernel's own AF_SMC sockets
 //   peer --cc NAME ...                         with this congestion control, and not the system's default
 //   peer --poll SECONDS ...                    non-blocking sockets, and poll(). roundtrip and stream use a connection
@@ -304,6 +306,47 @@ void contact(const char* ip, int port) {
     ::close(fd);
 }
 
+void ten(const char* ip, int port, std::uint64_t bytes, double seconds) {
+    constexpr std::size_t kConnections = 10;
+    std::vector<int> fds;
+    std::vector<char> buffer(bytes, 'x');
+    for (std::size_t i = 0; i < kConnections; i++) {
+        fds.push_back(connect_to(ip, port));
+        write_all(fds.back(), reinterpret_cast<char*>(&bytes), sizeof bytes);
+    }
+    long count = 0;
+    const auto start = Clock::now();
+    while (since(start) < seconds) {
+        for (const int fd : fds) {
+            write_all(fd, buffer.data(), bytes);
+        }
+        for (const int fd : fds) {
+            if (!read_all(fd, buffer.data(), bytes)) {
+                fail("recv");
+            }
+        }
+        count++;
+    }
+    std::printf("%.3f\n", since(start) / static_cast<double>(count) * 1e6);
+}
+
+// Each connection has had one round trip, so that both ends have all that they need for it.
+void hold(const char* ip, int port, int count) {
+    std::uint64_t size = 8;
+    for (int i = 0; i < count; i++) {
+        const int fd = connect_to(ip, port);
+        write_all(fd, reinterpret_cast<const char*>(&size), sizeof size);
+        write_all(fd, reinterpret_cast<const char*>(&size), sizeof size);
+        if (!read_all(fd, reinterpret_cast<char*>(&size), sizeof size)) {
+            fail("recv");
+        }
+    }
+    std::printf("held\n");
+    std::fflush(stdout);
+    while (std::getchar() != EOF) {
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -346,6 +389,10 @@ int main(int argc, char** argv) {
         connect_many(argv[2], port, std::atoi(argv[4]), seconds);
     } else if (what == "contact") {
         contact(argv[2], port);
+    } else if (what == "ten") {
+        ten(argv[2], port, std::strtoull(argv[4], nullptr, 10), seconds);
+    } else if (what == "hold") {
+        hold(argv[2], port, std::atoi(argv[4]));
     }
     return 0;
 }

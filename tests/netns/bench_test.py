@@ -66,6 +66,11 @@ class Bench(unittest.TestCase):
             [f"{case}, {cores}" for cores in ("one core", "a core each") for case in (*cases, "connections", *crowd)],
         )
 
+    def test_beside_connections_at_rest(self):
+        (row,), _ = bench(*self.SHORT, "--path", "smcd-at-rest", "--case", "beside 100,")
+        self.assertEqual(set(row), ROW)
+        self.assertEqual(row["baseline_is"], "SMC-D with none at rest")
+
     def test_what_a_connection_takes(self):
         (row,), printed = bench("--counts", "--path", "smcd-local", "--case", "connections, one core")
         self.assertEqual((row["path"], row["of"]), ("smcd", "connection"))
