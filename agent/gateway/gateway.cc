@@ -232,8 +232,8 @@ void Gateway::run_smcd(Connection& c, const clc::SmcdPeer& peer, std::shared_ptr
     c.smcd = SmcdView{
         peer.chid, peer.gid, exchange->own_token(), peer.token, exchange->own_bytes(), bytes_of(peer.dmb_size), group};
     exchanges_.emplace(c.id, std::move(exchange));
-    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c.id, c.client.text(), c.server.text(),
-                 peer.gid.text(), group, peer.first_contact ? ", first contact" : "");
+    log()->debug("connection {} smcd client {} server {} peer {} group {}{}", c.id, c.client, c.server, peer.gid, group,
+                 peer.first_contact ? ", first contact" : "");
 }
 
 void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
@@ -262,8 +262,8 @@ void Gateway::run_smcr(Connection& c, const clc::SmcrPeer& peer) const {
                       peer.rmbe.token,
                       group.rmbe_bytes(assignment),
                       bytes_of(peer.rmbe.size)};
-    log()->debug("connection {} smcr client {} server {} group {}{}", c.id, c.client.text(), c.server.text(),
-                 c.smcr->group_id, peer.first_contact ? ", first contact" : "");
+    log()->debug("connection {} smcr client {} server {} group {}{}", c.id, c.client, c.server, c.smcr->group_id,
+                 peer.first_contact ? ", first contact" : "");
 }
 
 void Gateway::falls_back(const Handle& c, const clc::Outcome& outcome, const char* what) {

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,24 @@
 #include <vector>
 
 #include "os/clock.h"
+
+namespace smc {
+
+template <class T>
+concept HasText = requires(const T& value) {
+    { value.text() } -> std::convertible_to<std::string>;
+};
+
+}  // namespace smc
+
+// An object with text() may be an argument of a log line. Its text is made only if the line is formatted.
+template <smc::HasText T>
+struct fmt::formatter<T> {
+    static constexpr auto parse(fmt::format_parse_context& context) { return context.begin(); }
+    static auto format(const T& value, fmt::format_context& context) {
+        return fmt::format_to(context.out(), "{}", value.text());
+    }
+};
 
 namespace smc {
 

@@ -42,6 +42,11 @@ class Map {
         }
         return all;
     }
+    // Takes an entry out of a hash.
+    [[nodiscard]] std::optional<Value> take_one(const Key& key) const {
+        Value value{};
+        return bpf_map_lookup_and_delete_elem(fd_, &key, &value) == 0 ? std::optional(value) : std::nullopt;
+    }
     // Takes up to `most` entries out of a hash.
     [[nodiscard]] std::vector<std::pair<Key, Value>> take(std::size_t most) const {
         std::vector<std::pair<Key, Value>> taken;

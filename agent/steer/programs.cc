@@ -113,6 +113,12 @@ Result<std::unique_ptr<Programs>> Programs::load(const Config& config, const Pol
     programs->devices = Map<smc_device_key, smc_device>(programs->map_fd("smc_devices"));
     programs->clc_listeners = Map<std::uint32_t, std::uint64_t>(programs->map_fd("smc_clc"));
     programs->hairpins = Map<smc_tuple, smc_hairpin>(programs->map_fd("smc_hairpins"));
+    programs->heartbeat_ = Map<std::uint32_t, smc_heartbeat>(programs->map_fd("smc_heartbeat"));
+    programs->socks_ = Map<int, smc_sock>(programs->map_fd("smc_socks"));
+    programs->requests_ = Map<smc_tuple, smc_request>(programs->map_fd("smc_requests"));
+    programs->inbound_ = Map<smc_tuple, smc_inbound>(programs->map_fd("smc_inbound"));
+    programs->servers_ = Map<smc_dest, smc_server>(programs->map_fd("smc_servers"));
+    programs->short_lived_ = Map<smc_short_key, smc_short>(programs->map_fd("smc_short"));
     if (auto chosen = ChosenBuffers::open(programs->map_fd("smc_chosen"), SMC_MAX_CHOSEN)) {
         programs->chosen_ = std::move(*chosen);
     } else {

@@ -191,6 +191,12 @@ class Programs {
     [[nodiscard]] std::uint64_t ktime_ns() const;
 
     std::shared_ptr<smc_gateway> skeleton_;
+    Map<std::uint32_t, smc_heartbeat> heartbeat_;
+    Map<int, smc_sock> socks_;  // by descriptor: each socket's own value
+    Map<smc_tuple, smc_request> requests_;
+    Map<smc_tuple, smc_inbound> inbound_;
+    Map<smc_dest, smc_server> servers_;
+    Map<smc_short_key, smc_short> short_lived_;
     std::shared_ptr<ChosenBuffers> chosen_;  // nullptr: map smc_chosen cannot be mapped
     std::vector<ProgramState> states_;
     ring_buffer* ring_ = nullptr;

@@ -32,24 +32,20 @@ KeepaliveTerms in_seconds(const smc_keepalive& terms) {
 }  // namespace
 
 void Programs::beat(bool steer, bool roce) const {
-    if (skeleton_ != nullptr && skeleton_->maps.smc_heartbeat != nullptr) {
-        const smc_heartbeat value{ktime_ns(), steer ? 1U : 0U, roce ? 1U : 0U};
-        [[maybe_unused]] const auto put = Map<std::uint32_t, smc_heartbeat>(map_fd("smc_heartbeat")).put(0, value);
-    }
+    [[maybe_unused]] const auto put = heartbeat_.put(0, {ktime_ns(), steer ? 1U : 0U, roce ? 1U : 0U});
 }
 
 Result<void> Programs::mark_socket(int fd, const smc_sock& mark) const {
-    return Map<int, smc_sock>(map_fd("smc_socks")).put(fd, mark);
+    return socks_.put(fd, mark);
 }
 
 smc_option_seen Programs::option_seen(int fd) const {
-    const auto value = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
+    const auto value = socks_.get(fd);
     return value ? value->option : SMC_OPTION_UNKNOWN;
 }
 
 bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
-    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
-    auto request = requests.get(tuple);
+    auto request = requests_.get(tuple);
     if (!request || request->cookie != cookie ||
         (request->state != SMC_REQUEST_HELD && request->state != SMC_REQUEST_TAKEN)) {
         return false;
@@ -62,59 +58,52 @@ bool Programs::let_go(const smc_tuple& tuple, std::uint64_t cookie) const {
         hairpins.erase(leg);
     }
     request->state = SMC_REQUEST_LET_GO;
-    return bpf_map_update_elem(requests.fd(), &tuple, &*request, BPF_EXIST) == 0;
+    return bpf_map_update_elem(requests_.fd(), &tuple, &*request, BPF_EXIST) == 0;
 }
 
 std::optional<smc_request_state> Programs::state_of(const smc_tuple& tuple, std::uint64_t cookie) const {
-    const auto request = Map<smc_tuple, smc_request>(map_fd("smc_requests")).get(tuple);
+    const auto request = requests_.get(tuple);
     return request && request->cookie == cookie ? std::optional(request->state) : std::nullopt;
 }
 
 std::optional<smc_request> Programs::release_leg(int fd) const {
-    const Map<int, smc_sock> socks(map_fd("smc_socks"));
-    auto mark = socks.get(fd);
+    auto mark = socks_.get(fd);
     if (!mark) {
         return std::nullopt;
     }
     mark->hold = 0;
-    if (auto put = socks.put(fd, *mark); !put) {
+    if (auto put = socks_.put(fd, *mark); !put) {
         log()->warn("clearing the hold mark of a leg: {}", put.error().text());
     }
-    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
-    const auto held = requests.get(mark->app);
+    const auto held = requests_.get(mark->app);
     if (!held || held->state != SMC_REQUEST_LEG) {
         return std::nullopt;
     }
-    requests.erase(mark->app);
+    requests_.erase(mark->app);
     return held->packet_len != 0 ? held : std::nullopt;
 }
 
 bool Programs::refused_by_paws(int fd) const {
-    const auto mark = Map<int, smc_sock>(map_fd("smc_socks")).get(fd);
+    const auto mark = socks_.get(fd);
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
 void Programs::forget_leg(const smc_tuple& app) const {
-    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
-    if (const auto held = requests.get(app); held && held->state == SMC_REQUEST_LEG) {
-        requests.erase(app);
+    if (const auto held = requests_.get(app); held && held->state == SMC_REQUEST_LEG) {
+        requests_.erase(app);
     }
 }
 
 std::size_t Programs::requests() const {
-    const Map<smc_tuple, smc_request> requests(map_fd("smc_requests"));
-    const auto keys = requests.keys();
+    const auto keys = requests_.keys();
     return static_cast<std::size_t>(std::ranges::count_if(keys, [&](const smc_tuple& key) {
-        const auto request = requests.get(key);
+        const auto request = requests_.get(key);
         return request && request->state <= SMC_REQUEST_HELD;
     }));
 }
 
 smc_inbound Programs::take_inbound(const smc_tuple& tuple) const {
-    const Map<smc_tuple, smc_inbound> inbound(map_fd("smc_inbound"));
-    const auto found = inbound.get(tuple);
-    inbound.erase(tuple);
-    return found.value_or(smc_inbound{});
+    return inbound_.take_one(tuple).value_or(smc_inbound{});
 }
 
 Swept Programs::sweep() {
@@ -210,14 +199,12 @@ void Programs::remember(std::uint64_t cookie, const Endpoint& server, smc_knowle
     const auto duration = std::chrono::nanoseconds(how_long).count();
     const smc_server value{knowledge, static_cast<__u32>(reason), ktime_ns() + static_cast<std::uint64_t>(duration),
                            ttl, 0};
-    [[maybe_unused]] const auto put =
-        Map<smc_dest, smc_server>(map_fd("smc_servers")).put({cookie, to_abi(server), 0}, value);
+    [[maybe_unused]] const auto put = servers_.put({cookie, to_abi(server), 0}, value);
 }
 
 void Programs::pause(std::uint64_t cookie, const Endpoint& server, Reason reason, std::chrono::seconds first,
                      std::chrono::seconds most) const {
-    const Map<smc_dest, smc_server> servers(map_fd("smc_servers"));
-    const auto before = servers.get({cookie, to_abi(server), 0});
+    const auto before = servers_.get({cookie, to_abi(server), 0});
     const bool not_now = before && before->knowledge == SMC_SERVER_NOT_NOW;
     if (not_now && before->expires_ns > ktime_ns()) {
         return;  // several connections failed at once
@@ -229,17 +216,16 @@ void Programs::pause(std::uint64_t cookie, const Endpoint& server, Reason reason
     const auto duration = std::chrono::nanoseconds(pause).count();
     const smc_server value{SMC_SERVER_NOT_NOW, static_cast<__u32>(reason),
                            ktime_ns() + static_cast<std::uint64_t>(duration), 0, static_cast<__u32>(pause.count())};
-    [[maybe_unused]] const auto put = servers.put({cookie, to_abi(server), 0}, value);
+    [[maybe_unused]] const auto put = servers_.put({cookie, to_abi(server), 0}, value);
 }
 
 void Programs::forget(std::uint64_t cookie, const Endpoint& server) const {
-    Map<smc_dest, smc_server>(map_fd("smc_servers")).erase({cookie, to_abi(server), 0});
+    servers_.erase({cookie, to_abi(server), 0});
 }
 
 void Programs::judge(const smc_short_key& kind, bool short_lived) const {
     constexpr __u32 kDown = 4;  // so more than four fifths have to be short-lived
-    const Map<smc_short_key, smc_short> all(map_fd("smc_short"));
-    const auto before = all.get(kind);
+    const auto before = short_lived_.get(kind);
     if (!before && !short_lived) {
         return;
     }
@@ -250,7 +236,7 @@ void Programs::judge(const smc_short_key& kind, bool short_lived) const {
         now.tried_ns = ktime_ns();
     }
     if (!before || now.score != before->score) {
-        [[maybe_unused]] const auto put = all.put(kind, now);
+        [[maybe_unused]] const auto put = short_lived_.put(kind, now);
     }
 }
 
@@ -258,7 +244,7 @@ void Programs::judge(const smc_short_key& kind, bool short_lived) const {
 std::vector<smc_short_key> Programs::kinds_left_to_tcp() const {
     std::vector<smc_short_key> kinds;
     const std::uint64_t now = ktime_ns();
-    for (const auto& [kind, value] : Map<smc_short_key, smc_short>(map_fd("smc_short")).entries(SMC_MAX_SHORT)) {
+    for (const auto& [kind, value] : short_lived_.entries(SMC_MAX_SHORT)) {
         if (value.score >= SMC_SHORT_MANY && now - value.tried_ns < SMC_SHORT_TRIAL_LATEST_NS) {
             kinds.push_back(kind);
         }
@@ -267,7 +253,7 @@ std::vector<smc_short_key> Programs::kinds_left_to_tcp() const {
 }
 
 std::optional<smc_server> Programs::knows(std::uint64_t cookie, const Endpoint& server) const {
-    auto value = Map<smc_dest, smc_server>(map_fd("smc_servers")).get({cookie, to_abi(server), 0});
+    auto value = servers_.get({cookie, to_abi(server), 0});
     return value && value->expires_ns > ktime_ns() ? value : std::nullopt;
 }
 
