@@ -137,8 +137,8 @@ Result<void> Agent::start() {
     }
     // RFC 7609 A.2.1: an instance number, and the MAC address of a RoCE port.
     for (const roce::Port& port : roce_devices_->ports()) {
-        if (!port.gids.empty()) {
-            std::ranges::copy(port.gids.front().mac.bytes, node_.peer_id.begin() + 2);
+        if (const roce::PortGid* gid = port.first_gid()) {
+            std::ranges::copy(gid->mac.bytes, node_.peer_id.begin() + 2);
             break;
         }
     }

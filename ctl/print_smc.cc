@@ -157,6 +157,15 @@ void print_link_groups(std::ostream& out, const json& groups, const GroupView& v
     }
 }
 
+namespace {
+
+std::string roce_version(const json& device) {
+    const bool v1 = !device.value("gids_v1", json::array()).empty(), v2 = !device["gids"].empty();
+    return v1 && v2 ? "RoCEv1+v2" : v1 ? "RoCEv1" : "RoCEv2";
+}
+
+}  // namespace
+
 void print_devices(std::ostream& out, const json& devices, int details) {
     out << "RoCE devices\n";
     Row head{"Net-Dev", "IB-Dev", "IB-P", "IB-State", "Type", "Crit"};
@@ -170,15 +179,17 @@ void print_devices(std::ostream& out, const json& devices, int details) {
     std::vector<Row> rows{head};
     for (const auto& d : devices["smcr"]) {
         Row row{or_dash(d["net_device"]), word(d["device"]), word(d["port"]),
-                word(d["state"]),         "RoCEv2",          d["links"].get<int>() > 0 ? "Yes" : "No"};
+                word(d["state"]),         roce_version(d),   d["links"].get<int>() > 0 ? "Yes" : "No"};
         if (details > 0) {
             row.insert(row.end(), {"-", or_dash(d["pci_id"]), "-"});
         }
         row.insert(row.end(), {word(d["links"]), or_dash(d.value("pnet_id", ""))});
         if (details > 0) {
             std::string gids;
-            for (const auto& gid : d["gids"]) {
-                gids += (gids.empty() ? "" : " ") + word(gid);
+            for (const char* version : {"gids", "gids_v1"}) {
+                for (const auto& gid : d.value(version, json::array())) {
+                    gids += (gids.empty() ? "" : " ") + word(gid);
+                }
             }
             row.insert(row.end(), {word(d["mtu"]), gids});
         }

@@ -167,9 +167,12 @@ json Introspection::link_groups() const {
 json Introspection::devices() const {
     json smcr = json::array();
     for (const roce::Port& port : p_.roce_devices.ports()) {
-        json gids = json::array();
+        json gids = json::array(), gids_v1 = json::array();
         for (const roce::PortGid& gid : port.gids) {
             gids.push_back(gid.gid.text());
+        }
+        for (const roce::PortGid& gid : port.gids_v1) {
+            gids_v1.push_back(gid.gid.text());
         }
         std::size_t links = 0;
         for (const group::SmcrGroup* group : p_.smcr_groups.groups().all()) {
@@ -177,13 +180,15 @@ json Introspection::devices() const {
                 links += link.port.device == port.device && link.port.number == port.number ? 1 : 0;
             }
         }
-        smcr.push_back({{"net_device", port.gids.empty() ? "" : port.gids.front().net_device},
+        const roce::PortGid* first = port.first_gid();
+        smcr.push_back({{"net_device", first != nullptr ? first->net_device : ""},
                         {"device", port.device},
                         {"port", port.number},
                         {"state", port.active ? "ACTIVE" : "INACTIVE"},
                         {"pci_id", pci_id(port.device)},
                         {"mtu", clc::bytes_of(port.mtu)},
                         {"gids", gids},
+                        {"gids_v1", gids_v1},
                         {"pnet_id", p_.roce_devices.pnets().of_port(port.device, port.number)},
                         {"links", links}});
     }

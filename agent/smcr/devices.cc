@@ -14,20 +14,19 @@ namespace smc::smcr {
 namespace {
 
 // For version 1: sets the prefix length of the offer's own address, and with IPv6 the other prefixes of its interface.
-// Sets nothing if no interface has that address.
-void look_for_networks(clc::RoceOffer& offer) {
+// False: no interface has that address.
+bool look_for_networks(clc::RoceOffer& offer) {
     const auto rtnetlink = Rtnetlink::open();
     const auto addresses = rtnetlink ? rtnetlink->addresses() : rtnetlink.error();
     if (!addresses) {
         log()->warn("roce: {}", addresses.error().text());
-        return;
+        return false;
     }
     const auto own = std::ranges::find_if(
         *addresses, [&](const NetAddress& entry) { return gid_of(entry.address) == offer.own_address; });
     if (own == addresses->end()) {
-        return;
+        return false;
     }
-    offer.v1 = true;
     offer.prefix_bits = own->prefix_bits;
     for (const NetAddress& other : *addresses) {
         const RoceGid gid = gid_of(other.address);
@@ -36,6 +35,7 @@ void look_for_networks(clc::RoceOffer& offer) {
             offer.other_addresses.push_back({gid, other.prefix_bits});
         }
     }
+    return true;
 }
 
 std::string locked_memory() {
@@ -205,8 +205,13 @@ std::vector<roce::Port> Devices::ports_for(const RoceGid& local) const {
     return out;
 }
 
+bool Devices::speaks(unsigned version) const {
+    return std::find(config_.versions.begin(), config_.versions.end(), version) != config_.versions.end();
+}
+
 bool Devices::serves(const Local& local) const {
-    return (config_.pnets.empty() && local.vlan == 0) || usable_for(local, clc::kVersion2);
+    return (config_.pnets.empty() && local.vlan == 0) ||
+           ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2));
 }
 
 std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) const {
@@ -226,17 +231,8 @@ std::optional<Devices::Usable> Devices::usable(const group::LocalPort& wanted) c
 }
 
 std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint8_t smcr_version) const {
-    if (!local.vlan) {
-        return std::nullopt;
-    }
     const auto ports = ports_for(local.address);
-    // Linux uses RoCEv1 for SMC-Rv1, so its peer must as well. Devices without RoCEv1 (soft-RoCE) use RoCEv2 with each
-    // other.
-    auto choice =
-        smcr_version == 1 ? roce::port_for(ports, local.address, *local.vlan, roce::RoceVersion::kV1) : std::nullopt;
-    if (!choice) {
-        choice = roce::port_for(ports, local.address, *local.vlan);
-    }
+    const auto choice = choose_port(ports, local, smcr_version);
     if (!choice) {
         return std::nullopt;
     }
@@ -244,35 +240,16 @@ std::optional<Devices::Usable> Devices::usable_for(const Local& local, std::uint
 }
 
 std::optional<clc::RoceOffer> Devices::offer_for(const Local& local, const Endpoint& peer) const {
-    const auto usable = usable_for(local, clc::kVersion2);
-    if (!usable) {
+    auto offer = ports_to_offer(ports_for(local.address), local, speaks(clc::kVersion1), speaks(clc::kVersion2));
+    if (!offer) {
         return std::nullopt;
     }
-    const auto speaks = [&](unsigned version) {
-        return std::find(config_.versions.begin(), config_.versions.end(), version) != config_.versions.end();
-    };
-    clc::RoceOffer offer;
-    offer.mac = usable->gid.mac;
-    offer.gids.push_back(usable->gid.gid);
-    for (const roce::Port& port : ports_for(local.address)) {
-        for (const roce::PortGid& gid : port.gids) {
-            const bool fits = port.active && gid.vlan == usable->gid.vlan &&
-                              gid.gid.is_v4() == usable->gid.gid.is_v4() && !roce::is_link_local(gid.gid);
-            if (fits && gid.gid != usable->gid.gid && offer.gids.size() < clc::kMaxGids) {
-                offer.gids.push_back(gid.gid);
-            }
-        }
+    offer->own_address = local.address;
+    offer->peer_address = gid_of(peer);
+    if (offer->v1) {
+        offer->v1 = look_for_networks(*offer);
     }
-    offer.own_address = local.address;
-    offer.peer_address = gid_of(peer);
-    if (speaks(1)) {
-        look_for_networks(offer);
-    }
-    if (const auto v1 = usable_for(local, clc::kVersion1)) {
-        offer.v1_gid = v1->gid.gid;
-    }
-    offer.v2 = speaks(2);
-    return offer.v1 || offer.v2 ? std::optional(offer) : std::nullopt;
+    return offer->v1 || offer->v2 ? offer : std::nullopt;
 }
 
 }  // namespace smc::smcr

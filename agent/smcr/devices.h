@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "agent/config/config.h"
+#include "agent/smcr/offer.h"
 #include "agent/smcr/pnets.h"
 #include "datapath/roce/ports.h"
 #include "datapath/roce/rc_link.h"
@@ -38,12 +39,7 @@ class Devices {
         roce::Port port;
         roce::PortGid gid;
     };
-    // This end of a TCP connection: its address, and the VLAN ID of its packets (0: they have no tag; nothing: that is
-    // not known, so no port will do).
-    struct Local {
-        RoceGid address;
-        std::optional<std::uint16_t> vlan = 0;
-    };
+    using Local = smcr::Local;
     // The port and GID for such a connection, on a port of its physical network. SMC-Rv1 uses a RoCEv1 GID if the
     // device has one.
     [[nodiscard]] std::optional<Usable> usable_for(const Local& local, std::uint8_t smcr_version) const;
@@ -65,6 +61,7 @@ class Devices {
     void open(const std::string& name);
     void listen(const std::string& name, const std::shared_ptr<roce::Context>& context,
                 const std::shared_ptr<asio::posix::stream_descriptor>& events);
+    [[nodiscard]] bool speaks(unsigned version) const;
     [[nodiscard]] std::vector<roce::Port> ports_for(const RoceGid& local) const;
     [[nodiscard]] bool wanted(const std::string& name) const;
     [[nodiscard]] bool wanted_by_name(const std::string& name) const;

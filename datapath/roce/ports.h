@@ -33,6 +33,11 @@ struct Port {
     clc::Mtu mtu = clc::Mtu::k1024;  // the active MTU
     std::vector<PortGid> gids;       // RoCEv2
     std::vector<PortGid> gids_v1;    // RoCEv1, which not all devices have
+
+    // The first of RoCEv2, or else of RoCEv1; nullptr: it has no GID.
+    [[nodiscard]] const PortGid* first_gid() const {
+        return !gids.empty() ? gids.data() : !gids_v1.empty() ? gids_v1.data() : nullptr;
+    }
     bool operator==(const Port&) const = default;
 };
 

@@ -16,6 +16,11 @@ Actions ServerHandshake::terminate(Reason reason, std::string detail) {
     return finish({.reason = reason, .detail = std::move(detail), .smcr = smcr_});
 }
 
+// There is no SMC-Dv1 here.
+Reason ServerHandshake::smcd_v1_reason() const {
+    return offers_d(proposal_.v1_offer) ? Reason::kNoSmcdDevice : Reason::kNone;
+}
+
 // In lieu of Accept: with a reason for each type that was offered (v2.1, Decline, note 3).
 Actions ServerHandshake::decline(Reason reason, std::string detail) {
     Decline d = reasons_;
@@ -23,7 +28,7 @@ Actions ServerHandshake::decline(Reason reason, std::string detail) {
     d.has_types = d.version == kVersion2;
     d.peer_id = node_.peer_id;
     d.reason = reason;
-    d.smcd_v1 = offers_d(proposal_.v1_offer) ? Reason::kNoSmcdDevice : Reason::kNone;
+    d.smcd_v1 = smcd_v1_reason();
     Actions actions{Send{encode(d)}};
     actions.push_back(
         finish({.kind = Outcome::Kind::kFallBack, .reason = reason, .detail = std::move(detail)}).front());
@@ -154,7 +159,7 @@ Actions ServerHandshake::try_next(std::string detail) {
         }
     }
     Reason last = proposal_.version < kVersion2 ? Reason::kVersionMismatch : Reason::kModeMismatch;
-    for (const Reason told : {reasons_.smcd_v2, reasons_.smcr_v2, reasons_.smcr_v1}) {
+    for (const Reason told : {smcd_v1_reason(), reasons_.smcd_v2, reasons_.smcr_v2, reasons_.smcr_v1}) {
         last = told != Reason::kNone ? told : last;
     }
     return decline(last, std::move(detail));

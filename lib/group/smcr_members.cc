@@ -47,17 +47,18 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     }
     // The EID is not compared: the server decides who shares a group, and a Linux server uses one group for all EIDs.
     const auto is_with_peer = [&](const SmcrGroup& group) {
-        return !group.key().server && group.key().version == peer.version && group.peer().id == peer.id &&
-               group.active();
+        return !group.key().server && group.peer().id == peer.id && group.active();
     };
     const auto it = std::ranges::find_if(groups_, [&](const auto& entry) {
         const SmcrGroup& group = *entry.second;
-        return is_with_peer(group) && group.key().pnet_id == member.join.port.pnet_id &&
-               group.key().vlan == member.join.vlan && group.links().with_peer(peer.link);
+        return is_with_peer(group) && group.key().version == peer.version &&
+               group.key().pnet_id == member.join.port.pnet_id && group.key().vlan == member.join.vlan &&
+               group.links().with_peer(peer.link);
     });
     const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
     if (it == groups_.end()) {
-        // kBusy if there is a group with this server: a link that has just gone is no reason to end the group.
+        // kBusy if there is a group with this server: neither a link that has just gone is a reason to end the group,
+        // nor one of another version, which a Linux server names, too, because it does not compare versions.
         refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
                out);
     } else {

@@ -109,8 +109,10 @@ void GroupLlc::on_add_link_reply(Actions& actions, const LinkLlc& link, const Ad
         return;
     }
     if (m.rejected) {
-        return adding_failed(actions, "the client rejected ADD LINK: " + text(m.reason),
-                             m.reason == AddLinkReason::kNoAlternatePath, now);
+        // Linux knows no other reason than this one, and in version 2 writes the message's length over it.
+        const bool no_path =
+            m.reason == AddLinkReason::kNoAlternatePath || (m.version >= 2 && m.reason == AddLinkReason::kNone);
+        return adding_failed(actions, "the client rejected ADD LINK: " + text(m.reason), no_path, now);
     }
     if (!add_link_.on_reply(m, out(actions, link), reply_by(now))) {
         return adding_failed(actions, "the reply to ADD LINK has a wrong link number or MTU", false, now);

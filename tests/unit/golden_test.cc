@@ -174,6 +174,7 @@ TEST_CASE("linux__llc") {
     const auto rejection = llc_message<llc::AddLink>(24);
     CHECK(rejection.reply);
     CHECK(rejection.rejected);
+    CHECK(rejection.reason == llc::AddLinkReason::kNone);  // Linux has none in version 2
     CHECK_FALSE(rejection.large);
 
     CHECK(llc_message<llc::ConfirmRkey>(80).rkey == RKey{0x628});

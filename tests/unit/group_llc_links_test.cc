@@ -158,6 +158,25 @@ TEST_CASE("group_llc__a_wrong_confirm_link_of_a_second_link_costs_that_link_alon
     }
 }
 
+// Linux has "no alternate path" in a rejection of version 1, and no reason in one of version 2 (golden_test.cc).
+TEST_CASE("group_llc__a_rejection_by_linux_means_that_there_is_no_other_path_for_now") {
+    const auto [version, reason, unlikely] =
+        GENERATE(std::tuple(std::uint8_t{2}, AddLinkReason::kNone, true),
+                 std::tuple(std::uint8_t{2}, AddLinkReason::kInvalidMtu, false),
+                 std::tuple(std::uint8_t{1}, AddLinkReason::kNoAlternatePath, true),
+                 std::tuple(std::uint8_t{1}, AddLinkReason::kNone, false));
+    Doubled d(version);
+    (void)d.server.offer_link(second(true), {}, kStart);
+    AddLink rejection;
+    rejection.version = version;
+    rejection.reply = rejection.rejected = true;
+    rejection.reason = reason;
+    const auto over = d.server.message(encode(rejection).view(), kStart);
+    REQUIRE(find<AddLinkOver>(over) != nullptr);
+    CHECK_FALSE(find<AddLinkOver>(over)->added);
+    CHECK(find<AddLinkOver>(over)->unlikely == unlikely);
+}
+
 // SMC v2.1, REQUEST ADD LINK, note 7: ADD LINK may come without an acknowledgement before it.
 TEST_CASE("group_llc__an_add_link_answers_the_invitation") {
     Doubled d;

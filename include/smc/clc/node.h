@@ -31,10 +31,10 @@ struct LocalNode {
 
 // How SMC-R could be used for one TCP connection.
 struct RoceOffer {
-    std::vector<RoceGid> gids;  // of this node's ports, 1 to 8; the one to use comes first
-    Mac mac;                    // of the first port
+    std::vector<RoceGid> gids;  // for version 2: of this node's ports, 1 to 8; the one to use comes first
+    Mac mac;                    // of the port of that GID; if there is only version 1, of its port
     bool v1 = false, v2 = true;
-    RoceGid v1_gid{};  // for version 1: the GID of RoCEv1; zero: it is the first of `gids`
+    RoceGid v1_gid{};  // for version 1; zero: it is the first of `gids`
     // For version 1, which stays within a subnet: both ends of the TCP connection, and this end's prefix.
     RoceGid own_address, peer_address;
     std::uint8_t prefix_bits = 0;

@@ -69,6 +69,7 @@ class ServerHandshake {
     [[nodiscard]] std::optional<Action> try_candidate();
     [[nodiscard]] bool offered(Candidate candidate) const;
     [[nodiscard]] Reason& reason_of(Candidate candidate);
+    [[nodiscard]] Reason smcd_v1_reason() const;
     Actions confirm(const AcceptD& confirm);
     Actions confirm(const AcceptR& confirm, TimePoint now);
     Actions accept_if_prepared(TimePoint now);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#include "agent/smcr/offer.h"
+
+namespace smc::smcr {
+
+std::optional<roce::PortChoice> choose_port(const std::vector<roce::Port>& ports, const Local& local,
+                                            std::uint8_t smcr_version) {
+    if (!local.vlan) {
+        return std::nullopt;
+    }
+    if (smcr_version == clc::kVersion1) {
+        if (auto choice = roce::port_for(ports, local.address, *local.vlan, roce::RoceVersion::kV1)) {
+            return choice;
+        }
+    }
+    return roce::port_for(ports, local.address, *local.vlan);
+}
+
+std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& ports, const Local& local, bool v1,
+                                             bool v2) {
+    const auto for_v1 = v1 ? choose_port(ports, local, clc::kVersion1) : std::nullopt;
+    const auto for_v2 = v2 ? choose_port(ports, local, clc::kVersion2) : std::nullopt;
+    if (!for_v1 && !for_v2) {
+        return std::nullopt;
+    }
+    clc::RoceOffer offer;
+    offer.v1 = for_v1.has_value();
+    offer.v2 = for_v2.has_value();
+    offer.mac = (for_v2 ? for_v2 : for_v1)->gid.mac;
+    if (for_v1) {
+        offer.v1_gid = for_v1->gid.gid;
+    }
+    if (!for_v2) {
+        return offer;
+    }
+    offer.gids.push_back(for_v2->gid.gid);
+    for (const roce::Port& port : ports) {
+        if (&port == for_v2->port || offer.gids.size() == clc::kMaxGids) {
+            continue;
+        }
+        const auto other = roce::port_for({port}, local.address, for_v2->gid.vlan);
+        if (other && other->gid.vlan == for_v2->gid.vlan) {
+            offer.gids.push_back(other->gid.gid);
+        }
+    }
+    return offer;
+}
+
+}  // namespace smc::smcr
