@@ -272,7 +272,8 @@ Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
         });
 }
 
-std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& from, const Endpoint& to) const {
+std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& from, const Endpoint& to,
+                                                 std::uint32_t mark, std::optional<std::uint32_t> uid) const {
     if (from && from->is_v4() != to.is_v4()) {
         return std::nullopt;
     }
@@ -285,6 +286,12 @@ std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& 
     if (from) {
         wanted->rtm_src_len = wanted->rtm_dst_len;
         put_address(header, RTA_SRC, *from);
+    }
+    if (mark != 0) {
+        mnl_attr_put_u32(header, RTA_MARK, mark);
+    }
+    if (uid) {
+        mnl_attr_put_u32(header, RTA_UID, *uid);
     }
     std::optional<Route> found;
     const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {

@@ -74,8 +74,11 @@ class Rtnetlink {
         bool gateway = false;
     };
     // The route to an address; ports do not matter. `from`: the source address, which must be one of the namespace.
-    // Nothing: there is none, or the addresses are of different families.
-    [[nodiscard]] std::optional<Route> route(const std::optional<Endpoint>& from, const Endpoint& to) const;
+    // `mark`, `uid`: of the socket; without a user it is the caller. Nothing: there is no route, or the addresses are
+    // of different families.
+    [[nodiscard]] std::optional<Route> route(const std::optional<Endpoint>& from, const Endpoint& to,
+                                             std::uint32_t mark = 0,
+                                             std::optional<std::uint32_t> uid = std::nullopt) const;
     // The cookie of the network namespace; 0 if the kernel has none.
     [[nodiscard]] std::uint64_t netns_cookie() const;
 

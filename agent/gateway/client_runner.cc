@@ -118,6 +118,7 @@ void ClientRunner::connect_leg(int ports) {
 void ClientRunner::leg_connected(int error) {
     timeout_.set(kNever);
     if (error == 0) {
+        follow_routes();
         return feed(session_.leg_connected(os::now()));
     }
     if (error == ECONNREFUSED && ports_ > 1 && programs_.refused_by_paws(leg_->fd())) {
@@ -125,6 +126,18 @@ void ClientRunner::leg_connected(int error) {
     }
     const bool reset = error == ECONNREFUSED || error == ECONNRESET || error == EPIPE;
     feed(session_.leg_failed(reset && !application_waits(), std::generic_category().message(error)));
+}
+
+// For its handshake, the leg is bound to the device by which the application's SYN left, because rules may route other
+// ports and other processes elsewhere. A running connection has to follow its route when that moves to another device,
+// so both ends must be free to: the leg is unbound, unless the route that is the same for all ports and processes is
+// another one already.
+void ClientRunner::follow_routes() {
+    const smc_request& q = wanted_.request;
+    const Endpoint from = from_abi(q.local), to = remote_of(wanted_.tuple);
+    if (q.bound_device == 0 && wanted_.netns->device_of({from.ip, to.ip, q.mark, q.uid}) == q.ifindex) {
+        unbind_from_device(leg_->fd());
+    }
 }
 
 // A RST on the leg comes from this host: the application has gone, or goes on with its own SYN. But if that SYN is

@@ -45,6 +45,7 @@ class ClientRunner final : public Runner<session::Client> {
     void connected();
     void connect_leg(int ports);
     void leg_connected(int error);
+    void follow_routes();
     [[nodiscard]] bool application_waits() const;
     bool catches_up() override;
     void timed_out();

@@ -121,6 +121,10 @@ Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, cons
     return fd;
 }
 
+void unbind_from_device(int fd) {
+    set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, 0);
+}
+
 bool is_connecting(int fd) {
     pollfd ready{fd, POLLOUT, 0};
     return ::poll(&ready, 1, 0) == 0;

@@ -34,6 +34,9 @@ inline constexpr int kPortsTried = 16;
 // Returns a socket that is connecting. An Error has the errno of the call that failed.
 Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, const SocketOptions& options);
 
+// Unbinds a socket from its device: from now on its packets follow the routes.
+void unbind_from_device(int fd);
+
 [[nodiscard]] bool is_connecting(int fd);
 // The result of a connect(): 0 or its errno; EINPROGRESS if there is none yet. An errno is reported once: the next call
 // returns 0.

@@ -348,6 +348,24 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endp
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }
 
+unsigned Namespace::device_of(const Flow& flow) const {
+    constexpr std::size_t kMost = 1024;
+    const TimePoint now = os::now();
+    if (const auto known = ways_.find(flow); known != ways_.end() && now < known->second.until) {
+        return known->second.device;
+    }
+    const InNamespace inside(netns_.get());
+    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
+    const auto route =
+        there ? there->route(Endpoint{flow.from, 0}, Endpoint{flow.to, 0}, flow.mark, flow.uid) : std::nullopt;
+    if (ways_.size() >= kMost) {
+        ways_.clear();
+    }
+    const unsigned device = route ? route->device : 0;
+    ways_.insert_or_assign(flow, Way{device, now + std::chrono::seconds(1)});
+    return device;
+}
+
 std::size_t Namespace::local_ports() const {
     const TimePoint now = os::now();
     if (now < local_ports_until_) {

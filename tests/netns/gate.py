@@ -37,6 +37,7 @@ WAYS = {
         "fallback_test.Fallback.test_a_dial_from_a_listeners_port_that_is_given_up",
     ],
     "leg": [
+        "moves_test.Moves.test_a_connection_goes_on",
         "legs_test.Legs.test_legs_are_not_paced",
         "legs_test.Legs.test_what_the_application_chose_stays",
         "legs_test.Legs.test_beside_a_tracer_with_every_socket_in_a_map",

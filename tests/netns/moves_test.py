@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+"""Routes and devices change under established connections, which go on as those without an agent do."""
+import unittest
+
+from base import TALK, TIME_ENOUGH, TwoNodes
+from lab.basics import sh
+
+HOSTS = "10.200.0.1", "10.200.0.2"  # addresses of no device of the links, as routers and clusters with BGP have them
+
+
+class Moves(TwoNodes):
+    def setUp(self):
+        super().setUp()
+        self.links = [self.present_link()]
+        self.lab.link(self.a, self.b)
+        self.links.append(self.present_link())
+        for node, host in zip((self.a, self.b), HOSTS):
+            sh("ip", "-n", node.netns, "addr", "add", f"{host}/32", "dev", "lo")
+        self.route_by(0, self.a, self.b)
+        self.serve(ip=HOSTS[1])
+
+    def present_link(self):
+        return {node.name: (node.device, node.ip4) for node in (self.a, self.b)}
+
+    def route_by(self, link, *nodes):
+        """Routes packets of these nodes by a link."""
+        for node in nodes:
+            other = self.b if node is self.a else self.a
+            own, peer = HOSTS if node is self.a else HOSTS[::-1]
+            device, gateway = self.links[link][node.name][0], self.links[link][other.name][1]
+            sh("ip", "-n", node.netns, "route", "replace", peer, "via", gateway, "dev", device, "src", own)
+
+    def set_link(self, link, state):
+        for node in (self.a, self.b):
+            sh("ip", "-n", node.netns, "link", "set", self.links[link][node.name][0], state)
+
+    def make_again(self, link):
+        """Deletes a link's devices, and makes others with their names and addresses."""
+        (one, ip), (other, other_ip) = (self.links[link][node.name] for node in (self.a, self.b))
+        sh("ip", "-n", self.a.netns, "link", "del", one)
+        sh("ip", "-n", self.a.netns, "link", "add", one, "type", "veth", "peer", "name", other, "netns", self.b.netns)
+        for node, device, address in ((self.a, one, ip), (self.b, other, other_ip)):
+            sh("ip", "-n", node.netns, "addr", "add", f"{address}/24", "dev", device)
+        self.set_link(link, "up")
+
+    def changes(self):
+        """What is done, step by step."""
+        yield "at first", lambda: None
+        yield "the client's route moves", lambda: self.route_by(1, self.a)
+        yield "the server's route moves", lambda: self.route_by(1, self.b)
+        yield "the first link goes down", lambda: self.set_link(0, "down")
+        yield "the first link comes up", lambda: self.set_link(0, "up")
+        yield "both routes move back", lambda: self.route_by(0, self.a, self.b)
+        yield "the second link's devices are made again", lambda: self.make_again(1)
+        yield "both routes move to them", lambda: self.route_by(1, self.a, self.b)
+        yield "the first link's devices are made again", lambda: self.make_again(0)
+
+    def scene(self):
+        """The answers that a program gets after each change."""
+        talk = self.program(self.a, TALK, HOSTS[1], says="up")
+        answers = {}
+        for what, change in self.changes():
+            change()
+            self.tell(talk, "hello")
+            answers[what] = self.hear(talk)
+        self.route_by(0, self.a, self.b)
+        return answers
+
+    def test_a_connection_goes_on(self):
+        plain = self.scene()
+        self.assertEqual(set(plain.values()), {"hello"}, plain)
+        self.start_agents(**TIME_ENOUGH)
+        self.assertEqual(self.scene(), plain)
+        self.assertPath(self.a, "smcd")
+
+    def test_a_leg_stays_where_a_rule_by_port_routes_its_application(self):
+        """Other ports have another route, which may lead anywhere: the leg stays bound to its application's device."""
+        sh("ip", "-n", self.a.netns, "rule", "add", "sport", "7000", "lookup", "100")
+        by = ("via", self.links[1]["b"][1], "dev", self.links[1]["a"][0], "src", HOSTS[0])
+        sh("ip", "-n", self.a.netns, "route", "add", HOSTS[1], *by, "table", "100")
+        self.start_agents(**TIME_ENOUGH)
+        talk = self.program(self.a, TALK.replace(", 10)", ", 10, ('', 7000))"), HOSTS[1], says="up")
+        self.tell(talk, "hello")
+        self.assertEqual(self.hear(talk), "hello")
+        legs = self.a.run(["ss", "-Htn", "dport", "=", ":5000", "and", "sport", "!=", ":7000"]).stdout
+        self.assertIn(f"{HOSTS[0]}%{self.links[1]['a'][0]}:", legs)
+        self.assertPath(self.a, "smcd")
+
+
+if __name__ == "__main__":
+    unittest.main()
