@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 16u
+#define SMC_ABI_VERSION 17u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -137,6 +137,11 @@ struct smc_sock {
 	__u8 paws;            /* enum smc_paws; of a leg */
 	char control[16];     /* congestion control before tuning; empty: it was not changed */
 	__u32 chosen;         /* leg, and application behind it: index in smc_chosen; 0: none */
+	/*
+	 * Client's leg: sequence number of the application's SYN that it is to answer. Server's leg: of its own SYN.
+	 * Another connection may have the same tuple by now.
+	 */
+	__be32 isn;
 };
 
 /* The choices of an application that its leg follows; an entry of smc_chosen. */
@@ -446,7 +451,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 76);
+static_assert(sizeof(smc_sock) == 80);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

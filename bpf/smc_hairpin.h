@@ -229,10 +229,11 @@ static __always_inline struct smc_request *smc_begin_leg(struct __sk_buff *skb, 
 static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device, const struct smc_sock *leg)
 {
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &leg->app);
 	struct smc_request *held;
 
 	/* smc_make_way() has deleted the hairpin: the tuple belongs to the client's own connection now. */
-	if (!bpf_map_lookup_elem(&smc_hairpins, &leg->app)) {
+	if (!hairpin || hairpin->isn != leg->isn) {
 		if (packet->flags & SMC_TCP_RST)
 			return TC_ACT_SHOT;
 		return packet->flags & SMC_TCP_SYN ? smc_refuse_leg(skb, packet) : smc_keep(skb, packet, device);
@@ -242,7 +243,7 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 	held = smc_begin_leg(skb, packet);
 	if (!held)
 		return smc_redirect(skb, packet->mac_len, leg->to_port);
-	held->isn = bpf_htonl(bpf_ntohl(packet->seq) - 1);
+	held->isn = leg->isn;
 	if (!smc_save(skb, held) || bpf_map_update_elem(&smc_requests, &leg->app, held, BPF_ANY))
 		return smc_redirect(skb, packet->mac_len, leg->to_port);
 	return smc_keep(skb, packet, device);
@@ -339,6 +340,23 @@ static __always_inline enum smc_decision smc_leg_reaches_app(struct __sk_buff *s
 	return found;
 }
 
+/* Whether another leg that its application has not seen yet has this tuple: the client used its port again at once. */
+static __always_inline bool smc_is_held_by_another(const struct smc_tuple *app, __be32 isn)
+{
+	struct smc_request *held = bpf_map_lookup_elem(&smc_requests, app);
+	struct smc_hairpin *hairpin, *leg;
+	struct smc_tuple other = *app;
+
+	if (!held || held->state != SMC_REQUEST_LEG || held->isn == isn)
+		return false;
+	hairpin = bpf_map_lookup_elem(&smc_hairpins, app);
+	if (!hairpin)
+		return false;
+	other.local_port = hairpin->to_port;
+	leg = bpf_map_lookup_elem(&smc_hairpins, &other);
+	return leg && smc_leg_lives(leg);
+}
+
 /* The first SYN of a leg makes the hairpin: only here are both ends known as the device sees them. */
 static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, const struct smc_packet *packet,
 						      struct bpf_sock *sk, struct smc_sock *leg)
@@ -352,8 +370,10 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 		return SMC_LEG_LATE;
 	if (leg->role == SMC_ROLE_LEG_CLIENT) {
 		held = bpf_map_lookup_elem(&smc_requests, app);
-		if (!held || held->state != SMC_REQUEST_HELD)
+		if (!held || held->state != SMC_REQUEST_HELD || held->isn != leg->isn)
 			return SMC_LEG_LATE;
+	} else if (smc_is_held_by_another(app, packet->seq)) {
+		return SMC_LEG_CONFLICT;
 	}
 	reached = smc_leg_reaches_app(skb, packet, leg, held);
 	if (held && reached == SMC_LEG_LATE)
@@ -361,6 +381,7 @@ static __always_inline enum smc_decision smc_join_leg(struct __sk_buff *skb, con
 	if (reached != SMC_LEG_JOINED)
 		return reached;
 	if (!held) {
+		leg->isn = packet->seq;
 		request = smc_begin_leg(skb, packet);
 		if (!request || bpf_map_update_elem(&smc_requests, app, request, BPF_ANY))
 			return SMC_LEG_FULL;

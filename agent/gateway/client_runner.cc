@@ -95,6 +95,7 @@ void ClientRunner::connect_leg(int ports) {
     smc_sock mark{};
     mark.role = SMC_ROLE_LEG_CLIENT;
     mark.app = wanted_.tuple;
+    mark.isn = wanted_.request.isn;
     mark.paws = ports == 1 ? SMC_PAWS_PASS : SMC_PAWS_REFUSE;
     follow_send_buffer(programs_, mark);
     SocketOptions options = socket_options();

@@ -169,9 +169,9 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 // Resets a leg that the application has not accepted yet.
 void ServerRunner::reset_application() {
     if (application_) {
-        // The leg is still held, so its RST reaches only its own half-open connection, or none.
-        application_->release().reset();
-        programs_.forget_leg(app());
+        programs_.forget_leg(application_->fd());
+        application_->release()
+            .reset();  // it is still held, so its RST reaches only its own half-open connection, or none
     }
 }
 

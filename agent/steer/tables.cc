@@ -76,7 +76,7 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
         log()->warn("clearing the hold mark of a leg: {}", put.error().text());
     }
     const auto held = requests_.get(mark->app);
-    if (!held || held->state != SMC_REQUEST_LEG) {
+    if (!held || held->state != SMC_REQUEST_LEG || held->isn != mark->isn) {
         return std::nullopt;
     }
     requests_.erase(mark->app);
@@ -88,9 +88,11 @@ bool Programs::refused_by_paws(int fd) const {
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
-void Programs::forget_leg(const smc_tuple& app) const {
-    if (const auto held = requests_.get(app); held && held->state == SMC_REQUEST_LEG) {
-        requests_.erase(app);
+void Programs::forget_leg(int fd) const {
+    const auto mark = socks_.get(fd);
+    const auto held = mark ? requests_.get(mark->app) : std::nullopt;
+    if (held && held->state == SMC_REQUEST_LEG && held->isn == mark->isn) {
+        requests_.erase(mark->app);
     }
 }
 

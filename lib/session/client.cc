@@ -127,8 +127,10 @@ Actions Client::let_go_and_learn(Reason reason, std::string detail, Actions acti
 RememberServer Client::lesson(Reason reason) const {
     const bool of_the_moment = reason == Reason::kPeerClosed || reason == Reason::kFabric ||
                                reason == Reason::kBudget || reason == Reason::kHandshakeTimeout;
-    // A leg that could not be connected says nothing about the server's SMC, so the server is only paused.
-    const bool pause = reason == Reason::kNoLeg || (peer_agent_ && of_the_moment);
+    // Neither a leg that could not be connected, nor a server's application that refuses this one connection, says
+    // anything about the server's SMC, so the server is only paused.
+    const bool refused = reason == Reason::kPeerDeclined && outcome_.peer_reason == Reason::kServerRefused;
+    const bool pause = reason == Reason::kNoLeg || (peer_agent_ && (of_the_moment || refused));
     return {pause ? RememberServer::As::kPause : RememberServer::As::kNotNow, reason};
 }
 

@@ -48,6 +48,16 @@ try: print(listener.accept(), flush=True)
 except BlockingIOError: print('nobody', flush=True)
 """
 
+# Dials from a port; when told, gives that up and dials from the same port again; when told, speaks.
+DIAL_TWICE = """
+import errno, select, socket, struct, sys
+def dial():
+    c = socket.socket(); c.setsockopt(1, 2, 1); c.bind(('', 40001)); c.setblocking(False)
+    print(errno.errorcode[c.connect_ex((sys.argv[1], 5000))], flush=True); sys.stdin.readline(); return c
+c = dial(); c.setsockopt(1, 13, struct.pack('ii', 1, 0)); c.close(); c = dial()
+select.select([], [c], [], 20); c.settimeout(20); c.sendall(b'hello'); print(c.recv(5).decode(), flush=True)
+"""
+
 
 class Fallback(TwoNodes):
     def test_a_server_without_smc_is_asked_and_answers_plain_tcp(self):
@@ -215,6 +225,24 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.tell(dial, "accept")
         self.assertEqual(self.hear(dial), "nobody")
         self.assertEqual(self.accepted(), 1)
+
+    def test_a_port_that_is_used_again_while_the_agents_talk(self):
+        """Two sessions then have the same tuple. Nothing of the first one joins, ends or holds back the second."""
+        self.start_agents(fallback={"budget_ms": 20000}, times={"stale_ms": 60000, "standstill_ms": 60000})
+        self.serve()
+        self.assertTrue(self.connect()["ok"])  # so that SYNs to the server are held
+        self.b.agent.send_signal(signal.SIGSTOP)
+        dial = self.program(self.a, DIAL_TWICE, self.b.ip4, says="EINPROGRESS")
+        wait_for("the agents to talk", lambda: len(self.a.agent.connections(5000)) == 1)
+        self.tell(dial, "again")
+        self.assertEqual(self.hear(dial), "EINPROGRESS")
+        wait_for("both sessions", lambda: len(self.a.agent.connections(5000)) == 2)
+        self.b.agent.send_signal(signal.SIGCONT)
+        self.tell(dial, "speak")
+        self.assertEqual(self.hear(dial), "hello")
+        for node in (self.a, self.b):
+            wait_for("both to end", lambda node=node: not node.agent.connections(5000))
+        self.assertEqual(self.b.agent.decisions()["SMC_LEG_CONFLICT"], 1)
 
     def test_an_agent_that_is_killed_while_the_agents_talk(self):
         """Its death has no lasting effect: its successor is asked again, although the last connection failed."""

@@ -70,6 +70,20 @@ TEST_CASE("client_session__a_negotiation_that_ends_badly_is_followed_by_plain_tc
     }
 }
 
+// RFC 7609 A.2.5; a server's agent declines if its application's listener refuses the leg.
+TEST_CASE("client_session__a_refusal_by_the_application_is_none_of_the_servers_smc") {
+    for (const auto& [why, pause] : {std::pair(Reason::kServerRefused, true), std::pair(Reason::kOutOfMemory, false)}) {
+        clc::Decline decline;
+        decline.version = clc::kVersion2;
+        decline.has_types = true;
+        decline.reason = why;
+        Pair p(kSmcdServer, false);
+        const auto actions = p.client.clc_message(encode(decline).view(), kStart);
+        CHECK(reason<RememberServer>(actions) == Reason::kPeerDeclined);
+        CHECK(learnt(actions) == (pause ? RememberServer::As::kPause : RememberServer::As::kNotNow));
+    }
+}
+
 TEST_CASE("client_session__beyond_its_budget_the_application_is_let_go_wherever_it_is") {
     group::SmcdGroups groups;
     Client connecting(kClient, groups);
