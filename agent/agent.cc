@@ -154,7 +154,11 @@ void Agent::take_signals() {
         signals_.add(number);
     }
     // SIGXFSZ: a DMB is a file, and one beyond the file size limit must be an error, not the agent's end.
-    for (const int number : {SIGPIPE, SIGXFSZ, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR}) {
+    for (const int number :
+         {SIGPIPE, SIGXFSZ, SIGXCPU, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT}) {
+        std::signal(number, SIG_IGN);
+    }
+    for (int number = SIGRTMIN; number <= SIGRTMAX; number++) {
         std::signal(number, SIG_IGN);
     }
 }

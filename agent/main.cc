@@ -27,6 +27,9 @@ int read(const std::string& path, std::string& text) {
     std::array<char, 65536> chunk;
     while (const std::size_t n = std::fread(chunk.data(), 1, chunk.size(), file.get())) {
         text.append(chunk.data(), n);
+        if (text.size() > smc::kMostConfigText) {
+            break;  // parse_config() refuses it
+        }
     }
     return std::ferror(file.get()) != 0 ? errno : 0;
 }

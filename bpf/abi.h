@@ -384,7 +384,8 @@ struct smc_inbound {
 	__be32 isn;       /* sequence number of the SYN */
 	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
 	__u8 asking;      /* the kernel has asked this agent's program for the options of the SYN-ACK */
-	__u8 pad[6];
+	__u8 tos;         /* of the SYN */
+	__u8 pad[5];
 };
 
 /* A socket that got no FIN or reset although the other end of its hairpin is gone. The key is the socket's cookie. */

@@ -180,6 +180,7 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 		inbound.peer_agent = options.own;
 		inbound.peer_speaks = inbound.port && options.own_detail == SMC_OWN_SPEAKS;
 		inbound.ttl = packet->ttl;
+		inbound.tos = packet->tos;
 		if (bpf_map_update_elem(&smc_inbound, &packet->tuple, &inbound, BPF_ANY))
 			decision = SMC_IN_TABLE_FULL;
 	} else if (decision == SMC_IN_SAME_AGENT) {

@@ -19,8 +19,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostText = std::size_t{4} << 20;
-
 // Moves values of former keys to their successors, and removes keys that are gone. Returns a note about each. A key
 // whose successor has a value already stays, so that the schema refuses it.
 std::vector<std::string> take_former_keys(json& document) {
@@ -47,8 +45,8 @@ std::vector<std::string> take_former_keys(json& document) {
 }  // namespace
 
 std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
-    if (text.size() > kMostText) {
-        return ConfigProblem{"", fmt::format("found {} bytes, allowed: at most {}", text.size(), kMostText)};
+    if (text.size() > kMostConfigText) {
+        return ConfigProblem{"", fmt::format("found more than the {} bytes that are allowed", kMostConfigText)};
     }
     json document;
     Reading reading;
@@ -57,7 +55,7 @@ std::variant<Config, ConfigProblem> parse_config(const std::string& text) {
             reading.see(event, value);
             return true;
         });
-    } catch (const json::parse_error& error) {
+    } catch (const json::exception& error) {  // also a number that no double can hold
         return ConfigProblem{"", std::string("not JSON: ") + error.what()};
     }
     if (const auto& problem = reading.problem()) {

@@ -158,6 +158,7 @@ struct ConfigProblem {
     std::string text;
 };
 
+inline constexpr std::size_t kMostConfigText = std::size_t{4} << 20;  // bytes
 std::variant<Config, ConfigProblem> parse_config(const std::string& json);
 // The keys to start with, or all keys.
 enum class Keys : std::uint8_t { kFirst, kAll };

@@ -31,6 +31,8 @@ void Reading::see(Event event, const json& value) {
     } else if (value.is_string() && value.get_ref<const std::string&>().size() > kLongest) {
         fail(fmt::format("found a text of {} characters, allowed: at most {}",
                          value.get_ref<const std::string&>().size(), kLongest));
+    } else if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
+        fail("found a text with a zero byte");
     } else if (event == Event::key) {
         open_.back().key = value.get<std::string>();
         if (!open_.back().keys.insert(open_.back().key).second) {

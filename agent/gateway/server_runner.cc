@@ -89,6 +89,7 @@ void ServerRunner::connect_leg(int ports, std::uint16_t port) {
                             .owner = {},
                             .device = inbound_.bound_device,
                             .ttl = inbound_.ttl,
+                            .tos = inbound_.tos,
                             .buffers = leg_buffers(inbound_.buffers, 0)});
     if (!fd) {
         return refused(fd.error().code);

@@ -51,8 +51,14 @@ int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 fl
     return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
 }
 
-// Whether other programs come behind this one. False also if the kernel has no tcx.
-bool is_followed_by_tcx(int program_fd, unsigned device) {
+// Where a program is among those of tcx at a device.
+struct TcxPlace {
+    bool attached = false;
+    bool last = true;
+};
+
+// nullopt: the kernel does not tell, or has no tcx.
+std::optional<TcxPlace> tcx_place(int program_fd, unsigned device, __u32 attach_type) {
     bpf_prog_info info{};
     __u32 size = sizeof info;
     std::array<__u32, 64> programs{};  // as many as there can be
@@ -66,16 +72,18 @@ bool is_followed_by_tcx(int program_fd, unsigned device) {
         __u8 rest[36];
     } attributes{};
     attributes.target_ifindex = device;
-    attributes.attach_type = kTcxEgress;
+    attributes.attach_type = attach_type;
     attributes.prog_ids = reinterpret_cast<__u64>(programs.data());
     attributes.prog_cnt = programs.size();
-    if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0 ||
-        ::syscall(SYS_bpf, BPF_PROG_QUERY, &attributes, sizeof attributes) != 0) {
-        return false;
+    if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0) {
+        return std::nullopt;
+    }
+    if (::syscall(SYS_bpf, BPF_PROG_QUERY, &attributes, sizeof attributes) != 0) {
+        return errno == ENOENT ? std::optional(TcxPlace{}) : std::nullopt;  // ENOENT: no program at all
     }
     const auto end = programs.begin() + std::min<std::ptrdiff_t>(attributes.prog_cnt, programs.size());
     const auto ours = std::find(programs.begin(), end, info.id);
-    return ours != end && ours + 1 != end;
+    return TcxPlace{ours != end, ours == end || ours + 1 == end};
 }
 
 bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
@@ -240,6 +248,29 @@ Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
     return {};
 }
 
+// Attaches programs again that somebody has detached: by deleting the qdisc that they were attached to, the pins of
+// their links, or the links themselves. False: they are attached, or cannot be.
+bool Hooks::attach_again(unsigned index, Device& device) const {
+    if (device.clsact) {
+        return attach_clsact(index, device).has_value();
+    }
+    const auto out = tcx_place(out_.get(), index, kTcxEgress), in = tcx_place(in_.get(), index, kTcxIngress);
+    if (!out || !in || (out->attached && in->attached)) {
+        return false;
+    }
+    for (const std::string& pin : std::exchange(device.pins, {})) {
+        unpin(pin);
+    }
+    device.links.clear();
+    attach(index, device);
+    if (!device.problem.empty()) {
+        return false;
+    }
+    log()->warn("device {}: the programs are attached again: they, or their pins in {}, had been removed", device.name,
+                programs_.pins());
+    return true;
+}
+
 void Hooks::detach(unsigned index, const Device& device) const {
     for (const std::string& pin : device.pins) {
         unpin(pin);
@@ -309,6 +340,9 @@ Result<Hooks::State> Hooks::sync_devices() {
 // An error leaves the limits as they were. A kernel without queueing disciplines answers with one, and has no limits.
 void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
     probes_ = 0;
+    if (withdrawn_) {
+        return;  // they concern new connections only, and the next agent's programs are none of them
+    }
     auto rules = device_rules(there, devices, own);
     if (!rules) {
         log()->debug("limits of devices: {}", rules.error().text());
@@ -317,7 +351,7 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
     for (auto& [index, device] : devices_) {
         const auto own_priority = device.clsact ? std::optional(kClsactPriority) : std::nullopt;
         DeviceRules& found = (*rules)[index];
-        found.tcx_behind = is_followed_by_tcx(out_.get(), index);
+        found.tcx_behind = !tcx_place(out_.get(), index, kTcxEgress).value_or(TcxPlace{}).last;
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
             log()->info(

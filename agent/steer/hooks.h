@@ -81,6 +81,7 @@ class Hooks {
     void attach(unsigned index, Device& device) const;
     Result<void> attach_tcx(unsigned index, Device& device) const;
     Result<void> attach_clsact(unsigned index, Device& device) const;
+    bool attach_again(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;
     void look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);
     void look_at_vlans(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices);

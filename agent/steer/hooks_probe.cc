@@ -54,8 +54,7 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
 
 void Hooks::probe(unsigned index, Device& device, Family family) const {
     bool comes = comes_round(index, device, family);
-    // The qdisc that the programs were attached to may have been deleted.
-    if (!comes && device.clsact && attach_clsact(index, device)) {
+    if (!comes && attach_again(index, device)) {
         comes = comes_round(index, device, family);
     }
     unsigned& misses = device.misses[family];

@@ -33,7 +33,8 @@ def serve(c, accepted):
         while data := c.recv(1000):
             seen = [accepted[:2], c.getpeername()[:2], c.getsockname()[:2]]
             packet = c.getsockopt(0, 9, 100).hex() if s.family == socket.AF_INET else ''  # IP_PKTOPTIONS
-            c.sendall(json.dumps({'seen': seen, 'packet': packet}).encode() if data == b'who' else data)
+            tos = c.getsockopt(0, 1)
+            c.sendall(json.dumps({'seen': seen, 'packet': packet, 'tos': tos}).encode() if data == b'who' else data)
     except OSError: pass
 while True: threading.Thread(target=serve, args=s.accept(), daemon=True).start()
 """
@@ -190,6 +191,15 @@ class Addresses(TwoNodes):
 
         index = int(sh("ip", "netns", "exec", self.b.netns, "cat", f"/sys/class/net/{self.b.device}/ifindex"))
         self.assertIn(struct.pack("i4s", index, socket.inet_aton(self.b.ip4)).hex(), self.same(packet))
+
+    def test_the_server_reflects_the_clients_type_of_service(self):
+        self.b.run(["sysctl", "-qw", "net.ipv4.tcp_reflect_tos=1"], check=True)
+        self.listen()
+
+        def tos():
+            return json.loads(self.a.python(CLIENT, self.spec(options=[[0, socket.IP_TOS, 0x28]])).stdout)["tos"]
+
+        self.assertEqual(self.same(tos), 0x28)
 
     # --- options of sockets ----------------------------------------------------------------------------
     def test_sockets_bound_to_devices(self):

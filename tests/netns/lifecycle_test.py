@@ -251,7 +251,17 @@ while True:
         self.start_agents()
         self.serve()
         for number in (
-            *(signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+            *(
+                signal.SIGXCPU,
+                signal.SIGRTMIN,
+                signal.SIGRTMAX,
+                signal.SIGHUP,
+                signal.SIGUSR1,
+                signal.SIGUSR2,
+                signal.SIGALRM,
+                signal.SIGVTALRM,
+                signal.SIGPROF,
+            ),
             *(signal.SIGIO, signal.SIGPWR, signal.SIGPIPE, signal.SIGQUIT),
         ):
             self.a.agent.send_signal(number)

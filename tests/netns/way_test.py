@@ -139,6 +139,29 @@ class Way(Greeting):
                 wait_for("the status", lambda: node.agent.status()["namespaces"][0]["ipv4"])
                 self.still_smcd(3)
 
+    def test_pins_that_are_deleted(self):
+        """With its pin a link of tcx goes, and the program is detached. The next probes notice."""
+        self.start_agents(times={"probe_ms": 1000}, fallback={"cache_s": 1})
+        self.greeter()
+        self.still_smcd()
+        for node in (self.a, self.b):
+            with self.subTest(node.name):
+                links = [name for name in os.listdir(node.pins) if name.startswith("smc_device_")]
+                self.assertEqual(len(links), 2)
+                for name in links:
+                    os.unlink(f"{node.pins}/{name}")
+                self.all_ok(5, 2.8, count=5)
+                wait_for("the log to say so", lambda: "the programs are attached again" in node.agent_log())
+                wait_for("the status", lambda: node.agent.status()["namespaces"][0]["ipv4"])
+                self.assertEqual(len([name for name in os.listdir(node.pins) if name in links]), 2)
+                before = self.a.agent.totals()[("smcd", "none")]
+
+                def again():
+                    self.all_ok(1, 2.8, count=1)
+                    return self.a.agent.totals()[("smcd", "none")] > before
+
+                wait_for("SMC again", again)
+
     def test_foreign_sockops_programs_of_the_applications(self):
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")
         self.start_agents()

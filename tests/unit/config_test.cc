@@ -70,8 +70,12 @@ TEST_CASE("problem__what_is_too_large_or_too_deep_is_said_at_once") {
     CHECK(problem(R"({"cgroup": {"root": "/)" + std::string(200'000, 'x') + R"("}})") ==
           "/cgroup/root: found a text of 200001 characters, allowed: at most 4096");
     CHECK(problem(std::string(200'000, '[')).starts_with(": not JSON"));
+    CHECK(problem(R"({"limits": {"connections": 1e999}})").starts_with(": not JSON"));
+    CHECK(problem("{\"limits\": {\"connections\": " + std::string(3000, '9') + "}}").starts_with(": not JSON"));
+    CHECK(problem(R"({"bpf": {"pin_path": "/sys/fs/bpf/a\u0000b"}})") ==
+          "/bpf/pin_path: found a text with a zero byte");
     CHECK(problem(std::string(200'000, '[') + std::string(200'000, ']')).find("deeper than 16") != std::string::npos);
-    CHECK(problem("{}" + std::string(5'000'000, ' ')) == ": found 5000002 bytes, allowed: at most 4194304");
+    CHECK(problem("{}" + std::string(5'000'000, ' ')) == ": found more than the 4194304 bytes that are allowed");
 }
 
 TEST_CASE("former_keys__are_honoured_under_their_names_or_ignored_and_noted") {
