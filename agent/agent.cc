@@ -295,7 +295,7 @@ void Agent::bypass_tried(const bypass::Verdict& verdict, bool last) {
     verdict_ = verdict;
     if (verdict.obstacle.empty()) {
         programs_->allow_local(SMC_LOCAL_BYPASS);
-        log()->info("the bypass is on for rules that say auto ({} us): another trial has found nothing in the way",
+        log()->info("the bypass is on for rules that say auto ({} us): another run of the probe has found no obstacle",
                     verdict.took.count());
     } else if (last) {
         log()->info("the bypass stays off for rules that say auto: {}", verdict.obstacle);
@@ -315,7 +315,7 @@ void Agent::wait_for_signals() {
         if (error) {
             return;
         }
-        log()->info("signal {}", number);
+        log()->info("received signal {}", number);
         wait_for_signals();
         if (number == SIGHUP) {
             log()->warn(

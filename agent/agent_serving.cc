@@ -96,7 +96,7 @@ std::string Agent::obstacle() const {
 
 void Agent::beat() {
     const TimePoint now = os::now();
-    if (standstill_.look(engines_->come_round(), now)) {
+    if (standstill_.look(engines_->have_iterated(), now)) {
         if (standstill_.stands()) {
             log()->error("the data path stands still: new connections are plain TCP");
         } else {

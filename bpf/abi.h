@@ -68,7 +68,7 @@
 
 /* From this score of struct smc_short on, new connections are TCP; the score goes no higher. */
 #define SMC_SHORT_MANY 16
-/* A trial begins after as many connections and as much time, or after a longer time whatever the number. */
+/* A trial begins after this many connections and this time, or after the longer time, however many there were. */
 #define SMC_SHORT_TRIAL_EVERY 256
 #define SMC_SHORT_TRIAL_NS 1000000000ull
 #define SMC_SHORT_TRIAL_LATEST_NS 60000000000ull
@@ -353,7 +353,7 @@ struct smc_hairpin {
 	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
 	__u32 told;                     /* how often user space was told that this hairpin is half-open */
-	struct smc_socket sender;       /* the application's: known from its first packet, or its handshake's end, on */
+	struct smc_socket sender;       /* of the leg: from its SYN on; of the application: from its first packet on */
 	__u64 closed_ns;                /* when one of the two sockets was found gone; 0: both live */
 	struct smc_keepalive keepalive; /* the application's settings that user space was told last */
 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Puts proven sockets into smc_members. Walks all TCP sockets of a namespace, so it runs only where one is proven. */
+/*
+ * Puts proven sockets into smc_members. The iterator visits all TCP sockets of a namespace, so user space runs it only
+ * in namespaces that have a proven socket.
+ */
 #ifndef SMC_BYPASS_ENROL_H
 #define SMC_BYPASS_ENROL_H
 

@@ -31,7 +31,7 @@ struct {
 	__uint(max_entries, 1);
 } smc_bypass_generation SEC(".maps");
 
-/* socket -> its key in smc_bypass, as long as it has an entry; storage goes with its socket */
+/* socket -> its key in smc_bypass, if it has or had an entry; storage goes with its socket */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -13,7 +13,8 @@
 #ifndef SMC_BYPASS_SEND_H
 #define SMC_BYPASS_SEND_H
 
-#define SMC_WIRE_NS 10000000000ULL
+/* A member sends by TCP at least this often. */
+#define SMC_BY_TCP_NS 10000000000ULL
 
 /* Whether the peer's socket still has no habit. Options may have been set since it became a member. */
 static __always_inline bool smc_peer_is_plain(struct smc_member *peer, __u64 cookie)
@@ -64,7 +65,7 @@ static __always_inline bool smc_may_redirect(const struct smc_bypass_config *con
 
 	if (!backlog) {
 		/* by TCP now and then, for connection tracking and for filters that were added later */
-		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_WIRE_NS;
+		own->passing = (__s64)(now - own->wire_ns) > (__s64)SMC_BY_TCP_NS;
 		own->in_a_row = 0;
 	}
 	if (own->passing) {

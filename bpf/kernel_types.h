@@ -258,7 +258,6 @@ struct bpf_iter__tcp {
 #define SOCK_STREAM 1
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
-#define ETH_HLEN 14
 #define SMC_TCP_FIN 0x01
 #define SMC_TCP_SYN 0x02
 #define SMC_TCP_RST 0x04

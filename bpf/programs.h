@@ -12,8 +12,8 @@
 #define SMC_PROGRAMS_H
 
 #define SMC_GATEWAY_PROGRAMS(PROGRAM)                                                                                  \
-	PROGRAM(smc_out, NEEDED, "passes on packets that leave by a device", "everything")                             \
-	PROGRAM(smc_in, NEEDED, "passes on packets that arrive by a device", "everything")                             \
+	PROGRAM(smc_out, NEEDED, "hands packets that leave by a device to smc_egress", "everything")                   \
+	PROGRAM(smc_in, NEEDED, "hands packets that arrive by a device to smc_ingress", "everything")                  \
 	PROGRAM(smc_egress, NEEDED, "adds option 254, holds SYNs, redirects packets of legs", "everything")            \
 	PROGRAM(smc_ingress, NEEDED, "handles answers, notes SYNs with option 254", "everything")                      \
 	PROGRAM(smc_lookup, NEEDED, "hands a noted SYN to the agent's listener", "everything")                         \

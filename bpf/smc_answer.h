@@ -41,7 +41,7 @@ static __always_inline void smc_option_lost(const struct smc_config *config, con
 }
 
 /* A RST from the network: nothing listens there, so the request is answered. */
-static __always_inline void smc_hear_refusal(const struct smc_packet *packet)
+static __always_inline void smc_hear_reset(const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
 	struct smc_inbound *inbound = bpf_map_lookup_elem(&smc_inbound, &packet->tuple);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Applications' sockets: reports unknown namespaces, and marks sockets that are connected to a leg. */
+/* Applications' sockets: reports unknown namespaces, marks sockets behind a leg, tunes and watches the others. */
 #ifndef SMC_APP_H
 #define SMC_APP_H
 
@@ -63,9 +63,9 @@ int smc_app_sockops(struct bpf_sock_ops *ctx)
 		smc_untune(ctx);
 	} else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) { /* also a client's: the SYNs crossed */
 		if (!smc_begin_behind_leg(ctx))
-			smc_look_for_pair(ctx, false);
+			smc_tune_or_watch(ctx, false);
 	} else if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB) {
-		smc_look_for_pair(ctx, true);
+		smc_tune_or_watch(ctx, true);
 	}
 	return 1;
 }

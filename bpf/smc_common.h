@@ -3,7 +3,7 @@
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
 
-/* 1: sockops and tc programs may ask for the current process (from kernel 6.10 on); user space probes for it */
+/* 1: the kernel lets sockops and tc programs ask for the current process (6.10 on); user space has tried it */
 const volatile __u32 smc_pid_is_open;
 
 /* Inline assembly, so that the compiler cannot fold the constant: user space looks for this instruction. */

@@ -3,11 +3,14 @@
 #ifndef SMC_DEVICE_H
 #define SMC_DEVICE_H
 
-/* Whether this is a packet by which the agent probes a hairpin. TCP never sends a segment without flags. */
-static __always_inline bool smc_is_probe(const struct smc_packet *packet, const struct smc_device *device)
+/*
+ * Whether this is a packet by which the agent probes a hairpin, or one of smc_keep(), whose sequence number is one
+ * higher. TCP never sends a segment without flags.
+ */
+static __always_inline bool smc_is_own(const struct smc_packet *packet, __u32 seq)
 {
 	return !packet->flags && packet->tuple.local_port == SMC_PROBE_PORT &&
-	       packet->tuple.remote_port == SMC_PROBE_PORT && packet->seq == bpf_htonl(device->probe);
+	       packet->tuple.remote_port == SMC_PROBE_PORT && packet->seq == bpf_htonl(seq);
 }
 
 SEC("tc")
@@ -76,7 +79,7 @@ int smc_egress(struct __sk_buff *skb)
 		smc_note_answer(&packet);
 		smc_check_synack(skb, &packet);
 	}
-	if (smc_is_probe(&packet, device))
+	if (smc_is_own(&packet, device->probe))
 		return smc_redirect(skb, packet.mac_len, SMC_PROBE_PORT);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
 	if (!hairpin)
@@ -107,12 +110,14 @@ int smc_ingress(struct __sk_buff *skb)
 	device = bpf_map_lookup_elem(&smc_devices, &key);
 	if (!device || !smc_parse(skb, key.slot, device->mac_len, false, &packet))
 		return TC_ACT_UNSPEC;
-	if (smc_is_probe(&packet, device)) {
+	if (smc_is_own(&packet, device->probe)) {
 		__sync_fetch_and_add(packet.v6 ? &device->looped6 : &device->looped4, 1);
 		return TC_ACT_SHOT;
 	}
+	if (smc_is_own(&packet, device->probe + 1))
+		return TC_ACT_SHOT;
 	if (packet.flags & SMC_TCP_RST) {
-		smc_hear_refusal(&packet);
+		smc_hear_reset(&packet);
 		return TC_ACT_UNSPEC;
 	}
 	if (!(packet.flags & SMC_TCP_SYN))
@@ -121,7 +126,7 @@ int smc_ingress(struct __sk_buff *skb)
 }
 
 /* True for nearly all outgoing packets, which leave as they are: UDP, or an established connection without a leg. */
-static __always_inline bool smc_leaves(struct __sk_buff *skb)
+static __always_inline bool smc_skip_egress(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
 	struct smc_sock *state;
@@ -143,7 +148,7 @@ static __always_inline bool smc_leaves(struct __sk_buff *skb)
 }
 
 /* True for nearly all incoming packets: no SYN, no RST, and no segment without flags (a probe). */
-static __always_inline bool smc_arrives(struct __sk_buff *skb)
+static __always_inline bool smc_skip_ingress(struct __sk_buff *skb)
 {
 	__u32 tcp_at;
 	__u8 first, flags;
@@ -166,7 +171,7 @@ int smc_out(struct __sk_buff *skb)
 {
 	__u32 slot;
 
-	if (smc_leaves(skb))
+	if (smc_skip_egress(skb))
 		return TC_ACT_UNSPEC;
 	SMC_OWN_SLOT(slot);
 	skb->cb[0] = slot;
@@ -179,7 +184,7 @@ int smc_in(struct __sk_buff *skb)
 {
 	__u32 slot;
 
-	if (smc_arrives(skb))
+	if (smc_skip_ingress(skb))
 		return TC_ACT_UNSPEC;
 	SMC_OWN_SLOT(slot);
 	skb->cb[0] = slot;

@@ -6,8 +6,8 @@
  *	server   A' (own:ps -> client:pa)           L' (own:pl -> client:pa)
  *
  * Both ends have the same addresses and the same remote port. A packet of either end is redirected to the ingress of
- * its own device: addresses swapped, from the remote port, to the local port of the other end (to_port). It arrives on
- * that device as if the remote had sent it.
+ * its own device. Its addresses are swapped; its source port becomes the remote port, and its destination port the
+ * local port of the other end (to_port). It arrives on that device as if the remote had sent it.
  */
 #ifndef SMC_HAIRPIN_H
 #define SMC_HAIRPIN_H
@@ -169,7 +169,7 @@ static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 
 
 /*
  * Keeps an outgoing packet on this node. TCP must believe that it has left, because it takes a drop here for
- * congestion. So the packet is redirected as one of the agent's own probes, which smc_ingress drops.
+ * congestion. So the packet is redirected much like one of the agent's own probes; smc_ingress drops it.
  */
 static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device)
@@ -177,7 +177,7 @@ static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_pack
 	struct smc_tcp_head tcp = {
 		.source = bpf_htons(SMC_PROBE_PORT),
 		.dest = bpf_htons(SMC_PROBE_PORT),
-		.seq = bpf_htonl(device->probe),
+		.seq = bpf_htonl(device->probe + 1), /* so that it does not count as a probe that came back */
 		.offset = packet->tcp_len << 2,
 	};
 

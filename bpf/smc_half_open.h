@@ -8,7 +8,10 @@
 #ifndef SMC_HALF_OPEN_H
 #define SMC_HALF_OPEN_H
 
-/* Whether a socket still waits for the other end. After a FIN of the other end its state is another, and may stay. */
+/*
+ * Whether a socket still waits for the other end. After the other end's FIN it is in another state, in which it may
+ * stay for as long as its application likes.
+ */
 static __always_inline bool smc_awaits_the_other_end(const struct smc_socket *which)
 {
 	const struct sock *sk = (const struct sock *)which->sk;

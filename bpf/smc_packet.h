@@ -62,7 +62,7 @@ static __always_inline void smc_map_v6(__u8 *ip, const struct in6_addr *address)
 	__builtin_memcpy(ip, address, 16);
 }
 
-#define SMC_MOST_HEADERS 4
+#define SMC_MOST_HEADERS 4 /* IPv6 extension headers that are followed */
 
 /*
  * The offset of the TCP header of an IPv6 packet with extension headers: hop-by-hop options, a routing header,
@@ -87,7 +87,7 @@ static __always_inline __u32 smc_tcp_behind(struct __sk_buff *skb, __u32 mac_len
 	return header.next == IPPROTO_TCP ? at : 0;
 }
 
-/* False: not a TCP packet that could be ours. */
+/* False: no TCP packet, a fragment, or IPv6 with extension headers. The caller leaves it alone. */
 static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 mac_len, bool outgoing,
 				      struct smc_packet *packet)
 {

@@ -16,7 +16,7 @@
 
 #define SMC_PAIR_NS 10000000000ULL
 
-/* Until this time a SYN in smc_pairs may become a connection. On most nodes none can, and the lookup is saved. */
+/* Until this time smc_pairs may have an entry that is needed. On most nodes it never has, and the lookup is saved. */
 static volatile __u64 smc_pairs_until;
 
 static __always_inline bool smc_are_pairs(void)

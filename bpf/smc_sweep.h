@@ -90,6 +90,7 @@ static long smc_sweep_hairpin(struct bpf_map *map, struct smc_tuple *key, struct
 	} else if (!hairpin->closed_ns) {
 		hairpin->closed_ns = *(__u64 *)now;
 	} else if (smc_older(*(__u64 *)now, hairpin->closed_ns, SMC_HAIRPIN_NS)) {
+		/* told about the end that is left: a leg without its application, or an application without its leg */
 		if (hairpin->of_leg == !leg_is_gone && hairpin->told < SMC_OFTEN_TOLD &&
 		    smc_tell_half_open(&tuple, hairpin)) {
 			hairpin->told++;

@@ -103,8 +103,8 @@ static __always_inline void smc_untune(struct bpf_sock_ops *ctx)
  * The treatment that the policy allows at this end of a connection within this node (enum smc_local). It is evaluated
  * here because nothing has done so for this end yet; a connection that it denies is left alone.
  */
-static __always_inline __u32 smc_policy_says(struct bpf_sock_ops *ctx, const struct smc_config *config,
-					     struct tcp_sock *tcp, bool client)
+static __always_inline __u32 smc_local_policy(struct bpf_sock_ops *ctx, const struct smc_config *config,
+					      struct tcp_sock *tcp, bool client)
 {
 	__u64 cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
 	const struct smc_cgroup *cgroup = bpf_map_lookup_elem(&smc_cgroups, &cgroup_id);
@@ -141,7 +141,7 @@ static __always_inline bool smc_is_over_lo(struct tcp_sock *tcp)
 }
 
 /* A connection without a leg is established now: tunes it, and watches it if it may be bypassed. */
-static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool client)
+static __always_inline void smc_tune_or_watch(struct bpf_sock_ops *ctx, bool client)
 {
 	const struct smc_config *config = smc_get_config();
 	struct bpf_sock *sk = ctx->sk;
@@ -157,7 +157,7 @@ static __always_inline void smc_look_for_pair(struct bpf_sock_ops *ctx, bool cli
 		pair = smc_pair_of(ctx, client);
 	if (!lo && !pair)
 		return;
-	local = smc_policy_says(ctx, config, tcp, client);
+	local = smc_local_policy(ctx, config, tcp, client);
 	if (local & SMC_LOCAL_TUNE)
 		smc_tune(ctx, tcp, client);
 	if (pair)

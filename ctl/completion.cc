@@ -78,7 +78,7 @@ void print_bash(std::ostream& out, const CLI::App& app) {
 }  // namespace
 
 void add_completion(CLI::App& app, Context& context) {
-    auto* completion = app.add_subcommand("completion", "The shell's completion of this command: a script for bash");
+    auto* completion = app.add_subcommand("completion", "Print a completion script for the shell bash");
     completion->add_option("SHELL", "bash")->check(CLI::IsMember({"bash"}))->default_str("bash");
     completion->callback([&app, &context] {
         print_bash(std::cout, app);

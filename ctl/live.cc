@@ -227,7 +227,7 @@ void capture(Context& context, std::uint64_t id, const std::string& path, std::u
 void add_live(CLI::App& app, Context& context) {
     auto* events = app.add_subcommand("events", "Events of connections, link groups and namespaces, as they happen");
     const auto once = std::make_shared<bool>(false);
-    events->add_flag("--once", *once, "Print the remembered events and exit");
+    events->add_flag("--once", *once, "Print the events that the agent remembers, and exit");
     events->callback([&context, once] {
         stop_at_interrupt();
         follow_events(context, *once);
@@ -241,8 +241,8 @@ void add_live(CLI::App& app, Context& context) {
         stop_at_interrupt();
         top(context, *times, *lines);
     });
-    auto* captures =
-        app.add_subcommand("capture", "Payload of an accelerated connection, as pcapng with made-up headers");
+    auto* captures = app.add_subcommand(
+        "capture", "Payload of an accelerated connection, as pcapng with TCP headers made by smcctl");
     const auto id = std::make_shared<std::uint64_t>(0);
     const auto file = std::make_shared<std::string>();
     const auto most = std::make_shared<std::uint64_t>(64U << 20);

@@ -9,7 +9,7 @@
 
 int main(int argc, char** argv) {
     using namespace smc::ctl;
-    CLI::App app{"Looks at a running smc-agent, and at SMC in captures", "smcctl"};
+    CLI::App app{"Shows and controls a running smc-agent, and decodes SMC in packet captures", "smcctl"};
     app.footer(  // first, because subcommands take it over
         "Exit codes: 0 done; 1 the agent refuses, the capture is broken or the command has failed (health: any\n"
         "problem); 2 a mistake in the command line; 3 no agent of this version answers.");

@@ -99,7 +99,7 @@ void print_status(std::ostream& out, const json& s) {
                             (agent["serving"].get<bool>()
                                  ? ", serving"
                                  : ", NOT SERVING, " + word(agent["obstacle"]) + ": new connections are plain TCP")},
-              {"Leaving", agent["leaving"].empty() ? "nobody" : join(agent["leaving"])},
+              {"Leaving", agent["leaving"].empty() ? "none" : join(agent["leaving"])},
               {"Host name", word(agent["host_name"])},
               {"ISM", fabrics.empty() ? "no fabric (the log says why)" : fabrics},
               {"DMBs", word(ism["dmbs"]) + " of " + bytes(ism["dmb_bytes"]) + ", " + word(ism["pooled"]) +
@@ -143,7 +143,7 @@ void print_status(std::ostream& out, const json& s) {
         }
         if (const std::string limits = n.value("limits", ""); !limits.empty()) {
             out << "New connections are plain TCP: " << word(n["inode"]) << ": " << limits
-                << ", which SMC would go past\n";
+                << ", which SMC would evade\n";
         }
     }
     out << "\n";

@@ -144,7 +144,8 @@ void add_devices(CLI::App& app, Context& context) {
 }
 
 void add_stats(CLI::App& app, Context& context) {
-    auto* stats = app.add_subcommand("stats", "Sums since the agent's start, as smcr stats and smcd stats have them");
+    auto* stats = app.add_subcommand(
+        "stats", "Totals since the agent's start or the last reset, in the form of smcr stats and smcd stats");
     const auto what = std::make_shared<std::string>("show");
     const auto absolute = std::make_shared<bool>(false);
     stats->add_option("WHAT", *what, "show, or reset: count from here on, for this user")

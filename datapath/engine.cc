@@ -14,7 +14,8 @@
 namespace smc {
 
 namespace {
-constexpr auto kBusyFor = std::chrono::milliseconds(2);  // no busy-polling for so long after a task that had more to do
+// After a task that had more to do, tasks are not busy-polled for this long.
+constexpr auto kBusyFor = std::chrono::milliseconds(2);
 // In an iteration that served a request or response, streams are passed over until this long after one of them ran.
 constexpr auto kStreamsRest = std::chrono::microseconds(50);
 }  // namespace
@@ -65,7 +66,7 @@ std::chrono::nanoseconds Engine::processor_time() {
     return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-bool Engine::comes_round() {
+bool Engine::has_iterated() {
     const std::uint64_t asked = asked_.load();
     if (answered_.load() != asked) {
         return false;

@@ -56,7 +56,7 @@ class Engine final : private Poller {
 
     // Whether the thread has completed an iteration since the last call. Called periodically; once a second is enough
     // to notice a thread that hangs.
-    [[nodiscard]] bool comes_round();
+    [[nodiscard]] bool has_iterated();
 
     // The number of tasks, including those that were added and not started yet.
     [[nodiscard]] std::size_t tasks() const { return count_.load(std::memory_order_relaxed); }
@@ -121,7 +121,7 @@ class Engine final : private Poller {
     std::vector<std::shared_ptr<Task>> kicked_;
     bool stop_ = false, stopped_ = false;
     std::condition_variable stopping_;
-    std::atomic<std::uint64_t> asked_{0}, answered_{0};  // for comes_round()
+    std::atomic<std::uint64_t> asked_{0}, answered_{0};  // for has_iterated()
     std::atomic<std::size_t> count_{0};                  // for tasks()
 
     // Engine's thread only.

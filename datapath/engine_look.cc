@@ -59,10 +59,9 @@ void Engine::look(TimePoint now) {
     } while (seen_.empty() && os::now() < until);
 }
 
-// Called after epoll_wait(). Adds to the tasks of this iteration those whose look() has seen news, those whose time is
-// over, and those whose peer published something before the latest news of this iteration, but after their own look().
-// So whatever was published before that latest news came with an event of this iteration or is found here, and
-// put_in_order() has it.
+// Called after epoll_wait(). Adds three kinds of tasks to this iteration: those whose look() has seen news, those whose
+// time for busy-polling is over, and those whose peer published after their look(), but before the latest news of this
+// iteration. So put_in_order() has everything that was published before that latest news.
 void Engine::touch_spinning(TimePoint now) {
     for (Task* task : seen_) {
         touch(*task, now);

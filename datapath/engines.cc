@@ -26,8 +26,8 @@ Engine& Engines::least_busy() const {
 }
 
 // Not all_of(), which stops at the first engine that hangs: every engine has to be asked each time.
-bool Engines::come_round() const {
-    return std::ranges::count_if(engines_, [](const auto& engine) { return !engine->comes_round(); }) == 0;
+bool Engines::have_iterated() const {
+    return std::ranges::count_if(engines_, [](const auto& engine) { return !engine->has_iterated(); }) == 0;
 }
 
 std::chrono::nanoseconds Engines::processor_time() const {

@@ -24,7 +24,7 @@ class Engines {
     [[nodiscard]] std::chrono::microseconds longest_spin() const { return longest_spin_; }
 
     // Of all engines together; see Engine.
-    [[nodiscard]] bool come_round() const;
+    [[nodiscard]] bool have_iterated() const;
     [[nodiscard]] std::chrono::nanoseconds processor_time() const;
     [[nodiscard]] bool stop(std::chrono::milliseconds timeout) const;
 

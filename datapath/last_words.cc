@@ -15,7 +15,7 @@ namespace {
 // The second one is for applications that may take their time.
 constexpr auto kLongestPause = std::chrono::milliseconds(50), kLongestCalmPause = std::chrono::milliseconds(1000);
 
-// Of all LastWords that do not hurry: bytes_.
+// Bytes that are kept for readers whose timeout does not run, over all connections.
 std::atomic<std::size_t> kept_by_all{0};
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Decides whether a thread may yield its processor: where other threads keep the processor for long, a thread that
-// sleeps, or goes on, gets it back sooner than one that yields.
+// Decides whether a thread may yield its processor. Where other threads keep the processor for long, the yielding
+// thread gets it back late, and does better to sleep or to go on.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class YieldCost {
         TimePoint::duration too_long;  // on average of the last calls
         TimePoint::duration longest;   // a single call counts as at most this, because it may be late for any reason
         TimePoint::duration rest;      // how long not to yield after the average was too long
-        bool begins_anew;              // the average then begins at 0; else one more long call is too much
+        bool begins_anew;  // true: the average then begins at 0; false: it stays, so one more long call is too much
     };
     explicit YieldCost(const Terms& terms) : terms_(terms) {}
 

@@ -235,7 +235,7 @@ Bypass::~Bypass() {
             bpf::remove_pins(path_);
         }
     } else if (has_members()) {
-        log()->info("{} sockets stay in the bypass; the next agent takes them over", state_.members);
+        log()->info("{} sockets stay in the bypass; the next agent of this build takes them over", state_.members);
     } else {
         bpf::remove_pins(path_);
     }
@@ -274,7 +274,8 @@ void Bypass::set_limits() {
         config.policy = terms_.policy;
         revoke();
     }
-    if (config.limit != before.limit || config.room != before.room || config.policy != before.policy) {
+    if (config.limit != before.limit || config.room != before.room || config.cgroup_room != before.cgroup_room ||
+        config.policy != before.policy) {
         [[maybe_unused]] const auto put = configs.put(0, config);
     }
 }
@@ -283,8 +284,10 @@ std::vector<std::uint64_t> Bypass::move_members() {
     skeleton_->bss->smc_inexact = 0;
     if (const auto missed = this->missed(); missed > missed_) {
         if (has_members()) {
-            log()->warn("{} receives were not counted (recursion): all connections return from the bypass to TCP",
-                        missed - missed_);
+            log()->warn(
+                "{} receives were not counted, because the kernel skipped the program (recursion): all connections "
+                "return from the bypass to TCP",
+                missed - missed_);
         }
         missed_ = missed;
         skeleton_->bss->smc_inexact = 1;

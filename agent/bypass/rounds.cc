@@ -18,18 +18,18 @@ constexpr unsigned kTrials = 5;
 
 // Runs `work` on thread_, and then `then` on this thread. False: thread_ is still busy with earlier work.
 template <class Work, class Then>
-bool Rounds::walk(Work work, Then then) {
-    if (std::exchange(walking_, true)) {
+bool Rounds::run_on_thread(Work work, Then then) {
+    if (std::exchange(busy_, true)) {
         return false;
     }
     thread_.run(std::move(work), [this, then = std::move(then)](auto result) mutable {
-        walking_ = false;
+        busy_ = false;
         then(std::move(result));
     });
     return true;
 }
 
-void Rounds::come_round() {
+void Rounds::tick() {
     if (!trying_) {
         round();
     }
@@ -42,15 +42,15 @@ void Rounds::try_again(const Times& times, OnVerdict on_verdict) {
 }
 
 void Rounds::try_now() {
-    trying_ = walk([&bypass = bypass_, moment = trials_->moment] { return probe(bypass, moment); },
-                   [this](const Verdict& verdict) {
-                       trying_ = false;
-                       const bool last = verdict.obstacle.empty() || --trials_->left == 0;
-                       if (!last) {
-                           next_trial_.set_in(trials_->pause);
-                       }
-                       trials_->on_verdict(verdict, last);
-                   });
+    trying_ = run_on_thread([&bypass = bypass_, moment = trials_->moment] { return probe(bypass, moment); },
+                            [this](const Verdict& verdict) {
+                                trying_ = false;
+                                const bool last = verdict.obstacle.empty() || --trials_->left == 0;
+                                if (!last) {
+                                    next_trial_.set_in(trials_->pause);
+                                }
+                                trials_->on_verdict(verdict, last);
+                            });
     if (!trying_) {
         next_trial_.set_in(kRound);
     }
@@ -74,7 +74,7 @@ void Rounds::round() {
             return true;
         };
         // if the thread is busy, the next round finds these namespaces again
-        walk(std::move(enrol), [this](bool) { bypass_.move_members(); });  // makes enrolled sockets members
+        run_on_thread(std::move(enrol), [this](bool) { bypass_.move_members(); });  // makes enrolled sockets members
     }
     if (rounds_++ % kRoundsPerLook == 0 && bypass_.state().members != 0) {
         watch_conntrack();
@@ -82,8 +82,8 @@ void Rounds::round() {
 }
 
 void Rounds::watch_conntrack() {
-    walk([&bypass = bypass_] { return bypass.members(std::numeric_limits<std::size_t>::max()); },
-         [this](std::vector<Bypass::Listed> members) { look(std::move(members)); });
+    run_on_thread([&bypass = bypass_] { return bypass.members(std::numeric_limits<std::size_t>::max()); },
+                  [this](std::vector<Bypass::Listed> members) { look(std::move(members)); });
 }
 
 void Rounds::look(std::vector<Bypass::Listed> members) {
@@ -93,13 +93,13 @@ void Rounds::look(std::vector<Bypass::Listed> members) {
             namespaces.push_back({cookie, netns->handle()});
         }
     }
-    walk([this, members = std::move(members),
-          namespaces = std::move(namespaces)] { return conntrack_.look(members, namespaces); },
-         [this](const std::vector<std::uint64_t>& lost) {
-             for (const std::uint64_t cookie : lost) {
-                 bypass_.bar(cookie, SMC_HABIT_UNTRACKED);
-             }
-         });
+    run_on_thread([this, members = std::move(members),
+                   namespaces = std::move(namespaces)] { return conntrack_.look(members, namespaces); },
+                  [this](const std::vector<std::uint64_t>& lost) {
+                      for (const std::uint64_t cookie : lost) {
+                          bypass_.bar(cookie, SMC_HABIT_UNTRACKED);
+                      }
+                  });
 }
 
 }  // namespace smc::bypass

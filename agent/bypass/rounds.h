@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of the bypass: a run of smc_bypass_turn, a walk through the namespaces whose sockets must be enrolled, and
-// a look at connection tracking.
+// The rounds of the bypass, on the control thread: a run of smc_bypass_turn. Its other thread enrols sockets in the
+// namespaces that have proven ones, and looks at connection tracking.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -24,12 +24,12 @@ class Rounds {
     Rounds(asio::io_context& io, Bypass& bypass, const Namespaces& namespaces)
         : bypass_(bypass),
           namespaces_(namespaces),
-          next_(io, [this] { come_round(); }),
+          next_(io, [this] { tick(); }),
           next_trial_(io, [this] { try_now(); }),
           thread_(io) {}
 
     // Runs a round four times a second from here on (SMC_STREAM_BYTES in bpf/bypass_turn.h relies on that).
-    void start() { come_round(); }
+    void start() { tick(); }
 
     // Repeats the probe from time to time, after it has found an obstacle that may not last. While the probe runs,
     // rounds do nothing. `on_verdict` is called for each probe; `last`: there will be no other.
@@ -42,19 +42,19 @@ class Rounds {
         OnVerdict on_verdict;
         unsigned left;
     };
-    void come_round();
+    void tick();
     void round();
     void try_now();
     void watch_conntrack();
     void look(std::vector<Bypass::Listed> members);
     template <class Work, class Then>
-    bool walk(Work work, Then then);
+    bool run_on_thread(Work work, Then then);
 
     Bypass& bypass_;
     const Namespaces& namespaces_;
     ConntrackWatch conntrack_;  // used on the other thread
     unsigned rounds_ = 0;
-    bool walking_ = false, trying_ = false;
+    bool busy_ = false, trying_ = false;
     std::optional<Trials> trials_;
     loop::Deadline next_, next_trial_;
     loop::Background thread_;  // destroyed first: its work uses the others

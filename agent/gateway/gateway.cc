@@ -57,7 +57,9 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    return os::now() < used_up_until_ ? "it is out of file descriptors or memory" : takes_more() ? "" : "it is full";
+    return os::now() < used_up_until_ ? "it is out of file descriptors or memory"
+           : takes_more()             ? ""
+                                      : "it has as many connections as it may have";
 }
 
 // Clients that were already answered with option 254 keep waiting; stop inviting new ones for one second.

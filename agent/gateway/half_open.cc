@@ -36,10 +36,13 @@ void HalfOpen::end(const std::vector<std::pair<std::uint64_t, smc_half_open>>& s
         (one.of_leg != 0 ? legs : applications)++;
     }
     if (applications != 0) {
-        log()->info("half-open: ended {} application sockets: leg gone, and neither FIN nor reset came", applications);
+        log()->info("half-open: ended {} sockets of applications: their legs are gone, and neither FIN nor reset came",
+                    applications);
     }
     if (legs != 0) {
-        log()->info("half-open: ended {} legs: application's socket gone, and neither FIN nor reset came", legs);
+        log()->info(
+            "half-open: ended {} legs: the sockets of their applications are gone, and neither FIN nor reset came",
+            legs);
     }
 }
 

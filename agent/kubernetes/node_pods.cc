@@ -47,7 +47,7 @@ NodePods::NodePods(asio::io_context& io, const Config::Kubernetes& config, std::
     const Access access{url_of(config), file_of(config, config.token_file, "token"),
                         file_of(config, config.ca_file, "ca.crt")};
     const std::string node = config.node.empty() ? environment("NODE_NAME") : config.node;
-    log()->info("pods of {} from {}", node.empty() ? "every node" : "node " + node, access.url);
+    log()->info("kubernetes: pods of {} are read from {}", node.empty() ? "every node" : "node " + node, access.url);
     watches_[0] = std::make_unique<ApiWatch>(io, access, "/api/v1/pods",
                                              node.empty() ? "" : "fieldSelector=spec.nodeName%3D" + node,
                                              hooks(Pods::Kind::kPods));
@@ -73,9 +73,9 @@ ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
             [this, kind](const std::string& problem) {
                 std::string& kept = problems_[kind == Pods::Kind::kPods ? 0 : 1];
                 if (!problem.empty()) {
-                    log()->warn("{}; what is known of pods stays as it is", problem);
+                    log()->warn("{}; the last answer about pods holds", problem);
                 } else if (!kept.empty()) {
-                    log()->info("the API server tells of {}", kind == Pods::Kind::kPods ? "pods" : "namespaces");
+                    log()->info("the API server reports {} again", kind == Pods::Kind::kPods ? "pods" : "namespaces");
                 }
                 kept = problem;
             }};

@@ -204,15 +204,16 @@ void add_bypass(Families& to, const json& status) {
                  number(bypass["backlog_bytes"]));
     }
     const json& probe = status["probe"];
-    to.gauge("smc_agent_bypass_automatic", "1: on this kernel rules that say auto have the bypass.",
+    to.gauge("smc_agent_bypass_automatic", "1: rules that say auto have the bypass on this kernel; 0: they do not.",
              number(probe.value("automatic", false)));
     for (const auto& finding : probe.value("findings", json::array())) {
-        to.gauge("smc_agent_kernel_probe",
-                 "1: as TCP; 0: differs, but no application sees it; -1: an application might.",
-                 text(finding["difference"]).empty() ? 1
-                 : text(finding["excluded"]).empty() ? -1
-                                                     : 0,
-                 {{"probe", text(finding["what"])}});
+        to.gauge(
+            "smc_agent_kernel_probe",
+            "1: as with TCP; 0: different, but no application sees it; -1: different, and an application might see it.",
+            text(finding["difference"]).empty() ? 1
+            : text(finding["excluded"]).empty() ? -1
+                                                : 0,
+            {{"probe", text(finding["what"])}});
     }
 }
 

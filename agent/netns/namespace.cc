@@ -193,7 +193,7 @@ std::string Namespace::obstacle(bpf::Hooks::Family family) const {
         return kFlagTaken;
     }
     if (abandoned_) {
-        return "no process is there any more that a rule selects; existing connections go on";
+        return "no process that a rule selects is left there; existing connections go on";
     }
     return hooking_failed_.empty() ? hooked_.obstacles[family] : hooking_failed_;
 }

@@ -119,7 +119,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::size_t local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections.
     void set_full(bool full);
-    // Whether no process is there any more that a rule selects. Then there are no new connections; existing ones go on.
+    // Whether no process that a rule selects is left there. Then there are no new connections; existing ones go on.
     void set_abandoned(bool abandoned);
     // Tries the hairpins again; if something has failed, attaches programs again, too.
     void probe();

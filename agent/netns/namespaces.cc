@@ -76,24 +76,24 @@ Namespaces::Namespaces(asio::io_context& io, const Times& times, bpf::Programs& 
       on_fresh_(std::move(on_fresh)),
       in_use_(std::move(in_use)),
       soon_(io),
-      regular_(io),
+      tick_(io),
       probes_(times.probe),
       look_(std::in_place, io) {
-    look_again_later();
+    schedule_tick();
 }
 
-void Namespaces::look_again_later() {
-    regular_.expires_after(times_.look);
-    regular_.async_wait([this](std::error_code error) {
+void Namespaces::schedule_tick() {
+    tick_.expires_after(times_.look);
+    tick_.async_wait([this](std::error_code error) {
         if (!error) {
             if (os::now() - looked_at_ >= kRest * last_look_) {
                 rescan();
             }
             const bool probes = probes_.due(os::now());
-            if (++looks_ % kTicksPerRetry == 0) {
+            if (++ticks_ % kTicksPerRetry == 0) {
                 failed_.clear();
             }
-            for (const auto& [inode, served] : served_) {
+            for (const auto& [inode, served] : open_) {
                 if (probes) {
                     served.netns->renew_listeners();
                 }
@@ -102,14 +102,14 @@ void Namespaces::look_again_later() {
                     served.netns->probe();
                 }
             }
-            look_again_later();
+            schedule_tick();
         }
     });
 }
 
 void Namespaces::settle() {
     const TimePoint until = os::now() + times_.prepare;
-    while (std::ranges::any_of(served_, [](const auto& entry) { return entry.second.netns->busy(); }) &&
+    while (std::ranges::any_of(open_, [](const auto& entry) { return entry.second.netns->busy(); }) &&
            os::now() < until) {
         io_.run_one_until(until);
     }
@@ -167,7 +167,7 @@ void Namespaces::rescan() {
 // devices.
 void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present) {
     const TimePoint now = os::now();
-    for (auto it = served_.begin(); it != served_.end();) {
+    for (auto it = open_.begin(); it != open_.end();) {
         auto& [inode, served] = *it;
         served.unseen = present.contains(inode) ? 0 : served.unseen + 1;
         served.netns->set_abandoned(served.unseen >= 2);
@@ -180,7 +180,7 @@ void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present
         }
         log()->info("netns {}: closed: no process of an enrolled cgroup and no connection is left there", inode);
         served.netns->close();
-        it = served_.erase(it);
+        it = open_.erase(it);
     }
 }
 
@@ -193,14 +193,14 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
     // Only a few at a time, because connections of other namespaces wait meanwhile.
     unsigned opened = 0;
     for (const auto& [inode, pid] : present) {
-        if (served_.contains(inode) || failed_[inode] >= kAttempts) {
+        if (open_.contains(inode) || failed_[inode] >= kAttempts) {
             continue;
         }
         const std::uint32_t slot = free_slot();
         const bool was_full = std::exchange(full_, slot >= SMC_MAX_NETNS);
         if (full_) {
             if (!was_full) {
-                log()->warn("netns: further ones are not served: the limit is {}", SMC_MAX_NETNS);
+                log()->warn("netns: no further network namespaces are served: the limit is {}", SMC_MAX_NETNS);
             }
             break;
         }
@@ -214,7 +214,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
 
 std::uint32_t Namespaces::free_slot() const {
     std::set<std::uint32_t> used;
-    for (const auto& [inode, served] : served_) {
+    for (const auto& [inode, served] : open_) {
         used.insert(served.netns->slot());
     }
     std::uint32_t slot = 0;
@@ -241,15 +241,15 @@ void Namespaces::open(std::uint64_t inode, int pid, std::uint32_t slot) {
         return;
     }
     failed_.erase(inode);
-    served_[inode] = {*opened, std::move(events), 0};
+    open_[inode] = {*opened, std::move(events), 0};
     watch_links(inode);
     log()->info("netns {}: opened: slot {}", inode, slot);
     on_fresh_(*opened);
 }
 
 void Namespaces::watch_links(std::uint64_t inode) {
-    served_.at(inode).link_events->when_readable([this, inode] {
-        const auto netns = served_.at(inode).netns;
+    open_.at(inode).link_events->when_readable([this, inode] {
+        const auto netns = open_.at(inode).netns;
         netns->sync_devices();
         on_fresh_(netns);
         watch_links(inode);
@@ -257,27 +257,26 @@ void Namespaces::watch_links(std::uint64_t inode) {
 }
 
 void Namespaces::callback_taken(std::uint32_t slot, bool v6) {
-    const auto it =
-        std::ranges::find_if(served_, [&](const auto& entry) { return entry.second.netns->slot() == slot; });
-    if (it != served_.end()) {
+    const auto it = std::ranges::find_if(open_, [&](const auto& entry) { return entry.second.netns->slot() == slot; });
+    if (it != open_.end()) {
         it->second.netns->callback_taken(v6 ? Namespace::kClc6 : Namespace::kClc4);
     }
 }
 
 std::shared_ptr<Namespace> Namespaces::by_cookie(std::uint64_t cookie) const {
-    const auto it = std::find_if(served_.begin(), served_.end(),
+    const auto it = std::find_if(open_.begin(), open_.end(),
                                  [&](const auto& entry) { return entry.second.netns->cookie() == cookie; });
-    return it == served_.end() ? nullptr : it->second.netns;
+    return it == open_.end() ? nullptr : it->second.netns;
 }
 
 std::shared_ptr<Namespace> Namespaces::by_inode(std::uint64_t inode) const {
-    const auto it = served_.find(inode);
-    return it == served_.end() ? nullptr : it->second.netns;
+    const auto it = open_.find(inode);
+    return it == open_.end() ? nullptr : it->second.netns;
 }
 
 std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
     std::vector<std::shared_ptr<Namespace>> all;
-    for (const auto& [inode, served] : served_) {
+    for (const auto& [inode, served] : open_) {
         all.push_back(served.netns);
     }
     return all;
@@ -285,7 +284,7 @@ std::vector<std::shared_ptr<Namespace>> Namespaces::all() const {
 
 void Namespaces::withdraw() {
     withdrawn_ = hurry_ = true;
-    for (const auto& [inode, served] : served_) {
+    for (const auto& [inode, served] : open_) {
         served.netns->withdraw();
     }
     std::promise<void> rest;
@@ -295,13 +294,13 @@ void Namespaces::withdraw() {
 }
 
 void Namespaces::close_all() {
-    regular_.cancel();
+    tick_.cancel();
     soon_.cancel();
     look_.reset();
-    for (const auto& [inode, served] : served_) {
+    for (const auto& [inode, served] : open_) {
         served.netns->close();
     }
-    served_.clear();
+    open_.clear();
     hooking_.join();
 }
 

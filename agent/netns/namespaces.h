@@ -75,7 +75,7 @@ class Namespaces {
     void close_all();
 
  private:
-    struct Served {
+    struct Open {
         std::shared_ptr<Namespace> netns;
         std::unique_ptr<loop::FdWatch> link_events;
         unsigned unseen = 0;
@@ -84,7 +84,7 @@ class Namespaces {
 
     void open(std::uint64_t inode, int pid, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
-    void look_again_later();
+    void schedule_tick();
     void take(const std::map<std::uint64_t, int>& present);
     void close_those_without(const std::map<std::uint64_t, int>& present);
     [[nodiscard]] std::uint32_t free_slot() const;
@@ -97,14 +97,14 @@ class Namespaces {
     const Cgroups& cgroups_;
     OnFresh on_fresh_;
     InUse in_use_;
-    std::map<std::uint64_t, Served> served_;    // by inode
+    std::map<std::uint64_t, Open> open_;        // by inode
     std::map<std::uint64_t, unsigned> failed_;  // inode -> attempts
     asio::steady_timer soon_;
-    asio::steady_timer regular_;
+    asio::steady_timer tick_;
     bool soon_pending_ = false;
     bool full_ = false;
     bool withdrawn_ = false;
-    unsigned looks_ = 0;
+    unsigned ticks_ = 0;
     loop::Every probes_;
     bool looking_ = false, again_ = false;
     bool thorough_ = false;  // for the next look

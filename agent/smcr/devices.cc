@@ -135,8 +135,9 @@ void Devices::refresh() {
         }
     }
     for (const std::string& name : pnets_.devices()) {
-        if (!devices_.contains(name) && refused_.emplace(name, "roce.pnets names it, and it is not there").second) {
-            log()->warn("roce: {} of roce.pnets is not there", name);
+        if (!devices_.contains(name) &&
+            refused_.emplace(name, "roce.pnets names it, and there is no such device").second) {
+            log()->warn("roce: roce.pnets names {}, and there is no such device", name);
         }
     }
     std::vector<roce::Port> ports;

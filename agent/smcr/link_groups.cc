@@ -238,7 +238,7 @@ void LinkGroups::on(const group::GroupUp& action) {
     }
     const clc::SmcrPeer& peer = group->peer();
     const group::GroupLink& first = group->links().all().begin()->second;
-    log()->info("link group {} with {} ({}) is up: {} of {}, {} {}, version {}, {}",
+    log()->info("link group {} with {} ({}) is up: role {}, device {}, {} {}, version {}, {}",
                 static_cast<std::uint32_t>(action.group), peer.link.gid.text(),
                 peer.host_name.empty() ? "no name" : peer.host_name, group->key().server ? "server" : "client",
                 first.port.device, first.own.gid.text(), text(first.own.qpn), group->key().version,
@@ -253,10 +253,10 @@ void LinkGroups::on(const group::LinkChanged& action) {
     const auto id = static_cast<std::uint32_t>(action.group);
     const char* type = group::text(group->links().type());
     if (!action.up) {
-        log()->warn("link group {} has lost link {}: {}; it is {} now", id, action.link, action.why, type);
+        log()->warn("link group {} has lost link {}: {}; the group is {} now", id, action.link, action.why, type);
     } else if (const group::GroupLink* link = group->links().find(action.link)) {
-        log()->info("link group {} has link {}: {}, {} to {}; it is {} now", id, action.link, link->port.device,
-                    link->own.gid.text(), link->peer.gid.text(), type);
+        log()->info("link group {}: link {} is up: {}, {} to {}; the group is {} now", id, action.link,
+                    link->port.device, link->own.gid.text(), link->peer.gid.text(), type);
     }
 }
 

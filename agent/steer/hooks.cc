@@ -149,7 +149,7 @@ std::string Hooks::pin(const UniqueFd& link, const std::string& name) const {
     unpin(name);
     const std::string path = programs_.pins() + "/" + name;
     if (bpf_obj_pin(link.get(), path.c_str()) != 0) {
-        log()->warn("pin {}: not made, so its link ends with the agent: {}", path,
+        log()->warn("pin {} could not be made, so the program is detached when the agent ends: {}", path,
                     std::generic_category().message(errno));
         return "";
     }
@@ -201,7 +201,9 @@ void Hooks::attach(unsigned index, Device& device) const {
     const std::string problem = attached ? "" : attached.error().text();
     if (!attached) {
         if (problem != device.problem) {
-            log()->warn("device {} of slot {}: not served: {}", device.name, slot_, problem);
+            log()->warn(
+                "device {} (slot {}): the programs could not be attached, so its network namespace is not served: {}",
+                device.name, slot_, problem);
         }
         detach(index, device);
         device.pins.clear();
@@ -355,7 +357,7 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
             log()->info(
-                "device {}: without policy.past_limits new connections are plain TCP: {}, which SMC would go past",
+                "device {}: without policy.past_limits new connections are plain TCP: {}, which SMC would evade",
                 device.name, limits);
         }
         device.limits = std::move(limits);

@@ -89,7 +89,7 @@ class Hooks {
     void probe(unsigned index, Device& device, Family family) const;
     [[nodiscard]] std::string pin(const UniqueFd& link, const std::string& name) const;
     void unpin(const std::string& name) const;
-    [[nodiscard]] bool comes_round(unsigned index, const Device& device, Family family) const;
+    [[nodiscard]] bool probe_returns(unsigned index, const Device& device, Family family) const;
     [[nodiscard]] State conclude(bool unfinished) const;
 
     const Programs& programs_;

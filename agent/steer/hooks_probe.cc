@@ -25,7 +25,7 @@ constexpr unsigned kProbesPerLook = 6;  // limits and VLANs of devices are looke
 }  // namespace
 
 // The packet has come back when sendto() returns, unless another thread processes this processor's queue of packets.
-bool Hooks::comes_round(unsigned index, const Device& device, Family family) const {
+bool Hooks::probe_returns(unsigned index, const Device& device, Family family) const {
     const auto looped = [&] {
         const auto value = programs_.devices.get({slot_, index});
         return value ? (family == kIpv6 ? value->looped6 : value->looped4) : 0;
@@ -53,9 +53,9 @@ bool Hooks::comes_round(unsigned index, const Device& device, Family family) con
 }
 
 void Hooks::probe(unsigned index, Device& device, Family family) const {
-    bool comes = comes_round(index, device, family);
+    bool comes = probe_returns(index, device, family);
     if (!comes && attach_again(index, device)) {
-        comes = comes_round(index, device, family);
+        comes = probe_returns(index, device, family);
     }
     unsigned& misses = device.misses[family];
     if (comes) {
@@ -68,7 +68,10 @@ void Hooks::probe(unsigned index, Device& device, Family family) const {
         device.missed[family] = now;
     }
     if (misses >= kMisses && std::exchange(device.works[family], false)) {
-        log()->warn("device {}: the hairpin lost three probes; is a filter or a qdisc in the way?", device.name);
+        log()->warn(
+            "device {}: the hairpin lost three probes in a row, so its network namespace is not served; is a filter or "
+            "a qdisc in the way?",
+            device.name);
     }
 }
 

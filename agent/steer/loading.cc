@@ -221,8 +221,8 @@ Result<void> Fitting::find_refused(const OpenObject& open) {
         const bool run = row != nullptr && is_run(row->need);
         int error = try_alone(open, name, run);
         if (error != 0 && run && try_alone(open, name, false) == 0) {
-            log()->info("BPF program {} runs as sched_cls: as syscall the kernel refuses it: {}", name,
-                        std::generic_category().message(error));
+            log()->info("BPF program {} runs as type sched_cls, because the kernel refuses it as type syscall: {}",
+                        name, std::generic_category().message(error));
             not_as_syscall_.insert(name);
             error = 0;
         }
@@ -242,8 +242,8 @@ Result<void> Fitting::find_refused(const OpenObject& open) {
     if (needed == nullptr) {
         return {};
     }
-    return refusal(fmt::format("BPF program {} ({}), without which there is no use in the others",
-                               bpf_program__name(needed), hook_of(needed)),
+    return refusal(fmt::format("BPF program {} ({}), without which the others are useless", bpf_program__name(needed),
+                               hook_of(needed)),
                    why);
 }
 

@@ -111,8 +111,8 @@ class Programs {
     [[nodiscard]] bool let_go(const smc_tuple& request, std::uint64_t cookie) const;
     // Ends the holding back of a server's leg. Returns the packet that must be sent now; nothing: none was held.
     [[nodiscard]] std::optional<smc_request> release_leg(int fd) const;
-    // For a leg, before mark_socket(): the entry in which the programs keep its application's SO_SNDBUF up to date.
-    // `send`: the present value. nullptr: no entry is free, or the map cannot be used.
+    // For a leg, before mark_socket(): the entry in which the programs note its application's SO_SNDBUF, and that it
+    // has sent urgent data. `send`: the present value. nullptr: no entry is free, or the map cannot be used.
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;

@@ -73,7 +73,8 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
     }
     mark->hold = 0;
     if (auto put = socks_.put(fd, *mark); !put) {
-        log()->warn("clearing the hold mark of a leg: {}", put.error().text());
+        log()->warn("the hold mark of a leg could not be cleared, so its application may not see the connection: {}",
+                    put.error().text());
     }
     const auto held = requests_.get(mark->app);
     if (!held || held->state != SMC_REQUEST_LEG || held->isn != mark->isn) {

@@ -104,7 +104,7 @@ void WebServer::open() {
     UniqueFd fd = bound();
     if (!fd) {
         if (!std::exchange(said_, true)) {
-            log()->warn("no metrics and no page: {} cannot be listened on; it is tried again: {}", address_.text(),
+            log()->warn("no metrics and no page: the agent cannot listen on {}, and tries again: {}", address_.text(),
                         last_error("binding").text());
         }
         return again_.set_in(kTryAgain);

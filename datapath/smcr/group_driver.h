@@ -87,7 +87,8 @@ class GroupDriver {
     // C5: the queue pair of a broken link is destroyed. The caller calls Engine::kick() for the group's links
     // afterwards.
     void destroyed(unsigned stray);
-    // C5: broken links are strays, numbered from 1. True: the queue pair of one up to this number still exists.
+    // C5: each broken link is numbered, from 1 on, and called a stray. Whether the queue pair of any stray up to this
+    // number still exists.
     [[nodiscard]] bool has_strays(unsigned up_to) const {
         return oldest_stray_.load(std::memory_order_acquire) <= up_to;
     }

@@ -131,7 +131,7 @@ class Operator(TwoNodes):
         self.a.agent.stop()
         taken = within(self.a, lambda: socket.create_server(("127.0.0.1", PORT)))
         self.a.start_agent()
-        self.assertIn("cannot be listened on", self.a.agent.log())
+        self.assertIn("the agent cannot listen on", self.a.agent.log())
         self.assertTrue(self.connect()["ok"])
         taken.close()
 

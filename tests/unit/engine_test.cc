@@ -200,7 +200,7 @@ class Told final : public Task {
 
 void await_a_round(Engine& engine) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (!engine.comes_round()) {
+    while (!engine.has_iterated()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
         std::this_thread::yield();
     }
@@ -216,8 +216,8 @@ TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_f
     const auto stuck = std::make_shared<Stuck>();
     engine->add_task(stuck);
     stuck->begun.get_future().wait();
-    (void)engine->comes_round();  // requests a round
-    CHECK_FALSE(engine->comes_round());
+    (void)engine->has_iterated();  // requests a round
+    CHECK_FALSE(engine->has_iterated());
     CHECK_FALSE(engine->stop(std::chrono::milliseconds(20)));
     stuck->go_on.set_value();
     CHECK(engine->stop());
@@ -406,12 +406,12 @@ TEST_CASE("engines__each_gets_as_many_tasks_and_one_that_stands_still_shows") {
         engines->least_busy().add_task(stuck.back());
         stuck.back()->begun.get_future().wait();  // each has its own thread, or it would not begin
     }
-    (void)engines->come_round();
-    CHECK_FALSE(engines->come_round());
+    (void)engines->have_iterated();
+    CHECK_FALSE(engines->have_iterated());
     for (const auto& task : stuck) {
         task->go_on.set_value();
     }
-    while (!engines->come_round()) {
+    while (!engines->have_iterated()) {
         std::this_thread::yield();
     }
     CHECK(engines->stop(std::chrono::seconds(10)));

@@ -114,9 +114,9 @@ class Connection final : public Task, private Mover {
 };
 
 void await_a_round(Engine& engine) {
-    (void)engine.comes_round();  // requests a round
+    (void)engine.has_iterated();  // requests a round
     const auto end = std::chrono::steady_clock::now() + kTimeout;
-    while (!engine.comes_round()) {
+    while (!engine.has_iterated()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
         std::this_thread::yield();
     }

@@ -160,7 +160,7 @@ TEST_CASE("server_session__an_application_that_refuses_leaves_no_accept_and_no_t
     REQUIRE(are<SendClc, GiveBack, LeaveToTcp>(left));
     const auto heard = agents.client.clc_message(sent(left).view(), kStart);
     REQUIRE(are<GiveBack, RememberServer>(heard));
-    CHECK(learnt(heard) == RememberServer::As::kNotNow);
+    CHECK(learnt(heard) == RememberServer::As::kPause);
     CHECK(let_go<>(agents.client.clc_closed(kStart)) == Reason::kPeerDeclined);
     REQUIRE(find<SendClc>(tcp.server.clc_message(tcp.proposal.view(), kStart)) != nullptr);
     CHECK(are<ResetClc, Refuse>(tcp.server.application_refused("", kStart)));

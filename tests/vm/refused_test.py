@@ -74,7 +74,7 @@ class Refused(unittest.TestCase):
             said = agent.log()
             self.assertIn("the bypass is off for rules that say auto", said)
             wait_for("another trial", lambda: agent.ask("probe")["automatic"])
-            self.assertIn("another trial has found nothing in the way", agent.log())
+            self.assertIn("another run of the probe has found no obstacle", agent.log())
         finally:
             self.assertEqual(agent.stop(), 0)
 

@@ -41,12 +41,14 @@ class UrgentSend {
 class Sending {
  public:
     // `size`: bytes of the peer's ring. `window`: how many of them may be in use at once; less than `size` if there is
-    // less memory to send from. `cursor_is_told`: the peer tells its cursor in messages. If then the window is smaller
-    // than the ring, the peer is asked for its cursor (R): the peer compares what it has consumed with its own ring,
-    // and Linux does not tell of less than a tenth of that, unless it was asked before it consumed. So R goes with the
-    // bytes, from the second half of the window on. Linux forgets R with the next message that it sends, whatever that
-    // is about, so R is sent again after each message (peer_spoke()). Linux may have consumed everything before that,
-    // and then tells nothing before it consumes something, so a sixteenth of the memory is kept back for ask_again().
+    // less memory to send from. `cursor_is_told`: the peer sends its consumer cursor in messages. If the window is then
+    // smaller than the ring, the peer is asked for its cursor (flag R), because the peer compares what it has consumed
+    // with its own ring: Linux does not report less than a tenth of that unless it was asked before it consumed.
+    //   * R goes with the bytes, from the second half of the window on.
+    //   * Linux forgets R with the next message that it sends, whatever that is about. So R is sent again after each
+    //     message of the peer (peer_spoke()).
+    //   * Linux may have consumed everything before that, and then reports nothing before it consumes something. So a
+    //     sixteenth of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
         : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
     // Changes the window. If more than that is in use already, there is no room until the peer has consumed it. True:

@@ -104,8 +104,6 @@ class GroupLlc {
     [[nodiscard]] const GroupTerms& terms() const { return terms_; }
     // Links that may carry connections.
     [[nodiscard]] std::vector<std::uint8_t> up() const;
-    // Whether a link is being added, or is about to be: the own RMBs must then stay as they are.
-    [[nodiscard]] bool adding_link() const { return add_link_.under_way(); }
     // When to call tick().
     [[nodiscard]] TimePoint next_deadline() const;
 

@@ -8,7 +8,6 @@
 
 namespace smc::clc {
 
-inline constexpr std::size_t kDeclineV1Bytes = 28;
 inline constexpr std::size_t kDeclineV2Bytes = 44;
 
 struct Decline {
