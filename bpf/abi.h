@@ -353,7 +353,8 @@ struct smc_hairpin {
 	__u16 chosen;                   /* index in smc_chosen; 0: none */
 	__be32 isn;                     /* sequence number of the leg's SYN */
 	__u32 told;                     /* how often user space was told that this hairpin is half-open */
-	struct smc_socket sender;       /* of the leg: from its SYN on; of the application: from its first packet on */
+	struct smc_socket sender;       /* of the leg: from its SYN on; of the application: from its first packet or its
+					   handshake's end on */
 	__u64 closed_ns;                /* when one of the two sockets was found gone; 0: both live */
 	struct smc_keepalive keepalive; /* the application's settings that user space was told last */
 };

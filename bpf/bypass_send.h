@@ -13,7 +13,7 @@
 #ifndef SMC_BYPASS_SEND_H
 #define SMC_BYPASS_SEND_H
 
-/* A member sends by TCP at least this often. */
+/* After this time without TCP a member sends by TCP, as soon as its peer has read everything. */
 #define SMC_BY_TCP_NS 10000000000ULL
 
 /* Whether the peer's socket still has no habit. Options may have been set since it became a member. */

@@ -2,8 +2,8 @@
 /*
  * The checks that decide whether a connection is accelerated, in the order in which they are made. The programs stop at
  * the first one that is in the way, and count it under its name (map smc_counters); program smc_explain makes those
- *that need no socket, and names the others, for `smcctl explain`. There is no other list: to add a check, add a row
- *here and its function in smc_checks.h.
+ * that need no socket, and names the others, for `smcctl explain`. There is no other list: to add a check, add a row
+ * here and its function in smc_checks.h.
  *
  *	X(decision, NODE or SOCKET, function, what is in the way)
  *
@@ -15,7 +15,8 @@
 #define SMC_OUTBOUND_CHECKS(X)                                                                                         \
 	X(SMC_OUT_NOT_ENROLLED, NODE, not_enrolled, "its cgroup matches no rule, or is not known yet")                 \
 	X(SMC_OUT_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                \
-	X(SMC_OUT_LOOPBACK, NODE, loopback, "the server has a loopback address, or one of its own network namespace")  \
+	X(SMC_OUT_LOOPBACK, NODE, loopback,                                                                            \
+	  "the server's address is a loopback address, or one of the client's own network namespace")                  \
 	X(SMC_OUT_DENIED, NODE, denied, "the policy denies it")                                                        \
 	X(SMC_OUT_AGENT_STALE, NODE, agent_stale, "the agent's heartbeat is too old")                                  \
 	X(SMC_OUT_AGENT_FULL, NODE, agent_full, "the agent takes no more connections")                                 \
@@ -37,7 +38,7 @@
 	X(SMC_OUT_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                        \
 	X(SMC_OUT_NO_ROOM, SOCKET, no_room, "the SYN has no space for the options")                                    \
 	X(SMC_OUT_IPSEC, SOCKET, ipsec, "the socket or its namespace has IPsec policies")                              \
-	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is paused, and not asked for SMC for a while")                   \
+	X(SMC_OUT_NOT_NOW, NODE, not_now, "the server is not asked for SMC for a while")                               \
 	X(SMC_OUT_SHORT_LIVED, NODE, short_lived,                                                                      \
 	  "its connections to this server end too early to be worth SMC; a few of them are tried")                     \
 	X(SMC_OUT_NOTHING, NODE, nothing, "SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)")
@@ -50,7 +51,8 @@
 	X(SMC_IN_MPTCP, SOCKET, mptcp, "it is a SYN of MPTCP")                                                         \
 	X(SMC_IN_FAST_OPEN, SOCKET, fast_open, "it is a SYN of TCP Fast Open")                                         \
 	X(SMC_IN_NO_LISTENER, SOCKET, no_listener, "nobody listens on that port")                                      \
-	X(SMC_IN_NOT_NOW, NODE, client_not_now, "the client is paused: option 254 is lost from the answers to it")     \
+	X(SMC_IN_NOT_NOW, NODE, client_not_now,                                                                        \
+	  "the client is not answered with option 254 for a while: the option is lost on the way to it")               \
 	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                  \
 	X(SMC_IN_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")        \

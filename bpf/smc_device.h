@@ -4,8 +4,8 @@
 #define SMC_DEVICE_H
 
 /*
- * Whether this is a packet by which the agent probes a hairpin, or one of smc_keep(), whose sequence number is one
- * higher. TCP never sends a segment without flags.
+ * Whether this is a packet of the agent's own with this sequence number: device->probe if it probes a hairpin, one more
+ * if smc_keep() made it. TCP never sends a segment without flags.
  */
 static __always_inline bool smc_is_own(const struct smc_packet *packet, __u32 seq)
 {

@@ -6,8 +6,7 @@
 #ifndef SMC_MEMBERS_H
 #define SMC_MEMBERS_H
 
-/* Adds a socket to smc_bypass. It belongs to no pair until another entry has its cookie as peer. False: no entry was
- * made. */
+/* Adds a socket to smc_bypass. It is in no pair until another entry has its cookie as peer. False: it was not added. */
 static __always_inline bool smc_watch(struct bpf_sock_ops *ctx, struct tcp_sock *tcp, __u64 peer, bool client)
 {
 	struct sock *sk = (struct sock *)tcp;

@@ -87,7 +87,7 @@ static __always_inline __u32 smc_tcp_behind(struct __sk_buff *skb, __u32 mac_len
 	return header.next == IPPROTO_TCP ? at : 0;
 }
 
-/* False: no TCP packet, a fragment, or IPv6 with extension headers. The caller leaves it alone. */
+/* False: no TCP packet, a fragment, IPv6 with extension headers, or broken headers. */
 static __always_inline bool smc_parse(struct __sk_buff *skb, __u32 slot, __u32 mac_len, bool outgoing,
 				      struct smc_packet *packet)
 {

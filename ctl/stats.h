@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// `smcctl stats`: sums since the agent's start, or since the user's last reset. As with smcr stats, a reset writes a
+// `smcctl stats`: totals since the agent's start, or since the user's last reset. As with smcr stats, a reset writes a
 // file of the user: the agent counts on, and other users' sums do not change.
 #pragma once
 

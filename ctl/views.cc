@@ -151,7 +151,7 @@ void add_stats(CLI::App& app, Context& context) {
     stats->add_option("WHAT", *what, "show, or reset: count from here on, for this user")
         ->check(CLI::IsMember({"show", "reset"}))
         ->capture_default_str();
-    stats->add_flag("-a,--absolute", *absolute, "Sums since the agent's start, also after a reset");
+    stats->add_flag("-a,--absolute", *absolute, "Totals since the agent's start, also after a reset");
     stats->callback([&context, what, absolute] {
         if (*what == "reset") {
             if (const auto status = answer_of(context, {{"command", "status"}})) {

@@ -79,7 +79,7 @@ Leg::Read SocketLeg::read_carefully(Pieces to) {
         const auto there = static_cast<std::uint32_t>(n);
         queued = std::max(socket_.readable(), there < length_of(to) ? there : there + 1);
     }
-    // Asked only after `queued` is known: urgent data that arrives in between lies after `queued`. In the other order
+    // Asked only after `queued` is known: urgent data that arrives in between lies beyond `queued`. In the other order
     // the read might begin at its mark, and run across it.
     const bool urgent = at_mark();
     to = shortened(to, urgent ? 1 : queued);

@@ -67,11 +67,11 @@ class Task {
     [[nodiscard]] virtual TimePoint deadline() const { return kNever; }
     // Called while the task is busy-polled. True: there is something to do, so run() it. Makes no system call.
     [[nodiscard]] virtual bool look() { return false; }
-    // When the peer published the first part of what the next run() takes, as an event or look() has told it; kNever:
+    // When the peer published the first part of what the next run() takes and an event or look() has told of; kNever:
     // the next run() takes nothing, or the peer notes no time. Tasks that have such a time run in the order of these
     // times.
     [[nodiscard]] virtual TimePoint news_since() const { return kNever; }
-    // The same for what the peer has published, and neither an event nor look() has told of yet.
+    // The same for what neither an event nor look() has told of yet.
     [[nodiscard]] virtual TimePoint untold_since() const { return kNever; }
 
     // The task's number in its engine, in the order of arrival; 0 before it is in one.

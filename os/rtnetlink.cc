@@ -2,6 +2,7 @@
 #include "os/rtnetlink.h"
 
 #include <libmnl/libmnl.h>
+#include <linux/fib_rules.h>
 #include <linux/if.h>
 #include <linux/if_addr.h>
 #include <linux/if_arp.h>
@@ -307,6 +308,18 @@ std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& 
         });
     });
     return asked ? found : std::nullopt;
+}
+
+bool Rtnetlink::routes_by_ports() const {
+    const auto rules = dump<fib_rule_hdr, bool>(
+        socket_.get(), RTM_GETRULE, [](const fib_rule_hdr&, const nlmsghdr* part) -> std::optional<bool> {
+            bool by_ports = false;
+            for_each_attribute<fib_rule_hdr>(part, [&](unsigned type, const nlattr*) {
+                by_ports |= type == FRA_IP_PROTO || type == FRA_SPORT_RANGE || type == FRA_DPORT_RANGE;
+            });
+            return by_ports;
+        });
+    return !rules || std::ranges::find(*rules, true) != rules->end();
 }
 
 std::uint64_t Rtnetlink::netns_cookie() const {

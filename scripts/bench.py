@@ -18,7 +18,8 @@ Between network namespaces; the baseline is TCP with cubic, beside it is TCP wit
            agent. lo: over 127.0.0.1.
   bypass   within one node: two pods of one agent, and local.bypass "force". Both sides use poll(), and each connection
            but those of "connections" is used for a second before it is measured.
-  smcd     SMC-D between two agents of one kernel.
+  smcd     SMC-D between two agents of one kernel. local: the cases of all paths. short-lived: connections that the
+           agents leave to TCP. at-rest: ten busy connections beside many at rest; the baseline is SMC-D with none.
   ivshmem  SMC-D as between virtual machines. file: over a file instead of a BAR.
 
 With --vm, between virtual machines that QEMU emulates, one processor each; they say how much work something is, not how

@@ -64,13 +64,13 @@ string tcp_goes_first(Trial& trial) {
     return as_wanted(before == "by TCP" + string("and then"), "it does not go first");
 }
 
-string ends_behind_the_last_byte(Trial& trial) {
+string ends_after_the_last_byte(Trial& trial) {
     const bool sent = trial.send("last");
     trial.close_sender();
     return as_wanted(sent && trial.receive() == "last" && trial.what_receive_says() == "end", "bytes are lost");
 }
 
-string send_behind_shutdown(Trial& trial) {
+string send_after_shutdown(Trial& trial) {
     ::shutdown(trial.sender(), SHUT_WR);
     const string said = trial.what_send_says();
     return said == "EPIPE" ? "" : said;
@@ -266,8 +266,8 @@ constexpr Case kCases[] = {
     {"what is redirected arrives, in order", arrives_in_order, kNothing, nullptr, false},
     {"what is received is counted", is_counted, kNothing, nullptr, false},
     {"what TCP holds already goes first", tcp_goes_first, kNothing, nullptr, true},
-    {"the end comes after the last byte", ends_behind_the_last_byte, kNothing, nullptr, false},
-    {"send() after shutdown(): EPIPE", send_behind_shutdown, kNothing, nullptr, false},
+    {"the end comes after the last byte", ends_after_the_last_byte, kNothing, nullptr, false},
+    {"send() after shutdown(): EPIPE", send_after_shutdown, kNothing, nullptr, false},
     {"send() to a peer that is closed: EPIPE or ECONNRESET", send_to_closed, kNothing, nullptr, false},
     {"a peer that does not read stops its sender", is_bounded, kNothing, nullptr, false},
     {"SO_RCVLOWAT, chosen late", low_water_mark, kNothing, nullptr, false},

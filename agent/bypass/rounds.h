@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The rounds of the bypass, on the control thread: a run of smc_bypass_turn. Its other thread enrols sockets in the
-// namespaces that have proven ones, and looks at connection tracking.
+// The rounds of the bypass: each runs smc_bypass_turn, on the control thread. Another thread enrols sockets in
+// namespaces that have proven ones, looks at connection tracking, and repeats the probe.
 #pragma once
 
 #include <asio/io_context.hpp>

@@ -161,7 +161,13 @@ void Gateway::accepted(UniqueFd fd, const Endpoint& from, const Netns& netns, Na
         return;  // closing resets it (L1)
     }
     const Handle connection = admit(Role::kServer, netns->inode(), inbound.cgroup);
-    connection->client = shown_client(p_.programs, from, server, inbound, netns->slot());
+    const auto taken = [&](const Endpoint& shown) {
+        return std::ranges::any_of(servers_, [&](const auto& entry) {
+            const Connection& other = *entry.second->connection();
+            return other.client == shown && other.server == server && other.netns == netns->inode();
+        });
+    };
+    connection->client = shown_client(p_.programs, from, server, inbound, netns->slot(), taken);
     connection->server = server;
     const auto runner =
         std::make_shared<ServerRunner>(p_.session, p_.programs, connection, netns, inbound, std::move(fd), from,

@@ -16,7 +16,8 @@ namespace smc {
 // An agent at the client tells its application's port. Otherwise `from` has the port of the client's CLC socket, which
 // the accepted socket uses here; the application is then shown a port that clients do not choose themselves.
 Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
-                      const smc_inbound& inbound, std::uint32_t slot) {
+                      const smc_inbound& inbound, std::uint32_t slot,
+                      const std::function<bool(const Endpoint& shown)>& taken) {
     Endpoint shown = from;
     if (inbound.port != 0 && inbound.port != from.port) {
         shown.port = inbound.port;
@@ -30,7 +31,7 @@ Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const
     constexpr unsigned kShares = bpf::OwnInstance::kMost;
     const auto is_free = [&](unsigned port) {
         shown.port = static_cast<std::uint16_t>(first + port);
-        return shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot));
+        return shown.port != from.port && !programs.hairpins.get(tuple_of(server, shown, slot)) && !taken(shown);
     };
     for (unsigned i = 0; i < kTries; i++) {
         if (is_free((from.port + i * 7) % (span / kShares) * kShares + programs.instance().number)) {
@@ -170,9 +171,8 @@ void ServerRunner::on(const session::RunOnTcp& action) {
 // Resets a leg that the application has not accepted yet.
 void ServerRunner::reset_application() {
     if (application_) {
-        programs_.forget_leg(application_->fd());
-        application_->release()
-            .reset();  // it is still held, so its RST reaches only its own half-open connection, or none
+        // The leg is still held, so its RST reaches only its own half-open connection, or none.
+        programs_.reset_leg(application_->release());
     }
 }
 

@@ -9,9 +9,11 @@
 
 namespace smc {
 
-// The client's address and port as the server's application will see them.
+// The client's address and port as the server's application will see them. `taken`: whether a session that has no leg
+// yet will show a client like this.
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
-                                    const smc_inbound& inbound, std::uint32_t slot);
+                                    const smc_inbound& inbound, std::uint32_t slot,
+                                    const std::function<bool(const Endpoint& shown)>& taken);
 
 // Why the client's application was connected by a SYN-ACK without option 254; kNone: it was not, as far as is known.
 [[nodiscard]] Reason without_option(const smc_inbound& inbound);

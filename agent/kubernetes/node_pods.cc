@@ -73,9 +73,9 @@ ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
             [this, kind](const std::string& problem) {
                 std::string& kept = problems_[kind == Pods::Kind::kPods ? 0 : 1];
                 if (!problem.empty()) {
-                    log()->warn("{}; the last answer about pods holds", problem);
+                    log()->warn("{}; rules apply to pods as they were last reported", problem);
                 } else if (!kept.empty()) {
-                    log()->info("the API server reports {} again", kind == Pods::Kind::kPods ? "pods" : "namespaces");
+                    log()->info("the API server reports {}", kind == Pods::Kind::kPods ? "pods" : "namespaces");
                 }
                 kept = problem;
             }};

@@ -26,7 +26,8 @@ double boot_time() {
     return 0;
 }
 
-// When this process started, in clock ticks since boot: field 22, counted after the name, which may have spaces.
+// When this process started, in clock ticks since boot: field 22; fields are read from
+// the name's end on, because the name may have spaces.
 double start_ticks() {
     std::ifstream file("/proc/self/stat");
     std::string all((std::istreambuf_iterator<char>(file)), {});

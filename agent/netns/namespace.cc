@@ -31,6 +31,17 @@ void close_listener(UniqueFd& listener) {
     }
 }
 
+// Whether one of several paths of equal cost is chosen by the ports, too, in the calling thread's network namespace.
+bool hashes_ports() {
+    for (const char* file :
+         {"/proc/sys/net/ipv4/fib_multipath_hash_policy", "/proc/sys/net/ipv6/fib_multipath_hash_policy"}) {
+        if (unsigned policy = 0; std::ifstream(file) >> policy && policy != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
@@ -351,18 +362,20 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endp
 unsigned Namespace::device_of(const Flow& flow) const {
     constexpr std::size_t kMost = 1024;
     const TimePoint now = os::now();
-    if (const auto known = ways_.find(flow); known != ways_.end() && now < known->second.until) {
+    if (const auto known = routes_.find(flow); known != routes_.end() && now < known->second.until) {
         return known->second.device;
     }
+    unsigned device = 0;
     const InNamespace inside(netns_.get());
-    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
-    const auto route =
-        there ? there->route(Endpoint{flow.from, 0}, Endpoint{flow.to, 0}, flow.mark, flow.uid) : std::nullopt;
-    if (ways_.size() >= kMost) {
-        ways_.clear();
+    if (const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
+        there && !there->routes_by_ports() && !hashes_ports()) {
+        const auto route = there->route(Endpoint{flow.from, 0}, Endpoint{flow.to, 0}, flow.mark, flow.uid);
+        device = route ? route->device : 0;
     }
-    const unsigned device = route ? route->device : 0;
-    ways_.insert_or_assign(flow, Way{device, now + std::chrono::seconds(1)});
+    if (routes_.size() >= kMost) {
+        routes_.clear();
+    }
+    routes_.insert_or_assign(flow, CachedRoute{device, now + std::chrono::seconds(1)});
     return device;
 }
 

@@ -107,8 +107,8 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // The VLAN ID of packets from one address to the other as they leave the node (steer/vlans.h); 0: they have no tag.
     // Nothing: the route could not be asked for.
     [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Endpoint& from, const Endpoint& to) const;
-    // The device by which a socket's packets leave if only addresses, mark and user decide; as it was a second ago at
-    // most. 0: not known.
+    // The device by which packets of such TCP connections leave, whatever their ports, as it was a second ago at most.
+    // 0: not known, or ports may decide (rules, or more than one path of equal cost).
     struct Flow {
         std::array<std::uint8_t, 16> from{}, to{};
         std::uint32_t mark = 0, uid = 0;
@@ -158,11 +158,11 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     smc_netns published_{};
     bool full_ = false, abandoned_ = false;
     bool withdrawn_ = false;
-    struct Way {
+    struct CachedRoute {
         unsigned device;
         TimePoint until;  // when it is to be asked for again
     };
-    mutable std::map<Flow, Way> ways_;
+    mutable std::map<Flow, CachedRoute> routes_;
     mutable std::size_t local_ports_ = 0;
     mutable TimePoint local_ports_until_{};  // when it is to be read again
 };

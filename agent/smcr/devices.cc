@@ -14,7 +14,7 @@ namespace smc::smcr {
 namespace {
 
 // For version 1: sets the prefix length of the offer's own address, and with IPv6 the other prefixes of its interface.
-// False: no interface has that address.
+// False: no interface has that address, or the addresses cannot be read.
 bool look_for_networks(clc::RoceOffer& offer) {
     const auto rtnetlink = Rtnetlink::open();
     const auto addresses = rtnetlink ? rtnetlink->addresses() : rtnetlink.error();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/smcr/offer.h"
 
+#include <algorithm>
+
 namespace smc::smcr {
 
 std::optional<roce::PortChoice> choose_port(const std::vector<roce::Port>& ports, const Local& local,
@@ -35,12 +37,13 @@ std::optional<clc::RoceOffer> ports_to_offer(const std::vector<roce::Port>& port
     }
     offer.gids.push_back(for_v2->gid.gid);
     for (const roce::Port& port : ports) {
-        if (&port == for_v2->port || offer.gids.size() == clc::kMaxGids) {
-            continue;
-        }
-        const auto other = roce::port_for({port}, local.address, for_v2->gid.vlan);
-        if (other && other->gid.vlan == for_v2->gid.vlan) {
-            offer.gids.push_back(other->gid.gid);
+        const auto fits = [&](const roce::PortGid& gid) {
+            return gid.vlan == for_v2->gid.vlan && gid.gid.is_v4() == for_v2->gid.gid.is_v4() &&
+                   !roce::is_link_local(gid.gid) && std::ranges::find(offer.gids, gid.gid) == offer.gids.end();
+        };
+        const auto other = std::ranges::find_if(port.gids, fits);
+        if (port.active && &port != for_v2->port && other != port.gids.end() && offer.gids.size() < clc::kMaxGids) {
+            offer.gids.push_back(other->gid);
         }
     }
     return offer;

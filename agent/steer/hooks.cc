@@ -51,13 +51,13 @@ int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 fl
     return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
 }
 
-// Where a program is among those of tcx at a device.
+// The position of a program among the tcx programs of a device.
 struct TcxPlace {
     bool attached = false;
     bool last = true;
 };
 
-// nullopt: the kernel does not tell, or has no tcx.
+// nullopt: the query failed, or the kernel has no tcx.
 std::optional<TcxPlace> tcx_place(int program_fd, unsigned device, __u32 attach_type) {
     bpf_prog_info info{};
     __u32 size = sizeof info;
@@ -216,18 +216,25 @@ void Hooks::attach(unsigned index, Device& device) const {
 // At egress behind all other programs, at ingress in front of all others.
 Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
     for (const bool out : {true, false}) {
-        UniqueFd link(
-            create_tcx_link(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress, out ? 0 : kFirst));
-        if (!link) {
-            return last_error("attaching to " + device.name + " by tcx");
+        if (auto attached = attach_tcx(index, device, out); !attached) {
+            return attached;
         }
-        const std::string pinned =
-            pin(link, "smc_device_" + std::to_string(slot_) + "_" + std::to_string(index) + (out ? "_out" : "_in"));
-        if (!pinned.empty()) {
-            device.pins.push_back(pinned);
-        } else {
-            device.links.push_back(std::move(link));
-        }
+    }
+    return {};
+}
+
+Result<void> Hooks::attach_tcx(unsigned index, Device& device, bool out) const {
+    UniqueFd link(
+        create_tcx_link(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress, out ? 0 : kFirst));
+    if (!link) {
+        return last_error("attaching to " + device.name + " by tcx");
+    }
+    const std::string pinned =
+        pin(link, "smc_device_" + std::to_string(slot_) + "_" + std::to_string(index) + (out ? "_out" : "_in"));
+    if (pinned.empty()) {
+        device.links.push_back(std::move(link));
+    } else if (std::ranges::find(device.pins, pinned) == device.pins.end()) {
+        device.pins.push_back(pinned);
     }
     return {};
 }
@@ -251,26 +258,24 @@ Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
 }
 
 // Attaches programs again that somebody has detached: by deleting the qdisc that they were attached to, the pins of
-// their links, or the links themselves. False: they are attached, or cannot be.
+// their links, or the links themselves. With clsact they are attached in any case. False: nothing was attached.
 bool Hooks::attach_again(unsigned index, Device& device) const {
     if (device.clsact) {
         return attach_clsact(index, device).has_value();
     }
-    const auto out = tcx_place(out_.get(), index, kTcxEgress), in = tcx_place(in_.get(), index, kTcxIngress);
-    if (!out || !in || (out->attached && in->attached)) {
-        return false;
+    bool any = false;
+    for (const bool out : {true, false}) {
+        const auto place = tcx_place(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress);
+        if (place && !place->attached) {
+            const auto attached = attach_tcx(index, device, out);  // an error: the next probe tries again
+            any |= attached.has_value();
+        }
     }
-    for (const std::string& pin : std::exchange(device.pins, {})) {
-        unpin(pin);
+    if (any) {
+        log()->warn("device {}: programs are attached again: they, or their pins in {}, had been removed", device.name,
+                    programs_.pins());
     }
-    device.links.clear();
-    attach(index, device);
-    if (!device.problem.empty()) {
-        return false;
-    }
-    log()->warn("device {}: the programs are attached again: they, or their pins in {}, had been removed", device.name,
-                programs_.pins());
-    return true;
+    return any;
 }
 
 void Hooks::detach(unsigned index, const Device& device) const {
@@ -343,7 +348,7 @@ Result<Hooks::State> Hooks::sync_devices() {
 void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const std::vector<NetDevice>& devices) {
     probes_ = 0;
     if (withdrawn_) {
-        return;  // they concern new connections only, and the next agent's programs are none of them
+        return;  // limits concern new connections only, and the successor's programs would count as one
     }
     auto rules = device_rules(there, devices, own);
     if (!rules) {

@@ -80,6 +80,7 @@ class Hooks {
     Result<void> load();
     void attach(unsigned index, Device& device) const;
     Result<void> attach_tcx(unsigned index, Device& device) const;
+    Result<void> attach_tcx(unsigned index, Device& device, bool out) const;
     Result<void> attach_clsact(unsigned index, Device& device) const;
     bool attach_again(unsigned index, Device& device) const;
     void detach(unsigned index, const Device& device) const;

@@ -53,12 +53,12 @@ bool Hooks::probe_returns(unsigned index, const Device& device, Family family) c
 }
 
 void Hooks::probe(unsigned index, Device& device, Family family) const {
-    bool comes = probe_returns(index, device, family);
-    if (!comes && attach_again(index, device)) {
-        comes = probe_returns(index, device, family);
+    bool returned = probe_returns(index, device, family);
+    if (!returned && attach_again(index, device)) {
+        returned = probe_returns(index, device, family);
     }
     unsigned& misses = device.misses[family];
-    if (comes) {
+    if (returned) {
         misses = 0;
         device.works[family] = true;
         return;

@@ -116,8 +116,8 @@ class Programs {
     [[nodiscard]] std::shared_ptr<const ChosenBuffers::Word> follow_send_buffer(std::uint32_t send) const;
     // The SYN of this leg was refused because of its time stamp (SMC_LEG_PAWS): from another port it may be accepted.
     [[nodiscard]] bool refused_by_paws(int fd) const;
-    // Deletes the entry of a server's leg that is about to be reset.
-    void forget_leg(int fd) const;
+    // Resets a server's leg that its application has not seen, and deletes its entry.
+    void reset_leg(UniqueFd leg) const;
     // The state of a request; nothing: it has ended. SMC_REQUEST_HELD: its application waits, and no leg has answered.
     [[nodiscard]] std::optional<smc_request_state> state_of(const smc_tuple& request, std::uint64_t cookie) const;
     // Number of requests that are not answered yet, or held.

@@ -71,13 +71,19 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
     if (!mark) {
         return std::nullopt;
     }
+    const auto is_its_own = [&](const std::optional<smc_request>& held) {
+        return held && held->state == SMC_REQUEST_LEG && held->isn == mark->isn;
+    };
+    if (const auto other = requests_.get(mark->app); other && !is_its_own(other)) {
+        return std::nullopt;  // the tuple belongs to another connection by now; the leg has no application
+    }
     mark->hold = 0;
     if (auto put = socks_.put(fd, *mark); !put) {
         log()->warn("the hold mark of a leg could not be cleared, so its application may not see the connection: {}",
                     put.error().text());
     }
     const auto held = requests_.get(mark->app);
-    if (!held || held->state != SMC_REQUEST_LEG || held->isn != mark->isn) {
+    if (!is_its_own(held)) {
         return std::nullopt;
     }
     requests_.erase(mark->app);
@@ -89,8 +95,9 @@ bool Programs::refused_by_paws(int fd) const {
     return mark && mark->paws == SMC_PAWS_REFUSED;
 }
 
-void Programs::forget_leg(int fd) const {
-    const auto mark = socks_.get(fd);
+void Programs::reset_leg(UniqueFd leg) const {
+    const auto mark = socks_.get(leg.get());
+    leg.reset();  // closing resets it (L1)
     const auto held = mark ? requests_.get(mark->app) : std::nullopt;
     if (held && held->state == SMC_REQUEST_LEG && held->isn == mark->isn) {
         requests_.erase(mark->app);

@@ -25,7 +25,11 @@ bool is_gone(pid_t process) {
 Departure::Departure(Parts parts) : p_(std::move(parts)), look_(p_.io, [this] { look(); }) {}
 
 Result<pid_t> Departure::upgrade() {
-    if (state_ != State::kServing || successor_) {
+    if (successor_ && state_ == State::kServing) {
+        return Error{EALREADY, "starting another agent, while agent " + std::to_string(successor_->pid()) +
+                                   " has not asked to take over yet (end it if it hangs)"};
+    }
+    if (state_ != State::kServing) {
         return Error{EALREADY, "starting another agent"};
     }
     auto started = Successor::start();

@@ -72,7 +72,7 @@ class Reader {
         return false;
     }
 
-    // A number in the body, in the byte order of the section; 0 after the end of the body.
+    // A number in the body, in the byte order of the section; 0 beyond the end of the body.
     [[nodiscard]] std::uint64_t number(std::size_t offset, std::size_t bytes) const {
         std::uint64_t value = 0;
         for (std::size_t i = 0; i < bytes && offset + bytes <= body_.size(); i++) {

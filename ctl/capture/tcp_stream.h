@@ -15,7 +15,7 @@ class TcpStream {
  public:
     static constexpr std::size_t kMostReady = std::size_t{2} * 1024;  // several CLC messages
 
-    // `first` is the sequence number of the first byte, one after the SYN's.
+    // `first` is the sequence number of the first byte, one more than the SYN's.
     explicit TcpStream(std::uint32_t first = 0) : next_(first), base_(first), highest_(first) {}
 
     // Payload as captured; what the snap length cut off makes a hole.

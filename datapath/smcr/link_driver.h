@@ -28,8 +28,8 @@ class LinkDriver final : public Task, private LinkHandler {
         // Called at the driver's end with objects whose destruction may take seconds: a queue pair of soft-RoCE whose
         // port is down. If there is no such hook, the driver destroys them itself.
         std::function<void(std::shared_ptr<void> remains)> bury{};
-        // Called after that destruction if a link broke that connections had used, on the thread that did it and after
-        // GroupDriver::destroyed().
+        // Called when that destruction is done, if a link broke that connections had used: on the thread that did it,
+        // after GroupDriver::destroyed().
         std::function<void()> buried{};
     };
     // May be read by any thread.

@@ -59,7 +59,7 @@ void RmbeTransport::stop() {
         const bool due = outbox_.due(), held = is_held();
         const auto message = cdc::encode(outbox_.message());
         if (due && !held) {
-            // Behind the writes of the same link: otherwise the peer might give the RMBE to another connection while
+            // After the writes of the same link: otherwise the peer might give the RMBE to another connection while
             // they are still under way.
             link.send_last(message);
         }

@@ -76,7 +76,7 @@ class RmbeTransport final : public Transport, private Mover {
     // is sent again on link_: otherwise its older writes and messages could arrive after newer ones.
     std::shared_ptr<LinkDriver> before_;
     std::uint64_t before_until_ = 0;
-    // C5: a broken link may still write once more to the peer's ring after this position.
+    // C5: a broken link may still write once more to the peer's ring beyond this position.
     struct Held {
         cdc::Cursor position;
         unsigned up_to = 0;  // GroupDriver::newest_stray()

@@ -335,7 +335,7 @@ Actions ServerHandshake::attached() {
     return state_ == State::kAttaching ? finish({.kind = Outcome::Kind::kSmcD, .smcd = smcd_}) : Actions{};
 }
 
-// Behind the point of no return (RFC 7609 C.3).
+// After the point of no return (RFC 7609 C.3).
 Actions ServerHandshake::attach_failed(Reason reason, std::string detail) {
     return state_ == State::kAttaching ? terminate(reason, std::move(detail)) : Actions{};
 }

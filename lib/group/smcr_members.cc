@@ -57,8 +57,8 @@ Actions SmcrGroups::join_as_client(Join join, TimePoint now) {
     });
     const bool known = std::ranges::any_of(groups_, [&](const auto& entry) { return is_with_peer(*entry.second); });
     if (it == groups_.end()) {
-        // kBusy if there is a group with this server: neither a link that has just gone is a reason to end the group,
-        // nor one of another version, which a Linux server names, too, because it does not compare versions.
+        // kBusy if there is a group with this server. Its link may just have gone; or a Linux server, which does not
+        // compare versions, has named a link of another version. Neither is a reason to end the group.
         refuse(member, known ? Refusal::kBusy : Refusal::kOutOfSync, "the server named a link that is not known here",
                out);
     } else {

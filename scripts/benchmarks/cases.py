@@ -23,7 +23,7 @@ class Case:
         return ours / other if self.higher else other / ours
 
     def cpu_us(self, value, used, seconds):
-        """Microseconds of processor time per round trip, MB or connection; None: their number is not known."""
+        """Microseconds of processor time per round trip, ten round trips at once, MB or connection; None: unknown."""
         count = {"roundtrip": 1e6 / value, "ten": 1e6 / value, "stream": value * 1e3, "connect": value}.get(self.what)
         return used * 1e6 / (count * seconds) if count else None
 

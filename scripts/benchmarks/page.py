@@ -2,6 +2,7 @@
 """Writes tables into Markdown pages (README.md, docs/performance.md), between <!-- bench: NAME --> and <!-- end -->."""
 import re
 
+# Without ("smcd", "at-rest"), whose baseline is not TCP.
 PATHS = {
     ("plain", "nobody"): "plain, no agent",
     ("plain", "hooks"): "empty filters, no agent",

@@ -230,7 +230,7 @@ TEST_CASE("answer__of_a_server_without_smc_ends_the_request") {
     CHECK(node.told.empty());
 }
 
-TEST_CASE("answer__of_whoever_repeats_what_it_is_sent_is_no_answer") {
+TEST_CASE("answer__with_our_own_tag_is_an_echo_and_no_answer") {
     enter_a_namespace();
     Node node;
     for (const Family family : {Family{false}, Family{true}}) {
@@ -312,7 +312,7 @@ TEST_CASE("answer__to_another_syn_is_tcps_own_business") {
     CHECK(node.counted().empty());
 }
 
-TEST_CASE("refusal__ends_a_question_that_it_answers_and_no_other") {
+TEST_CASE("reset__ends_the_request_that_it_answers_and_no_other") {
     enter_a_namespace();
     Node node;
     const Family family{false};

@@ -83,7 +83,7 @@ class Bench(unittest.TestCase):
             self.assertAlmostEqual(row["counts"][programs]["connect"], 1, delta=0.3)
         self.assertIn("BPF programs", printed)
 
-    def test_what_there_is_not(self):
+    def test_unknown_paths_are_named(self):
         with self.assertRaisesRegex(AssertionError, "--path: nonsense is none of bypass, bypass-force, ivshmem"):
             bench("--path", "nonsense")
         with self.assertRaisesRegex(AssertionError, "--path: smcd is none of ivshmem"):

@@ -69,7 +69,7 @@ class ControlSocket(TwoNodes):
         wait_for("the device", lambda: "d?[2J" in self.b.agent.ctl("status").stdout)
         self.assertNotIn("\x1b", self.b.agent.ctl("status").stdout)
 
-    def test_words_that_are_no_text(self):
+    def test_arguments_that_are_not_utf8(self):
         for arguments in (("explain", b"\xff:1"), ("ueid", "add", b"\xff")):
             done = subprocess.run([CTL, "--socket", self.b.control, *arguments], capture_output=True, timeout=10)
             self.assertEqual(done.returncode, 1, done)
@@ -253,7 +253,7 @@ class ControlSocket(TwoNodes):
             client.sendall(b'{"command": "status"}\n')
             client.close()
 
-    def test_requests_that_are_none(self):
+    def test_malformed_requests(self):
         for request in (
             b'{"command": 1}',
             b'{"command": null}',

@@ -200,7 +200,7 @@ class Fabric(TwoNodes):
             visitor.close()
         self.clients.reset(client)
 
-    def test_requests_that_are_none(self):
+    def test_malformed_requests(self):
         for what, message in (
             ("short", rogue.request(1)[:20]),
             ("empty", b""),

@@ -124,7 +124,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertPath(self.b, "fallback", "no_ueid")
         ended = self.a.agent.connections(ended=True)[0]
         self.assertIn("no_ueid", ended["detail"])
-        self.assertIn("not asked for a while", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
+        self.assertIn("not asked for SMC for a while", self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout)
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 1})
         self.assertEqual(self.a.agent.decisions()["SMC_OUT_NOT_NOW"], 1)
@@ -136,7 +136,7 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         self.assertTrue(self.connect()["ok"])
         wait_for(
             "the memory to age",
-            lambda: "not asked for a while" not in self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout,
+            lambda: "not asked for SMC for a while" not in self.a.agent.ctl("explain", f"{self.b.ip4}:5000").stdout,
         )
         self.assertTrue(self.connect()["ok"])
         self.assertEqual(self.a.agent.totals(), {("fallback", "peer_declined"): 2})
@@ -243,6 +243,9 @@ for i in range(60): socket.create_connection(('{self.b.ip4}', 5000 + i)).recv(1)
         for node in (self.a, self.b):
             wait_for("both to end", lambda node=node: not node.agent.connections(5000))
         self.assertEqual(self.b.agent.decisions()["SMC_LEG_CONFLICT"], 1)
+        self.assertEqual(self.a.agent.decisions()["SMC_LEG_LATE"], 1)
+        ends = {("smcd", "none"): 1, ("refused", "application_gone"): 1, ("fallback", "peer_declined"): 1}
+        self.assertEqual(self.a.agent.totals(), ends)
 
     def test_an_agent_that_is_killed_while_the_agents_talk(self):
         """Its death has no lasting effect: its successor is asked again, although the last connection failed."""

@@ -140,7 +140,7 @@ class Legs(TwoNodes):
         wait_for("the end of the connection", lambda: len(self.a.agent.status()["connections"]) == 1, 60)
         ended = self.b.agent.ended(5000)
         self.assertEqual([c["reason"]["name"] for c in ended], ["peer_aborted"])
-        self.assertIn("ended 1 legs: application's socket gone", self.a.agent_log())
+        self.assertIn("ended 1 legs: the sockets of their applications are gone", self.a.agent_log())
         self.assertIsNone(talkers[1].poll())
 
 

@@ -160,7 +160,7 @@ class Steering(TwoNodes):
         self.assertEqual([at_client[d] for d in ("SMC_OUT_ASKED", "SMC_OUT_NOTHING")], [1, 1])
         self.assertEqual([at_server[d] for d in ("SMC_IN_STEERED", "SMC_IN_NOTHING")], [0, 1])
         told = self.a.agent.ctl("explain", f"{self.b.ip4}:5001").stdout
-        self.assertIn("there is no RoCE device, and local.smcd is off for it", told)
+        self.assertIn("SMC-R has no RoCE device, and SMC-D is off for this connection (local.smcd)", told)
         self.b.agent.stop()
         self.b.start_agent(local={"smcd": False}, policy=wanted)
         self.assertTrue(self.connect(port=5000)["ok"])

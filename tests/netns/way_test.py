@@ -142,25 +142,30 @@ class Way(Greeting):
     def test_pins_that_are_deleted(self):
         """With its pin a link of tcx goes, and the program is detached. The next probes notice."""
         self.start_agents(times={"probe_ms": 1000}, fallback={"cache_s": 1})
+        if not any(name.startswith("smc_device_") for name in os.listdir(self.a.pins)):
+            self.skipTest("this kernel has no tcx")
         self.greeter()
         self.still_smcd()
-        for node in (self.a, self.b):
-            with self.subTest(node.name):
-                links = [name for name in os.listdir(node.pins) if name.startswith("smc_device_")]
-                self.assertEqual(len(links), 2)
-                for name in links:
-                    os.unlink(f"{node.pins}/{name}")
+        for node, sides in ((self.a, ("_in",)), (self.a, ("_out",)), (self.b, ("_in", "_out"))):
+            with self.subTest(f"{node.name} {sides}"):
+                names = [name for name in os.listdir(node.pins) if name.startswith("smc_device_")]
+                self.assertEqual(len(names), 2)
+                said = node.agent_log().count("programs are attached again")
+                for name in names:
+                    if name.endswith(sides):
+                        os.unlink(f"{node.pins}/{name}")
                 self.all_ok(5, 2.8, count=5)
-                wait_for("the log to say so", lambda: "the programs are attached again" in node.agent_log())
+                again = lambda: node.agent_log().count("programs are attached again") > said
+                wait_for("the log to say so", again)
                 wait_for("the status", lambda: node.agent.status()["namespaces"][0]["ipv4"])
-                self.assertEqual(len([name for name in os.listdir(node.pins) if name in links]), 2)
+                self.assertEqual(sorted(names), sorted(n for n in os.listdir(node.pins) if n in names))
                 before = self.a.agent.totals()[("smcd", "none")]
 
-                def again():
+                def smc_again():
                     self.all_ok(1, 2.8, count=1)
                     return self.a.agent.totals()[("smcd", "none")] > before
 
-                wait_for("SMC again", again)
+                wait_for("SMC again", smc_again)
 
     def test_foreign_sockops_programs_of_the_applications(self):
         clear = self.foreign("sockops", "sockops", "bpf_sock_ops_cb_flags_set(ctx, 0); return 1;")

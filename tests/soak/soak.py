@@ -5,7 +5,7 @@ and is nothing used up?
     SMC_SOAK_SECONDS   of load, 3600 if not said; measuring comes on top
     SMC_SOAK_SEED      what the driver does, and when, follows from it
 
-The run has stages (STAGES). Behind each the load rests until no connection is left, and both agents are measured. An
+The run has stages (STAGES). After each the load rests until no connection is left, and both agents are measured. An
 agent's figures are compared with those that it had after an earlier stage, if it is still the same process.
 """
 import collections

@@ -198,7 +198,7 @@ class Told final : public Task {
     bool done_ = false;
 };
 
-void await_a_round(Engine& engine) {
+void await_an_iteration(Engine& engine) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!engine.has_iterated()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
@@ -211,23 +211,23 @@ void await_a_round(Engine& engine) {
 TEST_CASE("engine__one_that_stands_still_is_noticed_and_stopping_does_not_wait_for_it") {
     auto engine = *Engine::start([](const ConnectionEnd&) {});
     for (int i = 0; i < 3; i++) {
-        await_a_round(*engine);  // also while it sleeps
+        await_an_iteration(*engine);  // also while it sleeps
     }
     const auto stuck = std::make_shared<Stuck>();
     engine->add_task(stuck);
     stuck->begun.get_future().wait();
-    (void)engine->has_iterated();  // requests a round
+    (void)engine->has_iterated();  // requests an iteration
     CHECK_FALSE(engine->has_iterated());
     CHECK_FALSE(engine->stop(std::chrono::milliseconds(20)));
     stuck->go_on.set_value();
     CHECK(engine->stop());
 }
 
-TEST_CASE("engine__one_that_is_busy_comes_round") {
+TEST_CASE("engine__one_that_is_busy_iterates") {
     auto engine = *Engine::start([](const ConnectionEnd&) {});
     engine->add_task(std::make_shared<Busy>());
     for (int i = 0; i < 100; i++) {
-        await_a_round(*engine);
+        await_an_iteration(*engine);
     }
 }
 

@@ -113,8 +113,8 @@ class Connection final : public Task, private Mover {
     bool ended_ = false;
 };
 
-void await_a_round(Engine& engine) {
-    (void)engine.has_iterated();  // requests a round
+void await_an_iteration(Engine& engine) {
+    (void)engine.has_iterated();  // requests an iteration
     const auto end = std::chrono::steady_clock::now() + kTimeout;
     while (!engine.has_iterated()) {
         REQUIRE(std::chrono::steady_clock::now() < end);
@@ -192,7 +192,7 @@ TEST_CASE("link_driver__tells_once_that_a_peer_has_spoken_whenever_it_is_asked")
         std::this_thread::yield();
     }
     for (int i = 0; i < 2; i++) {
-        await_a_round(*driven.engine);
+        await_an_iteration(*driven.engine);
     }
     CHECK(told == std::map<std::uint32_t, std::vector<bool>>{{1, {false}}, {3, {true}}});
     await(2);
@@ -227,7 +227,7 @@ TEST_CASE("link_driver__a_connection_that_comes_behind_the_news_that_its_peer_ha
     driven.group->peer_left(AlertToken{1});
     driven.engine->kick(driven.driver);
     for (int i = 0; i < 2; i++) {  // the round that is under way may have begun before
-        await_a_round(*driven.engine);
+        await_an_iteration(*driven.engine);
     }
     const auto late = std::make_shared<Connection>(*driven.group, AlertToken{1});
     CHECK_FALSE(attaches(driven, late));

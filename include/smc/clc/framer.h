@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Cuts CLC messages out of a TCP stream. Exactly one message is read, never a byte after it, because after a Decline
+// Cuts CLC messages out of a TCP stream. Exactly one message is read, never a byte beyond it, because after a Decline
 // the next bytes belong to the application. Of a message that is longer than any known one, only the beginning and the
 // last four bytes are kept.
 #pragma once

@@ -14,8 +14,8 @@
 //   abort:  we start: A -> kPeerAbortWait;  peer: A -> answer A, kClosed
 //
 // "Done": the application will write no more, and all that it wrote is in the peer's buffer. "Closed": it is done, and
-// it was given everything that the peer sent, including the end of the stream. The agent cannot see a close() after
-// the leg before that, so C always follows D.
+// it was given everything that the peer sent, including the end of the stream. Before that the agent cannot see that
+// the application behind the leg has called close(), so C always follows D.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,8 @@ struct RememberServer {
         kCapable,  // it speaks SMC: the next connections to it need not ask first
         kUnknown,  // it may or may not speak SMC: the next connection asks again
         kNotNow,   // it is not to be asked for a while, because of `reason`
-        kPause,    // it is not asked for some seconds, longer each time: it said yes, but may have gone or be late
+        kPause,    // it is not asked for some seconds, longer each time: it speaks SMC, but was late, has gone, or
+                   // refused
     };
     As as = As::kCapable;
     Reason reason = Reason::kNone;

@@ -17,7 +17,8 @@
 //                 the link failed          -> Decline, if our CONFIRM LINK was not sent (C.2); else as terminated
 //                 terminated               -> on TCP
 //                 In the last three cases the server is not asked for a while, unless the two sides were out of sync.
-//                 It is only paused, for some seconds, if it has an agent and closed or was late.
+//                 It is only paused, for some seconds, if it has an agent and closed, was late, or
+//                 its application refused.
 //   kFinishing    the leg is connected     -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
 //                                             agent; if the Confirm cannot be sent, the application is reset
 //                 the leg failed           -> on TCP, unless the application has gone

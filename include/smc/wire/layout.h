@@ -16,7 +16,7 @@
 //
 //   field   whole bytes                       part   a structure with a table of its own
 //   bits    some bits of a byte               count  how many elements a list has
-//   flag    one bit of a mask member          list   elements one after the other, after the fixed fields
+//   flag    one bit of a mask member          list   elements in a row that follow the fixed fields
 #pragma once
 
 #include <array>

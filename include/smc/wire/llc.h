@@ -96,9 +96,9 @@ struct AddLinkLarge {
 
 // RFC 7609 A.3.2 and v2.1. A client's request of version 1 asks for a link: it has no QP number and no MTU yet.
 struct AddLink : Header {
-    // Version 1: two reserved bytes stand after the MAC address, as in version 2, and everything after it is two bytes
-    // further. Figure 32 of RFC 7609 does not have them; Linux and Wireshark do. Decoders take two zeros there for
-    // them.
+    // Version 1: two reserved bytes stand after the MAC address, as in version 2, and all that follows them is two
+    // bytes further. Figure 32 of RFC 7609 does not have them; Linux and Wireshark do. Decoders take two zeros there
+    // for them.
     bool padded = false;
     bool rejected = false;
     AddLinkReason reason = AddLinkReason::kNone;

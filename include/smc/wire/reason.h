@@ -75,7 +75,7 @@ enum class Reason : std::uint32_t {
     kLlcViolation = 0x0a0e0001,      // the peer broke the rules of LLC or CDC
     kDataLost = 0x0a0e0002,          // failover: a message of the peer never came (RFC 7609 section 4.6.1)
     kNoLeg = 0x0a100000,             // the leg could not be connected
-    kPeerClosedEarly = 0x0a0f0000,   // the application still wrote when the peer had closed
+    kPeerClosedEarly = 0x0a0f0000,   // the application wrote after the peer had closed
 };
 
 // Short name for tables and counters ("peer_no_smc"); "0x..." for codes of foreign systems.
