@@ -200,7 +200,11 @@ class Machine:
     def request(self, request, timeout=30):
         with self._changed:
             number, self._next = self._next, self._next + 1
-        self._channel.sendall((json.dumps({**request, "id": number}) + "\n").encode())
+        try:
+            self._channel.sendall((json.dumps({**request, "id": number}) + "\n").encode())
+        except BrokenPipeError:
+            self.lab.failed = True  # so that its console is printed, perhaps with a panic
+            raise Timeout(f"machine {self.name}: the machine is gone: {request}") from None
         return self._reply(number, timeout, request)
 
     def wait_booted(self):
