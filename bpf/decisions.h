@@ -70,8 +70,7 @@ enum smc_decision {
 	SMC_IN_MADE_WAY,  /* the client sent a SYN of its own; the half-open connection of our leg was reset */
 	SMC_LEG_JOINED,   /* a leg's SYN was redirected for the first time */
 	SMC_LEG_LATE,     /* refused: the application's request is not held any more */
-	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server, or another leg has the tuple
-			   */
+	SMC_LEG_CONFLICT, /* refused: the client's port is in use at the server, or another leg has it */
 	SMC_LEG_PAWS,     /* refused: the application's kernel would drop it because of its time stamp */
 	SMC_LEG_FULL,     /* refused: no free entry in smc_hairpins */
 	SMC_LEG_GONE,     /* data or a FIN of an application after its peer's end, to a leg that is gone: it is reset */

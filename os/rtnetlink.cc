@@ -310,15 +310,19 @@ std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& 
     return asked ? found : std::nullopt;
 }
 
-bool Rtnetlink::routes_by_ports() const {
+bool Rtnetlink::routes_by_ports(int family) const {
     const auto rules = dump<fib_rule_hdr, bool>(
-        socket_.get(), RTM_GETRULE, [](const fib_rule_hdr&, const nlmsghdr* part) -> std::optional<bool> {
-            bool by_ports = false;
-            for_each_attribute<fib_rule_hdr>(part, [&](unsigned type, const nlattr*) {
+        socket_.get(), RTM_GETRULE,
+        [](const fib_rule_hdr&, const nlmsghdr* part) -> std::optional<bool> {
+            bool by_ports = false, of_tcp = true;
+            for_each_attribute<fib_rule_hdr>(part, [&](unsigned type, const nlattr* attribute) {
                 by_ports |= type == FRA_IP_PROTO || type == FRA_SPORT_RANGE || type == FRA_DPORT_RANGE;
+                of_tcp &= type != FRA_IP_PROTO || mnl_attr_get_u8(attribute) == IPPROTO_TCP;
             });
-            return by_ports;
-        });
+            return by_ports && of_tcp;
+        },
+        [](fib_rule_hdr& which, unsigned wanted) { which.family = static_cast<std::uint8_t>(wanted); },
+        static_cast<unsigned>(family));
     return !rules || std::ranges::find(*rules, true) != rules->end();
 }
 

@@ -79,9 +79,9 @@ class Rtnetlink {
     [[nodiscard]] std::optional<Route> route(const std::optional<Endpoint>& from, const Endpoint& to,
                                              std::uint32_t mark = 0,
                                              std::optional<std::uint32_t> uid = std::nullopt) const;
-    // Whether rules route TCP connections by their ports or their protocol, so that route() does not tell everything.
-    // Also true if the rules cannot be read.
-    [[nodiscard]] bool routes_by_ports() const;
+    // Whether rules route TCP connections of a family by their ports or their protocol, so that route() does not tell
+    // everything. Also true if the rules cannot be read.
+    [[nodiscard]] bool routes_by_ports(int family) const;
     // The cookie of the network namespace; 0 if the kernel has none.
     [[nodiscard]] std::uint64_t netns_cookie() const;
 

@@ -132,8 +132,8 @@ void ClientRunner::leg_connected(int error) {
 // For its handshake, the leg is bound to the device by which the application's SYN left, because rules may route other
 // ports and other processes elsewhere. When the route of a running connection moves to another device, both ends have
 // to follow it. So the leg is then unbound, unless the application is bound itself, or ports decide about routes, or
-// the route leads to another device than the SYN's. (Marks that netfilter gives to packets of some processes only are
-// not known here.)
+// the route leads to another device than the SYN's or is not known. (Marks that netfilter gives to packets of some
+// processes only are not known here.)
 void ClientRunner::follow_routes() {
     const smc_request& q = wanted_.request;
     const Endpoint from = from_abi(q.local), to = remote_of(wanted_.tuple);

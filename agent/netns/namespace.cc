@@ -31,15 +31,13 @@ void close_listener(UniqueFd& listener) {
     }
 }
 
-// Whether one of several paths of equal cost is chosen by the ports, too, in the calling thread's network namespace.
-bool hashes_ports() {
-    for (const char* file :
-         {"/proc/sys/net/ipv4/fib_multipath_hash_policy", "/proc/sys/net/ipv6/fib_multipath_hash_policy"}) {
-        if (unsigned policy = 0; std::ifstream(file) >> policy && policy != 0) {
-            return true;
-        }
-    }
-    return false;
+// Whether one of several paths of equal cost may be chosen by the ports, in the calling thread's network namespace.
+bool hashes_ports(int family) {
+    unsigned policy = 0;
+    std::ifstream("/proc/sys/net/" + std::string(family == AF_INET6 ? "ipv6" : "ipv4") +
+                  "/fib_multipath_hash_policy") >>
+        policy;
+    return policy != 0;
 }
 
 }  // namespace
@@ -366,10 +364,11 @@ unsigned Namespace::device_of(const Flow& flow) const {
         return known->second.device;
     }
     unsigned device = 0;
+    const Endpoint from{flow.from, 0}, to{flow.to, 0};
     const InNamespace inside(netns_.get());
     if (const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
-        there && !there->routes_by_ports() && !hashes_ports()) {
-        const auto route = there->route(Endpoint{flow.from, 0}, Endpoint{flow.to, 0}, flow.mark, flow.uid);
+        there && !there->routes_by_ports(to.family()) && !hashes_ports(to.family())) {
+        const auto route = there->route(from, to, flow.mark, flow.uid);
         device = route ? route->device : 0;
     }
     if (routes_.size() >= kMost) {

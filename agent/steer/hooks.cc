@@ -267,8 +267,14 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
     for (const bool out : {true, false}) {
         const auto place = tcx_place(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress);
         if (place && !place->attached) {
-            const auto attached = attach_tcx(index, device, out);  // an error: the next probe tries again
+            const auto attached = attach_tcx(index, device, out);
             any |= attached.has_value();
+            const std::string why = attached ? "" : attached.error().text();  // then the next probe tries again
+            if (why != device.detached && !why.empty()) {
+                log()->warn("device {}: programs that had been removed could not be attached again: {}", device.name,
+                            why);
+            }
+            device.detached = why;
         }
     }
     if (any) {

@@ -74,7 +74,7 @@ std::optional<smc_request> Programs::release_leg(int fd) const {
     const auto is_its_own = [&](const std::optional<smc_request>& held) {
         return held && held->state == SMC_REQUEST_LEG && held->isn == mark->isn;
     };
-    if (const auto other = requests_.get(mark->app); other && !is_its_own(other)) {
+    if (const auto hairpin = hairpins.get(mark->app); !hairpin || hairpin->isn != mark->isn) {
         return std::nullopt;  // the tuple belongs to another connection by now; the leg has no application
     }
     mark->hold = 0;
