@@ -48,6 +48,7 @@ class Agent {
     void listen_to_programs();
     void handle(const smc_event& event);
     [[nodiscard]] nlohmann::json answer(const nlohmann::json& request, const ControlServer::Who& who);
+    void restore_files();
     void beat();
     void take_signals();
     void wait_for_signals();
@@ -69,7 +70,8 @@ class Agent {
     asio::steady_timer heartbeat_;
     loop::Standstill standstill_;
     loop::Every sweep_, refresh_, tidying_;
-    bool pods_known_ = false;  // pods were known once, and then the previous agent's bypass members were checked
+    std::string files_problem_;  // the last that restore_files() found
+    bool pods_known_ = false;    // pods were known once, and then the previous agent's bypass members were checked
     clc::LocalNode node_;
     Connections connections_;
     Drain drain_;

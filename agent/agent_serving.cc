@@ -94,6 +94,25 @@ std::string Agent::obstacle() const {
     return gateway_->obstacle();
 }
 
+// Makes the files by which other processes find this agent again if somebody has deleted them. A problem that stays is
+// logged once.
+void Agent::restore_files() {
+    std::string problem;
+    const auto look = [&problem](const char* what, const Result<bool>& restored) {
+        if (!restored) {
+            problem = restored.error().text();
+        } else if (*restored) {
+            log()->warn("files: {} was deleted by another program: it is made again", what);
+        }
+    };
+    look("this agent's lock beside control.socket", instance_->restore());
+    look("control.socket", control_->restore());
+    look("this agent's socket in ism.directory", fabrics_->restore());
+    if (problem != std::exchange(files_problem_, problem) && !problem.empty()) {
+        log()->error("files: smcctl, other agents or an upgrade do not find this agent: {}", problem);
+    }
+}
+
 void Agent::beat() {
     const TimePoint now = os::now();
     if (standstill_.look(engines_->have_iterated(), now)) {
@@ -112,6 +131,7 @@ void Agent::beat() {
         }
         gateway_->swept(programs_->sweep());
         smcd_pool_->sweep(now);
+        restore_files();
     }
     if (tidying_.due(now)) {
         bypass::Bypass::remove_retired(config_.pin_path);

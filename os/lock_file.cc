@@ -9,16 +9,16 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "os/file_identity.h"
+
 namespace smc {
 
 namespace {
 
 // Whether `path` still leads to the open file: its owner may have removed it between our open() and our flock().
 bool is_at(const std::string& path, int fd) {
-    struct stat there {
-    }, ours{};
-    return ::stat(path.c_str(), &there) == 0 && ::fstat(fd, &ours) == 0 && there.st_ino == ours.st_ino &&
-           there.st_dev == ours.st_dev;
+    const auto ours = FileIdentity::of(fd);
+    return ours && FileIdentity::at(path) == ours;
 }
 
 }  // namespace
@@ -40,15 +40,31 @@ Result<LockFile> LockFile::take(const std::string& path, bool directory) {
             return Error{errno == EWOULDBLOCK ? EBUSY : errno, "locking " + path};
         }
         if (is_at(path, fd.get())) {
-            return LockFile(path, std::move(fd));
+            return LockFile(path, directory, std::move(fd));
         }
     }
 }
 
 LockFile::~LockFile() {
-    if (fd_) {
+    if (fd_ && is_there()) {
         ::remove(path_.c_str());
     }
+}
+
+bool LockFile::is_there() const {
+    return is_at(path_, fd_.get());
+}
+
+Result<bool> LockFile::restore() {
+    if (is_there()) {
+        return false;
+    }
+    auto again = take(path_, directory_);
+    if (!again) {
+        return again.error();
+    }
+    *this = std::move(*again);
+    return true;
 }
 
 }  // namespace smc

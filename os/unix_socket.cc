@@ -47,4 +47,10 @@ Result<UniqueFd> listen_unix(const std::string& path, int type, mode_t mode, int
     return fd;
 }
 
+SocketName::~SocketName() {
+    if (is_there()) {
+        ::unlink(path_.c_str());
+    }
+}
+
 }  // namespace smc

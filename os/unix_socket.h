@@ -4,8 +4,10 @@
 
 #include <sys/stat.h>
 
+#include <optional>
 #include <string>
 
+#include "os/file_identity.h"
 #include "os/result.h"
 #include "os/unique_fd.h"
 
@@ -15,5 +17,22 @@ namespace smc {
 Result<UniqueFd> connect_unix(const std::string& path, int type);
 // Fails if the path exists already. No process can connect before the socket has `mode`.
 Result<UniqueFd> listen_unix(const std::string& path, int type, mode_t mode, int backlog);
+
+// The path of a socket that this process listens on. It is removed with this object, unless it leads to another file by
+// then.
+class SocketName {
+ public:
+    explicit SocketName(std::string path) : path_(std::move(path)), identity_(FileIdentity::at(path_)) {}
+    ~SocketName();
+    SocketName(const SocketName&) = delete;
+    SocketName& operator=(const SocketName&) = delete;
+
+    // False: somebody has deleted it, or made something else of that name, so nobody can connect.
+    [[nodiscard]] bool is_there() const { return identity_ && FileIdentity::at(path_) == identity_; }
+
+ private:
+    std::string path_;
+    std::optional<FileIdentity> identity_;
+};
 
 }  // namespace smc

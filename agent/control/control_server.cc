@@ -10,8 +10,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "os/unix_socket.h"
-
 namespace smc {
 
 namespace {
@@ -113,16 +111,18 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::give_up_socket() {
-    if (listener_) {
-        ::unlink(path_.c_str());
-    }
+    name_.reset();
     listener_.reset();
     lock_.reset();  // last: the next holder of the lock removes the socket that it finds
 }
 
-Result<void> ControlServer::start() {
+void ControlServer::make_directory() const {
     std::error_code failure;
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), failure);
+}
+
+Result<void> ControlServer::start() {
+    make_directory();
     auto lock = LockFile::take(path_ + ".lock");
     if (!lock) {
         return lock.error().code == EBUSY ? Error{EBUSY, lock.error().doing + " (another smc-agent holds it?)"}
@@ -143,13 +143,30 @@ Result<void> ControlServer::listen() {
     if (!listener) {
         return listener.error();
     }
+    name_.emplace(path_);
     listener_.emplace(io_, std::move(*listener));
+    retry_.set(kNever);
     accept_all();
     return {};
 }
 
+Result<bool> ControlServer::restore() {
+    if ((!lock_ || lock_->is_there()) && name_ && name_->is_there()) {
+        return false;
+    }
+    make_directory();
+    if (lock_) {
+        if (const auto locked = lock_->restore(); !locked) {
+            return locked;
+        }
+    }
+    if (const auto listening = listen(); !listening) {
+        return listening.error();
+    }
+    return true;
+}
+
 Result<void> ControlServer::move_to(const std::string& path) {
-    retry_.set(kNever);
     give_up_socket();
     path_ = path;
     return listen();

@@ -18,6 +18,7 @@
 #include "agent/loop/fd_watch.h"
 #include "os/lock_file.h"
 #include "os/result.h"
+#include "os/unix_socket.h"
 
 namespace smc {
 
@@ -40,10 +41,14 @@ class ControlServer {
     // Gives up the socket, so that another agent can have it, and listens at `path` instead. Clients that are connected
     // are still answered.
     Result<void> move_to(const std::string& path);
+    // Makes the socket and the lock beside it again if somebody has deleted them. True: it did so. EBUSY: another agent
+    // has taken the lock meanwhile.
+    Result<bool> restore();
 
  private:
     class Conversation;
 
+    void make_directory() const;
     Result<void> listen();
     void give_up_socket();
     void accept_all();
@@ -54,6 +59,7 @@ class ControlServer {
     std::chrono::milliseconds timeout_;
     Handler handler_;
     std::optional<LockFile> lock_;
+    std::optional<SocketName> name_;
     std::optional<loop::FdWatch> listener_;
     loop::Deadline retry_;
     std::map<const Conversation*, std::unique_ptr<Conversation>> conversations_;

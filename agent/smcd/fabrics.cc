@@ -98,6 +98,16 @@ std::vector<std::shared_ptr<BusyPoll>> Fabrics::busy_polls() const {
     return out;
 }
 
+Result<bool> Fabrics::restore() {
+    Result<bool> out = false;
+    for (const auto& fabric : all_) {
+        if (auto restored = fabric->restore(); !restored || *restored) {
+            out = std::move(restored);
+        }
+    }
+    return out;
+}
+
 std::size_t Fabrics::registered() const {
     std::size_t count = 0;
     for (const auto& fabric : all_) {

@@ -32,6 +32,8 @@ class Fabrics {
     [[nodiscard]] const std::vector<std::unique_ptr<Fabric>>& all() const { return all_; }
     // Objects that the engines have to poll.
     [[nodiscard]] std::vector<std::shared_ptr<BusyPoll>> busy_polls() const;
+    // Makes deleted names of this node again, on each fabric. True: it did so. An Error: the last of them.
+    Result<bool> restore();
     // DMBs that are registered on all fabrics.
     [[nodiscard]] std::size_t registered() const;
 

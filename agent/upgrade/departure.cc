@@ -27,19 +27,27 @@ Departure::Departure(Parts parts) : p_(std::move(parts)), look_(p_.io, [this] { 
 Result<pid_t> Departure::upgrade() {
     if (successor_ && state_ == State::kServing) {
         return Error{EALREADY, "starting another agent, while agent " + std::to_string(successor_->pid()) +
-                                   " has not asked to take over yet (end it if it hangs)"};
+                                   " has not asked to take over yet (it is ended after times.successor_ms)"};
     }
     if (state_ != State::kServing) {
         return Error{EALREADY, "starting another agent"};
     }
-    auto started = Successor::start();
+    const auto started = start_successor();
+    if (started) {
+        log()->info("upgrade: successor {} started: it asks this agent to leave when it is ready", *started);
+        look_.set_in(kLook);
+    }
+    return started;
+}
+
+Result<pid_t> Departure::start_successor() {
+    auto started = p_.start();
     if (!started) {
         return started.error();
     }
     successor_.emplace(std::move(*started));
     told_manager_ = false;
-    log()->info("upgrade: successor {} started: it asks this agent to leave when it is ready", successor_->pid());
-    look_.set_in(kLook);
+    too_late_ = os::now() + p_.successor;
     return successor_->pid();
 }
 
@@ -51,6 +59,7 @@ bool Departure::leave(pid_t asker) {
     asker_ = asker;
     started_it_ = successor_.has_value();
     until_ = os::now() + p_.settle;
+    too_late_ = until_ + p_.successor;
     log()->info("upgrade: leaving: another agent takes over");
     p_.changed();
     look_.set_in(kSettlingLook);
@@ -107,8 +116,10 @@ void Departure::look() {
 void Departure::watch_successor() {
     if (successor_ && successor_->serves() && !std::exchange(told_manager_, true)) {
         pause_ = std::chrono::seconds(1);
+        too_late_ = kNever;
         tell_service_manager(successor_->pid());
     }
+    end_hung_successor();
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
         log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);
         successor_.reset();
@@ -121,14 +132,21 @@ void Departure::watch_successor() {
         again_ = kNever;  // an agent that was not started here serves already
     } else if (os::now() >= again_) {
         again_ = kNever;
-        if (auto started = Successor::start()) {
-            log()->info("upgrade: successor {} started: the previous one failed", started->pid());
-            successor_.emplace(std::move(*started));
-            told_manager_ = false;
+        if (const auto started = start_successor()) {
+            log()->info("upgrade: successor {} started: the previous one failed", *started);
         } else {
             log()->error("upgrade: {}", started.error().text());
             again_ = os::now() + kLongestPause;
         }
+    }
+}
+
+void Departure::end_hung_successor() {
+    if (successor_ && os::now() >= too_late_) {
+        log()->error("upgrade: successor {}: killed: it has not {} in time (times.successor_ms)", successor_->pid(),
+                     state_ == State::kServing ? "asked to take over" : "begun to serve");
+        successor_->kill();
+        too_late_ = kNever;
     }
 }
 

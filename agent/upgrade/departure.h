@@ -9,6 +9,8 @@
 //       control socket's lock, which an agent needs for all of these, is given up last.
 //   U2  An agent that has released and has started its successor does not end before the successor serves, and starts
 //       another one if the successor fails. A signal, or a successor that ends in order, ends this duty.
+//   U3  A successor that was started here and neither asks for the place nor serves, within times.successor_ms for each
+//       of the two, is killed.
 #pragma once
 
 #include <chrono>
@@ -25,7 +27,8 @@ class Departure {
     struct Parts {
         asio::io_context& io;
         std::chrono::seconds stop_drain, upgrade_drain;
-        std::chrono::milliseconds settle;  // how long to wait for settled()
+        std::chrono::milliseconds settle;     // how long to wait for settled()
+        std::chrono::milliseconds successor;  // a successor that takes longer for its next step is killed
         std::function<std::size_t()> connections;
         std::function<bool()> settled;          // no connection is being set up
         std::function<bool()> somebody_serves;  // an agent has the control socket, after this one released it
@@ -34,6 +37,7 @@ class Departure {
         std::function<void()> over;             // called once: nothing is left to wait for
         // An agent that has left and has no connections ends when no agent has served for this long.
         std::chrono::milliseconds left_alone_after{30000};
+        std::function<Result<Successor>()> start = [] { return Successor::start(); };
     };
     explicit Departure(Parts parts);
 
@@ -54,7 +58,9 @@ class Departure {
     enum class State : std::uint8_t { kServing, kStopping, kSettling, kReleased };
 
     void look();
+    Result<pid_t> start_successor();
     void watch_successor();
+    void end_hung_successor();
     void settle();
     [[nodiscard]] bool is_over();
     [[nodiscard]] bool is_left_alone();
@@ -64,9 +70,10 @@ class Departure {
     bool signalled_ = false;
     pid_t asker_ = 0;
     std::optional<Successor> successor_;
-    bool started_it_ = false;    // the next agent was started here, so no service manager ends this one
-    bool told_manager_ = false;  // that the successor serves
-    TimePoint again_ = kNever;   // when to start another successor, because the last one failed
+    bool started_it_ = false;      // the next agent was started here, so no service manager ends this one
+    bool told_manager_ = false;    // that the successor serves
+    TimePoint too_late_ = kNever;  // U3: when the successor is killed
+    TimePoint again_ = kNever;     // when to start another successor, because the last one failed
     std::chrono::seconds pause_{1};
     TimePoint until_ = kNever;
     TimePoint nobody_since_ = kNever;  // since when somebody_serves() has been false

@@ -17,11 +17,15 @@ std::string lock_of(const std::string& control_socket, unsigned number) {
     return control_socket + ".place-" + std::to_string(number);
 }
 
+void make_directory(const std::string& control_socket) {
+    std::error_code failure;  // taking the lock fails, too, and says why
+    std::filesystem::create_directories(std::filesystem::path(control_socket).parent_path(), failure);
+}
+
 }  // namespace
 
 Result<Instance> Instance::take(const std::string& control_socket) {
-    std::error_code failure;
-    std::filesystem::create_directories(std::filesystem::path(control_socket).parent_path(), failure);
+    make_directory(control_socket);
     for (unsigned number = 0; number < kMost; number++) {
         auto lock = LockFile::take(lock_of(control_socket, number));
         if (lock) {
@@ -44,6 +48,14 @@ std::vector<unsigned> Instance::deserted() const {
         }
     }
     return found;
+}
+
+Result<bool> Instance::restore() {
+    if (lock_.is_there()) {
+        return false;
+    }
+    make_directory(control_socket_);
+    return lock_.restore();
 }
 
 std::string Instance::socket_of(const std::string& control_socket, unsigned number) {

@@ -23,6 +23,10 @@ class Instance {
     // these numbers.
     [[nodiscard]] std::vector<unsigned> deserted() const;
 
+    // Takes the number's file again if somebody has deleted it: an agent that starts could take the number, and remove
+    // what this one has pinned. True: it did so. EBUSY: another agent has the number by now.
+    Result<bool> restore();
+
     // The socket on which the agent with that number answers smcctl while it is leaving.
     static std::string socket_of(const std::string& control_socket, unsigned number);
     // The sockets of the agents that are leaving.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -53,16 +54,16 @@ std::vector<std::string> own_arguments() {
 
 Result<Successor> Successor::start() {
     const auto program = installed_program();
-    if (!program) {
-        return program.error();
-    }
+    return program ? start(*program, own_arguments()) : program.error();
+}
+
+Result<Successor> Successor::start(const std::string& program, std::vector<std::string> arguments) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
         return last_error("creating a pipe");
     }
     UniqueFd ready(ends[0]);
     const UniqueFd theirs(ends[1]);
-    std::vector<std::string> arguments = own_arguments();
     arguments.insert(arguments.end(), {kTakeOver, kReadyFd, std::to_string(theirs.get())});
     std::vector<char*> pointers;
     std::ranges::transform(arguments, std::back_inserter(pointers), [](std::string& one) { return one.data(); });
@@ -71,10 +72,10 @@ Result<Successor> Successor::start() {
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, theirs.get(), theirs.get());  // clears FD_CLOEXEC
     pid_t pid = 0;
-    const int failed = ::posix_spawn(&pid, program->c_str(), &actions, nullptr, pointers.data(), environ);
+    const int failed = ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
     if (failed != 0) {
-        return Error{failed, "starting " + *program};
+        return Error{failed, "starting " + program};
     }
     return Successor(pid, std::move(ready));
 }
@@ -94,6 +95,10 @@ std::optional<Successor::End> Successor::ended() const {
         return End{WEXITSTATUS(status) == 0, "exit code " + std::to_string(WEXITSTATUS(status))};
     }
     return End{false, "signal " + std::to_string(WTERMSIG(status))};
+}
+
+void Successor::kill() const {
+    ::kill(pid_, SIGKILL);  // not waited for yet, so no other process has its number
 }
 
 // The protocol of sd_notify(3): a datagram to a socket that the environment names.

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "os/result.h"
 #include "os/unique_fd.h"
@@ -17,6 +18,8 @@ class Successor {
     // Starts the successor. It may still find that it cannot serve, and end. It inherits a descriptor on which it
     // reports that it serves.
     static Result<Successor> start();
+    // The same with another program, to whose `arguments` those of an agent that takes over are added.
+    static Result<Successor> start(const std::string& program, std::vector<std::string> arguments);
 
     [[nodiscard]] pid_t pid() const { return pid_; }
     // Whether the successor has reported that it serves.
@@ -27,6 +30,8 @@ class Successor {
     };
     // How it ended, returned once. Nothing: it still runs.
     [[nodiscard]] std::optional<End> ended() const;
+    // Kills it. ended() tells when it is gone.
+    void kill() const;
 
  private:
     Successor(pid_t pid, UniqueFd ready) : pid_(pid), ready_(std::move(ready)) {}

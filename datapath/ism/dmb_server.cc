@@ -24,6 +24,9 @@ struct DmbServer::Visitor {
 };
 
 void DmbServer::start(UniqueFd listener) {
+    std::error_code closed;  // the previous listener, if there was one
+    listener_.close(closed);
+    retry_.cancel();
     listener_.assign(listener.release());
     accept_next();
 }

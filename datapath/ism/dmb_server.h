@@ -25,6 +25,7 @@ class DmbServer {
     DmbServer(const DmbServer&) = delete;
     DmbServer& operator=(const DmbServer&) = delete;
 
+    // Serves the peers that connect to `listener`, in place of the previous one.
     void start(UniqueFd listener);
     Result<smcd::Fabric::Registered> register_dmb(const Gid& peer, std::uint32_t bytes);
     void deregister(DmbToken token) { dmbs_.erase(token); }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "datapath/ism/local_fabric.h"
 
-#include <unistd.h>
-
 namespace smc::ism {
 
 LocalFabric::LocalFabric(asio::io_context& io, std::string directory, const Gid& gid, Chid chid,
@@ -14,20 +12,24 @@ LocalFabric::LocalFabric(asio::io_context& io, std::string directory, const Gid&
       attachments_(io, directory_, gid, chid, [this](const Gid& peer) { on_peer_lost_(peer); }),
       server_(io, chid, [this](const Gid& peer) { lose(peer); }) {}
 
-LocalFabric::~LocalFabric() {
-    if (listening_) {
-        ::unlink(socket_path(directory_, gid_).c_str());
-    }
-}
-
 Result<void> LocalFabric::start() {
     auto listener = listen_in(directory_, gid_);
     if (!listener) {
         return listener.error();
     }
-    listening_ = true;
+    name_.emplace(socket_path(directory_, gid_));
     server_.start(std::move(*listener));
     return {};
+}
+
+Result<bool> LocalFabric::restore() {
+    if (name_ && name_->is_there()) {
+        return false;
+    }
+    if (const auto started = start(); !started) {
+        return started.error();
+    }
+    return true;
 }
 
 // A peer that has left our server does not answer our requests either, so drop the connection to it, too.

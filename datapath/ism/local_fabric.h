@@ -8,11 +8,13 @@
 
 #include <asio/io_context.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "datapath/ism/attachments.h"
 #include "datapath/ism/dmb_server.h"
 #include "datapath/smcd/fabric.h"
+#include "os/unix_socket.h"
 
 namespace smc::ism {
 
@@ -21,7 +23,7 @@ class LocalFabric final : public smcd::Fabric {
     using OnPeerLost = std::function<void(const Gid&)>;
 
     LocalFabric(asio::io_context& io, std::string directory, const Gid& gid, Chid chid, OnPeerLost on_peer_lost);
-    ~LocalFabric() override;
+    ~LocalFabric() override = default;
     LocalFabric(const LocalFabric&) = delete;
     LocalFabric& operator=(const LocalFabric&) = delete;
 
@@ -36,6 +38,7 @@ class LocalFabric final : public smcd::Fabric {
     }
     void deregister(DmbToken token) override { server_.deregister(token); }
     [[nodiscard]] std::size_t registered() const override { return server_.registered(); }
+    Result<bool> restore() override;
     [[nodiscard]] Result<void> reach(const Gid& peer) override { return attachments_.reach(peer); }
     void attach(const Gid& peer, DmbToken token, std::uint32_t bytes, std::chrono::milliseconds timeout,
                 OnAttached on_attached) override {
@@ -51,7 +54,7 @@ class LocalFabric final : public smcd::Fabric {
     OnPeerLost on_peer_lost_;
     Attachments attachments_;
     DmbServer server_;
-    bool listening_ = false;
+    std::optional<SocketName> name_;
 };
 
 }  // namespace smc::ism

@@ -43,6 +43,9 @@ class Fabric {
     virtual void deregister(DmbToken token) = 0;
     [[nodiscard]] virtual std::size_t registered() const = 0;
 
+    // Makes the names by which peers find this node again if somebody has deleted them. True: it did so.
+    virtual Result<bool> restore() { return false; }
+
     // Whether the peer can be reached now. attach() may still fail later, for a reason that cannot be known now.
     [[nodiscard]] virtual Result<void> reach(const Gid& peer) = 0;
     // Attaches the peer's DMB, whose size is `bytes` according to CLC. Calls back exactly once, within `timeout`,

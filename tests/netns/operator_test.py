@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """An operator's work with a running agent: metrics, events, captures, draining, dry runs."""
+import glob
 import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,7 +13,7 @@ import time
 import unittest
 
 from base import TALK, TwoNodes
-from lab.basics import CTL, wait_for
+from lab.basics import AGENT, CTL, wait_for
 from rogue import within
 
 PORT = 7609
@@ -142,6 +144,25 @@ class Operator(TwoNodes):
                 return False
 
         wait_for("the agent to have the address", there, timeout=20)
+
+    def test_files_that_somebody_deletes_are_made_again(self):
+        """As programs do that tidy up /run: smcctl, other agents and the next agent must still find this one."""
+        talker, _ = self.talk()
+        node = self.a
+        files = [node.control, f"{node.control}.lock", f"{node.control}.place-0"]
+        shutil.rmtree(f"{self.lab.run}/ism")
+        for file in files:
+            os.unlink(file)
+        wait_for("them to be made again", lambda: all(os.path.exists(file) for file in files))
+        wait_for("sockets of both agents", lambda: len(glob.glob(f"{self.lab.run}/ism/*.ism")) == 2)
+        self.assertTrue(node.agent.status()["agent"]["serving"])
+        self.program(node, TALK, self.b.ip4, says="up")
+        self.assertEqual([c["path"] for c in node.agent.connections(5000)], ["smcd", "smcd"])
+        self.tell(talker, "still here")
+        self.assertEqual(self.hear(talker), "still here")
+        other = node.start([AGENT, "--config", f"{node.dir}/agent.json"], "other.log")
+        self.assertEqual(other.wait(60), 1)
+        self.assertIn("another smc-agent holds it?", other.text())
 
     def test_drain(self):
         talker, _ = self.talk()

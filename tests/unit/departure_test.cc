@@ -11,6 +11,7 @@
 
 using namespace smc;
 using smc::upgrade::Departure;
+using smc::upgrade::Successor;
 
 namespace {
 
@@ -20,10 +21,13 @@ struct Agent {
     bool settled = false, released = false, over = false, another_serves = false;
     Departure departure;
 
-    explicit Agent(unsigned stop_s = 60, unsigned upgrade_s = 60)
+    explicit Agent(
+        unsigned stop_s = 60, unsigned upgrade_s = 60,
+        std::function<Result<Successor>()> start = [] { return Successor::start(); })
         : departure({io, std::chrono::seconds(stop_s), std::chrono::seconds(upgrade_s), std::chrono::seconds(3),
-                     [this] { return connections; }, [this] { return settled; }, [this] { return another_serves; },
-                     [] {}, [this] { released = true; }, [this] { over = true; }, std::chrono::milliseconds(300)}) {}
+                     std::chrono::milliseconds(300), [this] { return connections; }, [this] { return settled; },
+                     [this] { return another_serves; }, [] {}, [this] { released = true; }, [this] { over = true; },
+                     std::chrono::milliseconds(300), std::move(start)}) {}
     // Runs the timers until truth() holds; false: it does not within 10 seconds.
     template <class Truth>
     bool until(Truth truth) {
@@ -35,6 +39,28 @@ struct Agent {
         return truth();
     }
     [[nodiscard]] std::string obstacle() const { return departure.obstacle(); }
+};
+
+// Successors that are shell scripts; the last that was started is killed in the end.
+class Shell {
+ public:
+    Shell() = default;
+    ~Shell() {
+        if (last_ != 0) {
+            ::kill(last_, SIGKILL);
+            ::waitpid(last_, nullptr, 0);
+        }
+    }
+    Shell(const Shell&) = delete;
+    Shell& operator=(const Shell&) = delete;
+    Result<Successor> start(const std::string& script) {
+        auto started = Successor::start("/bin/sh", {"sh", "-c", script});
+        last_ = started ? started->pid() : 0;
+        return started;
+    }
+
+ private:
+    pid_t last_ = 0;
 };
 
 pid_t dead_process() {
@@ -136,4 +162,33 @@ TEST_CASE("departure__what_it_has_left_is_reset_when_its_time_to_drain_is_over")
     REQUIRE(agent.departure.leave(::getpid()));
     CHECK(agent.until([&] { return agent.over; }));
     CHECK(agent.released);
+}
+
+TEST_CASE("departure__a_successor_that_hangs_is_killed_and_the_next_one_may_try") {
+    Shell shell;
+    Agent agent(60, 60, [&] { return shell.start("exec sleep 600"); });
+    REQUIRE(agent.departure.upgrade());
+    const auto refused = agent.departure.upgrade();
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == EALREADY);
+    bool again = false;
+    CHECK(agent.until([&] { return again = again || agent.departure.upgrade(); }));
+    CHECK(agent.obstacle().empty());
+}
+
+TEST_CASE("departure__a_successor_that_hangs_in_its_place_is_replaced") {
+    Shell shell;
+    int started = 0;
+    Agent agent(60, 60, [&] {  // the second one reports that it serves, on the descriptor that its arguments name
+        return shell.start(++started == 1 ? "exec sleep 600" : "eval \"echo >&$2\"; exec sleep 600");
+    });
+    agent.settled = true;
+    agent.connections = 0;
+    const auto first = agent.departure.upgrade();
+    REQUIRE(first);
+    REQUIRE(agent.departure.leave(*first));
+    CHECK(agent.until([&] { return agent.released; }));
+    CHECK_FALSE(agent.over);  // U2
+    CHECK(agent.until([&] { return agent.over; }));
+    CHECK(started == 2);
 }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <vector>
 
 #include "os/unix_socket.h"
@@ -25,6 +26,7 @@ class Directory {
     Directory(const Directory&) = delete;
     Directory& operator=(const Directory&) = delete;
     [[nodiscard]] std::string socket() const { return std::string(path_) + "/control.sock"; }
+    [[nodiscard]] std::string path() const { return path_; }
     [[nodiscard]] bool empty() const { return std::filesystem::is_empty(path_); }
 
  private:
@@ -69,4 +71,34 @@ TEST_CASE("upgrade_instance__who_leaves_is_who_answers") {
     CHECK(std::filesystem::exists(Instance::socket_of(directory.socket(), 1)));
     CHECK(serving->deserted().size() == Instance::kMost);
     CHECK_FALSE(std::filesystem::exists(Instance::socket_of(directory.socket(), 1)));
+}
+
+TEST_CASE("upgrade_instance__a_number_whose_file_was_deleted_is_taken_again") {
+    const Directory directory;
+    auto first = Instance::take(directory.socket());
+    REQUIRE(first);
+    CHECK(first->restore().value() == false);  // nothing to do
+    std::filesystem::remove_all(directory.path());
+    CHECK(first->restore().value() == true);  // and makes the directory again
+    const auto second = Instance::take(directory.socket());
+    REQUIRE(second);
+    CHECK(second->number() == 1);
+}
+
+TEST_CASE("upgrade_instance__a_number_that_another_agent_took_stays_with_it") {
+    const Directory directory;
+    std::optional<Instance> second;
+    {
+        auto first = Instance::take(directory.socket());
+        REQUIRE(first);
+        std::filesystem::remove_all(directory.path());
+        auto taken = Instance::take(directory.socket());
+        REQUIRE(taken);
+        CHECK(taken->number() == 0);
+        second.emplace(std::move(*taken));
+        const auto refused = first->restore();
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().code == EBUSY);
+    }
+    CHECK(second->restore().value() == false);  // the first one has not removed the second one's file
 }
