@@ -274,7 +274,7 @@ Result<std::vector<NetAddress>> Rtnetlink::addresses() const {
 }
 
 std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& from, const Endpoint& to,
-                                                 std::uint32_t mark, std::optional<std::uint32_t> uid) const {
+                                                 const RoutedSocket& socket) const {
     if (from && from->is_v4() != to.is_v4()) {
         return std::nullopt;
     }
@@ -288,11 +288,12 @@ std::optional<Rtnetlink::Route> Rtnetlink::route(const std::optional<Endpoint>& 
         wanted->rtm_src_len = wanted->rtm_dst_len;
         put_address(header, RTA_SRC, *from);
     }
-    if (mark != 0) {
-        mnl_attr_put_u32(header, RTA_MARK, mark);
+    mnl_attr_put_u8(header, RTA_IP_PROTO, static_cast<std::uint8_t>(socket.protocol));
+    if (socket.mark != 0) {
+        mnl_attr_put_u32(header, RTA_MARK, socket.mark);
     }
-    if (uid) {
-        mnl_attr_put_u32(header, RTA_UID, *uid);
+    if (socket.uid) {
+        mnl_attr_put_u32(header, RTA_UID, *socket.uid);
     }
     std::optional<Route> found;
     const auto asked = ask(socket_.get(), header, [&](const nlmsghdr* part) {

@@ -3,6 +3,8 @@
 // to the namespace in which it was opened, wherever the calling thread is.
 #pragma once
 
+#include <netinet/in.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -47,6 +49,13 @@ struct NetAddress {
     unsigned device = 0;           // index
 };
 
+// The socket whose packets are routed. Without a user it is the caller's.
+struct RoutedSocket {
+    int protocol = IPPROTO_UDP;  // that of RoCEv2
+    std::uint32_t mark = 0;
+    std::optional<std::uint32_t> uid{};
+};
+
 class Rtnetlink {
  public:
     // kChanges: changes of devices, their qdiscs and filters, and addresses.
@@ -74,11 +83,9 @@ class Rtnetlink {
         bool gateway = false;
     };
     // The route to an address; ports do not matter. `from`: the source address, which must be one of the namespace.
-    // `mark`, `uid`: of the socket; without a user it is the caller. Nothing: there is no route, or the addresses are
-    // of different families.
+    // Nothing: there is no route, or the addresses are of different families.
     [[nodiscard]] std::optional<Route> route(const std::optional<Endpoint>& from, const Endpoint& to,
-                                             std::uint32_t mark = 0,
-                                             std::optional<std::uint32_t> uid = std::nullopt) const;
+                                             const RoutedSocket& socket = {}) const;
     // Whether rules route TCP connections of a family by their ports or their protocol, so that route() does not tell
     // everything. Also true if the rules cannot be read.
     [[nodiscard]] bool routes_by_ports(int family) const;

@@ -30,11 +30,12 @@ fast hardware would do it:
   ivshmem  vm: memory that the machines share; who sleeps looks now and then. doorbells: an interrupt wakes who sleeps.
            The baseline is TCP over virtio-net.
 """
+import importlib.util
 import json
 import subprocess
 import sys
 
-from benchmarks import cases, counts, facts, machines, namespaces, page, plot
+from benchmarks import cases, counts, facts, machines, namespaces, page, plot, timeline
 from lab.arguments import Arguments, set_up
 from lab.basics import test_program
 
@@ -64,6 +65,12 @@ def options_of(arguments):
     parser.add_argument("--case", default="", help='only those whose name has this in it, as in "round trip, one core"')
     parser.add_argument("--codec", action="store_true", help="the wire library, no network")
     parser.add_argument("--counts", action="store_true", help="system calls, switches and BPF, and no ratios")
+    parser.add_argument(
+        "--timeline",
+        metavar="CASE",
+        help="print one operation of this case (part of its name is enough), microsecond by microsecond; with --plot"
+        " also draw it; over --path, by default smcd-local",
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
     parser.add_argument(
         "--also", metavar="FILE", action="append", default=[], help="results of earlier runs, for --plot and --page"
@@ -76,6 +83,8 @@ def options_of(arguments):
     parser.add_argument("--rounds", type=int, help="of measurements (default 15; with --vm 5)")
     parser.add_argument("--seconds", type=float, help="length of each (default 0.3; with --vm 2)")
     options = parser.parse_args(arguments)
+    if options.plot and not importlib.util.find_spec("matplotlib"):
+        parser.error("--plot: python3-matplotlib is not installed")
     where = machines if options.vm else namespaces
     options.measure = where.measure
     options.kinds = [k for k in where.SCENES if options.path in (None, k.path, named(k))]
@@ -86,6 +95,12 @@ def options_of(arguments):
         parser.error("--nothing: only with --also, and without --json")
     if options.counts and options.vm:
         parser.error("--counts: not with --vm")
+    if options.timeline is not None:
+        if options.vm or options.counts or options.codec or options.nothing or options.json or options.page:
+            parser.error("--timeline: only with --path, --plot and --seconds")
+        options.kinds = options.kinds if options.path else [namespaces.SmcD]
+        if not timeline.case_of(options.kinds[0], options.timeline):
+            parser.error(f"--timeline: {options.timeline} is no part of a case's name, or of one beside others")
     options.rounds = options.rounds or (5 if options.vm else 15)
     options.seconds = options.seconds or (2.0 if options.vm else 0.3)
     return options
@@ -111,6 +126,9 @@ def main():
     options = options_of(sys.argv[1:])
     if options.set_up and not options.nothing:
         set_up(*(["--tests"] if options.vm else []))
+    if options.timeline is not None:
+        timeline.measure(options.kinds[0], options)
+        return 0
     machine, rows = {}, []
     if not options.nothing:
         machine, rows = measure(options)

@@ -137,7 +137,11 @@ void ClientRunner::leg_connected(int error) {
 void ClientRunner::follow_routes() {
     const smc_request& q = wanted_.request;
     const Endpoint from = from_abi(q.local), to = remote_of(wanted_.tuple);
-    if (q.bound_device == 0 && wanted_.netns->device_of({from.ip, to.ip, q.mark, q.uid}) == q.ifindex) {
+    if (q.bound_device != 0) {
+        return;
+    }
+    const auto route = wanted_.netns->route_of({from.ip, to.ip, q.mark, q.uid});
+    if (route && !route->ports_decide && route->device == q.ifindex) {
         unbind_from_device(leg_->fd());
     }
 }

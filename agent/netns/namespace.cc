@@ -31,15 +31,6 @@ void close_listener(UniqueFd& listener) {
     }
 }
 
-// Whether one of several paths of equal cost may be chosen by the ports, in the calling thread's network namespace.
-bool hashes_ports(int family) {
-    unsigned policy = 0;
-    std::ifstream("/proc/sys/net/" + std::string(family == AF_INET6 ? "ipv6" : "ipv4") +
-                  "/fib_multipath_hash_policy") >>
-        policy;
-    return policy != 0;
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Namespace>> Namespace::open(const Parts& parts, UniqueFd netns, std::uint64_t inode,
@@ -351,31 +342,8 @@ std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endp
     if (!hooked_.vlans.any()) {
         return 0;
     }
-    const InNamespace inside(netns_.get());
-    const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
-    const auto route = there ? there->route(from, to) : std::nullopt;
+    const auto route = routes_.of({from.ip, to.ip}, netns_.get());
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
-}
-
-unsigned Namespace::device_of(const Flow& flow) const {
-    constexpr std::size_t kMost = 1024;
-    const TimePoint now = os::now();
-    if (const auto known = routes_.find(flow); known != routes_.end() && now < known->second.until) {
-        return known->second.device;
-    }
-    unsigned device = 0;
-    const Endpoint from{flow.from, 0}, to{flow.to, 0};
-    const InNamespace inside(netns_.get());
-    if (const auto there = inside.entered() ? Rtnetlink::open() : Result<Rtnetlink>(last_error("entering the netns"));
-        there && !there->routes_by_ports(to.family()) && !hashes_ports(to.family())) {
-        const auto route = there->route(from, to, flow.mark, flow.uid);
-        device = route ? route->device : 0;
-    }
-    if (routes_.size() >= kMost) {
-        routes_.clear();
-    }
-    routes_.insert_or_assign(flow, CachedRoute{device, now + std::chrono::seconds(1)});
-    return device;
 }
 
 std::size_t Namespace::local_ports() const {

@@ -6,13 +6,13 @@
 
 #include <asio/io_context.hpp>
 #include <asio/thread_pool.hpp>
-
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/netns/routes.h"
 #include "agent/steer/hooks.h"
 #include "agent/steer/programs.h"
 #include "os/endpoint.h"
@@ -105,16 +105,11 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     // Whether the address is the namespace's own: connections to it do not leave by a device.
     [[nodiscard]] bool has_address(const Endpoint& address) const;
     // The VLAN ID of packets from one address to the other as they leave the node (steer/vlans.h); 0: they have no tag.
-    // Nothing: the route could not be asked for.
+    // Nothing: there is no route, or it could not be asked for.
     [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Endpoint& from, const Endpoint& to) const;
-    // The device by which packets of such TCP connections leave, whatever their ports, as it was a second ago at most.
-    // 0: not known, or ports may decide (rules, or more than one path of equal cost).
-    struct Flow {
-        std::array<std::uint8_t, 16> from{}, to{};
-        std::uint32_t mark = 0, uid = 0;
-        auto operator<=>(const Flow&) const = default;
-    };
-    [[nodiscard]] unsigned device_of(const Flow& flow) const;
+    [[nodiscard]] std::optional<Routes::Found> route_of(const Routes::Flow& flow) const {
+        return routes_.of(flow, netns_.get());
+    }
     // How many local ports the namespace gives to connections (ip_local_port_range); at most a second old.
     [[nodiscard]] std::size_t local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections.
@@ -158,11 +153,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     smc_netns published_{};
     bool full_ = false, abandoned_ = false;
     bool withdrawn_ = false;
-    struct CachedRoute {
-        unsigned device;
-        TimePoint until;  // when it is to be asked for again
-    };
-    mutable std::map<Flow, CachedRoute> routes_;
+    mutable Routes routes_;
     mutable std::size_t local_ports_ = 0;
     mutable TimePoint local_ports_until_{};  // when it is to be read again
 };

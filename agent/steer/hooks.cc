@@ -3,22 +3,17 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/if_packet.h>
-#include <net/ethernet.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <system_error>
 #include <utility>
 
 #include "agent/log/log.h"
+#include "agent/steer/clsact.h"
 #include "agent/steer/device_limits.h"
-#include "agent/steer/probe_packet.h"
-#include "os/clock.h"
+#include "agent/steer/tcx.h"
 #include "os/in_namespace.h"
 #include "os/random.h"
 
@@ -26,92 +21,7 @@ namespace smc::bpf {
 
 namespace {
 
-// Fixed handles, one for each instance, so that a restarted agent replaces the filters that a killed one left.
-constexpr unsigned kClsactHandle = 0x534d;
-constexpr unsigned kClsactPriority = 0x534d;
-
 constexpr unsigned kFreshAtOnce = 4;
-
-// tcx came with kernel 6.6 and libbpf 1.3; Debian 12 has libbpf 1.1, so the call is made by hand.
-constexpr __u32 kTcxIngress = 46, kTcxEgress = 47;  // BPF_TCX_INGRESS, BPF_TCX_EGRESS
-constexpr __u32 kFirst = 1U << 3;                   // BPF_F_BEFORE without a relative program
-
-int create_tcx_link(int program_fd, unsigned device, __u32 attach_type, __u32 flags) {
-    struct {
-        __u32 prog_fd;
-        __u32 target_ifindex;
-        __u32 attach_type;
-        __u32 flags;
-        __u8 rest[48];  // relative position and expected revision: none
-    } attributes{};
-    attributes.prog_fd = static_cast<__u32>(program_fd);
-    attributes.target_ifindex = device;
-    attributes.attach_type = attach_type;
-    attributes.flags = flags;
-    return static_cast<int>(::syscall(SYS_bpf, BPF_LINK_CREATE, &attributes, sizeof attributes));
-}
-
-// The position of a program among the tcx programs of a device.
-struct TcxPlace {
-    bool attached = false;
-    bool last = true;
-};
-
-// nullopt: the query failed, or the kernel has no tcx.
-std::optional<TcxPlace> tcx_place(int program_fd, unsigned device, __u32 attach_type) {
-    bpf_prog_info info{};
-    __u32 size = sizeof info;
-    std::array<__u32, 64> programs{};  // as many as there can be
-    struct {
-        __u32 target_ifindex;
-        __u32 attach_type;
-        __u32 query_flags;
-        __u32 attach_flags;
-        __u64 prog_ids;
-        __u32 prog_cnt;
-        __u8 rest[36];
-    } attributes{};
-    attributes.target_ifindex = device;
-    attributes.attach_type = attach_type;
-    attributes.prog_ids = reinterpret_cast<__u64>(programs.data());
-    attributes.prog_cnt = programs.size();
-    if (bpf_obj_get_info_by_fd(program_fd, &info, &size) != 0) {
-        return std::nullopt;
-    }
-    if (::syscall(SYS_bpf, BPF_PROG_QUERY, &attributes, sizeof attributes) != 0) {
-        return errno == ENOENT ? std::optional(TcxPlace{}) : std::nullopt;  // ENOENT: no program at all
-    }
-    const auto end = programs.begin() + std::min<std::ptrdiff_t>(attributes.prog_cnt, programs.size());
-    const auto ours = std::find(programs.begin(), end, info.id);
-    return TcxPlace{ours != end, ours == end || ours + 1 == end};
-}
-
-bpf_tc_hook clsact_hook(unsigned device, bpf_tc_attach_point point) {
-    bpf_tc_hook hook{};
-    hook.sz = sizeof hook;
-    hook.ifindex = static_cast<int>(device);
-    hook.attach_point = point;
-    return hook;
-}
-
-bpf_tc_opts clsact_options(unsigned number) {
-    bpf_tc_opts options{};
-    options.sz = sizeof options;
-    options.handle = kClsactHandle + number;
-    options.priority = kClsactPriority;
-    return options;
-}
-
-// False: the device has no clsact qdisc.
-bool detach_clsact(unsigned device, unsigned number) {
-    bool has_qdisc = true;
-    for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
-        auto hook = clsact_hook(device, point);
-        auto options = clsact_options(number);
-        has_qdisc = has_qdisc && bpf_tc_detach(&hook, &options) != -EINVAL;
-    }
-    return has_qdisc;
-}
 
 constexpr auto kHeaderUnknown = std::uint32_t(-1);
 
@@ -179,7 +89,7 @@ Hooks::~Hooks() {
 
 void Hooks::attach(unsigned index, Device& device) const {
     for (const unsigned number : programs_.instance().deserted) {
-        if (!detach_clsact(index, number)) {
+        if (!clsact::detach(index, number)) {
             break;
         }
     }
@@ -213,7 +123,6 @@ void Hooks::attach(unsigned index, Device& device) const {
     device.problem = problem;
 }
 
-// At egress behind all other programs, at ingress in front of all others.
 Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
     for (const bool out : {true, false}) {
         if (auto attached = attach_tcx(index, device, out); !attached) {
@@ -224,8 +133,7 @@ Result<void> Hooks::attach_tcx(unsigned index, Device& device) const {
 }
 
 Result<void> Hooks::attach_tcx(unsigned index, Device& device, bool out) const {
-    UniqueFd link(
-        create_tcx_link(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress, out ? 0 : kFirst));
+    UniqueFd link = tcx::attach(out ? out_.get() : in_.get(), index, out);
     if (!link) {
         return last_error("attaching to " + device.name + " by tcx");
     }
@@ -241,20 +149,8 @@ Result<void> Hooks::attach_tcx(unsigned index, Device& device, bool out) const {
 
 Result<void> Hooks::attach_clsact(unsigned index, Device& device) const {
     device.clsact = true;
-    auto both = clsact_hook(index, static_cast<bpf_tc_attach_point>(BPF_TC_INGRESS | BPF_TC_EGRESS));
-    if (const int rc = bpf_tc_hook_create(&both); rc != 0 && rc != -EEXIST) {
-        return Error{-rc, "creating a clsact qdisc on " + device.name};
-    }
-    for (const auto point : {BPF_TC_INGRESS, BPF_TC_EGRESS}) {
-        auto hook = clsact_hook(index, point);
-        auto options = clsact_options(programs_.instance().number);
-        options.prog_fd = point == BPF_TC_EGRESS ? out_.get() : in_.get();
-        options.flags = BPF_TC_F_REPLACE;
-        if (const int rc = bpf_tc_attach(&hook, &options); rc != 0) {
-            return Error{-rc, "attaching to " + device.name + " by clsact"};
-        }
-    }
-    return {};
+    auto attached = clsact::attach(index, programs_.instance().number, out_.get(), in_.get());
+    return attached ? attached : Error{attached.error().code, "device " + device.name + ": " + attached.error().doing};
 }
 
 // Attaches programs again that somebody has detached: by deleting the qdisc that they were attached to, the pins of
@@ -265,7 +161,7 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
     }
     bool any = false;
     for (const bool out : {true, false}) {
-        const auto place = tcx_place(out ? out_.get() : in_.get(), index, out ? kTcxEgress : kTcxIngress);
+        const auto place = tcx::position(out ? out_.get() : in_.get(), index, out);
         if (place && !place->attached) {
             const auto attached = attach_tcx(index, device, out);
             any |= attached.has_value();
@@ -289,7 +185,7 @@ void Hooks::detach(unsigned index, const Device& device) const {
         unpin(pin);
     }
     if (device.clsact) {
-        detach_clsact(index, programs_.instance().number);
+        clsact::detach(index, programs_.instance().number);
     }
     programs_.devices.erase({slot_, index});
 }
@@ -362,9 +258,9 @@ void Hooks::look_at_limits(const Rtnetlink& there, const Rtnetlink& own, const s
         return;
     }
     for (auto& [index, device] : devices_) {
-        const auto own_priority = device.clsact ? std::optional(kClsactPriority) : std::nullopt;
+        const auto own_priority = device.clsact ? std::optional(clsact::kPriority) : std::nullopt;
         DeviceRules& found = (*rules)[index];
-        found.tcx_behind = !tcx_place(out_.get(), index, kTcxEgress).value_or(TcxPlace{}).last;
+        found.tcx_behind = !tcx::position(out_.get(), index, true).value_or(tcx::Position{}).last;
         std::string limits = device.up ? limit_of(found, own_priority) : "";
         if (limits != device.limits && !limits.empty()) {
             log()->info(

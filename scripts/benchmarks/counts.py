@@ -1,102 +1,46 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Counts what a case takes: system calls by name and switches, of each agent and of the programs, and how long BPF
-programs ran, for each round trip, MB or connection. Counting makes each a
-little slower."""
+programs ran, for each round trip, MB or connection. Counting makes each a little slower."""
 import contextlib
-import ctypes
 import json
-import os
-import re
 import struct
-import subprocess
-import tempfile
 
 from lab.basics import sh
 from lab.nodes import Lab
 
 from .cases import BASELINE, OURS
+from .tracing import Tracing, call_names
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "counts.bpf.c")
 STATS = "/proc/sys/kernel/bpf_stats_enabled"
 SWITCHES = "switches"
 PROGRAM = "smc-bench-peer"  # a process's name has 15 bytes
 SHOWN = 0.05  # calls that are rarer are not printed
 
 
-def call_names():
-    """The names of system calls by their number."""
-    defined = subprocess.run(
-        ["cc", "-E", "-dM", "-include", "sys/syscall.h", "-x", "c", "/dev/null"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return {int(number): name for name, number in re.findall(r"#define __NR_(\w+) (\d+)\n", defined.stdout)}
-
-
-class Counter:
-    """Counts until close(), by BPF programs on the kernel's tracepoints."""
-
-    def __init__(self):
-        self.calls = call_names()
-        self.bpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
-        for function in (self.bpf.bpf_object__open, self.bpf.bpf_object__next_program, self.bpf.bpf_program__attach):
-            function.restype = ctypes.c_void_p
-        with tempfile.TemporaryDirectory() as directory:
-            built = os.path.join(directory, "counts.bpf.o")
-            include = "/usr/include/" + sh("cc", "-print-multiarch").strip()
-            sh("clang-14", "-O2", "-g", "-target", "bpf", "-idirafter", include, "-c", SOURCE, "-o", built)
-            self.object = ctypes.c_void_p(self.bpf.bpf_object__open(built.encode()))
-        if not self.object or self.bpf.bpf_object__load(self.object) != 0:
-            raise OSError(ctypes.get_errno(), "loading " + SOURCE)
-        self.links = []
-        program = None
-        while program := self.bpf.bpf_object__next_program(self.object, ctypes.c_void_p(program)):
-            self.links.append(ctypes.c_void_p(self.bpf.bpf_program__attach(ctypes.c_void_p(program))))
-            if not self.links[-1]:
-                raise OSError(ctypes.get_errno(), "attaching a program of " + SOURCE)
-
-    def close(self):
-        for link in self.links:
-            self.bpf.bpf_link__destroy(link)
-        self.bpf.bpf_object__close(self.object)
-
-    def entries(self, name, key_bytes, value_bytes):
-        """Pairs of key and value of a map."""
-        map_fd = self.bpf.bpf_object__find_map_fd_by_name(self.object, name.encode())
-        key, value = ctypes.create_string_buffer(key_bytes), ctypes.create_string_buffer(value_bytes)
-        last = None
-        while self.bpf.bpf_map_get_next_key(map_fd, last, key) == 0:
-            last = ctypes.create_string_buffer(key.raw, key_bytes)
-            if self.bpf.bpf_map_lookup_elem(map_fd, key, value) == 0:
-                yield key.raw, value.raw
-
-    def read(self):
-        """For each process, by its ID: its name, and how often it made each call."""
-        names = {
-            struct.unpack("I", key)[0]: value.split(b"\0")[0].decode() for key, value in self.entries("names", 4, 16)
-        }
-        found = {}
-        for key, value in self.entries("counts", 8, 8):
-            process, call = struct.unpack("Ii", key)
-            name = SWITCHES if call == -1 else self.calls.get(call, str(call))
-            found.setdefault(process, (names.get(process, ""), {}))[1][name] = struct.unpack("Q", value)[0]
-        return found
+def read(tracing):
+    """For each process, by its ID: its name, and how often it made each call."""
+    calls = call_names()
+    names = {
+        struct.unpack("I", key)[0]: value.split(b"\0")[0].decode() for key, value in tracing.entries("names", 4, 16)
+    }
+    found = {}
+    for key, value in tracing.entries("counts", 8, 8):
+        process, call = struct.unpack("Ii", key)
+        name = SWITCHES if call == -1 else calls.get(call, str(call))
+        found.setdefault(process, (names.get(process, ""), {}))[1][name] = struct.unpack("Q", value)[0]
+    return found
 
 
 @contextlib.contextmanager
 def counting():
     """Counts system calls and switches in its body; then the list that it returned has them."""
-    counter = Counter()
     found = []
-    try:
-        before = counter.read()
+    with Tracing("counts.bpf.c") as tracing:
+        before = read(tracing)
         yield found
-        for process, (name, counts) in counter.read().items():
+        for process, (name, counts) in read(tracing).items():
             old = before.get(process, ("", {}))[1]
             found.append((process, name, {call: count - old.get(call, 0) for call, count in counts.items()}))
-    finally:
-        counter.close()
 
 
 def programs():

@@ -77,11 +77,16 @@ class Pairs(Scene):
         return float(done.stdout), processor_seconds() - before
 
     def check(self):
+        self.check_path(self.client)
+
+    def check_path(self, client):
+        """Raises an exception if connections of this client took another path than the scene's."""
+
         def paths():
-            return {path for path, _ in self.client.agent.totals()} - {"bypass"}
+            return {path for path, _ in client.agent.totals()} - {"bypass"}
 
         def taken():  # the agent may answer with counts that are a moment old
-            decisions = self.client.agent.decisions()
+            decisions = client.agent.decisions()
             return (
                 all(decisions[name] for name in self.wanted)
                 and paths() <= self.paths
@@ -91,7 +96,7 @@ class Pairs(Scene):
         try:
             wait_for("the counts of the path", taken, 10)
         except Timeout:
-            raise RuntimeError(f"connections took another path: {paths()} {self.client.agent.decisions()}") from None
+            raise RuntimeError(f"connections took another path: {paths()} {client.agent.decisions()}") from None
 
 
 class Nobody(Pairs):
@@ -227,6 +232,10 @@ class AtRest(SmcD):
             if process.stdout.readline() != "held\n":
                 raise RuntimeError(f"{missing} connections cannot be held")
             self.held.append((process, missing))
+
+    def check(self):
+        for client in (self.client, self.c):
+            self.check_path(client)
 
 
 class ShortLived(SmcD):

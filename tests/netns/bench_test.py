@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """The benchmark runs on every path and writes what others read. The measured values are not judged here."""
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+from xml.etree import ElementTree
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/bench.py")
 ROW = {
@@ -82,6 +85,23 @@ class Bench(unittest.TestCase):
         for programs in ("programs", "programs over TCP"):
             self.assertAlmostEqual(row["counts"][programs]["connect"], 1, delta=0.3)
         self.assertIn("BPF programs", printed)
+
+    def test_one_operation_as_a_timeline(self):
+        command = [sys.executable, "-B", BENCH, "--timeline", "64 B round trip, one core"]
+        with tempfile.TemporaryDirectory() as directory:
+            picture = os.path.join(directory, "timeline.svg")
+            draws = importlib.util.find_spec("matplotlib") is not None
+            done = subprocess.run([*command, *(["--plot", picture] if draws else [])], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            if draws:
+                self.assertEqual(ElementTree.parse(picture).getroot().tag.rpartition("}")[2], "svg")
+        lines = done.stdout.splitlines()
+        title = r"smcd \(local\): 64 B round trip, one core: [0-9.]+ us"
+        begin = next(number for number, line in enumerate(lines) if re.fullmatch(title, line))
+        seen = [line.split(None, 3)[3] for line in lines[begin + 2 :] if not line.endswith(": -")]
+        # A round trip crosses the programs and the agents in this order, and the answer comes back.
+        wanted = ["client: sendto", "client's agent: recvmsg", "server's agent: sendmsg", "server: recvfrom"]
+        self.assertEqual(sorted(seen.index(one) for one in wanted), [seen.index(one) for one in wanted], done.stdout)
 
     def test_unknown_paths_are_named(self):
         with self.assertRaisesRegex(AssertionError, "--path: nonsense is none of bypass, bypass-force, ivshmem"):

@@ -67,6 +67,8 @@ class CommandLine(unittest.TestCase):
             ('{"nonsense": 1}', "/nonsense: found an unknown key"),
             ("{", "not JSON"),
             ("[]", "allowed: object"),
+            ('{"node": {"host_name": "a\\u0000b"}}', "/node/host_name: found a text with a zero byte"),
+            ('{"limits": {"connections": 1e999}}', "not JSON"),
         ):
             done = self.with_config(text)
             self.assertEqual(done.returncode, 2, done.stderr)
@@ -75,6 +77,7 @@ class CommandLine(unittest.TestCase):
         missing = self.agent("--config", "/does/not/exist")
         self.assertEqual(missing.returncode, 2)
         self.assertIn("No such file", missing.stderr)
+        self.assertIn("found more than the", self.agent("--config", "/dev/zero").stderr)
         self.assertIn("Is a directory", self.agent("--config", "/tmp").stderr)
         self.assertEqual(self.agent("--config", "", "--check-config").returncode, 2)  # empty is not the default
 

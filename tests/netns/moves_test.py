@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Routes and devices change under established connections, which go on as those without an agent do."""
+import itertools
 import unittest
 
 from base import TALK, TIME_ENOUGH, TwoNodes
-from lab.basics import sh
+from lab.basics import sh, wait_for
 
 HOSTS = "10.200.0.1", "10.200.0.2"  # addresses of no device of the links, as routers and clusters with BGP have them
 
@@ -73,18 +74,47 @@ class Moves(TwoNodes):
         self.assertEqual(self.scene(), plain)
         self.assertPath(self.a, "smcd")
 
-    def test_a_leg_stays_where_a_rule_by_port_routes_its_application(self):
-        """Other ports have another route, which may lead anywhere: the leg stays bound to its application's device."""
-        sh("ip", "-n", self.a.netns, "rule", "add", "sport", "7000", "lookup", "100")
+    def table_for_port_7000(self):
+        """A table by which the other link is taken, for rules that this test adds."""
         by = ("via", self.links[1]["b"][1], "dev", self.links[1]["a"][0], "src", HOSTS[0])
-        sh("ip", "-n", self.a.netns, "route", "add", HOSTS[1], *by, "table", "100")
-        self.start_agents(**TIME_ENOUGH)
-        talk = self.program(self.a, TALK.replace(", 10)", ", 10, ('', 7000))"), HOSTS[1], says="up")
+        sh("ip", "-n", self.a.netns, "route", "replace", HOSTS[1], *by, "table", "100")
+
+    def device_of_the_leg(self, port):
+        """The device to which the leg of a connection from this port is bound. Empty: it follows the routes."""
+        talk = self.program(self.a, TALK.replace(", 10)", f", 10, ('', {port}))"), HOSTS[1], says="up")
         self.tell(talk, "hello")
         self.assertEqual(self.hear(talk), "hello")
-        legs = self.a.run(["ss", "-Htn", "dport", "=", ":5000", "and", "sport", "!=", ":7000"]).stdout
-        self.assertIn(f"{HOSTS[0]}%{self.links[1]['a'][0]}:", legs)
         self.assertPath(self.a, "smcd")
+        # The CLC socket is shown, too. It is not bound to a device, because the application is not.
+        own = ["dst", HOSTS[1], "and", "dport", "=", ":5000", "and", "sport", "!=", f":{port}"]
+        leg_and_clc = self.a.run(["ss", "-Htn", "state", "established", *own]).stdout.splitlines()
+        self.assertEqual(len(leg_and_clc), 2, leg_and_clc)
+        self.end_program(talk)
+        wait_for("the end of both", lambda: not self.a.agent.connections())
+        return "".join(line.split()[2].rsplit(":", 1)[0].partition("%")[2] for line in leg_and_clc)
+
+    def assert_leg_device(self, device, ports):
+        """The agent remembers a route for a second, so a later connection may be the first one that shows a change."""
+        wait_for(f"a leg at device {device!r}", lambda: self.device_of_the_leg(next(ports)) == device)
+
+    def test_a_leg_stays_where_ports_may_decide_about_routes(self):
+        """Other ports may have another route, which may lead anywhere: the leg is bound to its application's device."""
+        self.start_agents(**TIME_ENOUGH)
+        self.table_for_port_7000()
+        first, second = (self.links[link]["a"][0] for link in (0, 1))
+        others = itertools.count(7001)
+        self.assert_leg_device("", others)
+        for rule, ports, device in (
+            (("sport", "7000", "lookup", "100"), itertools.repeat(7000), second),
+            (("ipproto", "tcp", "dport", "1", "lookup", "100"), others, first),
+        ):
+            sh("ip", "-n", self.a.netns, "rule", "add", *rule)
+            self.assert_leg_device(device, ports)
+            sh("ip", "-n", self.a.netns, "rule", "del", *rule)
+        sh("ip", "-n", self.a.netns, "rule", "add", "ipproto", "udp", "lookup", "100")  # does not concern TCP
+        self.assert_leg_device("", others)
+        self.a.run(["sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"], check=True)
+        self.assert_leg_device(first, others)
 
 
 if __name__ == "__main__":
