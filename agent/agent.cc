@@ -220,6 +220,12 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
         return programs.error();
     }
     programs_ = std::move(*programs);
+    make_parts(root, own);
+    return begin(root_fd.get(), own_fd.get());
+}
+
+// Makes the objects that need the BPF programs. Each uses those before it.
+void Agent::make_parts(const std::string& root, const std::string& own) {
     cgroups_ = std::make_unique<Cgroups>(
         io_, root, own, policy_, programs_->cgroups,
         [this](const std::string& path) -> Cgroups::PodAt {
@@ -249,6 +255,10 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     admin_ = std::make_unique<Admin>(Admin::Parts{io_, node_, connections_, bypass_, drain_, departure_,
                                                   kubernetes::is_in_pod(config_.kubernetes), config_.times.control,
                                                   [this] { tell_programs(); }});
+}
+
+// Attaches the programs and lets the first connections in.
+Result<void> Agent::begin(int root_cgroup_fd, int own_cgroup_fd) {
     if (auto started = cgroups_->start(); !started) {
         return started;
     }
@@ -261,7 +271,7 @@ Result<void> Agent::start_bpf(const std::string& root, const std::string& own) {
     }
     listen_to_programs();
     // Attach first: the programs for CLC sockets must see listen() on the namespaces' listeners.
-    if (auto attached = programs_->attach(root_fd.get(), own_fd.get()); !attached) {
+    if (auto attached = programs_->attach(root_cgroup_fd, own_cgroup_fd); !attached) {
         return attached;
     }
     namespaces_->start();

@@ -42,6 +42,8 @@ class Agent {
     Result<void> open_control();
     Result<void> open_fabrics();
     Result<void> start_bpf(const std::string& root, const std::string& own);
+    void make_parts(const std::string& root, const std::string& own);
+    Result<void> begin(int root_cgroup_fd, int own_cgroup_fd);
     [[nodiscard]] bpf::LocalParts open_bypass(int root_cgroup_fd);
     void bypass_tried(const bypass::Verdict& verdict, bool last);
     void unload_bypass();

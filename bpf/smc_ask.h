@@ -117,19 +117,101 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 	return request->isn == packet->seq && request->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
 }
 
+/* What the checks look at. */
+static __always_inline void smc_describe_subject(struct __sk_buff *skb, const struct smc_packet *packet,
+						 const struct smc_config *config, struct tcp_sock *tcp,
+						 struct smc_subject *subject)
+{
+	struct sock *sk = (struct sock *)tcp;
+	struct smc_tcp_options options = {};
+
+	smc_parse_options(skb, packet, &options);
+	subject->cgroup_id = sk->sk_cgrp_data.cgroup->kn->id;
+	subject->config = config;
+	subject->cgroup = bpf_map_lookup_elem(&smc_cgroups, &subject->cgroup_id);
+	subject->netns_cookie = sk->__sk_common.skc_net.net->net_cookie;
+	__builtin_memcpy(subject->remote.ip, packet->tuple.remote_ip, 16);
+	subject->remote.port = packet->tuple.remote_port;
+	subject->port = packet->tuple.remote_port;
+	subject->direction = SMC_OUTBOUND;
+	subject->tcp = tcp;
+	subject->headers = packet->ip_options;
+	subject->mptcp = options.mptcp;
+	subject->signed_segments = options.signed_segments;
+	subject->fast_open = options.fast_open || packet->payload;
+	subject->no_room = packet->tcp_len + SMC_TCPOPT_LEN + SMC_OWN_LEN > 60 || options.smc || options.own;
+}
+
+/* The request of this SYN, in smc_scratch. Null: it cannot be made. */
+static __always_inline struct smc_request *smc_new_request(struct __sk_buff *skb, const struct smc_packet *packet,
+							   struct bpf_sock *sk, const struct smc_subject *subject,
+							   __u64 cookie)
+{
+	__u32 zero = 0;
+	struct smc_request *request = bpf_map_lookup_elem(&smc_scratch, &zero);
+
+	if (!request)
+		return 0;
+	__builtin_memset(request, 0, sizeof(*request));
+	request->cookie = cookie;
+	request->netns = subject->netns_cookie;
+	request->cgroup = subject->cgroup_id;
+	request->smcd = subject->smcd;
+	smc_describe(skb, packet, sk, subject->tcp, request);
+	if (!smc_save(skb, request)) {
+		smc_count(SMC_OUT_NO_ROOM);
+		return 0;
+	}
+	return request;
+}
+
+/*
+ * Sends the SYN with its options, or keeps it if its server is known to speak SMC. Where that is not possible, the SYN
+ * leaves as it is, and the connection is plain TCP.
+ */
+static __always_inline int smc_send_request(struct __sk_buff *skb, const struct smc_packet *packet,
+					    const struct smc_device *device, const struct smc_subject *subject,
+					    struct smc_request *request, enum smc_decision decision, __u16 pair)
+{
+	const struct smc_server *server = smc_server_of(subject->netns_cookie, &subject->remote);
+	bool asks = decision == SMC_OUT_ASKED;
+
+	if (asks && server && server->knowledge == SMC_SERVER_CAPABLE) {
+		request->state = SMC_REQUEST_HELD;
+		request->answer_ttl = server->ttl;
+	}
+	if (!smc_may_ask(subject->config, subject->cgroup_id)) {
+		smc_count(SMC_OUT_ASKS_MUCH);
+		return TC_ACT_UNSPEC;
+	}
+	if (bpf_map_update_elem(&smc_requests, &packet->tuple, request, BPF_ANY)) {
+		smc_count(SMC_OUT_TABLE_FULL);
+		return TC_ACT_UNSPEC;
+	}
+	smc_begin_asking(subject->cgroup_id);
+	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
+		smc_count(SMC_OUT_HELD);
+		return smc_keep(skb, packet, device);
+	}
+	if (request->state == SMC_REQUEST_HELD || !smc_add_options(skb, packet, asks, subject->config->tag, pair)) {
+		smc_end_request(&packet->tuple, request);
+		smc_count(SMC_OUT_TABLE_FULL);
+		return TC_ACT_UNSPEC;
+	}
+	smc_count(decision);
+	return TC_ACT_UNSPEC;
+}
+
 /* The SYN of an application: it asks, is held, or is left alone. */
 static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packet *packet,
 				   const struct smc_device *device, struct bpf_sock *sk)
 {
 	const struct smc_config *config = smc_get_config();
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	struct smc_tcp_options options = {};
 	struct smc_subject subject = {};
 	struct smc_request *request;
-	const struct smc_server *server;
 	enum smc_decision decision;
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
-	__u32 zero = 0;
 	__u16 pair;
 	bool asks;
 
@@ -146,21 +228,7 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 	}
 	if (!config || !tcp)
 		return TC_ACT_UNSPEC;
-	smc_parse_options(skb, packet, &options);
-	subject.cgroup_id = ((struct sock *)tcp)->sk_cgrp_data.cgroup->kn->id;
-	subject.config = config;
-	subject.cgroup = bpf_map_lookup_elem(&smc_cgroups, &subject.cgroup_id);
-	subject.netns_cookie = ((struct sock *)tcp)->__sk_common.skc_net.net->net_cookie;
-	__builtin_memcpy(subject.remote.ip, packet->tuple.remote_ip, 16);
-	subject.remote.port = packet->tuple.remote_port;
-	subject.port = packet->tuple.remote_port;
-	subject.direction = SMC_OUTBOUND;
-	subject.tcp = tcp;
-	subject.headers = packet->ip_options;
-	subject.mptcp = options.mptcp;
-	subject.signed_segments = options.signed_segments;
-	subject.fast_open = options.fast_open || packet->payload;
-	subject.no_room = packet->tcp_len + SMC_TCPOPT_LEN + SMC_OWN_LEN > 60 || options.smc || options.own;
+	smc_describe_subject(skb, packet, config, tcp, &subject);
 	decision = smc_decide_outbound(&subject);
 	pair = smc_local_of(config, subject.rule) ? smc_pair_id(cookie) : 0;
 	asks = decision == SMC_OUT_ASKED;
@@ -172,46 +240,8 @@ static __always_inline int smc_ask(struct __sk_buff *skb, const struct smc_packe
 		smc_count(decision);
 		return TC_ACT_UNSPEC;
 	}
-
-	request = bpf_map_lookup_elem(&smc_scratch, &zero);
-	if (!request)
-		return TC_ACT_UNSPEC;
-	__builtin_memset(request, 0, sizeof(*request));
-	request->cookie = cookie;
-	request->netns = subject.netns_cookie;
-	request->cgroup = subject.cgroup_id;
-	request->smcd = subject.smcd;
-	smc_describe(skb, packet, sk, tcp, request);
-	if (!smc_save(skb, request)) {
-		smc_count(SMC_OUT_NO_ROOM);
-		return TC_ACT_UNSPEC;
-	}
-
-	server = smc_server_of(subject.netns_cookie, &subject.remote);
-	if (asks && server && server->knowledge == SMC_SERVER_CAPABLE) {
-		request->state = SMC_REQUEST_HELD;
-		request->answer_ttl = server->ttl;
-	}
-	if (!smc_may_ask(config, subject.cgroup_id)) {
-		smc_count(SMC_OUT_ASKS_MUCH);
-		return TC_ACT_UNSPEC;
-	}
-	if (bpf_map_update_elem(&smc_requests, &packet->tuple, request, BPF_ANY)) {
-		smc_count(SMC_OUT_TABLE_FULL);
-		return TC_ACT_UNSPEC;
-	}
-	smc_begin_asking(subject.cgroup_id);
-	if (request->state == SMC_REQUEST_HELD && smc_tell_request(&packet->tuple, request)) {
-		smc_count(SMC_OUT_HELD);
-		return smc_keep(skb, packet, device);
-	}
-	if (request->state == SMC_REQUEST_HELD || !smc_add_options(skb, packet, asks, config->tag, pair)) {
-		smc_end_request(&packet->tuple, request);
-		smc_count(SMC_OUT_TABLE_FULL);
-		return TC_ACT_UNSPEC;
-	}
-	smc_count(decision);
-	return TC_ACT_UNSPEC;
+	request = smc_new_request(skb, packet, sk, &subject, cookie);
+	return request ? smc_send_request(skb, packet, device, &subject, request, decision, pair) : TC_ACT_UNSPEC;
 }
 
 /* The SYN of a CLC socket. sockops has written its options; here only an entry is made by which to know the answer. */

@@ -13,6 +13,69 @@ static __always_inline bool smc_is_own(const struct smc_packet *packet, __u32 se
 	       packet->tuple.remote_port == SMC_PROBE_PORT && packet->seq == bpf_htonl(seq);
 }
 
+/* The state of a socket whose packet leaves. Null: it has none, or none any more. */
+static __always_inline struct smc_sock *smc_state_of_sender(struct __sk_buff *skb, struct bpf_sock *sk)
+{
+	struct smc_sock *state = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
+
+	/* an application's socket may be disconnected, and connect() again */
+	if (state && (state->role == SMC_ROLE_APP || smc_is_tuned(state)) && sk->state == BPF_TCP_SYN_SENT) {
+		smc_leave_hairpin(state, bpf_get_socket_cookie(skb));
+		bpf_sk_storage_delete(&smc_socks, sk);
+		return 0;
+	}
+	if (state && state->role == SMC_ROLE_APP)
+		smc_tell_chosen(state, sk);
+	return state;
+}
+
+/* A packet of a leg, or of the application at its other end, after the handshake. */
+static __always_inline int smc_redirect_of(struct __sk_buff *skb, __u32 slot, struct smc_sock *state,
+					   const struct bpf_sock *sk)
+{
+	if (state->role == SMC_ROLE_APP && (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK))
+		return smc_redirect_behind_fin(skb, slot, state, sk->state == BPF_TCP_LAST_ACK);
+	return smc_redirect(skb, state->mac_len, state->to_port);
+}
+
+/* A SYN of a socket: `state` is null for an application's. */
+static __always_inline int smc_send_syn(struct __sk_buff *skb, struct smc_packet *packet, struct smc_device *device,
+					struct bpf_sock *sk, struct smc_sock *state)
+{
+	enum smc_decision joined;
+
+	if (!state)
+		return smc_ask(skb, packet, device, sk);
+	if (!smc_is_leg(state)) {
+		smc_ask_for_clc(skb, packet, state);
+		return TC_ACT_UNSPEC;
+	}
+	joined = smc_join_leg(skb, packet, sk, state);
+	smc_count(joined);
+	if (joined == SMC_LEG_PAWS)
+		state->paws = SMC_PAWS_REFUSED;
+	return joined == SMC_LEG_JOINED ? smc_redirect(skb, packet->mac_len, state->to_port)
+					: smc_refuse_leg(skb, packet);
+}
+
+/* The first packets of an application that has a hairpin: from here on its socket knows the way. */
+static __always_inline void smc_mark_sender(struct __sk_buff *skb, const struct smc_packet *packet, struct bpf_sock *sk,
+					    struct smc_hairpin *hairpin)
+{
+	struct smc_sock *state = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (state) {
+		state->role = SMC_ROLE_APP;
+		state->mac_len = hairpin->mac_len;
+		state->to_port = hairpin->to_port;
+		state->chosen = hairpin->chosen;
+		state->app = packet->tuple;
+		smc_tell_chosen(state, sk);
+	}
+	if (!hairpin->of_leg)
+		smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
+}
+
 SEC("tc")
 int smc_egress(struct __sk_buff *skb)
 {
@@ -21,26 +84,14 @@ int smc_egress(struct __sk_buff *skb)
 	struct bpf_sock *sk = skb->sk;
 	struct smc_hairpin *hairpin;
 	struct smc_device *device;
-	struct smc_sock *leg = 0;
-	enum smc_decision joined;
+	struct smc_sock *state = 0;
 
 	if (sk)
 		sk = bpf_sk_fullsock(sk);
 	if (sk && sk->type == SOCK_STREAM && sk->protocol == IPPROTO_TCP) {
-		leg = bpf_sk_storage_get(&smc_socks, sk, 0, 0);
-		/* an application's socket may be disconnected, and connect() again */
-		if (leg && (leg->role == SMC_ROLE_APP || smc_is_tuned(leg)) && sk->state == BPF_TCP_SYN_SENT) {
-			smc_leave_hairpin(leg, bpf_get_socket_cookie(skb));
-			bpf_sk_storage_delete(&smc_socks, sk);
-			leg = 0;
-		}
-		if (leg && leg->role == SMC_ROLE_APP)
-			smc_tell_chosen(leg, sk);
-		if (leg && leg->to_port && !leg->hold)
-			return leg->role == SMC_ROLE_APP &&
-					       (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK)
-				       ? smc_redirect_behind_fin(skb, key.slot, leg, sk->state == BPF_TCP_LAST_ACK)
-				       : smc_redirect(skb, leg->mac_len, leg->to_port);
+		state = smc_state_of_sender(skb, sk);
+		if (state && state->to_port && !state->hold)
+			return smc_redirect_of(skb, key.slot, state, sk);
 	} else {
 		sk = 0;
 	}
@@ -48,29 +99,17 @@ int smc_egress(struct __sk_buff *skb)
 	if (!device)
 		return TC_ACT_UNSPEC;
 	if (!smc_parse(skb, key.slot, device->mac_len, true, &packet)) {
-		if (leg && leg->to_port)
+		if (state && state->to_port)
 			return TC_ACT_SHOT; /* it must be held, but smc_parse() refuses its headers; TCP repeats it */
 		if (sk && sk->state == BPF_TCP_SYN_SENT && skb->protocol == bpf_htons(ETH_P_IPV6) &&
 		    smc_tcp_behind(skb, device->mac_len))
 			smc_count(SMC_OUT_HEADERS);
 		return TC_ACT_UNSPEC;
 	}
-	if (leg && leg->to_port)
-		return smc_hold(skb, &packet, device, leg);
-	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN) {
-		if (!leg)
-			return smc_ask(skb, &packet, device, sk);
-		if (!smc_is_leg(leg)) {
-			smc_ask_for_clc(skb, &packet, leg);
-			return TC_ACT_UNSPEC;
-		}
-		joined = smc_join_leg(skb, &packet, sk, leg);
-		smc_count(joined);
-		if (joined == SMC_LEG_PAWS)
-			leg->paws = SMC_PAWS_REFUSED;
-		return joined == SMC_LEG_JOINED ? smc_redirect(skb, packet.mac_len, leg->to_port)
-						: smc_refuse_leg(skb, &packet);
-	}
+	if (state && state->to_port)
+		return smc_hold(skb, &packet, device, state);
+	if (sk && sk->state == BPF_TCP_SYN_SENT && (packet.flags & (SMC_TCP_SYN | SMC_TCP_ACK)) == SMC_TCP_SYN)
+		return smc_send_syn(skb, &packet, device, sk, state);
 	if (sk && (packet.flags & SMC_TCP_FIN) && smc_closes_unread(sk)) {
 		smc_make_fin_rst(skb, &packet);
 		return TC_ACT_UNSPEC;
@@ -84,19 +123,8 @@ int smc_egress(struct __sk_buff *skb)
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
 	if (!hairpin)
 		return TC_ACT_UNSPEC;
-	if (sk && sk->state != BPF_TCP_LISTEN) {
-		leg = bpf_sk_storage_get(&smc_socks, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-		if (leg) {
-			leg->role = SMC_ROLE_APP;
-			leg->mac_len = hairpin->mac_len;
-			leg->to_port = hairpin->to_port;
-			leg->chosen = hairpin->chosen;
-			leg->app = packet.tuple;
-			smc_tell_chosen(leg, sk);
-		}
-		if (!hairpin->of_leg)
-			smc_note_sender(hairpin, bpf_skc_to_tcp_sock(sk), bpf_get_socket_cookie(skb));
-	}
+	if (sk && sk->state != BPF_TCP_LISTEN)
+		smc_mark_sender(skb, &packet, sk, hairpin);
 	return smc_redirect(skb, packet.mac_len, hairpin->to_port);
 }
 

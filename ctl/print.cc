@@ -75,17 +75,7 @@ Row connection_row(const json& c) {
             reason(c["reason"])};
 }
 
-}  // namespace
-
-void print_connections(std::ostream& out, const json& list) {
-    std::vector<Row> rows{{"Id", "Role", "Path", "State", "Client", "Server", "Sent", "Received", "Reason"}};
-    for (const auto& c : list) {
-        rows.push_back(connection_row(c));
-    }
-    print_table(out, rows);
-}
-
-void print_status(std::ostream& out, const json& s) {
+void print_agent(std::ostream& out, const json& s) {
     const auto& agent = s["agent"];
     const auto& ism = s["ism"];
     std::string fabrics;
@@ -127,14 +117,16 @@ void print_status(std::ostream& out, const json& s) {
                                   ? std::string("no connections are left to TCP")
                                   : "those of " + word(s["short_lived"]) + " servers or listeners are left to TCP"},
               {"Maps", word(s["pin_path"])}});
-    out << "\nNamespaces\n";
+}
+
+void print_namespaces(std::ostream& out, const json& namespaces) {
     std::vector<Row> rows{{"Inode", "Slot", "IPv4", "IPv6", "Devices"}};
-    for (const auto& n : s["namespaces"]) {
+    for (const auto& n : namespaces) {
         rows.push_back({word(n["inode"]), word(n["slot"]), n["ipv4"].get<bool>() ? "yes" : "no",
                         n["ipv6"].get<bool>() ? "yes" : "no", join(n["devices"])});
     }
     print_table(out, rows);
-    for (const auto& n : s["namespaces"]) {
+    for (const auto& n : namespaces) {
         for (const auto* family : {"ipv4", "ipv6"}) {
             if (!n[family].get<bool>()) {
                 out << "Not served: " << word(n["inode"]) << " " << family << ": "
@@ -146,10 +138,11 @@ void print_status(std::ostream& out, const json& s) {
                 << ", which SMC would evade\n";
         }
     }
-    out << "\n";
-    print_link_groups(out, s["groups"], {});
+}
+
+void print_counts(std::ostream& out, const json& s) {
     out << "\nConnections since the start, by path\n";
-    rows = {{"Path", "Reason", "Count", ""}};
+    std::vector<Row> rows{{"Path", "Reason", "Count", ""}};
     for (const auto& t : s["totals"]) {
         rows.push_back({word(t["path"]), reason(t["reason"]), word(t["count"]),
                         t["reason"]["name"] == "none" ? "" : word(t["reason"]["text"])});
@@ -163,6 +156,25 @@ void print_status(std::ostream& out, const json& s) {
         }
     }
     print_table(out, rows);
+}
+
+}  // namespace
+
+void print_connections(std::ostream& out, const json& list) {
+    std::vector<Row> rows{{"Id", "Role", "Path", "State", "Client", "Server", "Sent", "Received", "Reason"}};
+    for (const auto& c : list) {
+        rows.push_back(connection_row(c));
+    }
+    print_table(out, rows);
+}
+
+void print_status(std::ostream& out, const json& s) {
+    print_agent(out, s);
+    out << "\nNamespaces\n";
+    print_namespaces(out, s["namespaces"]);
+    out << "\n";
+    print_link_groups(out, s["groups"], {});
+    print_counts(out, s);
     out << "\nConnections now (" << word(s["agent"]["live"]) << ", at most " << word(s["limits"]["connections"])
         << ")\n";
     if (s.contains("connections")) {

@@ -111,6 +111,9 @@ class Together(Case):
 
     def test_4_closes_in_every_order(self):
         order = "none"
+        # Linux notes the error of an abort and then the end of the stream. Its application nearly always reads the end,
+        # also when its peer is Linux, and the error only if it looks in between.
+        aborted = "(eof|error ECONNRESET)"
         # steps on the agent's side and on the kernel's, what each prints, and how the agent calls the end
         cases = [
             (
@@ -132,9 +135,8 @@ class Together(Case):
             (["recv:70000", "eof", "close"], ["send:70000", "close"], "eof", "done", order),
             (["recv:10", "send:10", "shut", "eof"], ["send:10", "shut", "recv:10", "eof"], "eof", "eof", order),
             (["send:20", "error"], ["recv:10", "close"], "error ECONNRESET", "done", "peer_aborted"),  # unread data
-            # Linux's application reads an abort as the end of the stream, also when its peer is Linux
-            (["recv:10", "close"], ["send:20", "error"], "done", "eof", "application_reset"),
-            (["recv:10", "abort"], ["send:10", "error"], "done", "eof", "application_reset"),
+            (["recv:10", "close"], ["send:20", "error"], "done", aborted, "application_reset"),
+            (["recv:10", "abort"], ["send:10", "error"], "done", aborted, "application_reset"),
             (["send:10", "wait:/job/gone", "fill"], ["recv:10", "close"], "fill E", "done", None),
             (["recv:10", "close"], ["send:10", "wait:/job/gone", "fill"], "done", "fill E", None),
         ]
@@ -155,8 +157,8 @@ class Together(Case):
                         (kernels if "fill" in ours else agents).wait()
                         (agents if "fill" in ours else kernels).machine.sh("touch /job/gone")
                     self.assertEqual((agents.wait(), kernels.wait()), (0, 0))
-                    self.assertIn(f"connected\n{told}", agents.text(), kernels.text())
-                    self.assertIn(f"connected\n{heard}", kernels.text(), agents.text())
+                    self.assertRegex(agents.text(), f"connected\n{told}", kernels.text())
+                    self.assertRegex(kernels.text(), f"connected\n{heard}", agents.text())
                     ended = self.agent.ended(self.port)[0]
                     self.assertEqual(ended["path"], "smcr")
                     if reason is not None:
