@@ -348,13 +348,13 @@ void Agent::hand_over() {
     gateway_->let_all_go();
     namespaces_->withdraw();
     if (auto withdrawn = programs_->withdraw(); !withdrawn) {
-        log()->error("leaving: {}", withdrawn.error().text());
+        log()->error("upgrade: leaving: {}", withdrawn.error().text());
     }
     bypass_.reset();
     pins_lock_.reset();
     const std::string socket = upgrade::Instance::socket_of(config_.control_socket, instance_->number());
     if (auto moved = control_->move_to(socket); !moved) {
-        log()->error("leaving: {}", moved.error().text());
+        log()->error("upgrade: leaving: smcctl does not find this agent any more: {}", moved.error().text());
     }
 }
 

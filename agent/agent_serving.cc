@@ -18,7 +18,7 @@ void Agent::listen_to_programs() {
 void Agent::handle(const smc_event& event) {
     switch (event.type) {
         case SMC_EVENT_REQUEST:
-            gateway_->request_answered(event);
+            gateway_->server_speaks_smc(event);
             break;
         case SMC_EVENT_NETNS_WANTED:
             namespaces_->rescan_soon();
@@ -117,7 +117,9 @@ void Agent::beat() {
     const TimePoint now = os::now();
     if (standstill_.look(engines_->have_iterated(), now)) {
         if (standstill_.stands()) {
-            log()->error("the data path stands still: new connections are plain TCP");
+            log()->error(
+                "the data path stands still: new connections are plain TCP, and those over SMC wait; if this lasts, "
+                "restart the agent, which resets them");
         } else {
             log()->info("the data path goes on");
         }

@@ -16,7 +16,7 @@ namespace {
 // A connection holds at most six descriptors (a spliced one: two sockets, two pipes).
 unsigned connections_by_descriptors(unsigned wanted) {
     constexpr rlim_t kEach = 6;
-    constexpr rlim_t kOthers = 4608;  // 12 for every namespace, 512 DMBs of the pool (agent/smcd/pool.h)
+    constexpr rlim_t kOthers = 4608;  // 12 for each of 340 namespaces, 512 DMBs of the pool (agent/smcd/pool.h)
     const rlim_t needed = wanted * kEach + kOthers;
     rlimit limit{};
     ::getrlimit(RLIMIT_NOFILE, &limit);
@@ -31,8 +31,8 @@ unsigned connections_by_descriptors(unsigned wanted) {
     }
     const rlim_t others = std::min(kOthers, limit.rlim_max / 2);
     const rlim_t allowed = (limit.rlim_max - others) / kEach;
-    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors", wanted, allowed,
-                limit.rlim_max);
+    log()->info("limits.connections {} lowered to {}: the system allows {} file descriptors (LimitNOFILE, ulimit -Hn)",
+                wanted, allowed, limit.rlim_max);
     return static_cast<unsigned>(allowed);
 }
 
@@ -41,7 +41,7 @@ bool set(unsigned& value, unsigned to, const char* key, const std::optional<std:
     if (value == to) {
         return false;
     }
-    const std::string allowed = bytes ? std::to_string(*bytes >> 20) + " MiB" : "all there is";
+    const std::string allowed = bytes ? std::to_string(*bytes >> 20) + " MiB of memory" : "all of the memory";
     log()->info("{} {} {} to {}: the control group allows {}", key, value, to < value ? "lowered" : "raised", to,
                 allowed);
     value = to;

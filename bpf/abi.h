@@ -14,7 +14,7 @@
 #include "bpf/decisions.h"
 
 /* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
-#define SMC_ABI_VERSION 17u
+#define SMC_ABI_VERSION 18u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
 #define SMC_MAX_RULE_GROUPS 64 /* a group: all rules about the same applications; a bit of smc_cgroup.rules */
@@ -54,7 +54,10 @@
  */
 #define SMC_OWN_SPEAKS 1
 
-/* A TCP segment without flags from this port to this port is the agent's own probe of a hairpin. */
+/*
+ * A TCP segment without flags from this port to this port is a packet of the agent's own: a probe of a hairpin, or what
+ * smc_keep() has made of a packet that must not leave.
+ */
 #define SMC_PROBE_PORT 254u
 
 #define SMC_PROGRAM_EGRESS 0 /* indices in map smc_programs */
@@ -142,6 +145,8 @@ struct smc_sock {
 	 * Another connection may have the same tuple by now.
 	 */
 	__be32 isn;
+	__u64 syn_ns; /* application: when a SYN came from the network for its connection; 0: none, or it was answered
+		       */
 };
 
 /* The choices of an application that its leg follows; an entry of smc_chosen. */
@@ -175,7 +180,7 @@ struct smc_config {
 	__u32 rule_count;
 	__u64 heartbeat_max_age_ns;
 	__u64 budget_ns;  /* how long a SYN may be kept back */
-	__u64 not_now_ns; /* pause for a server that did not answer the option */
+	__u64 not_now_ns; /* pause for a server that answers only a SYN without the option */
 	__u32 default_allow;
 	__u32 tag;         /* this agent's, in our own TCP option */
 	__u32 local;       /* enum smc_local, or'ed: for connections within this node that match no rule */
@@ -188,7 +193,7 @@ struct smc_config {
 
 struct smc_heartbeat {
 	__u64 ktime_ns; /* CLOCK_MONOTONIC; too old: the agent hangs or is gone */
-	__u32 steer;    /* 0: the agent runs but takes no new connections (full, or stopping) */
+	__u32 steer;    /* 0: the agent runs but takes no new connections (Agent::obstacle() says why) */
 	__u32 roce;     /* there is a RoCE device for SMC-R */
 };
 
@@ -211,7 +216,7 @@ struct smc_rule {
 struct smc_cgroup {
 	__u64 rules;    /* bit n: the globs or pod selectors of rule group n match this cgroup */
 	__u32 enrolled; /* 0: no connection is eligible (no rule matches, or it is the agent's own cgroup) */
-	__u16 full;     /* it has as many connections as one cgroup may have */
+	__u16 full;     /* it has as many connections or handshakes as one cgroup may have */
 	__u16 limited;  /* the bandwidth of its pod is limited, which SMC would evade */
 };
 
@@ -226,7 +231,7 @@ struct smc_netns {
 	__u32 slot;
 	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
 	__u8 serves6;
-	__u8 full;    /* it has as many connections as one namespace may have */
+	__u8 full;    /* it has as many connections or handshakes as one namespace may have */
 	__u8 limited; /* one of its devices shapes or filters packets, which a leg would evade */
 	__u64 inode;  /* as in /proc/PID/ns/net */
 };
@@ -453,7 +458,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 80);
+static_assert(sizeof(smc_sock) == 88);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

@@ -24,8 +24,9 @@
 	X(SMC_OUT_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                 \
 	X(SMC_OUT_LIMITED, NODE, limited,                                                                              \
 	  "a device shapes or filters its packets, or the bandwidth of its pod is limited; SMC would evade that")      \
-	X(SMC_OUT_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")       \
-	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                \
+	X(SMC_OUT_NETNS_FULL, NODE, netns_full,                                                                        \
+	  "its network namespace has as many connections or handshakes as one may have")                               \
+	X(SMC_OUT_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections or handshakes as one may have")  \
 	X(SMC_OUT_AGENT_GONE, SOCKET, agent_gone, "the agent does not listen in its network namespace")                \
 	X(SMC_OUT_LATER_SYN, SOCKET, later_syn,                                                                        \
 	  "the SYN is a retransmission, and only the first SYN of a connection asks for SMC")                          \
@@ -55,9 +56,10 @@
 	  "the client is not answered with option 254 for a while: the option is lost on the way to it")               \
 	X(SMC_IN_NET_SMC, SOCKET, net_smc, "the listener is one of the kernel's own SMC (net/smc)")                    \
 	X(SMC_IN_NOT_SERVED, NODE, not_served, "its network namespace is not served")                                  \
-	X(SMC_IN_NETNS_FULL, NODE, netns_full, "its network namespace has as many connections as one may have")        \
+	X(SMC_IN_NETNS_FULL, NODE, netns_full,                                                                         \
+	  "its network namespace has as many connections or handshakes as one may have")                               \
 	X(SMC_IN_NOT_ENROLLED, NODE, not_enrolled, "the listener's cgroup matches no rule, or is not known yet")       \
-	X(SMC_IN_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections as one may have")                 \
+	X(SMC_IN_CGROUP_FULL, NODE, cgroup_full, "its cgroup has as many connections or handshakes as one may have")   \
 	X(SMC_IN_SPECIAL, NODE, special, "link-local and unspecified addresses are never accelerated")                 \
 	X(SMC_IN_DENIED, NODE, denied, "the policy denies it")                                                         \
 	X(SMC_IN_LIMITED, NODE, limited,                                                                               \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The fields of the kernel's own structures that the programs read. Only names and types count: libbpf finds out at
- * load time where the running kernel has each field (CO-RE), so this compiles anywhere, on any architecture. Everything
- * else comes from the kernel's user space headers.
+ * load time where the running kernel has each field (CO-RE), so this compiles anywhere. Everything else comes from the
+ * kernel's user space headers, except the constants at the end, which have the values of x86_64.
  */
 #ifndef SMC_KERNEL_TYPES_H
 #define SMC_KERNEL_TYPES_H
@@ -207,7 +207,6 @@ struct tcp_sock {
 	__u16 urg_data;
 	__u8 recvmsg_inq : 1;
 	__u32 total_retrans;
-	__u32 notsent_lowat;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	unsigned int keepalive_time;

@@ -23,7 +23,7 @@
 		"keepalive, resets, free entries: full tables mean plain TCP")                                         \
 	PROGRAM(smc_explain, RUN_PART, "answers smcctl explain and dry-run", "smcctl explain")                         \
 	PROGRAM(smc_see_tuned, RUN_PART, "reads figures of tuned sockets", "figures in smcctl ss")                     \
-	PROGRAM(smc_socket_ends, NEEDED, "tells of sockets that end, where no program may read the kernel's memory",   \
+	PROGRAM(smc_socket_ends, NEEDED, "clears entries of sockets that end, if no program may read kernel memory",   \
 		"everything, on such a kernel")
 
 #define SMC_BYPASS_PROGRAMS(PROGRAM)                                                                                   \

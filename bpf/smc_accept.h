@@ -153,7 +153,9 @@ static __always_inline int smc_hear_request(struct __sk_buff *skb, const struct 
 	if (known && known->isn == packet->seq && bpf_ktime_get_ns() - known->since_ns <= smc_inbound_life(known))
 		before = *known;
 	bpf_map_delete_elem(&smc_inbound, &packet->tuple);
+	smc_forget_ended(packet);
 	smc_forget_hairpin(packet);
+	smc_expect_challenge(skb, packet);
 	if (!options.smc && !options.own) {
 		/* the CLC listener's half-open connection still answers it: perhaps only its last SYN-ACK was lost */
 		if (before.since_ns && !before.cookie) {

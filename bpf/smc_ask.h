@@ -117,7 +117,7 @@ static __always_inline bool smc_is_further_down(const struct __sk_buff *skb, con
 	return request->isn == packet->seq && request->ifindex != skb->ifindex && tcp && !tcp->total_retrans;
 }
 
-/* What the checks look at. */
+/* Fills in the connection that the checks look at. */
 static __always_inline void smc_describe_subject(struct __sk_buff *skb, const struct smc_packet *packet,
 						 const struct smc_config *config, struct tcp_sock *tcp,
 						 struct smc_subject *subject)

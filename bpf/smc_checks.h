@@ -190,7 +190,7 @@ static __always_inline bool smc_check_nothing(struct smc_subject *s)
 	const struct smc_heartbeat *beat;
 	__u32 zero = 0;
 
-	s->smcd = smc_smcd_of(s->config, s->rule);
+	s->smcd = smc_wants_smcd(s->config, s->rule);
 	beat = bpf_map_lookup_elem(&smc_heartbeat, &zero);
 	return !s->smcd && (!beat || !beat->roce);
 }

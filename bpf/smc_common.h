@@ -3,7 +3,7 @@
 #ifndef SMC_COMMON_H
 #define SMC_COMMON_H
 
-/* 1: the kernel lets sockops and tc programs ask for the current process (6.10 on); user space has tried it */
+/* 1: the kernel lets tc programs ask for the current process (6.10 on); user space has tried it */
 const volatile __u32 smc_pid_is_open;
 
 /* Inline assembly, so that the compiler cannot fold the constant: user space looks for this instruction. */
@@ -268,7 +268,7 @@ static __always_inline bool smc_goes_past_limits(const struct smc_config *config
 }
 
 /* Whether SMC-D with another agent of this kernel is wanted. */
-static __always_inline bool smc_smcd_of(const struct smc_config *config, __s32 rule_index)
+static __always_inline bool smc_wants_smcd(const struct smc_config *config, __s32 rule_index)
 {
 	const struct smc_rule *rule = smc_rule_at(rule_index);
 

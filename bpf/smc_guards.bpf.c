@@ -16,18 +16,11 @@
 
 #define SMC_FIONREAD 0x541b
 
-/* The number of the task's current system call. */
-#if defined(__TARGET_ARCH_arm64)
-struct pt_regs {
-	__s32 syscallno;
-} __attribute__((preserve_access_index));
-#define smc_system_call(regs) BPF_CORE_READ(regs, syscallno)
-#else
+/* The number of the task's current system call, on x86_64. */
 struct pt_regs {
 	unsigned long orig_ax;
 } __attribute__((preserve_access_index));
 #define smc_system_call(regs) ((long)BPF_CORE_READ(regs, orig_ax))
-#endif
 
 /*
  * Notes a habit, also of a socket that is not watched: what an application does with one of its sockets it may do with

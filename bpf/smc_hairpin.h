@@ -142,12 +142,53 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }
 
+static __always_inline bool smc_is_bare_ack(const struct smc_packet *packet)
+{
+	return !packet->payload && packet->flags == SMC_TCP_ACK;
+}
+
+#define SMC_CHALLENGE_NS 1000000 /* the kernel answers a SYN at once */
+
+/*
+ * Whether this is the challenge ACK for a SYN from the network (RFC 9293 section 3.10.7.4, RFC 5961): the client uses
+ * its port again while the server's application still has the socket of the connection before. A challenge must reach
+ * the client, whose reset then ends that socket. The leg can do without a bare ACK.
+ */
+static __always_inline bool smc_is_challenge(struct __sk_buff *skb, __u32 slot, struct smc_sock *app)
+{
+	struct smc_packet packet = {};
+	bool soon = bpf_ktime_get_ns() - app->syn_ns < SMC_CHALLENGE_NS;
+
+	app->syn_ns = 0;
+	return soon && smc_parse(skb, slot, app->mac_len, true, &packet) && smc_is_bare_ack(&packet);
+}
+
+/* A SYN from the network may be for a connection that an application behind a leg still has: see smc_is_challenge(). */
+static __always_inline void smc_expect_challenge(struct __sk_buff *skb, const struct smc_packet *packet)
+{
+	const struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
+	struct bpf_sock *skc, *sk;
+	struct smc_sock *state;
+
+	if (!hairpin || hairpin->of_leg || hairpin->isn == packet->seq)
+		return;
+	skc = smc_socket_of(skb, &packet->tuple, packet->v6);
+	if (!skc)
+		return;
+	sk = bpf_sk_fullsock(skc);
+	state = sk ? bpf_sk_storage_get(&smc_socks, sk, 0, 0) : 0;
+	if (state && state->role == SMC_ROLE_APP)
+		state->syn_ns = bpf_ktime_get_ns();
+	bpf_sk_release(skc);
+}
+
 /*
  * Redirects a packet of an application that has received a FIN from its leg. When the SMC connection is over, the agent
  * closes the leg, which the kernel keeps in FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the
  * leg's socket has been gone for SMC_HAIRPIN_NS; until then the hairpin carries the kernel's RST. After that nothing
  * would answer data or a FIN, and the application would retransmit for a quarter of an hour, so this program sends a
- * RST. (Packets with IPv6 extension headers, which smc_parse() refuses, are redirected without this check.)
+ * RST. A bare ACK leaves for the client's host, as with TCP, which resets the connection if it is a keepalive probe or
+ * a challenge. (Packets with IPv6 extension headers, which smc_parse() refuses, are redirected without this check.)
  */
 static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,
 						   bool last)
@@ -158,8 +199,9 @@ static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 
 	if (!smc_parse(skb, slot, app->mac_len, true, &packet))
 		return smc_redirect(skb, app->mac_len, app->to_port);
 	hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet.tuple);
-	if ((!hairpin || hairpin->to_port != app->to_port) && !(packet.flags & SMC_TCP_RST) &&
-	    (packet.payload || (packet.flags & SMC_TCP_FIN))) {
+	if ((!hairpin || hairpin->to_port != app->to_port) && !(packet.flags & SMC_TCP_RST)) {
+		if (smc_is_bare_ack(&packet))
+			return TC_ACT_UNSPEC;
 		smc_count(SMC_LEG_GONE);
 		return smc_cut_payload(skb, &packet) ? smc_reset_sender(skb, &packet, packet.ack, 0, SMC_TCP_RST)
 						     : TC_ACT_SHOT;
@@ -274,6 +316,27 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	if (!back->of_leg)
 		smc_tell_half_open(&other, back);
 	bpf_map_delete_elem(&smc_hairpins, &other);
+}
+
+/*
+ * The client uses its port again, and TCP has ended the application's socket of the connection before: the reset that a
+ * challenge ACK drew, for instance. Nobody is left to read what the leg has, so it makes way.
+ */
+static __always_inline void smc_forget_ended(const struct smc_packet *packet)
+{
+	struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple), *leg;
+	struct smc_tuple other = packet->tuple;
+
+	if (!hairpin || hairpin->of_leg || hairpin->isn == packet->seq || !smc_has_ended(&hairpin->sender))
+		return;
+	other.local_port = hairpin->to_port;
+	leg = bpf_map_lookup_elem(&smc_hairpins, &other);
+	if (leg && leg->of_leg && leg->to_port == packet->tuple.local_port) {
+		if (smc_leg_lives(leg))
+			smc_tell_to_end(&other, leg);
+		bpf_map_delete_elem(&smc_hairpins, &other);
+	}
+	bpf_map_delete_elem(&smc_hairpins, &packet->tuple);
 }
 
 /* The time stamp of a leg's SYN. Linux puts it after MSS and SACK-permitted or padding. */

@@ -32,25 +32,30 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 		hairpin->sender.cookie = 0;
 }
 
-/*
- * The other end of this sender is gone. True: the sender still waits for it, and user space is told if the map has a
- * free entry.
- */
+/* Tells user space to end this sender, if the map has a free entry. */
+static __always_inline void smc_tell_to_end(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
+{
+	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
+	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
+	__u64 cookie = hairpin->sender.cookie;
+
+	if (smc_reads_kernel)
+		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
+	bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
+}
+
+/* The other end of this sender is gone. True: the sender still waits for it, and user space is told. */
 static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
 	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
-	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
-	__u64 cookie = hairpin->sender.cookie;
 
 	if (!smc_awaits_the_other_end(&hairpin->sender))
 		return false;
 	/* the leg still has to read what the application wrote before it ended */
 	if (hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq))
 		return false;
-	if (smc_reads_kernel)
-		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
-	bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
+	smc_tell_to_end(sender, hairpin);
 	return true;
 }
 

@@ -43,8 +43,9 @@ SMC_GROWING_MAP(smc_asking, __u64, struct smc_asking, SMC_MAX_CGROUPS);
 /* both directions of every leg; see smc_hairpin.h */
 SMC_GROWING_MAP(smc_hairpins, struct smc_tuple, struct smc_hairpin, SMC_MAX_HAIRPINS);
 /*
- * Results of a sweep: keepalive settings that applications behind a leg have changed, and sockets whose other end is
- * gone. User space takes the entries out. Not queues: before 6.9 a program of type syscall may not use one.
+ * Keepalive settings that applications behind a leg have changed, found by the sweep; and sockets whose other end is
+ * gone, found by the sweep or by a new SYN. User space takes the entries out. Not queues: before 6.9 a program of type
+ * syscall may not use one.
  */
 SMC_GROWING_MAP(smc_keepalives, struct smc_tuple, struct smc_keepalive, SMC_MAX_TOLD);
 SMC_GROWING_MAP(smc_half_open, __u64, struct smc_half_open, SMC_MAX_TOLD);

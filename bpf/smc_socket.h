@@ -40,6 +40,15 @@ static __always_inline bool smc_leg_lives(const struct smc_hairpin *hairpin)
 	return hairpin->of_leg && state != BPF_TCP_CLOSE && smc_lives(&hairpin->sender);
 }
 
+/* Whether TCP has ended a socket, which its program may still hold. False if the kernel lets no program look. */
+static __always_inline bool smc_has_ended(const struct smc_socket *which)
+{
+	const struct sock *sk = (const struct sock *)which->sk;
+
+	return smc_reads_kernel && which->cookie &&
+	       (!smc_lives(which) || BPF_CORE_READ(sk, __sk_common.skc_state) == BPF_TCP_CLOSE);
+}
+
 static __always_inline void smc_note_sender(struct smc_hairpin *hairpin, struct tcp_sock *sk, __u64 cookie)
 {
 	if (!sk)

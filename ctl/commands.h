@@ -13,7 +13,7 @@ namespace smc::ctl {
 
 enum Exit { kDone = 0, kRefused = 1, kUsage = 2, kNoAgent = 3 };
 
-// Declarations that all subcommands share.
+// The options that all subcommands share, and the exit code that they leave.
 struct Context {
     std::string socket;
     bool json = false;

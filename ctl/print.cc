@@ -3,7 +3,6 @@
 
 #include "ctl/table.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

@@ -203,9 +203,9 @@ void Engine::run_next(TimePoint now, bool rest) {
 // Runs each task once, in the order of their first events: an application may rely on being able to read first what was
 // sent first, even on two different connections.
 void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
-    round_++;
+    pass_++;
     for (Task* task : tasks) {
-        if (std::exchange(task->round_, round_) != round_) {
+        if (std::exchange(task->pass_, pass_) != pass_) {
             run_task(*task, now);
             run_called(now);
         }

@@ -126,7 +126,7 @@ class Engine final : private Poller {
 
     // Engine's thread only.
     std::unordered_map<std::uint64_t, Entry> tasks_;  // key: Task::order()
-    std::uint64_t last_order_ = 0, round_ = 0;
+    std::uint64_t last_order_ = 0, pass_ = 0;
     std::deque<Task*> ready_;          // tasks that wait for their turn; one runs in each iteration
     std::vector<Task*> touched_;       // tasks that had events in this iteration
     std::vector<Task*> called_;        // tasks that another task called ready()

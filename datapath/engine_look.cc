@@ -17,7 +17,7 @@ constexpr auto kAlone = std::chrono::microseconds(6);  // a sched_yield() of thi
 constexpr auto kLookFor = std::chrono::microseconds(20);
 constexpr unsigned kLooksPerTime = 16;  // how often they are looked at for each look at the clock
 
-void pause() {
+void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -54,7 +54,7 @@ void Engine::look(TimePoint now) {
             if (!stays) {
                 return;
             }
-            pause();
+            cpu_relax();
         }
     } while (seen_.empty() && os::now() < until);
 }

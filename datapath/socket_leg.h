@@ -13,7 +13,8 @@ namespace smc {
 class SocketLeg final : public Leg {
  public:
     using Urgent = std::shared_ptr<const std::atomic<std::uint32_t>>;
-    // `urgent`: not 0 before the leg receives the first urgent byte. nullptr: that is not known in advance.
+    // `urgent`: a word that is set to another value than 0 before the leg receives the first urgent byte. nullptr: no
+    // such word is known.
     explicit SocketLeg(TcpSocket socket, Urgent urgent = nullptr)
         : socket_(std::move(socket)), urgent_(std::move(urgent)) {}
 

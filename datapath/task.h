@@ -80,7 +80,7 @@ class Task {
  private:
     friend class Engine;
     std::uint64_t order_ = 0;
-    std::uint64_t round_ = 0;         // the engine's round in which the task ran last
+    std::uint64_t pass_ = 0;          // the engine's pass in which the task ran last
     bool waits_ = false;              // it waits for its turn
     bool has_much_ = false;           // had_much() was called last, and not had_little()
     bool called_ = false;             // another task called ready() for it

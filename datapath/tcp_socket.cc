@@ -75,7 +75,7 @@ KeepaliveTerms TcpSocket::keepalive_terms() const {
             value(IPPROTO_TCP, TCP_KEEPCNT), value(IPPROTO_TCP, TCP_USER_TIMEOUT)};
 }
 
-KeepaliveTerms TcpSocket::no_less_than(const KeepaliveTerms& terms) {
+KeepaliveTerms TcpSocket::at_least_as_strict(const KeepaliveTerms& terms) {
     own_keepalive_ = own_keepalive_.value_or(keepalive_terms());
     KeepaliveTerms now = *own_keepalive_;
     if (terms.keepalive) {
@@ -89,13 +89,13 @@ KeepaliveTerms TcpSocket::no_less_than(const KeepaliveTerms& terms) {
 }
 
 void TcpSocket::use_keepalive(const KeepaliveTerms& terms) {
-    KeepaliveTerms now = no_less_than(terms);
+    KeepaliveTerms now = at_least_as_strict(terms);
     now.user_timeout_ms = terms.user_timeout_ms;
     set_keepalive(now);
 }
 
 void TcpSocket::use_keepalive_of_another(const KeepaliveTerms& terms, bool waits) {
-    KeepaliveTerms now = no_less_than(terms);
+    KeepaliveTerms now = at_least_as_strict(terms);
     if (terms.user_timeout_ms != 0 && (waits || terms.keepalive)) {
         now.user_timeout_ms = terms.user_timeout_ms;
         const unsigned often_s = std::max(1U, terms.user_timeout_ms / 4000);

@@ -55,7 +55,7 @@ class TcpSocket {
     // The socket's options as they are now.
     [[nodiscard]] KeepaliveTerms keepalive_terms() const;
     void set_keepalive(const KeepaliveTerms& terms) const;
-    [[nodiscard]] KeepaliveTerms no_less_than(const KeepaliveTerms& terms);
+    [[nodiscard]] KeepaliveTerms at_least_as_strict(const KeepaliveTerms& terms);
     void set_reset_on_close(bool on);
     void let_go();
     UniqueFd fd_;

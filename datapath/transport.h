@@ -34,7 +34,7 @@ class Transport {
     [[nodiscard]] virtual flow::PeerState peer() const = 0;
     // Whether peer() may be newer than the last event: it reads memory that the peer writes.
     [[nodiscard]] virtual bool is_ahead() const { return false; }
-    // Asks for an event when the peer publishes something. Called before peer() or has_news(), so that nothing is
+    // Asks for an event when the peer publishes something. Called before peer() or news_since(), so that nothing is
     // missed in between.
     virtual void arm() {}
     // Whether news_since() shows what the peer publishes: then a task that is busy-polled needs no event.

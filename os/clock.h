@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The only place that reads the clocks (the test check.clock looks for others). Code that decides by time gets the time
-// from its caller, so a test can give it any time.
+// The only place in the agent and the library that reads a clock (the test check.clock looks for others). Code that
+// decides by time gets the time from its caller, so a test can give it any time.
 #pragma once
 
 #include <time.h>

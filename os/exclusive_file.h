@@ -9,8 +9,8 @@
 
 namespace smc {
 
-// Opens the file for reading and writing. If another process with the name of this one has it open, returns a duplicate
-// of that process's descriptor. EBUSY: another program has it open.
+// Opens the file for reading and writing. If another process with the name and the effective user of this one has it
+// open, returns a duplicate of that process's descriptor. EBUSY: a process of another name or user has it open.
 Result<UniqueFd> open_exclusive(const std::string& path);
 
 // A duplicate of the descriptor that another process has for this file: a process with the name and the effective user

@@ -50,7 +50,7 @@ Result<void> ask(mnl_socket* socket, nlmsghdr* request, OnMessage on) {
         more = mnl_cb_run(answer.data(), static_cast<std::size_t>(n), kSequence, mnl_socket_get_portid(socket),
                           on_message, &on);
         if (more < 0) {
-            return last_error("sending an rtnetlink request");
+            return last_error("reading the answer to an rtnetlink request");
         }
         if (!dump) {
             break;

@@ -11,7 +11,6 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "agent/bypass/pins.h"
@@ -294,7 +293,7 @@ std::vector<std::uint64_t> Bypass::move_members() {
         revoke();
     }
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_turn); !done) {
-        log()->warn("{}", done.error().text());
+        log()->warn("the bypass: its members stay as they are: {}", done.error().text());
         return {};
     }
     state_ = skeleton_->bss->smc_turned;
@@ -336,7 +335,7 @@ void Bypass::enrol() const {
 void Bypass::bar(std::uint64_t cookie, smc_habit habit) const {
     skeleton_->bss->smc_barred = {cookie, static_cast<__u32>(habit), 0};
     if (const auto done = bpf::run_program(skeleton_->progs.smc_bypass_bar); !done) {
-        log()->warn("{}", done.error().text());
+        log()->warn("the bypass: socket {} does not leave: {}", cookie, done.error().text());
     }
 }
 

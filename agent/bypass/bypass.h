@@ -11,14 +11,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/steer/loading.h"
-#include "agent/steer/map.h"
 #include "bpf/bypass_abi.h"
 #include "os/result.h"
 #include "os/unique_fd.h"

@@ -4,8 +4,6 @@
 #include <fcntl.h>
 #include <linux/errqueue.h>
 #include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -210,7 +208,7 @@ void wake_for_nothing(std::thread& thread) {
 }
 
 string waiting(Trial& trial) {
-    trial.wait_blocking(true);
+    trial.set_receiver_blocking(true);
     bool interrupted = false;
     std::thread reader([&] {
         char byte = 0;
@@ -228,7 +226,7 @@ string waiting_for_all(Trial& trial) {
     char bytes[100];
     bool sent = trial.send(string(30, 'x'));
     const bool past_tcp = trial.sender_entry().redirected != 0;
-    trial.wait_blocking(true);
+    trial.set_receiver_blocking(true);
     sent = trial.send(string(70, 'x')) && sent;  // by TCP
     trial.wait_for_bytes();
     const ssize_t got = ::recv(trial.receiver(), bytes, sizeof bytes, MSG_WAITALL | MSG_DONTWAIT);

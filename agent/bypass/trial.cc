@@ -117,7 +117,7 @@ std::string Trial::what_send_says() const {
     return ::send(sender(), "x", 1, MSG_NOSIGNAL) == 1 ? "sent" : ::strerrorname_np(errno);
 }
 
-void Trial::wait_blocking(bool blocking) const {
+void Trial::set_receiver_blocking(bool blocking) const {
     const timeval longest{.tv_sec = 1, .tv_usec = 0};  // a kernel may have lost the bytes: do not wait forever
     ::setsockopt(receiver(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
     set_blocking(receiver(), blocking);

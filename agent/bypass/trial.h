@@ -40,7 +40,7 @@ class Trial {
     [[nodiscard]] std::string what_receive_says() const;
     [[nodiscard]] std::string what_send_says() const;
     // Sets whether the receiver's receives wait, for a second at most.
-    void wait_blocking(bool blocking) const;
+    void set_receiver_blocking(bool blocking) const;
 
  private:
     struct End {

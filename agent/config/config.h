@@ -3,6 +3,8 @@
 // member with its JSON key, its allowed values and its meaning.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <optional>

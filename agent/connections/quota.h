@@ -12,9 +12,9 @@ namespace smc {
 class Quota {
  public:
     // Called after `whose` has reached its limit, or is below it again.
-    using OnFull = std::function<void(std::uint64_t whose)>;
+    using OnLimit = std::function<void(std::uint64_t whose)>;
 
-    Quota(std::size_t limit, OnFull on_full) : limit_(limit), on_full_(std::move(on_full)) {}
+    Quota(std::size_t limit, OnLimit on_full) : limit_(limit), on_full_(std::move(on_full)) {}
 
     [[nodiscard]] bool is_below_limit(std::uint64_t whose) const {
         const auto it = taken_.find(whose);
@@ -41,7 +41,7 @@ class Quota {
 
  private:
     std::size_t limit_;
-    OnFull on_full_;
+    OnLimit on_full_;
     std::unordered_map<std::uint64_t, std::size_t> taken_;
 };
 

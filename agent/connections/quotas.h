@@ -16,7 +16,7 @@ class Quotas {
     };
 
     // The callbacks: a namespace or a cgroup has reached its limit, or is below it again.
-    Quotas(Limits limits, Quota::OnFull on_netns, Quota::OnFull on_cgroup)
+    Quotas(Limits limits, Quota::OnLimit on_netns, Quota::OnLimit on_cgroup)
         : total_(limits.total),
           netns_(share(limits.total, limits.netns_percent), std::move(on_netns)),
           cgroup_(share(limits.total, limits.cgroup_percent), std::move(on_cgroup)) {}

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <vector>
 
 #include "agent/bypass/bypass.h"
 #include "agent/bypass/probe.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The socket that smcctl talks to: one JSON request, one JSON answer, each a line. Everybody may connect; the kernel
-// names the client's user, and the handler decides what that user may ask. Of the
-// clients that are connected at once, at most a part may be neither root nor the agent's user.
+// names the client's user, and the handler decides what that user may ask. Clients that are neither root nor the
+// agent's user get at most a quarter of the connections, so that they cannot keep root out.
 #pragma once
 
 #include <sys/types.h>

@@ -12,7 +12,6 @@
 #include <sstream>
 #include <thread>
 
-#include "agent/control/describe.h"
 #include "agent/steer/addresses.h"
 #include "agent/steer/eligibility.h"
 #include "os/clock.h"

@@ -30,7 +30,7 @@ json events(std::uint64_t after) {
 }
 
 // How many tuned and how many bypassed connections an answer lists at most.
-constexpr std::size_t kMostTuned = 10000;
+constexpr std::size_t kMostListed = 10000;
 
 // "0000:3b:00.0"; empty for a device that is not on that bus.
 std::string pci_id(const std::string& device) {
@@ -257,12 +257,12 @@ json Introspection::connections(bool ended) const {
         list = own_connections();
         std::set<std::uint64_t> bypassed;
         if (p_.bypass != nullptr) {
-            for (const auto& member : p_.bypass->members(kMostTuned)) {
+            for (const auto& member : p_.bypass->members(kMostListed)) {
                 list.push_back(describe(member));
                 bypassed.insert(member.cookie);
             }
         }
-        const bpf::Tuned tuned = p_.programs.tuned(kMostTuned);
+        const bpf::Tuned tuned = p_.programs.tuned(kMostListed);
         for (const auto& [cookie, socket] : tuned.sockets) {
             if (!bypassed.contains(cookie)) {
                 list.push_back(describe(cookie, socket));

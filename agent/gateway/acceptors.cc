@@ -71,7 +71,7 @@ void Acceptors::serve(const std::shared_ptr<Namespace>& netns) {
     for (const auto which : netns->take_fresh()) {
         auto acceptor = std::make_unique<Acceptor>(*this, duplicate(netns->listener(which)), netns, which);
         if (!acceptor->watch()) {
-            log()->warn("netns {}: a listener is not served yet: {}", netns->inode(),
+            log()->warn("netns {}: connections are not accepted there yet, the agent tries again: {}", netns->inode(),
                         std::generic_category().message(errno));
             netns->still_fresh(which);
             continue;

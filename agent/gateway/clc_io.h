@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "agent/loop/fd_watch.h"
 #include "smc/clc/framer.h"

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "agent/gateway/gateway.h"
 
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
-#include <asio/post.hpp>
-
 #include "agent/gateway/short_lived.h"
 #include "agent/steer/addresses.h"
 #include "datapath/smc_connection.h"
@@ -57,12 +52,17 @@ Gateway::Gateway(const Parts& parts)
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
-    return os::now() < used_up_until_ ? "it is out of file descriptors or memory"
-           : takes_more()             ? ""
-                                      : "it has as many connections as it may have";
+    if (os::now() < used_up_until_) {
+        return "it is out of file descriptors or memory";
+    }
+    if (!connection_quotas_.has_any()) {
+        return "it has as many connections as it may have (limits.connections)";
+    }
+    return handshake_quotas_.has_any() ? "" : "it has as many handshakes as it may have (limits.handshakes)";
 }
 
-// Clients that were already answered with option 254 keep waiting; stop inviting new ones for one second.
+// Clients that were already answered with option 254 keep waiting; the BPF programs answer and ask no further ones for
+// a second.
 void Gateway::used_up() {
     used_up_until_ = os::now() + std::chrono::seconds(1);
     p_.obstacle_changed();
@@ -70,7 +70,7 @@ void Gateway::used_up() {
 
 // --- beginnings -----------------------------------------------------------------------------------------------------
 
-void Gateway::request_answered(const smc_event& event) {
+void Gateway::server_speaks_smc(const smc_event& event) {
     auto netns = p_.namespaces.by_cookie(event.request.netns);
     if (!netns || !connection_quotas_.has_for(netns->inode(), event.request.cgroup) ||
         !handshake_quotas_.has_for(netns->inode(), event.request.cgroup)) {

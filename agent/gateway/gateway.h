@@ -36,7 +36,7 @@ class Gateway {
     Gateway& operator=(const Gateway&) = delete;
 
     // Event of the BPF programs: a server has answered a request with option 254, or is known to speak SMC.
-    void request_answered(const smc_event& event);
+    void server_speaks_smc(const smc_event& event);
     // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
     // The agent stops: applications that wait in connect() go on with plain TCP.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// Limits the local ports that SMC connections take from applications. Each connection has a CLC socket and a leg
-// besides the application's own socket, each on a port of the namespace's ip_local_port_range. These two ports are
-// bound, so connect() gives them to no other socket, whatever its peer. The agent therefore takes at most a quarter of
-// a namespace's ports: with few left, connect() would fail for an application that alone would have enough of them.
+// Limits the local ports that SMC connections take from applications. At the client, each connection has a CLC socket
+// and a leg besides the application's own socket, each on a port of the namespace's ip_local_port_range. These two
+// ports are bound, so connect() gives them to no other socket, whatever its peer. The agent therefore takes at most a
+// quarter of a namespace's ports: with few left, connect() would fail for an application that alone would have enough
+// of them. (At the server, the CLC socket has the server's port, and the leg the client's if that is free; they do
+// not count.)
 #pragma once
 
 #include <cstddef>

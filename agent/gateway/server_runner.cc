@@ -113,6 +113,9 @@ void ServerRunner::connected(int error) {
     if (error != 0) {
         return refused(error);
     }
+    if (dialled_again_) {
+        return run(take_application());
+    }
     feed(session_.application_connected(os::now()));
 }
 
@@ -124,6 +127,9 @@ void ServerRunner::timed_out() {
 }
 
 void ServerRunner::refused(int error) {
+    if (dialled_again_) {
+        return run(std::move(dialled_again_->leg));  // the data path passes on that it was reset
+    }
     feed(session_.application_refused(std::generic_category().message(error), os::now()));
 }
 
@@ -142,8 +148,24 @@ UniqueFd ServerRunner::take_application() {
     return application_->release();
 }
 
+// While the leg was held, its half-open connection waited at a listener. If that listener was closed meanwhile, the
+// kernel resets the leg now. Another listener of the port may have been there all the time, as in a rolling restart
+// with SO_REUSEPORT, so the leg is connected once more.
 void ServerRunner::on(const session::Run& action) {
-    end({SessionEnd::Kind::kSmc, action.outcome, take_application(), clc_->release()});
+    UniqueFd leg = take_application();
+    if (was_reset(leg.get())) {
+        return dial_again(action.outcome, std::move(leg));
+    }
+    end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});
+}
+
+void ServerRunner::dial_again(const clc::Outcome& outcome, UniqueFd leg) {
+    dialled_again_.emplace(outcome, std::move(leg));
+    connect_leg(kPortsTried, 0);
+}
+
+void ServerRunner::run(UniqueFd leg) {
+    end({SessionEnd::Kind::kSmc, dialled_again_->outcome, std::move(leg), clc_->release()});
 }
 
 void ServerRunner::on(const session::RunOnTcp& action) {

@@ -39,6 +39,8 @@ class ServerRunner final : public Runner<session::Server> {
     void timed_out();
     void refused(int error);
     UniqueFd take_application();
+    void dial_again(const clc::Outcome& outcome, UniqueFd leg);
+    void run(UniqueFd leg);
     void reset_application();
 
     const bpf::Programs& programs_;
@@ -47,6 +49,11 @@ class ServerRunner final : public Runner<session::Server> {
     std::optional<loop::FdWatch> application_;
     loop::Deadline timeout_;  // Config::leg_timeout()
     int ports_ = 0;           // left to try, including the present one
+    struct DialledAgain {
+        clc::Outcome outcome;
+        UniqueFd leg;  // the first one, which was reset
+    };
+    std::optional<DialledAgain> dialled_again_;  // after the session has ended on SMC
 };
 
 }  // namespace smc

@@ -130,6 +130,12 @@ bool is_connecting(int fd) {
     return ::poll(&ready, 1, 0) == 0;
 }
 
+bool was_reset(int fd) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+}
+
 int take_connect_error(int fd) {
     pollfd ready{fd, POLLOUT, 0};
     if (::poll(&ready, 1, 0) == 0) {

@@ -2,7 +2,6 @@
 // Sockets that stand for an application's socket: with its address, its device and its user.
 #pragma once
 
-#include <chrono>
 #include <optional>
 
 #include "agent/gateway/buffers.h"
@@ -38,6 +37,8 @@ Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, cons
 void unbind_from_device(int fd);
 
 [[nodiscard]] bool is_connecting(int fd);
+// Whether a TCP socket that was connected has no connection any more, because the other end has reset it.
+[[nodiscard]] bool was_reset(int fd);
 // The result of a connect(): 0 or its errno; EINPROGRESS if there is none yet. An errno is reported once: the next call
 // returns 0.
 [[nodiscard]] int take_connect_error(int fd);

@@ -73,9 +73,10 @@ ApiWatch::Hooks NodePods::hooks(Pods::Kind kind) {
             [this, kind](const std::string& problem) {
                 std::string& kept = problems_[kind == Pods::Kind::kPods ? 0 : 1];
                 if (!problem.empty()) {
-                    log()->warn("{}; rules apply to pods as they were last reported", problem);
+                    log()->warn("kubernetes: rules apply to pods as they were last reported: {}", problem);
                 } else if (!kept.empty()) {
-                    log()->info("the API server reports {}", kind == Pods::Kind::kPods ? "pods" : "namespaces");
+                    log()->info("kubernetes: the API server reports {}",
+                                kind == Pods::Kind::kPods ? "pods" : "namespaces");
                 }
                 kept = problem;
             }};

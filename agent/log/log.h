@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The agent's log on stderr: one line per fact, lower case, "name value" pairs. Any thread.
+// The agent's log on stderr: one line per fact, mostly "noun id: fact: cause", in lower case. Any thread.
 //
 // This header does not include spdlog: its templates, in every line of every file, took most of the build's time.
 #pragma once

@@ -263,7 +263,7 @@ bool Cgroups::reconsider() {
             less = less || is_less(group.rules, now.rules);
             changed = true;
             if (auto put = publish(id, now); !put) {
-                log()->warn("cgroup {}: {}", group.path, put.error().text());
+                log()->warn("cgroup {}: its former rules still apply: {}", group.path, put.error().text());
                 continue;
             }
         }

@@ -147,10 +147,10 @@ Result<void> Namespace::listen(Listener which) {
 }
 
 void Namespace::callback_taken(Listener which) {
-    if (taken_[which] || !listeners_[which]) {
+    if (flag_taken_[which] || !listeners_[which]) {
         return;
     }
-    taken_[which] = true;
+    flag_taken_[which] = true;
     // The program may take the flag of each new listener, too. The warning is not repeated as often.
     if (std::exchange(since_taken_, 0) >= kQuiet) {
         log()->warn("netns {}: {} connections are plain TCP until the agent listens anew: {}", inode_,
@@ -163,7 +163,7 @@ void Namespace::renew_listeners() {
     since_taken_++;
     for (const Listener which : {kClc4, kClc6}) {
         close_listener(replaced_[which]);
-        if (!taken_[which] || !listeners_[which]) {
+        if (!flag_taken_[which] || !listeners_[which]) {
             continue;
         }
         const InNamespace inside(netns_.get());
@@ -178,7 +178,7 @@ void Namespace::renew_listeners() {
         }
         log()->debug("netns {}: the agent listens anew for {}", inode_, which == kClc6 ? "IPv6" : "IPv4");
         replaced_[which] = std::move(old);
-        taken_[which] = false;
+        flag_taken_[which] = false;
         fresh_.push_back(which);
     }
     publish();
@@ -189,7 +189,7 @@ std::string Namespace::obstacle(bpf::Hooks::Family family) const {
     if (!hooks_ || !listeners_[which]) {
         return "the agent cannot listen there";
     }
-    if (taken_[which]) {
+    if (flag_taken_[which]) {
         return kFlagTaken;
     }
     if (abandoned_) {
@@ -210,7 +210,7 @@ void Namespace::publish() {
         return;
     }
     if (auto put = p_.programs.netns.put(cookie_, now); !put) {
-        log()->warn("netns {}: {}", inode_, put.error().text());
+        log()->warn("netns {}: the BPF programs do not know whether it is served: {}", inode_, put.error().text());
         return;
     }
     published_ = now;

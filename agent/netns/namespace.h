@@ -78,7 +78,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::uint16_t port(Listener which) const { return ports_[which]; }
     // Why connections of this family are not accelerated here; empty: they are.
     [[nodiscard]] std::string obstacle(bpf::Hooks::Family family) const;
-    // A description of the qdiscs, filters and XDP programs on the namespace's devices that SMC would evade; empty:
+    // The first qdisc, filter or XDP program that was found on the namespace's devices and that SMC would evade; empty:
     // none.
     [[nodiscard]] const std::string& limits() const { return hooked_.limits; }
     // Whether a hairpin of the namespace has failed recently, and is to be tried again soon.
@@ -112,7 +112,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     }
     // How many local ports the namespace gives to connections (ip_local_port_range); at most a second old.
     [[nodiscard]] std::size_t local_ports() const;
-    // Tells the BPF programs whether the namespace has used up its quota of connections.
+    // Tells the BPF programs whether the namespace has used up its quota of connections or of handshakes.
     void set_full(bool full);
     // Whether no process that a rule selects is left there. Then there are no new connections; existing ones go on.
     void set_abandoned(bool abandoned);
@@ -141,9 +141,9 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
     std::vector<Listener> fresh_;
-    bool taken_[kListeners] = {};    // the listener's callback flag
-    UniqueFd replaced_[kListeners];  // handshakes with it may be under way
-    unsigned since_taken_ = kQuiet;  // how often renew_listeners() was called since then
+    bool flag_taken_[kListeners] = {};  // another program has taken the listener's callback flag
+    UniqueFd replaced_[kListeners];     // handshakes with it may be under way
+    unsigned since_taken_ = kQuiet;     // how often renew_listeners() was called since then
     std::optional<Rtnetlink> link_events_;
     std::shared_ptr<bpf::Hooks> hooks_;  // used on the hooking thread, except its packet socket
     bpf::Hooks::State hooked_;

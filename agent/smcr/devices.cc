@@ -136,8 +136,8 @@ void Devices::refresh() {
     }
     for (const std::string& name : pnets_.devices()) {
         if (!devices_.contains(name) &&
-            refused_.emplace(name, "roce.pnets names it, and there is no such device").second) {
-            log()->warn("roce: roce.pnets names {}, and there is no such device", name);
+            refused_.emplace(name, "roce.pnets names it; there is no such device, or not in roce.devices").second) {
+            log()->warn("roce: roce.pnets names {}: there is no such device, or roce.devices does not name it", name);
         }
     }
     std::vector<roce::Port> ports;

@@ -54,12 +54,13 @@ class LinkGroups {
     // The ports of Devices have changed.
     void ports_changed();
 
-    // For display: the device, protection domain and driver of a link. find() returns nullptr if the link has ended.
+    // The device, protection domain and driver of a link.
     struct LiveLink {
         Devices::Usable device;
         std::shared_ptr<roce::ProtectionDomain> pd;
         std::shared_ptr<LinkDriver> driver;
     };
+    // nullptr: the link has ended.
     [[nodiscard]] const LiveLink* find(group::GroupId group, std::uint8_t link) const;
     // The number of the link that a connection sends on now; 0: the connection does not run.
     [[nodiscard]] std::uint8_t link_of(group::GroupId group, AlertToken token) const;

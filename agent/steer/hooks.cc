@@ -2,7 +2,6 @@
 #include "agent/steer/hooks.h"
 
 #include <bpf/bpf.h>
-#include <bpf/libbpf.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -166,11 +165,11 @@ bool Hooks::attach_again(unsigned index, Device& device) const {
             const auto attached = attach_tcx(index, device, out);
             any |= attached.has_value();
             const std::string why = attached ? "" : attached.error().text();  // then the next probe tries again
-            if (why != device.detached && !why.empty()) {
+            if (why != device.attach_again_problem && !why.empty()) {
                 log()->warn("device {}: programs that had been removed could not be attached again: {}", device.name,
                             why);
             }
-            device.detached = why;
+            device.attach_again_problem = why;
         }
     }
     if (any) {

@@ -5,8 +5,6 @@
 
 #include <array>
 #include <map>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +67,7 @@ class Hooks {
         bool up = false;
         std::uint32_t mac_len = 0;
         std::string problem;                        // why programs could not be attached; empty: none was found
-        std::string detached;                       // why programs could not be attached again
+        std::string attach_again_problem;           // why programs could not be attached again
         std::string limits;                         // a limit that its packets meet and a leg's do not
         bool clsact = false;                        // the programs are filters of its clsact qdisc
         std::vector<std::string> pins;              // names of pinned tcx links

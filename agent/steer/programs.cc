@@ -2,10 +2,8 @@
 #include "agent/steer/programs.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -14,7 +12,6 @@
 #include <system_error>
 
 #include "agent/log/log.h"
-#include "agent/steer/addresses.h"
 #include "agent/steer/pins.h"
 #include "os/random.h"
 #include "smc/wire/ebcdic.h"
@@ -250,8 +247,8 @@ void Programs::replace_predecessor() {
 
 Result<void> Programs::withdraw() {
     instance_.deserted.clear();  // from here on other instances may use these numbers
-    // From here on smc_app_sockops only marks sockets behind a leg, which a server may accept late, and smc_socket_ends
-    // notes their end.
+    // From here on smc_app_sockops tunes and watches no further socket. It stays attached, because it marks sockets
+    // behind a leg, which a server may accept late; smc_socket_ends notes their end.
     const Map<std::uint32_t, smc_config> configs(map_fd("smc_config"));
     if (auto config = configs.get(0)) {
         config->local = config->local_mask = 0;

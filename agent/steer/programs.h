@@ -174,7 +174,7 @@ class Programs {
 
     // Adds parts of enum smc_local that have become available.
     void allow_local(std::uint32_t what) const;
-    // Notes whether a cgroup has as many connections as it may have.
+    // Notes whether a cgroup has as many connections or handshakes as it may have.
     void set_full(std::uint64_t cgroup, bool full) const;
 
  private:

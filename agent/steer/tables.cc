@@ -6,8 +6,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <system_error>
-#include <utility>
 
 #include "agent/log/log.h"
 #include "agent/steer/addresses.h"
@@ -121,7 +119,7 @@ Swept Programs::sweep() {
     Swept found;
     if (const auto done = run(skeleton_->progs.smc_sweep); !done) {
         if (done.error().code != EOPNOTSUPP) {
-            log()->warn("{}", done.error().text());
+            log()->warn("BPF tables: old entries stay: {}", done.error().text());
         }
         return found;
     }
@@ -173,7 +171,7 @@ KeepaliveTerms Programs::keepalive_of(const smc_tuple& app) const {
 Tuned Programs::tuned(std::size_t most) const {
     const Map<std::uint64_t, smc_tuned_socket> sockets(map_fd("smc_tuned"));
     if (const auto seen = run(skeleton_->progs.smc_see_tuned); !seen) {
-        log()->warn("{}", seen.error().text());
+        log()->warn("tuned connections are not listed: {}", seen.error().text());
         return {.sockets = {}, .whole = false};
     }
     Tuned found{.sockets = sockets.entries(SMC_MAX_TUNED), .whole = true};

@@ -5,7 +5,6 @@
 
 #include <optional>
 
-#include "os/result.h"
 #include "os/unique_fd.h"
 
 namespace smc::bpf::tcx {

@@ -121,7 +121,11 @@ void Departure::watch_successor() {
     }
     end_hung_successor();
     if (const auto end = successor_ ? successor_->ended() : std::nullopt) {
-        log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);
+        if (end->in_order) {
+            log()->info("upgrade: successor {}: ended, as it was told to", successor_->pid());
+        } else {
+            log()->error("upgrade: successor {}: ended: {}", successor_->pid(), end->how);
+        }
         successor_.reset();
         if (state_ == State::kReleased && !end->in_order && !signalled_) {
             again_ = os::now() + pause_;

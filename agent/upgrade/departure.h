@@ -35,7 +35,8 @@ class Departure {
         std::function<void()> changed;          // obstacle() returns something else now
         std::function<void()> release;          // U1
         std::function<void()> over;             // called once: nothing is left to wait for
-        // An agent that has left and has no connections ends when no agent has served for this long.
+        // An agent that has left and has no connections ends when the agent that asked it to leave is gone and no agent
+        // has served for this long.
         std::chrono::milliseconds left_alone_after{30000};
         std::function<Result<Successor>()> start = [] { return Successor::start(); };
     };

@@ -46,9 +46,11 @@ Result<bool> ask_to_leave(const std::string& control_socket, std::chrono::millis
     if (answer.is_object() && answer.value("leaving", false)) {
         return true;
     }
-    const std::string why =
-        answer.is_object() ? answer.value("error", "it gave no reason; it may be too old for this") : "no answer";
-    return Error{EBUSY, "asking the agent at " + control_socket + " to leave (it said: " + why + ")"};
+    const std::string said = answer.is_object() ? answer.value("error", "") : "";
+    const std::string why = !answer.is_object() ? "it did not answer within times.answer_ms"
+                            : said.empty()      ? "it gave no reason; it may be too old for this"
+                                                : "it said: " + said;
+    return Error{EBUSY, "asking the agent at " + control_socket + " to leave (" + why + ")"};
 }
 
 }  // namespace smc::upgrade

@@ -7,8 +7,8 @@
 
 namespace smc {
 
-// Each answer is reused for four times as long as it took to make. So at most a fifth of the thread's time is spent on
-// making it, and no answer is older than that.
+// Each answer is reused for four times as long as it took to make, and no longer. So at most a fifth of the thread's
+// time is spent on making it.
 template <class Clock = std::chrono::steady_clock>
 class Kept {
  public:

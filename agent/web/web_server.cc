@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "agent/log/log.h"
@@ -56,7 +55,7 @@ struct MhdCallbacks {
         try {
             return static_cast<MHD_Result>(static_cast<const WebServer*>(self)->answer(connection, url, method));
         } catch (const std::exception& error) {  // no exception may pass through C code
-            log()->warn("{}: {}", url, error.what());
+            log()->warn("http: no answer to {}: {}", url, error.what());
             return MHD_NO;
         }
     }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "datapath/ism/local_dmb.h"
+#include "datapath/ism/rendezvous.h"
 
 namespace smc::ism {
 

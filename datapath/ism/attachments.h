@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include "datapath/ism/rendezvous.h"
 #include "datapath/smcd/fabric.h"
 
 namespace smc::ism {

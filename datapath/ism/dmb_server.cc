@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "datapath/ism/local_dmb.h"
 #include "os/random.h"
 
 namespace smc::ism {

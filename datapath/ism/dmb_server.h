@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 
-#include "datapath/ism/local_dmb.h"
 #include "datapath/ism/rendezvous.h"
 #include "datapath/smcd/fabric.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // DMBs of the `local` ISM provider: a sealed memfd, and a socket pair as the doorbell.
 //
-//   page 0            for the provider, not part of SMC: the word of the doorbell at 0, that of the lease at 64
+//   page 0            for the provider, not part of SMC: the doorbell's words at 0 and 8 (time), the lease at 64
 //   page 1 ...        the DMB
 //
 // The memfd is sealed against every change of its size before it is handed out, and the peer that attaches it checks

@@ -10,7 +10,6 @@
 
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
-#include <atomic>
 #include <functional>
 #include <list>
 #include <map>

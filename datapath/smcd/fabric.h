@@ -20,7 +20,7 @@ class Fabric {
  public:
     virtual ~Fabric() = default;
 
-    [[nodiscard]] virtual const char* provider() const = 0;  // "local"
+    [[nodiscard]] virtual const char* provider() const = 0;  // "local" or "ivshmem"
     [[nodiscard]] virtual const Gid& gid() const = 0;
     [[nodiscard]] virtual Chid chid() const = 0;
     // A PCI address, or a file; empty: it has no device.

@@ -281,7 +281,9 @@ bool LinkDriver::poll(bool readable, bool asks) {
 }
 
 void LinkDriver::drain() {
-    constexpr int kRounds = 64;  // takes more than a receive queue holds; bounded, as a peer may go on sending
+    // Takes more than a receive queue holds (roce.receives is at most 8192, and a poll() takes 64 of them); bounded, as
+    // a peer may go on sending.
+    constexpr int kRounds = 256;
     bool more = !polling_ && !ended_;
     for (int i = 0; i < kRounds && more && !link_->broken(); i++) {
         more = poll(true, true);

@@ -72,8 +72,9 @@ class RmbeTransport final : public Transport, private Mover {
     std::shared_ptr<LinkDriver> link_;  // the link that the connection sends on
     std::uint32_t lkey_ = 0;
     std::optional<cdc::Message> validation_;  // after a move: to be sent first, before everything is sent again
-    // The link before the move, if it still works. It must have retired everything before before_until_ before anything
-    // is sent again on link_: otherwise its older writes and messages could arrive after newer ones.
+    // The link that the connection used until the move, if that link still works. Nothing is sent again on link_ until
+    // it has completed all requests with sequence numbers below before_until_: otherwise its older writes and messages
+    // could arrive after newer ones.
     std::shared_ptr<LinkDriver> before_;
     std::uint64_t before_until_ = 0;
     // C5: a broken link may still write once more to the peer's ring beyond this position.

@@ -2,7 +2,6 @@
 // Points in time that are passed to the protocol machines. The library never reads a clock.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 
 namespace smc {

@@ -51,7 +51,7 @@ namespace smc {
     TIME(engine, 5000, 100, 60000,                                                                                     \
          "An agent that ends waits so long for its data path.")                                                        \
     TIME(control, 5000, 1000, 60000,                                                                                   \
-         "Longest time that a client of the control socket takes to ask, or leaves a capture.")
+         "How long a client of the control socket may take to ask, or leave a capture alone.")
 
 struct Times {
 #define SMC_TIME_MEMBER(name, usual, least, most, meaning) std::chrono::milliseconds name{usual};

@@ -15,7 +15,7 @@ DEFAULT_SOCKET = "/run/smc-agent/control.sock"
 
 class Agent:
     def __init__(self, host, config, name="agent", command=()):
-        """`command`: runs the agent, with its arguments. Returns when the agent serves its own network namespace."""
+        """Starts the agent, and does not wait for it: see wait_serving(). `command`: runs it, with its arguments."""
         self.host, self.config = host, config
         self.socket = config.get("control", {}).get("socket", DEFAULT_SOCKET)
         path = host.write(f"{name}.json", json.dumps(config))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Virtual machines joined by one Ethernet, each with a soft-RoCE device.
+"""Virtual machines joined by one Ethernet or more, each with a soft-RoCE device on it, or on the further ones.
 
     with VmLab("interop") as lab:
         a, b = lab.machine("a", "6.12"), lab.machine("b", "6.1")
@@ -7,7 +7,8 @@
         a.run(["ping", "-c", "1", b.ip4])
 
 QEMU without KVM, so everything is slow, and everything has a deadline. Nothing outlives the lab: machines are children
-of this process and die with it. The network is a UNIX socket; what crosses it is also written to <machine>.pcap."""
+of this process and die with it. A network is a UNIX socket; frames that cross it are also written to wire.pcap in the
+machine's directory (wire1.pcap and so on for further networks), unless `capture` is False."""
 import atexit
 import ctypes
 import glob

@@ -7,9 +7,9 @@
         a.start_agent(); b.start_agent()      # a.agent, b.agent
         server = b.popen(["redis-server", ...])
 
-Everything is named after the lab and removed at the end, also after a failure; what an earlier, killed run
-of the same name left is removed at the start. cgroups are sub-cgroups of our own; nothing is attached to the
-root. Traffic stays in the namespaces.
+Everything is named after the lab and removed at the end, also after a failure; what an earlier, killed run of the same
+name left is removed at the start. The nodes' cgroups are below one that the lab makes directly below the cgroup mount;
+nothing is attached to the root cgroup. Traffic stays in the namespaces.
 """
 import ctypes
 import glob

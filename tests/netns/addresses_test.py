@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Both ends see each other's true addresses, ports and devices, and options of sockets work as without an agent.
 
-Each scene is played without an agent, then with one on both nodes, where its server is asked and then remembered.
+Each scene is played without an agent, then twice with an agent on each node: its server is asked, then remembered.
 """
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Connections between two pods of a node go past TCP if both ends prove fit for it. bypass_leave_test: ends that are
-fit no more."""
+"""Connections between two pods of a node go past TCP if both ends prove fit for it. Sockets that cease to be fit are in
+bypass_leave_test.py."""
 import json
 import re
 import signal

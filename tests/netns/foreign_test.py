@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 """Unmodified programs between two pods of a node: past TCP if they prove fit for it, and over tuned TCP.
 
-Clients written here send and receive pieces of one file of noise, 1 B to 1 MB from places that change, with pauses,
-over connections that they keep. Each byte that comes is compared. The clients run until their
-connections have been seen to take the right path.
+Clients written here send and receive pieces of one file of noise, 1 B to 1 MB long and from changing offsets, with
+pauses, over connections that they keep. Each byte that comes is compared. The clients run until their connections have
+been seen to take the right path.
 """
 import os
 import random

@@ -35,9 +35,11 @@ WAYS = {
         "fallback_test.Fallback.test_a_client_that_goes_on_while_its_agent_hangs",
         "fallback_test.Fallback.test_an_agent_that_is_killed_while_the_agents_talk",
         "fallback_test.Fallback.test_a_dial_from_a_listeners_port_that_is_given_up",
+        "fallback_test.Fallback.test_a_listener_that_closes_while_the_agents_talk",
     ],
     "leg": [
         "moves_test.Moves.test_a_connection_goes_on",
+        "port_again_test.PortAgain",
         "legs_test.Legs.test_legs_are_not_paced",
         "legs_test.Legs.test_what_the_application_chose_stays",
         "legs_test.Legs.test_beside_a_tracer_with_every_socket_in_a_map",

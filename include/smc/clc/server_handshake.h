@@ -35,8 +35,8 @@ class ServerHandshake {
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
     // The type that was tried cannot be used: tries the next one.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
-    // The server application has accepted the connection, or has not. `may_decline`: the client can do without this TCP
-    // connection.
+    // The leg to the server's application is connected, or could not be. The application has not accepted it yet: the
+    // leg is held until the handshake is over. `may_decline`: the client can do without this TCP connection.
     [[nodiscard]] Actions application_ready(TimePoint now);
     [[nodiscard]] Actions application_refused(std::string detail, bool may_decline);
     [[nodiscard]] Actions attached();

@@ -72,7 +72,7 @@ struct End {
     enum class How : std::uint8_t {
         kOrderly,  // everything was delivered both ways: close both sockets
         kReset,    // reset both sockets
-        kDeliver,  // reset both, the leg after what receiving() still has was delivered (F8)
+        kDeliver,  // reset both; the leg only when everything that receiving() still has is delivered (F8)
     };
     Reason reason = Reason::kNone;
     How how = How::kReset;
@@ -192,7 +192,7 @@ class Flow {
     Writing writing_ = Writing::kWritable;
     bool leg_failed_ = false;
     bool leg_was_reset_ = false;
-    bool asked_for_all_ = false;  // the peer is to tell when it has consumed everything, because then it is aborted
+    bool asked_for_all_ = false;  // the peer was asked to tell when it has consumed all; then the connection aborts
     bool clc_event_ = false;
     bool clc_ended_ = false;
     bool clc_reset_ = false;

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "smc/group/actions.h"
-#include "smc/time.h"
 
 namespace smc::group {
 

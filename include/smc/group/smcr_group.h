@@ -13,7 +13,6 @@
 //   G3  A group that is over takes no more members; its objects are destroyed after its last member has left.
 #pragma once
 
-#include <compare>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,8 +39,8 @@ struct SmcrKey {
 
 // Limits and times that apply to all link groups.
 struct SmcrTerms {
-    std::uint32_t rmbe_bytes = 256 * 1024;  // of members that want no other size; elements to send from as well
-    std::uint8_t rmbes_per_rmb = 8;         // of that size; larger ones share as much memory
+    std::uint32_t rmbe_bytes = 256 * 1024;  // the usual size: of RMBEs and send elements, if a member wants no other
+    std::uint8_t rmbes_per_rmb = 8;         // if they have that size; an RMB of larger ones has fewer in as much memory
     std::size_t link_bytes = 0;             // bytes that a link registers for its messages
     std::size_t memory_limit = 0;           // bytes that all groups together may register
     bool eye_catchers = false;              // RMBEs begin with an eye catcher (RFC 7609 section 4.4.1)

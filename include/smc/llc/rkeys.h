@@ -9,7 +9,6 @@
 #pragma once
 
 #include <deque>
-#include <functional>
 #include <optional>
 
 #include "smc/llc/link_out.h"

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -29,8 +28,8 @@ struct GroupTerms {
     std::uint8_t max_connections = 255;
     bool negotiated = false;    // CLC agreed on both maxima (release 1 on), and CONFIRM LINK repeats them
     bool eye_catchers = false;  // this side's RMBEs have them; they are used if either side has them
-    // Timeout of first contact. A client waits half as long again, so that it hears from a server that gave up; on an
-    // established link it is twice as long, because the queue pair may be retransmitting.
+    // Timeout of first contact. A client waits half as long again, so that it hears from a server that gave up. On an
+    // established link the timeout is twice as long, because the queue pair may be retransmitting.
     std::chrono::milliseconds reply_timeout{2000};
     std::chrono::milliseconds test_interval{30000};
 };

@@ -4,8 +4,8 @@
 // around them. The application waits in connect() meanwhile, and its own SYN is kept back.
 //
 //   kConnecting   connected, option 254    -> kNegotiating
-//                 connected, no option     -> on TCP
-//                 failed                   -> on TCP, where the application's own SYN finds out for itself
+//                 connected, no option     -> left to TCP
+//                 failed                   -> left to TCP: the application's own SYN finds out for itself
 //                 In the last two cases a server that was only remembered is asked next time, and one that has just
 //                 answered is paused: something on the way lets its answer through, but not this connection.
 //   kNegotiating  both ends have memory,   -> kFinishing, with the Confirm still to be sent: from the Confirm on the
@@ -15,16 +15,16 @@
 //                 Decline                  -> kFinishing: the TCP connection of the CLC socket goes on (RFC 7609
 //                                             section 3.5); if the server has an agent, kLeaving
 //                 the link failed          -> Decline, if our CONFIRM LINK was not sent (C.2); else as terminated
-//                 terminated               -> on TCP
+//                 terminated               -> left to TCP
 //                 In the last three cases the server is not asked for a while, unless the two sides were out of sync.
-//                 It is only paused, for some seconds, if it has an agent and closed, was late, or
-//                 its application refused.
+//                 It is only paused, for some seconds, if it has an agent and closed, was late, or its application
+//                 refused.
 //   kFinishing    the leg is connected     -> Confirm, if it is still to be sent; runs, on SMC or on TCP through the
 //                                             agent; if the Confirm cannot be sent, the application is reset
-//                 the leg failed           -> on TCP, unless the application has gone
-//   kLeaving      the server has closed    -> on TCP; before that it may still hold the tuple of the application
+//                 the leg failed           -> left to TCP, unless the application has gone
+//   kLeaving      the server has closed    -> left to TCP; before that it may still hold the tuple of the application
 //   kDone
-//   the budget is used up, at any time     -> on TCP; the server is not asked for a while, as above
+//   the budget is used up, at any time     -> left to TCP; the server is not asked for a while, as above
 //
 // Invariant:
 //   S1  Exactly one of Run, RunOnTcp, LeaveToTcp and Refuse is ever returned, and nothing after it.

@@ -6,7 +6,6 @@
 // belongs. Linux on ISM hardware has the flags beside the consumer cursor instead.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #include "smc/wire/clc/proposal.h"
 
-#include <arpa/inet.h>
-
-#include <algorithm>
 #include <cstdio>
 
 namespace smc::clc {
