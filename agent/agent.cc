@@ -84,8 +84,8 @@ Agent::Agent(Config config, bool take_over, UniqueFd ready_fd)
       refresh_(kRefresh),
       tidying_(kTidying),
       node_(local_node(config_)),
-      departure_({io_, config_.stop_drain, config_.upgrade_drain, settling(config_), config_.times.successor,
-                  [this] { return connections_.live(); },
+      departure_({io_, config_.stop_drain, config_.upgrade_drain, settling(config_),
+                  config_.times.successor + config_.times.prepare, [this] { return connections_.live(); },
                   [this] { return gateway_->handshakes() == 0 && programs_->requests() == 0; },
                   [this] { return bool(connect_unix(config_.control_socket, SOCK_STREAM | SOCK_NONBLOCK)); },
                   [this] { tell_programs(); }, [this] { hand_over(); }, [this] { io_.stop(); }}) {}

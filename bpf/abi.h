@@ -145,8 +145,11 @@ struct smc_sock {
 	 * Another connection may have the same tuple by now.
 	 */
 	__be32 isn;
-	__u64 syn_ns; /* application: when a SYN came from the network for its connection; 0: none, or it was answered
-		       */
+	/* Of an application: when its last challenge ACK was expected (smc_hairpin.h), and whether it has not come yet.
+	 */
+	__u64 challenge_ns;
+	__u32 awaits_challenge;
+	__u32 pad;
 };
 
 /* The choices of an application that its leg follows; an entry of smc_chosen. */
@@ -458,7 +461,7 @@ static_assert(SMC_IN_TABLE_FULL < 64, "decisions are bits of smc_query");
 static_assert(sizeof(smc_query) == 64);
 static_assert(sizeof(smc_addr) == 20);
 static_assert(sizeof(smc_tuple) == 40);
-static_assert(sizeof(smc_sock) == 88);
+static_assert(sizeof(smc_sock) == 96);
 static_assert(sizeof(smc_rule) == 44);
 static_assert(sizeof(smc_dest) == 32);
 static_assert(sizeof(smc_netns) == 16);

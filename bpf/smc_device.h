@@ -33,7 +33,7 @@ static __always_inline struct smc_sock *smc_state_of_sender(struct __sk_buff *sk
 static __always_inline int smc_redirect_of(struct __sk_buff *skb, __u32 slot, struct smc_sock *state,
 					   const struct bpf_sock *sk)
 {
-	if (state->syn_ns && smc_is_challenge(skb, slot, state))
+	if (state->awaits_challenge && smc_is_challenge(skb, slot, state))
 		return TC_ACT_UNSPEC;
 	if (state->role == SMC_ROLE_APP && (sk->state == BPF_TCP_CLOSE_WAIT || sk->state == BPF_TCP_LAST_ACK))
 		return smc_redirect_behind_fin(skb, slot, state, sk->state == BPF_TCP_LAST_ACK);

@@ -32,8 +32,8 @@ static __always_inline void smc_leave_hairpin(const struct smc_sock *state, __u6
 		hairpin->sender.cookie = 0;
 }
 
-/* Tells user space to end this sender, if the map has a free entry. */
-static __always_inline void smc_tell_to_end(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
+/* Tells user space to end this sender. False: the map has no free entry. */
+static __always_inline bool smc_tell_to_end(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
 	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
 	struct smc_half_open found = {.sender = *sender, .of_leg = hairpin->of_leg};
@@ -41,22 +41,26 @@ static __always_inline void smc_tell_to_end(const struct smc_tuple *sender, cons
 
 	if (smc_reads_kernel)
 		found.bound_device = BPF_CORE_READ(sk, __sk_common.skc_bound_dev_if);
-	bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
+	return !bpf_map_update_elem(&smc_half_open, &cookie, &found, BPF_ANY);
 }
 
-/* The other end of this sender is gone. True: the sender still waits for it, and user space is told. */
+/* Whether this sender waits for the other end, which is gone. A leg first reads what the application had written. */
+static __always_inline bool smc_is_half_open(const struct smc_hairpin *hairpin)
+{
+	const struct tcp_sock *tcp = (const struct tcp_sock *)hairpin->sender.sk;
+
+	return smc_awaits_the_other_end(&hairpin->sender) &&
+	       !(hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq));
+}
+
+/* The other end of this sender is gone. True: the sender still waits for it. User space is told if the map has room. */
 static __always_inline bool smc_tell_half_open(const struct smc_tuple *sender, const struct smc_hairpin *hairpin)
 {
-	const struct sock *sk = (const struct sock *)hairpin->sender.sk;
-	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
+	bool waits = smc_is_half_open(hairpin);
 
-	if (!smc_awaits_the_other_end(&hairpin->sender))
-		return false;
-	/* the leg still has to read what the application wrote before it ended */
-	if (hairpin->of_leg && smc_reads_kernel && BPF_CORE_READ(tcp, rcv_nxt) != BPF_CORE_READ(tcp, copied_seq))
-		return false;
-	smc_tell_to_end(sender, hairpin);
-	return true;
+	if (waits)
+		smc_tell_to_end(sender, hairpin);
+	return waits;
 }
 
 #endif

@@ -112,6 +112,7 @@ ControlServer::~ControlServer() {
 
 void ControlServer::give_up_socket() {
     name_.reset();
+    retry_.set(kNever);  // it would look for the listener
     listener_.reset();
     lock_.reset();  // last: the next holder of the lock removes the socket that it finds
 }

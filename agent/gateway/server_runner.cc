@@ -128,6 +128,7 @@ void ServerRunner::timed_out() {
 
 void ServerRunner::refused(int error) {
     if (dialled_again_) {
+        reset_application();
         return run(std::move(dialled_again_->leg));  // the data path passes on that it was reset
     }
     feed(session_.application_refused(std::generic_category().message(error), os::now()));
@@ -153,7 +154,9 @@ UniqueFd ServerRunner::take_application() {
 // with SO_REUSEPORT, so the leg is connected once more.
 void ServerRunner::on(const session::Run& action) {
     UniqueFd leg = take_application();
-    if (was_reset(leg.get())) {
+    const auto hairpin = programs_.hairpins.get(app());
+    const bool was_accepted = !hairpin || hairpin->sender.cookie != 0;
+    if (!was_accepted && was_reset(leg.get())) {
         return dial_again(action.outcome, std::move(leg));
     }
     end({SessionEnd::Kind::kSmc, action.outcome, std::move(leg), clc_->release()});

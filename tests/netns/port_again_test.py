@@ -2,6 +2,7 @@
 """A client uses a port again while the server's application still has its socket of the connection before. TCP answers
 the new SYN from that old socket by a challenge ACK, which the client's kernel answers by a reset; the next SYN is for
 the listener (RFC 9293 section 3.10.7.4, RFC 5961)."""
+import json
 import unittest
 
 from base import TwoNodes
@@ -36,6 +37,33 @@ for line in sys.stdin:
     else:
         try: c = dial()
         except OSError as e: print(repr(e), flush=True)
+"""
+
+
+# Answers "hello" and reads nothing more until it is told a line of stdin. Prints how many bytes it read then.
+SLOW = """
+import socket, sys
+s = socket.socket(); s.setsockopt(1, 2, 1); s.setsockopt(1, 8, 4096); s.bind(('', 5001)); s.listen()
+print('ready', flush=True); c, _ = s.accept(); c.sendall(c.recv(5)); sys.stdin.readline()
+n = 0
+while d := c.recv(65536): n += len(d)
+print(n, flush=True)
+"""
+
+# Sends a SYN past the programs of its own device. Arguments: device, MAC, address and port of source and destination.
+SYN = """
+import socket, struct, sys
+device, mac, source, sport, to, dport = sys.argv[1:]
+def total(data):
+    n = sum(struct.unpack(f'!{len(data) // 2}H', data))
+    return ~((n & 0xffff) + (n >> 16)) & 0xffff
+ends = socket.inet_aton(source) + socket.inet_aton(to)
+ip = struct.pack('!BBHHHBBH', 0x45, 0, 40, 1, 0, 64, 6, 0) + ends
+ip = ip[:10] + struct.pack('!H', total(ip)) + ip[12:]
+tcp = struct.pack('!HHIIBBHHH', int(sport), int(dport), 12345, 0, 0x50, 2, 65535, 0, 0)
+tcp = tcp[:16] + struct.pack('!H', total(ends + struct.pack('!HH', 6, 20) + tcp)) + tcp[18:]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.setsockopt(263, 20, 1); s.bind((device, 0))
+s.send(bytes.fromhex(mac.replace(':', '')) + bytes(6) + b'\\x08\\x00' + ip + tcp)
 """
 
 
@@ -76,6 +104,41 @@ class PortAgain(TwoNodes):
         self.start_agents()
         self.assertEqual(self.again(7001, "close", before=self.forgotten), "hello")
         self.assertEqual(self.again(7002, "close", before=self.forgotten, plain=True), "hello")
+
+    def queued(self, port):
+        """Bytes that the client's leg has not read, and bytes of the client that the leg has not acknowledged."""
+        leg = ["dst", self.b.ip4, "and", "dport", "=", ":5001", "and", "sport", "!=", f":{port}"]
+        lines = [self.a.run(["ss", "-Htn", *which]).stdout.splitlines() for which in (leg, ["sport", "=", f":{port}"])]
+        return max(int(line.split()[1]) for line in lines[0]), sum(int(line.split()[2]) for line in lines[1])
+
+    def resets(self):
+        """How many resets the client's kernel has sent."""
+        names, values = [
+            s.split() for s in self.a.run(["cat", "/proc/net/snmp"]).stdout.splitlines() if s[:4] == "Tcp:"
+        ]
+        return int(values[names.index("OutRsts")])
+
+    def test_a_syn_takes_nothing_from_a_leg_that_has_not_read_all(self):
+        """The client has closed and its socket is gone. Its leg still has bytes, because the server reads late. Anybody
+        may send a SYN with these ports."""
+        self.start_agents()
+        server, port = self.program(self.b, SLOW, says="ready"), 7000
+        client = self.program(self.a, CLIENT.replace("5000", "5001"), self.b.ip4, port, says="hello")
+        sent = 0
+        while not self.queued(port)[0]:
+            self.tell(client, "fill 4096")
+            self.assertEqual(self.hear(client), "sent")
+            sent += 4096
+        wait_for("all to be acknowledged", lambda: self.queued(port)[1] == 0)
+        self.tell(client, "close")
+        self.client_is_gone(port)
+        (link,) = json.loads(self.a.run(["ip", "-j", "link", "show", "dev", self.a.device], check=True).stdout)
+        before = self.resets()
+        self.b.python(SYN, self.b.device, link["address"], self.b.ip4, 5001, self.a.ip4, port, check=True)
+        wait_for("the kernel's answer, that there is no such connection", lambda: self.resets() > before)
+        wait_for("the agent to end what it was told to end", lambda: not self.table(self.a, "smc_half_open"))
+        self.tell(server, "read")
+        self.assertEqual(int(self.hear(server)), sent)
 
     def test_after_a_reset_that_a_late_reader_has_not_been_told(self):
         """What the client had sent before it waits for room at the server, and the reset waits behind it."""
