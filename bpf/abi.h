@@ -145,8 +145,7 @@ struct smc_sock {
 	 * Another connection may have the same tuple by now.
 	 */
 	__be32 isn;
-	/* Of an application: when its last challenge ACK was expected (smc_hairpin.h), and whether it has not come yet.
-	 */
+	/* Of an application: when its last challenge ACK was expected (smc_port_again.h); 1: it has not come yet. */
 	__u64 challenge_ns;
 	__u32 awaits_challenge;
 	__u32 pad;

@@ -17,6 +17,7 @@
 #include "bpf/smc_checks.h"
 #include "bpf/smc_packet.h"
 #include "bpf/smc_hairpin.h"
+#include "bpf/smc_port_again.h"
 #include "bpf/smc_pairs.h"
 #include "bpf/smc_members.h"
 #include "bpf/smc_tune.h"

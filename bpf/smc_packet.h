@@ -383,4 +383,11 @@ static __always_inline int smc_make_rst(struct __sk_buff *skb, const struct smc_
 	return bpf_redirect(skb->ifindex, 0);
 }
 
+/* An ACK that carries nothing. */
+static __always_inline bool smc_is_bare_ack(const struct smc_packet *packet)
+{
+	return !packet->payload &&
+	       (packet->flags & (SMC_TCP_SYN | SMC_TCP_FIN | SMC_TCP_RST | SMC_TCP_ACK)) == SMC_TCP_ACK;
+}
+
 #endif
