@@ -60,7 +60,7 @@ std::chrono::milliseconds settling(const Config& config) {
     return std::max(config.times.settle, config.budget);
 }
 
-// Half of the processors are left to the applications.
+// Leaves at least half of the processors to the applications, if there are two or more.
 unsigned usual_threads() {
     return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U);
 }
@@ -148,7 +148,7 @@ Result<void> Agent::start() {
     return start_bpf(root, own_cgroup_->path());
 }
 
-// By default most signals end a process as SIGKILL does, and leave its pins and hairpins.
+// Handles or ignores signals that would end the process as SIGKILL does, with its pins and hairpins left behind.
 void Agent::take_signals() {
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
         signals_.add(number);
@@ -163,8 +163,8 @@ void Agent::take_signals() {
     }
 }
 
-// U1: only the agent with the control socket's lock may do what follows. Steps that are likely to fail were tried
-// before, because between the other agent's departure and this one's start no agent serves.
+// U1: an agent may go on from here only with the control socket's lock. The steps that are likely to fail are tried
+// first, because no agent serves between the other agent's departure and this one's start.
 Result<void> Agent::take_over_from_predecessor() {
     if (auto tried = bpf::Programs::try_to_load(config_); !tried) {
         return tried;
@@ -330,7 +330,7 @@ void Agent::wait_for_signals() {
         if (number == SIGHUP) {
             log()->warn(
                 "SIGHUP changes nothing: the configuration is read at the start; `smcctl upgrade` starts an "
-                "agent with the present one, and connections stay");
+                "agent that reads it again, and connections stay");
         } else if (number == SIGQUIT) {
             log()->info("status {}",
                         introspection_->status().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -340,7 +340,8 @@ void Agent::wait_for_signals() {
     });
 }
 
-// U1, in this order. The data path, the link groups, and in each namespace what the legs need stay.
+// Gives up what only one agent of a node can have, in this order (U1). The data path and the link groups stay, and in
+// each namespace the programs and the sockets that legs need.
 void Agent::hand_over() {
     web_.reset();
     pods_.reset();

@@ -90,7 +90,7 @@ class Agent {
     std::unique_ptr<smcd::Fabrics> fabrics_;
     std::unique_ptr<smcd::Pool> smcd_pool_;
     std::vector<bpf::ProgramState> bypass_programs_;
-    bool bypass_forced_ = false;              // by some rule, whatever the probe finds
+    bool bypass_forced_ = false;              // a rule or local.bypass says force, whatever the probe finds
     std::unique_ptr<bypass::Bypass> bypass_;  // null: no rule allows it, or this kernel cannot do it
     std::optional<bypass::Verdict> verdict_;  // of the probe on this kernel
     std::unique_ptr<bpf::Programs> programs_;

@@ -132,6 +132,7 @@ void Agent::beat() {
             gateway_->set_most_connections(config_.max_connections);
         }
         gateway_->swept(programs_->sweep());
+        gateway_->balance();
         smcd_pool_->sweep(now);
         restore_files();
     }

@@ -18,7 +18,8 @@ namespace {
 constexpr int kExitFailure = 1;
 constexpr int kExitUsage = 2;
 
-// Returns 0 or an errno: a directory, for example, can be opened but not read.
+// Appends the contents of a file to `text`. Returns 0, or the errno of the call that failed: a directory, for example,
+// can be opened but not read.
 int read(const std::string& path, std::string& text) {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
     if (!file) {

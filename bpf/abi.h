@@ -13,7 +13,7 @@
 
 #include "bpf/decisions.h"
 
-/* Bump when any layout below changes. Readers of pinned maps find the version in smc_config. */
+/* To be incremented when any layout below changes. Readers of pinned maps find the version in smc_config. */
 #define SMC_ABI_VERSION 18u
 
 #define SMC_MAX_RULES 4096     /* flattened: each has one CIDR and one port range */
@@ -38,9 +38,9 @@
 #define SMC_TCPOPT_LEN 6
 #define SMC_TCPOPT_EXID 0xe2d4c3d9u
 /*
- * Our own option, which follows option 254 (kind 254, ExID "SMCA" in ASCII). It names the sending agent by its tag and
- * carries a port. No SMC stack answers it. A peer that returns the sender's own tag copies unknown options from the
- * SYN, so its option 254 means nothing (the canary).
+ * Our own option, which follows option 254 (kind 254, ExID "SMCA" in ASCII). It carries the tag of the agent that sends
+ * it, and a port. Other SMC stacks ignore it. A peer that returns the sender's own tag copies unknown options from the
+ * SYN, so its option 254 proves nothing.
  *
  *	in a request                the tag of the agent, port 0, and the socket's ID for smc_pairs.h
  *	in the SYN of a CLC socket  the tag of the agent, the application's port, and SMC_OWN_SPEAKS
@@ -49,8 +49,9 @@
 #define SMC_OWN_EXID 0x534d4341u
 #define SMC_OWN_LEN 14
 /*
- * At the first contact of SMC-R the client's agent connects its application only when the link is ready, and then sends
- * a first CDC message. Until this message arrives the server's application must not see the connection.
+ * Flag in the SYN of a CLC socket: the client's agent will announce that its application is connected. At the first
+ * contact of SMC-R it connects the application only when the link is ready, and then sends a first CDC message. Until
+ * this message arrives the server's application must not see the connection.
  */
 #define SMC_OWN_SPEAKS 1
 
@@ -71,7 +72,10 @@
 
 /* From this score of struct smc_short on, new connections are TCP; the score goes no higher. */
 #define SMC_SHORT_MANY 16
-/* A trial begins after this many connections and this time, or after the longer time, however many there were. */
+/*
+ * A trial, one connection with SMC, begins when so many were left to TCP and this time has passed since the last trial,
+ * or when the longer time has passed, however many they were.
+ */
 #define SMC_SHORT_TRIAL_EVERY 256
 #define SMC_SHORT_TRIAL_NS 1000000000ull
 #define SMC_SHORT_TRIAL_LATEST_NS 60000000000ull
@@ -85,10 +89,11 @@
 #define SMC_TAKEN_NS 3000000000ull        /* smc_requests: a leg has answered; late SYN-ACKs of the server may follow */
 
 /*
- * After this many retransmissions of a SYN with the option, answers with the option are taken to be lost on the path.
+ * After so many retransmissions of a SYN with the option, the SYN-ACK is sent without the option: answers that have it
+ * seem to be lost on the path.
  */
 #define SMC_ANSWER_LOST_SYNS 2
-#define SMC_ANSWER_LOST_NS 70000000000ull /* smc_inbound: SYN retransmitted; longer than TCP waits for the next */
+#define SMC_ANSWER_LOST_NS 70000000000ull /* smc_inbound: the SYN was retransmitted; TCP sends the next one sooner */
 
 #define SMC_REASON_OPTION_LOST 0x0a010002u /* Reason::kOptionLost of <smc/wire/reason.h> */
 
@@ -112,7 +117,7 @@ enum smc_role {
 /* Option 254 in the SYN-ACK that a CLC socket received. */
 enum smc_option_seen {
 	SMC_OPTION_UNKNOWN,
-	SMC_OPTION_ASKING, /* the SYN is being built; the kernel has asked this agent's program for its options */
+	SMC_OPTION_ASKING, /* the kernel has asked this agent's program for the options of the SYN; no SYN-ACK yet */
 	SMC_OPTION_ABSENT,
 	SMC_OPTION_PRESENT,
 	SMC_OPTION_AGENT,  /* present, and the server has an agent */
@@ -145,9 +150,8 @@ struct smc_sock {
 	 * Another connection may have the same tuple by now.
 	 */
 	__be32 isn;
-	/* Of an application: when its last challenge ACK was expected (smc_port_again.h); 1: it has not come yet. */
-	__u64 challenge_ns;
-	__u32 awaits_challenge;
+	__u64 challenge_ns;     /* application: when a challenge ACK was last expected of it (smc_port_again.h) */
+	__u32 awaits_challenge; /* 1: none of its packets has left since then */
 	__u32 pad;
 };
 
@@ -211,7 +215,7 @@ struct smc_rule {
 	__u8 v4;          /* the prefix is IPv4's; ::/0 does not mean IPv4 */
 	__u8 local;       /* enum smc_local, or'ed */
 	__u8 smcd;        /* SMC-D with another agent of this kernel */
-	__u8 past_limits; /* 1: also where a device shapes or filters packets, which SMC would evade */
+	__u8 past_limits; /* 1: also where a device has a shaper or filter that SMC would evade */
 	__u8 short_lived; /* 1: also where connections are short-lived (smc_short_lived.h) */
 };
 
@@ -234,7 +238,7 @@ struct smc_netns {
 	__u8 serves4; /* every device that is up has a working hairpin for IPv4 */
 	__u8 serves6;
 	__u8 full;    /* it has as many connections or handshakes as one namespace may have */
-	__u8 limited; /* one of its devices shapes or filters packets, which a leg would evade */
+	__u8 limited; /* one of its devices has a shaper or filter that a leg's packets do not pass */
 	__u64 inode;  /* as in /proc/PID/ns/net */
 };
 
@@ -388,7 +392,7 @@ struct smc_inbound {
 	__u8 peer_speaks; /* the client's agent announces on a new link that its application is connected */
 	__u8 cookie;      /* answered by a SYN cookie, so the listener keeps no state of it */
 	__u8 smcd;        /* SMC-D with another agent of this kernel may be accepted */
-	__u8 again;       /* retransmissions of the SYN: no answer has come through */
+	__u8 again;       /* how often the SYN was sent again, counted up to SMC_ANSWER_LOST_SYNS */
 	__be32 isn;       /* sequence number of the SYN */
 	__u8 bare;        /* the SYN was sent again without options: it is no request any more */
 	__u8 asking;      /* the kernel has asked this agent's program for the options of the SYN-ACK */
@@ -403,7 +407,7 @@ struct smc_half_open {
 	__u32 of_leg; /* 1: this is the leg's socket, and the application's is gone */
 };
 
-/* A socket that was tuned. The key is its cookie. Program smc_see_tuned fills in what changes. */
+/* A socket that was tuned. The key is its cookie. Program smc_see_tuned updates sent, received and state. */
 struct smc_tuned_socket {
 	__u64 sk; /* address of its struct sock (bpf/smc_socket.h) */
 	__u64 cgroup;

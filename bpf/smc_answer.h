@@ -4,9 +4,9 @@
 #define SMC_ANSWER_H
 
 /*
- * The application of a server that does not speak SMC would accept the CLC socket's connection, which is never used. So
- * this SYN-ACK becomes a RST: connect() of the CLC socket fails, `option` tells the agent why, and the server's
- * half-open connection is reset at its next SYN-ACK.
+ * Turns the SYN-ACK of a server that does not speak SMC into a RST for the CLC socket: otherwise the server's
+ * application would accept a connection that is never used. connect() of the CLC socket fails, the socket's `option`
+ * tells the agent why, and the server's half-open connection is reset when it sends its SYN-ACK again.
  */
 static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct smc_packet *packet,
 					   enum smc_option_seen seen)
@@ -27,7 +27,10 @@ static __always_inline void smc_refuse_clc(struct __sk_buff *skb, const struct s
 	bpf_skb_store_bytes(skb, packet->tcp_at + 12, &after, sizeof(after), 0);
 }
 
-/* Only the SYN without options was answered: perhaps something on the path drops SYNs with unknown options. */
+/*
+ * The server has answered only the SYN without options: perhaps something on the path drops SYNs with unknown options.
+ * Notes that this server is not asked for config->not_now_ns.
+ */
 static __always_inline void smc_option_lost(const struct smc_config *config, const struct smc_request *request,
 					    const struct smc_tuple *tuple)
 {
@@ -40,7 +43,7 @@ static __always_inline void smc_option_lost(const struct smc_config *config, con
 	bpf_map_update_elem(&smc_servers, &dest, &server, BPF_ANY);
 }
 
-/* A RST from the network: nothing listens there, so the request is answered. */
+/* A RST from the network. If it answers a request, the request ends: nothing listens at the server. */
 static __always_inline void smc_hear_reset(const struct smc_packet *packet)
 {
 	struct smc_request *request = bpf_map_lookup_elem(&smc_requests, &packet->tuple);
@@ -54,8 +57,8 @@ static __always_inline void smc_hear_reset(const struct smc_packet *packet)
 }
 
 /*
- * True: this answer would connect an application of this node to the server's agent, but this agent has no entry for
- * its request: the agent that sent it was killed. (A socket of net/smc sends its own requests.)
+ * Whether this SYN-ACK, for which there is no entry, answers a request of an agent that was killed: it would connect an
+ * application of this node to the server's agent. (A socket of net/smc sends its own requests.)
  */
 static __always_inline bool smc_is_unasked(struct __sk_buff *skb, const struct smc_packet *packet)
 {
@@ -117,7 +120,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 			smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}
-	/* From here on the application must not see this answer: it did not send the request. */
+	/* The application must not see the answer to a request: the program has asked for SMC, not the application. */
 	if (request->state == SMC_REQUEST_ASKED || request->state == SMC_REQUEST_ASKED_BARE) {
 		request->state = SMC_REQUEST_HELD;
 		request->since_ns = bpf_ktime_get_ns();
@@ -134,7 +137,7 @@ static __always_inline int smc_hear_answer(struct __sk_buff *skb, const struct s
 	} else if (request->answer_isn == packet->seq || request->state == SMC_REQUEST_TAKEN) {
 		smc_count(SMC_ANSWER_AGAIN);
 	} else {
-		/* a new half-open connection: this server answers option 254 to SYNs without options, too */
+		/* another half-open connection: the server sends option 254 also in answer to a SYN without options */
 		smc_end_request(&packet->tuple, request);
 		return TC_ACT_UNSPEC;
 	}

@@ -114,8 +114,9 @@ static __always_inline bool smc_leg_is_done(struct __sk_buff *skb, const struct 
 }
 
 /*
- * Redirects the FIN of an application that closes after its peer. The leg closed first and would stay in TIME_WAIT for
- * a minute, which plain TCP has only at the peer. No packet has left this host, so a RST sent after the FIN is safe.
+ * Redirects the FIN of an application that closes after its peer, and then a RST. The leg has closed first and would
+ * stay in TIME_WAIT for a minute, but with plain TCP only the peer has a TIME_WAIT. The RST is safe, because no packet
+ * of this connection has left the host: none can arrive late.
  */
 static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct smc_packet *packet,
 					     const struct smc_sock *app)
@@ -147,8 +148,9 @@ static __always_inline int smc_redirect_last(struct __sk_buff *skb, const struct
  * closes the leg, which the kernel keeps in FIN-WAIT-2 for tcp_fin_timeout only. The sweep deletes the hairpin when the
  * leg's socket has been gone for SMC_HAIRPIN_NS; until then the hairpin carries the kernel's RST. After that nothing
  * would answer data or a FIN, and the application would retransmit for a quarter of an hour, so this program sends a
- * RST. A bare ACK leaves for the client's host, as with TCP, which resets the connection if it is a keepalive probe or
- * a challenge. (Packets with IPv6 extension headers, which smc_parse() refuses, are redirected without this check.)
+ * RST. A bare ACK leaves for the peer's host, as with TCP. If it is a keepalive probe or a challenge ACK, that host
+ * resets the connection. (Packets with IPv6 extension headers, which smc_parse() refuses, are redirected without this
+ * check.)
  */
 static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 slot, const struct smc_sock *app,
 						   bool last)
@@ -170,8 +172,8 @@ static __always_inline int smc_redirect_behind_fin(struct __sk_buff *skb, __u32 
 }
 
 /*
- * Keeps an outgoing packet on this node. TCP must believe that it has left, because it takes a drop here for
- * congestion. So the packet is redirected much like one of the agent's own probes; smc_ingress drops it.
+ * Keeps an outgoing packet on this node. A drop at this hook would look like congestion to TCP. So the packet becomes a
+ * packet of the agent's own, much like a probe, and is redirected: TCP takes it for sent, and smc_ingress drops it.
  */
 static __always_inline int smc_keep(struct __sk_buff *skb, const struct smc_packet *packet,
 				    const struct smc_device *device)
@@ -252,8 +254,8 @@ static __always_inline int smc_hold(struct __sk_buff *skb, const struct smc_pack
 }
 
 /*
- * A new connection may use the ports of a hairpin that is not swept yet. Its sockets are checked here, because the
- * agent that would sweep may be gone as well.
+ * Deletes a hairpin whose ports a new connection uses, if its leg is gone. It cannot wait for the sweep, because the
+ * agent that runs the sweep may be gone, too.
  */
 static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 {
@@ -278,7 +280,7 @@ static __always_inline void smc_forget_hairpin(const struct smc_packet *packet)
 	bpf_map_delete_elem(&smc_hairpins, &other);
 }
 
-/* The time stamp of a leg's SYN. Linux puts it after MSS and SACK-permitted or padding. */
+/* Reads the time stamp of a leg's SYN. Linux puts it after MSS and SACK-permitted or padding. False: there is none. */
 static __always_inline bool smc_time_of_syn(struct __sk_buff *skb, const struct smc_packet *packet, __u32 *time)
 {
 	__be32 words[3];

@@ -6,14 +6,13 @@
 #ifndef SMC_PORT_AGAIN_H
 #define SMC_PORT_AGAIN_H
 
-#define SMC_CHALLENGE_NS 1000000         /* the kernel answers a SYN at once */
-#define SMC_CHALLENGE_EVERY_NS 500000000 /* and at most so often for one socket (net.ipv4.tcp_invalid_ratelimit) */
+#define SMC_CHALLENGE_NS 1000000         /* how long it is awaited: the kernel answers a SYN at once */
+#define SMC_CHALLENGE_EVERY_NS 500000000 /* least time between two of a socket (net.ipv4.tcp_invalid_ratelimit) */
 
 /*
- * Whether this is the challenge ACK for a SYN from the network (RFC 9293 section 3.10.7.4, RFC 5961): the client uses
- * its port again while the server's application still has the socket of the connection before. A challenge must reach
- * the client, whose reset then ends that socket. If this is another bare ACK, the leg gets the next one, or repeats
- * what it has sent.
+ * Whether this is the challenge ACK for a SYN from the network (RFC 9293 section 3.10.7.4, RFC 5961). It must reach the
+ * client, whose reset then ends the application's socket. Another bare ACK that is taken for it is no loss: the leg
+ * receives a later ACK, or retransmits.
  */
 static __always_inline bool smc_is_challenge(struct __sk_buff *skb, __u32 slot, struct smc_sock *app)
 {
@@ -24,7 +23,7 @@ static __always_inline bool smc_is_challenge(struct __sk_buff *skb, __u32 slot, 
 	       smc_parse(skb, slot, app->mac_len, true, &packet) && smc_is_bare_ack(&packet);
 }
 
-/* A SYN from the network may be for a connection that an application behind a leg still has: see smc_is_challenge(). */
+/* Expects a challenge ACK if this SYN from the network is for a connection that an application behind a leg has. */
 static __always_inline void smc_expect_challenge(struct __sk_buff *skb, const struct smc_packet *packet)
 {
 	const struct smc_hairpin *hairpin = bpf_map_lookup_elem(&smc_hairpins, &packet->tuple);
@@ -47,9 +46,9 @@ static __always_inline void smc_expect_challenge(struct __sk_buff *skb, const st
 }
 
 /*
- * The client uses its port again, and TCP has ended the application's socket of the connection before: by the reset
- * that a challenge ACK drew, for instance. Its leg makes way, unless it still has bytes that the application wrote:
- * those are for the peer, however late it reads.
+ * Deletes the hairpin of the connection before, if the client uses its port again and TCP has ended the application's
+ * socket: by the reset that answered a challenge ACK, for instance. The leg is ended, too. Both stay while the leg has
+ * bytes that the application wrote and the agent has not read: they are for the peer, however late the peer reads.
  */
 static __always_inline void smc_forget_ended(const struct smc_packet *packet)
 {

@@ -29,8 +29,9 @@ std::optional<json> wait_for_drain(Context& context, json answer, std::chrono::s
         }
         answer = std::move(*now);
         if (!answer["draining"].get<bool>() || answer.value("pid", json()) != pid) {
-            std::cerr << "Error: " << (answer["draining"].get<bool>() ? "another agent" : "the agent")
-                      << " serves again: nobody waits for connections any more\n";
+            const bool same = answer.value("pid", json()) == pid;
+            std::cerr << "Error: " << (same ? "the agent serves again" : "another agent has taken over")
+                      << ": this command waits no longer\n";
             context.exit = kRefused;
             return std::nullopt;
         }

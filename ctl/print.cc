@@ -99,7 +99,8 @@ void print_agent(std::ostream& out, const json& s) {
                                  " registered of " + bytes(s["roce"]["memory_bytes"])
                            : "off"},
               {"Data path", word(s["engine"]["threads"]) + " threads, " + fixed(s["engine"]["processor_s"]) +
-                                " s of processor time, spins for at most " + word(s["engine"]["spin_us"]) + " us"},
+                                " s of processor time, spins for at most " + word(s["engine"]["spin_us"]) + " us, " +
+                                word(s["engine"].value("moved", json(0))) + " connections moved between threads"},
               {"EIDs", join(s["eids"])},
               {"cgroups", word(s["cgroups"]["enrolled"]) + " enrolled of " + word(s["cgroups"]["known"]) + " below " +
                               word(s["cgroups"]["root"])},

@@ -40,14 +40,19 @@ Engine::~Engine() {
     stop();
 }
 
+void Engine::begin_stop() {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake();
+}
+
 bool Engine::stop(std::chrono::milliseconds timeout) {
     if (!thread_.joinable()) {
         return true;
     }
+    begin_stop();
     {
         std::unique_lock lock(mutex_);
-        stop_ = true;
-        wake();
         if (timeout != std::chrono::milliseconds::max() &&
             !stopping_.wait_for(lock, timeout, [this] { return stopped_; })) {
             return false;
@@ -76,22 +81,38 @@ bool Engine::has_iterated() {
     return true;
 }
 
-void Engine::enlist(Entry entry) {
-    count_++;
+// False: the engine has stopped, and `entry` is as it was.
+bool Engine::enlist(Entry& entry) {
     {
         const std::lock_guard lock(mutex_);
+        if (closed_) {
+            return false;
+        }
+        count_++;
+        entry.task->engine_.store(this);
         new_.push_back(std::move(entry));
     }
     wake();
+    return true;
 }
 
 void Engine::add(std::shared_ptr<ConnectionTask> connection) {
     const ConnectionTask* raw = connection.get();
-    enlist({std::move(connection), raw});
+    Entry entry{std::move(connection), raw};
+    enlist(entry);
 }
 
 void Engine::add_task(std::shared_ptr<Task> task) {
-    enlist({std::move(task), nullptr});
+    Entry entry{std::move(task), nullptr};
+    enlist(entry);
+}
+
+void Engine::move(std::shared_ptr<Task> task, Engine& to) {
+    {
+        const std::lock_guard lock(mutex_);
+        moving_.emplace_back(std::move(task), &to);
+    }
+    wake();
 }
 
 void Engine::kick(std::shared_ptr<Task> task) {
@@ -121,14 +142,18 @@ void Engine::unwatch(int fd) {
 void Engine::take_new() {
     std::vector<Entry> fresh;
     std::vector<std::shared_ptr<Task>> kicked;
+    std::vector<std::pair<std::shared_ptr<Task>, Engine*>> moving;
     {
         const std::lock_guard lock(mutex_);
         fresh.swap(new_);
         kicked.swap(kicked_);
+        moving.swap(moving_);
     }
     // Running tasks before new ones: a link may have to end a connection before a new one takes its RMBE (G5).
     for (const auto& task : kicked) {
-        if (tasks_.contains(task->order())) {
+        if (Engine* engine = task->engine_.load(); engine != this) {
+            engine->kick(task);
+        } else if (tasks_.contains(task->order())) {
             wait_for_turn(*task);
         }
     }
@@ -140,6 +165,32 @@ void Engine::take_new() {
             task.abort(Reason::kLimit);
         }
         wait_for_turn(task);
+    }
+    for (const auto& [task, to] : moving) {
+        if (task->engine_.load() == this && to != this && tasks_.contains(task->order())) {
+            give_away(*task, *to);
+        }
+    }
+}
+
+// Called between two iterations, when no list but these refers to the task. Events that come from now on are reported
+// by the other engine's epoll: as each descriptor is added there, epoll looks at its state.
+void Engine::give_away(Task& task, Engine& to) {
+    if (task.ended() || !task.detach()) {
+        return;
+    }
+    std::erase(ready_, &task);
+    std::erase(spinning_, &task);
+    deadlines_.set(task.order(), kNever);
+    task.pass_ = 0;
+    task.waits_ = task.has_much_ = false;
+    task.spins_until_ = kNever;
+    Entry entry = std::move(tasks_.extract(task.order()).mapped());
+    count_--;
+    moved_.fetch_add(1, std::memory_order_relaxed);
+    if (!to.enlist(entry)) {  // it has stopped
+        moved_.fetch_sub(1, std::memory_order_relaxed);
+        enlist(entry);
     }
 }
 
@@ -167,10 +218,10 @@ void Engine::had_little(Task& task) {
     short_until_ = os::now() + kShortFor;
 }
 
-// Called after the tasks with events ran. If one of them served a request or response, and others wait, the thread that
-// it is for may be waiting for this processor, so this thread yields it. True: streams are passed over in this
-// iteration, so that a quick answer is served before they run. An engine that polls for doorbells (ivshmem) does not
-// yield: meanwhile it would hear none.
+// Called after the tasks with events ran. If one of them served a request or response while tasks wait for their turn,
+// the application's thread that gets it may be waiting for this processor, so this thread yields it. True: streams are
+// passed over in this iteration, so that a quick answer is served before they run. An engine that polls for doorbells
+// (ivshmem) does not yield, because it would notice no doorbell meanwhile.
 bool Engine::streams_rest(TimePoint& now) {
     if (!std::exchange(served_little_, false) || ready_.empty()) {
         return false;
@@ -212,8 +263,8 @@ void Engine::run_all(const std::vector<Task*>& tasks, TimePoint now) {
     }
 }
 
-// Data that a link received is delivered at once, before tasks with later events run. A task that is called ready
-// meanwhile waits for its turn.
+// Data that a link received is delivered at once, before tasks with later events run. A task for which ready() is
+// called meanwhile waits for its turn.
 void Engine::run_called(TimePoint now) {
     called_now_.swap(called_);
     for (Task* task : called_now_) {
@@ -246,8 +297,7 @@ void Engine::run_task(Task& task, TimePoint now) {
     deadlines_.set(task.order(), task.deadline());
 }
 
-// Tasks are destroyed only between iterations: an event of this one, or a task that calls ready(), may refer to them
-// before.
+// Tasks are destroyed only between iterations: until then an event, or a task that calls ready(), may refer to them.
 void Engine::forget_ended() {
     std::ranges::sort(ended_, {}, &Task::order);
     ended_.erase(std::unique(ended_.begin(), ended_.end()), ended_.end());
@@ -282,14 +332,19 @@ int Engine::wait_ms(TimePoint now) const {
 
 void Engine::loop() {
     std::array<epoll_event, 128> events{};
+    TimePoint began{};
+    bool had_work = false;
     for (;;) {
         for (const auto& busy_poll : busy_polls_) {
             busy_poll->look();
         }
         auto now = os::now();
+        if (std::exchange(had_work, false)) {
+            busy_.fetch_add((now - began).count(), std::memory_order_relaxed);
+        }
         look(now);
         const int n = ::epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms(now));
-        now = os::now();
+        began = now = os::now();
         answered_.store(asked_.load());
 
         touched_.clear();
@@ -307,6 +362,7 @@ void Engine::loop() {
         if (!spinning_.empty() && touched_.empty() && ready_.empty()) {
             yield(now);
         }
+        had_work = !touched_.empty() || !ready_.empty();
         run_all(touched_, now);
         const bool rest = streams_rest(now);
         run_next(now, rest);
@@ -314,7 +370,8 @@ void Engine::loop() {
         forget_ended();
         take_new();
         const std::lock_guard lock(mutex_);
-        if (stop_) {
+        closed_ = stop_ && new_.empty();
+        if (closed_) {
             break;
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // A thread of the data path: one epoll loop that drives tasks. There may be several (engines.h).
-// add(), add_task() and kick() may be called from any thread.
+// add(), add_task(), move() and kick() may be called from any thread.
 //
 // Written by hand, not with Asio. An iteration of the loop runs an array of the tasks that had events; the tasks
 // that one of them calls ready run right after it. Tasks run in the order of their events, whatever woke them, and
@@ -39,9 +39,9 @@ class Engine final : private Poller {
     // Called on the engine's thread for every connection that ends.
     using OnEnd = std::function<void(const ConnectionEnd&)>;
 
+    using BusyPolls = std::vector<std::shared_ptr<BusyPoll>>;
     // `longest_spin`: how long a task may be busy-polled before it sleeps; 0: not at all.
     // `busy_polls`: polled in each iteration of the loop.
-    using BusyPolls = std::vector<std::shared_ptr<BusyPoll>>;
     static Result<std::unique_ptr<Engine>> start(OnEnd on_end, std::chrono::microseconds longest_spin = {},
                                                  BusyPolls busy_polls = {});
     ~Engine() override;
@@ -51,8 +51,12 @@ class Engine final : private Poller {
     void add(std::shared_ptr<ConnectionTask> connection);
     // Adds a task that is no connection. It is driven in the same way, until its ended() is true.
     void add_task(std::shared_ptr<Task> task);
-    // Runs a task of this engine soon, because another thread has something for it. Ignores a task that has ended.
+    // Runs a task soon, because another thread has something for it: a task of this engine, or one that has moved from
+    // here to another engine. Ignores a task that has ended.
     void kick(std::shared_ptr<Task> task);
+    // Soon gives a task of this engine to another one, which must live as long. Ignores a task that is not here, has
+    // ended or cannot be detached (Task::detach()).
+    void move(std::shared_ptr<Task> task, Engine& to);
 
     // Whether the thread has completed an iteration since the last call. Called periodically; once a second is enough
     // to notice a thread that hangs.
@@ -61,9 +65,19 @@ class Engine final : private Poller {
     // The number of tasks, including those that were added and not started yet.
     [[nodiscard]] std::size_t tasks() const { return count_.load(std::memory_order_relaxed); }
 
+    // How many tasks have left for another engine.
+    [[nodiscard]] std::uint64_t moved() const { return moved_.load(std::memory_order_relaxed); }
+
+    // The time of those iterations of the loop in which there was something to run, since the start.
+    [[nodiscard]] std::chrono::nanoseconds busy_time() const {
+        return std::chrono::nanoseconds(busy_.load(std::memory_order_relaxed));
+    }
+
     // CPU time of the engine's thread since its start.
     [[nodiscard]] std::chrono::nanoseconds processor_time();
 
+    // Makes the thread end soon; stop() waits for it.
+    void begin_stop();
     // Aborts the tasks that are left (Reason::kStopped) and joins the thread; no task runs after that. False: the
     // thread did not end in time; the destructor will wait for it.
     bool stop(std::chrono::milliseconds timeout = std::chrono::milliseconds::max());
@@ -96,8 +110,9 @@ class Engine final : private Poller {
     void put_in_order();
     void yield(TimePoint now);
     void loop();
-    void enlist(Entry entry);
+    bool enlist(Entry& entry);
     void take_new();
+    void give_away(Task& task, Engine& to);
     void touch(Task& task, TimePoint now);
     void wait_for_turn(Task& task);
     bool streams_rest(TimePoint& now);
@@ -116,20 +131,24 @@ class Engine final : private Poller {
     UniqueFd epoll_, wake_;
     Source wake_source_{};
 
-    std::mutex mutex_;  // guards new_, kicked_, stop_ and stopped_
+    std::mutex mutex_;  // guards new_, kicked_, moving_, stop_, closed_ and stopped_
     std::vector<Entry> new_;
     std::vector<std::shared_ptr<Task>> kicked_;
+    std::vector<std::pair<std::shared_ptr<Task>, Engine*>> moving_;
     bool stop_ = false, stopped_ = false;
+    bool closed_ = false;  // takes no new tasks any more
     std::condition_variable stopping_;
     std::atomic<std::uint64_t> asked_{0}, answered_{0};  // for has_iterated()
     std::atomic<std::size_t> count_{0};                  // for tasks()
+    std::atomic<std::uint64_t> moved_{0};
+    std::atomic<std::chrono::nanoseconds::rep> busy_{0};
 
     // Engine's thread only.
     std::unordered_map<std::uint64_t, Entry> tasks_;  // key: Task::order()
     std::uint64_t last_order_ = 0, pass_ = 0;
     std::deque<Task*> ready_;          // tasks that wait for their turn; one runs in each iteration
     std::vector<Task*> touched_;       // tasks that had events in this iteration
-    std::vector<Task*> called_;        // tasks that another task called ready()
+    std::vector<Task*> called_;        // tasks for which another task called ready()
     std::vector<Task*> called_now_;    // tasks of called_ that run now
     std::vector<Task*> ended_;         // tasks that ended in this iteration
     std::vector<Task*> spinning_;      // tasks that are busy-polled

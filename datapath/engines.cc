@@ -2,6 +2,7 @@
 #include "datapath/engines.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "os/clock.h"
 
@@ -25,6 +26,12 @@ Engine& Engines::least_busy() const {
     return **std::ranges::min_element(engines_, {}, [](const auto& engine) { return engine->tasks(); });
 }
 
+std::vector<std::size_t> Engines::tasks() const {
+    std::vector<std::size_t> counts;
+    std::ranges::transform(engines_, std::back_inserter(counts), [](const auto& engine) { return engine->tasks(); });
+    return counts;
+}
+
 // Not all_of(), which stops at the first engine that hangs: every engine has to be asked each time.
 bool Engines::have_iterated() const {
     return std::ranges::count_if(engines_, [](const auto& engine) { return !engine->has_iterated(); }) == 0;
@@ -38,7 +45,18 @@ std::chrono::nanoseconds Engines::processor_time() const {
     return sum;
 }
 
+std::uint64_t Engines::moved() const {
+    std::uint64_t sum = 0;
+    for (const auto& engine : engines_) {
+        sum += engine->moved();
+    }
+    return sum;
+}
+
 bool Engines::stop(std::chrono::milliseconds timeout) const {
+    for (const auto& engine : engines_) {
+        engine->begin_stop();  // one that hangs does not keep the others from ending in order
+    }
     const auto until = os::now() + timeout;
     return std::ranges::all_of(engines_, [&](const auto& engine) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - os::now());

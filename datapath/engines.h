@@ -21,11 +21,15 @@ class Engines {
     // The engine with the fewest tasks.
     [[nodiscard]] Engine& least_busy() const;
     [[nodiscard]] std::size_t count() const { return engines_.size(); }
+    // The number of tasks of each engine.
+    [[nodiscard]] std::vector<std::size_t> tasks() const;
+    [[nodiscard]] Engine& at(std::size_t number) const { return *engines_[number]; }
     [[nodiscard]] std::chrono::microseconds longest_spin() const { return longest_spin_; }
 
     // Of all engines together; see Engine.
     [[nodiscard]] bool have_iterated() const;
     [[nodiscard]] std::chrono::nanoseconds processor_time() const;
+    [[nodiscard]] std::uint64_t moved() const;
     [[nodiscard]] bool stop(std::chrono::milliseconds timeout) const;
 
  private:

@@ -21,14 +21,14 @@ class LastWords {
  public:
     static constexpr std::size_t kMostKept = std::size_t{64} << 20;
 
-    // `ring`: the own ring; `left` says which of its bytes are still to be delivered.
+    // `ring`: this side's ring; `left` says which of its bytes are still to be delivered.
     LastWords(flow::Receiving left, std::span<std::uint8_t> ring, const flow::End& end,
               std::chrono::milliseconds timeout);
     LastWords(const LastWords&) = delete;
     LastWords& operator=(const LastWords&) = delete;
     ~LastWords() { give_back(); }
 
-    // The application has written something. It will never be read.
+    // The application has written bytes, which will never be read: the timeout counts from the next run() on.
     void application_wrote() { hurries_ = true; }
     // The application has heard of the end of the peer's stream, and has written nothing since.
     [[nodiscard]] bool ended_in_order() const { return !hurries_; }

@@ -17,6 +17,8 @@ class Leg {
  public:
     virtual ~Leg() = default;
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
+    // Ends these events until start() is called again.
+    virtual void detach() = 0;
 
     enum class Outcome : std::uint8_t {
         kBytes,
@@ -64,6 +66,8 @@ class ClcSocket {
  public:
     virtual ~ClcSocket() = default;
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
+    // Ends these events until start() is called again.
+    virtual void detach() = 0;
 
     enum class State : std::uint8_t { kQuiet, kData, kEnded, kReset };
     [[nodiscard]] virtual State look() const = 0;

@@ -67,6 +67,17 @@ bool SmcConnection::start(Poller& poller) {
            (ended() || (parts_.leg->start(poller, sources_[kLeg]) && parts_.clc->start(poller, sources_[kClc])));
 }
 
+bool SmcConnection::detach() {
+    if (ended() || last_words_ || !parts_.transport->detach()) {
+        return false;
+    }
+    parts_.leg->detach();
+    parts_.clc->detach();
+    woken_ = heard_ =
+        true;  // the peer may have published something without an event, because look() would have seen it
+    return true;
+}
+
 void SmcConnection::on_event(int which, std::uint32_t events) {
     woken_ = true;
     if (which == kClc) {
@@ -355,17 +366,22 @@ void SmcConnection::abort(Reason reason) {
 
 void SmcConnection::finish(const flow::End& end) {
     using How = flow::End::How;
-    if (end.how == How::kDeliver) {
+    How how = end.how;
+    if (how == How::kDeliver) {
         last_words_.emplace(flow_.receiving(), parts_.transport->receive_ring(), end, parts_.close_timeout);
         if (parts_.leg->has_more() || !flow_.sending().drained()) {
             last_words_->application_wrote();
         }
         end_reason_ = end.reason;
+        if (!parts_.transport->receive_ring_stands()) {  // asked after the copy: it may have been lost meanwhile
+            last_words_.reset();
+            how = How::kReset;
+        }
     }
     parts_.transport->stop();
-    if (end.how == How::kDeliver) {
+    if (how == How::kDeliver) {
         parts_.clc->reset();  // the next run() continues with last_words_
-    } else if (end.how == How::kReset) {
+    } else if (how == How::kReset) {
         reset(end.reason);
     } else if (set_ended(end.reason)) {
         parts_.leg->close();

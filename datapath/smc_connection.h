@@ -35,6 +35,7 @@ class SmcConnection final : public ConnectionTask {
     SmcConnection(std::uint64_t id, std::shared_ptr<ConnectionStats> counters, Parts parts);
 
     bool start(Poller& poller) override;
+    bool detach() override;
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;

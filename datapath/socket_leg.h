@@ -19,6 +19,7 @@ class SocketLeg final : public Leg {
         : socket_(std::move(socket)), urgent_(std::move(urgent)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
+    void detach() override { socket_.unwatch(); }
     void heard(bool data, bool urgent) override { next_is_plain_ = data && !urgent; }
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
@@ -44,6 +45,7 @@ class SocketClc final : public ClcSocket {
     explicit SocketClc(TcpSocket socket) : socket_(std::move(socket)) {}
 
     bool start(Poller& poller, Poller::Source& source) override;
+    void detach() override { socket_.unwatch(); }
     [[nodiscard]] State look() const override;
     void use_keepalive(const KeepaliveTerms& terms, bool waits) override {
         socket_.use_keepalive_of_another(terms, waits);

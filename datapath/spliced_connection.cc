@@ -37,6 +37,9 @@ SplicedConnection::SplicedConnection(std::uint64_t id, std::shared_ptr<Connectio
 bool SplicedConnection::start(Poller& poller) {
     for (auto& direction : directions_) {
         int ends[2];
+        if (direction.pipe_in) {
+            continue;  // started before, in another engine
+        }
         if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
             return false;
         }
@@ -45,6 +48,15 @@ bool SplicedConnection::start(Poller& poller) {
     }
     constexpr std::uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI;
     return leg_.watch(poller, kEvents, sources_[0]) && server_.watch(poller, kEvents, sources_[1]);
+}
+
+bool SplicedConnection::detach() {
+    if (ended()) {
+        return false;
+    }
+    leg_.unwatch();
+    server_.unwatch();
+    return true;
 }
 
 void SplicedConnection::on_event(int which, std::uint32_t events) {

@@ -21,6 +21,7 @@ class SplicedConnection final : public ConnectionTask {
                       std::chrono::milliseconds close_timeout, bool minds_clc = false);
 
     bool start(Poller& poller) override;
+    bool detach() override;
     void on_event(int which, std::uint32_t events) override;
     bool run(TimePoint now) override;
     void abort(Reason reason) override;
@@ -41,12 +42,12 @@ class SplicedConnection final : public ConnectionTask {
         bool writable = true;
         bool ended = false;      // end of file read
         bool delivered = false;  // the end was passed on
-        bool useless = false;    // `to` takes nothing any more
+        bool useless = false;    // `to` accepts no more bytes
     };
 
     // Moves what can be moved now, both ways.
     bool move();
-    // Handles a failure that no read reports: the socket has sent its FIN, or what it sent before is still held.
+    // Handles a failure of a side that no read reports: its FIN was read before, or bytes from it are still held.
     void look_for_failure();
     // Side 0 (leg) or 1 (server) is gone after its FIN, and nothing is held for it. As with TCP, whose kernel forgets
     // such a socket, the other side gets all that it wrote, however late, and hears of it only when it writes.

@@ -14,6 +14,7 @@
 
 namespace smc {
 
+class Engine;
 class Task;
 
 // The engine's interface to its tasks. Engine's thread only.
@@ -56,6 +57,8 @@ class Task {
 
     // Registers the task's descriptors. False: it failed; abort(kLimit) follows.
     virtual bool start(Poller& poller) = 0;
+    // Ends the events of its descriptors, so that another engine can start() it. False: the task stays in this engine.
+    virtual bool detach() { return false; }
     // Notes EPOLL events of the descriptor `which`; moving bytes is left to run().
     virtual void on_event(int which, std::uint32_t events) = 0;
     // Does a bounded amount of work. True: there is more to do now; call again after other tasks had their turn.
@@ -79,6 +82,7 @@ class Task {
 
  private:
     friend class Engine;
+    std::atomic<Engine*> engine_{nullptr};  // the engine that drives it, or will
     std::uint64_t order_ = 0;
     std::uint64_t pass_ = 0;          // the engine's pass in which the task ran last
     bool waits_ = false;              // it waits for its turn

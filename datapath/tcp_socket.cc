@@ -131,10 +131,15 @@ bool TcpSocket::watch(Poller& poller, std::uint32_t events, Poller::Source& sour
     return true;
 }
 
-void TcpSocket::let_go() {
+void TcpSocket::unwatch() {
     if (poller_ != nullptr && fd_) {
         poller_->unwatch(fd_.get());
     }
+    poller_ = nullptr;
+}
+
+void TcpSocket::let_go() {
+    unwatch();
     fd_.reset();
 }
 

@@ -27,6 +27,7 @@ class TcpSocket {
     // Watches the socket until it is closed, and then calls Poller::unwatch(): closing alone may not end the watch,
     // because a child process has a copy of every descriptor between fork() and exec().
     bool watch(Poller& poller, std::uint32_t events, Poller::Source& source);
+    void unwatch();
     // Whether the next byte to read is the urgent byte.
     [[nodiscard]] bool at_mark() const;
     // Bytes that can be read now.

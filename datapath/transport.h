@@ -22,8 +22,11 @@ class Transport {
     virtual bool start(Poller& poller, Poller::Source& source) = 0;
     // An event of that source has come. Called before anything else is done about it.
     virtual void woken() {}
-    // Ends these events. What was published before is still sent; nothing more will be published.
+    // Ends these events. Everything published before is still sent; nothing more will be published.
     virtual void stop() = 0;
+    // Ends these events until start() is called again, with another engine's poller. False: the transport belongs to
+    // one engine, and nothing has changed.
+    virtual bool detach() { return false; }
 
     // Size of the peer's ring in bytes, and how many of these bytes may be in use at once.
     [[nodiscard]] virtual std::uint32_t send_size() const = 0;
@@ -58,6 +61,8 @@ class Transport {
     virtual void consumed(cdc::Cursor cursor) = 0;
     // False: the memory of a ring has been given to another owner, and must not be read or written any more.
     [[nodiscard]] virtual bool stands() const { return true; }
+    // False: that is so for receive_ring(), so the bytes there may be another connection's.
+    [[nodiscard]] virtual bool receive_ring_stands() const { return true; }
     // Called when nothing has been sent for a while and the peer has consumed everything.
     virtual void idle() {}
     // Sends messages that are due and had no room before, or for which the peer has asked since.

@@ -28,7 +28,8 @@ struct bpf_program;
 
 namespace smc::bypass {
 
-// Limits of the bypass. What is queued for the ends of a pair is limited in bytes and in messages of 1 KiB each.
+// Limits of the bypass. Half of the memory is for the bytes that members have under way, half for the overhead of their
+// messages, 1 KiB each.
 struct Terms {
     std::uint64_t memory = 0;    // bytes, of all members together
     unsigned cgroup_share = 75;  // percent of all members that one cgroup may have
@@ -67,8 +68,8 @@ class Bypass {
     [[nodiscard]] smc_bypass_config limits() const;
     // Whether map smc_members has sockets.
     [[nodiscard]] bool has_members() const;
-    // Makes proven sockets members. Walks all sockets of the calling thread's network namespace, which may take
-    // milliseconds.
+    // Puts proven sockets into map smc_members; the next move_members() makes them members. Walks all sockets of the
+    // calling thread's network namespace, which may take milliseconds.
     void enrol() const;
 
     // Makes a socket leave, for a reason of enum smc_habit.

@@ -32,7 +32,7 @@ class Trial {
 
     // False: not all bytes were sent at once.
     [[nodiscard]] bool send(const std::string& bytes, int flags = 0) const;
-    // Returns what is there. Waits only `moment`, for bytes that TCP has under way.
+    // Returns the bytes that are there, up to `most`. Waits only `moment`, for bytes that TCP has under way.
     [[nodiscard]] std::string receive(int flags = 0, std::size_t most = 65536) const;
     // Waits until something can be read, but not longer than `moment`.
     void wait_for_bytes() const;

@@ -146,6 +146,9 @@ Result<void> ControlServer::listen() {
     }
     name_.emplace(path_);
     listener_.emplace(io_, std::move(*listener));
+    if (!listener_->watch()) {
+        return last_error("watching control.socket (fs.epoll.max_user_watches?)");
+    }
     retry_.set(kNever);
     accept_all();
     return {};

@@ -142,6 +142,7 @@ json Introspection::status() const {
                 {"engine",
                  {{"spin_us", p_.engines.longest_spin().count()},
                   {"threads", p_.engines.count()},
+                  {"moved", p_.engines.moved()},
                   {"processor_s", std::chrono::duration<double>(p_.engines.processor_time()).count()}}},
                 {"bypass", describe(p_.bypass.get())},
                 {"eids", texts(p_.node.ueids)},

@@ -36,11 +36,11 @@ group::ElementBytes element_bytes(const Config::Roce& config, const smc_buffers&
 LegBuffers leg_buffers(const smc_buffers& application, std::uint32_t peer_ring) {
     constexpr std::uint32_t kUsual = 256 * 1024;
     const std::uint32_t to_send = application.send != 0 ? application.send : kUsual;
-    // If the peer's ring is small, the leg's buffer holds no more than twice its size.
+    // Once the peer's ring is known, the leg's receive buffer holds at most twice its size, and at most 512 KiB.
     const std::uint32_t most = peer_ring != 0 ? 2 * std::min(peer_ring, kUsual) : to_send;
     const std::uint32_t to_deliver = application.receive != 0 ? application.receive : kUsual;
-    // If the application does not read, all but this much of the data that TCP cannot send to it stays in the ring, so
-    // that the peer sees a full ring.
+    // A leg takes no more than about this much that TCP cannot send yet. If the application does not read, the rest
+    // stays in the ring, and the peer sees a full ring.
     constexpr int kUnsent = 16 * 1024;
     return {static_cast<int>(std::min(to_send, most) / 2), static_cast<int>(to_deliver / 2), kUnsent};
 }

@@ -16,10 +16,10 @@ namespace smc {
 // times a power of two.
 std::uint32_t dmb_bytes(std::uint32_t usual, const smc_buffers& application);
 
-// Sizes of the own RMBE and of the memory to send from. If the application did not choose: roce.rmbe_kib. The RMBE
-// follows SO_RCVBUF both ways. The memory to send from is never smaller than usual, because the application may choose
-// a larger SO_SNDBUF later; until then its present SO_SNDBUF bounds what is under way. Either takes 16 MiB and a 256th
-// of roce.memory_mib at most, unless the usual size is more.
+// Sizes of the own RMBE and of the memory to send from. If the application did not choose: roce.rmbe_kib. The RMBE is
+// smaller or larger than that, as SO_RCVBUF is. The memory to send from is never smaller than usual, because the
+// application may choose a larger SO_SNDBUF later; until then its present SO_SNDBUF limits the bytes under way. Either
+// takes 16 MiB and a 256th of roce.memory_mib at most, unless the usual size is more.
 group::ElementBytes element_bytes(const Config::Roce& config, const smc_buffers& application);
 
 // Values for setsockopt() on a leg; the kernel doubles the first two.

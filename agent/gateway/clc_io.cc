@@ -14,7 +14,7 @@ void ClcIo::read() {
     }
 }
 
-// A hook may destroy this object, so it is copied before the call, and no member is used after it.
+// Each hook but `began` may destroy this object, so it is copied before the call, and no member is used after the call.
 void ClcIo::readable() {
     for (;;) {
         const auto free = framer_.free_space();

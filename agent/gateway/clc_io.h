@@ -26,7 +26,7 @@ class ClcIo {
     // False: the connection is dead. A message always fits into the empty send buffer of a new connection.
     [[nodiscard]] bool write(const clc::Message& message) const;
     [[nodiscard]] loop::FdWatch& watch() { return watch_; }
-    // The bytes read that do not make a whole message, or are no CLC.
+    // The bytes that were read, and that are a part of a message or no CLC at all.
     [[nodiscard]] wire::Bytes begun() const { return framer_.begun(); }
     [[nodiscard]] int fd() const { return watch_.fd(); }
     [[nodiscard]] UniqueFd release() { return watch_.release(); }

@@ -82,7 +82,8 @@ void ClientRunner::connected() {
     }
     const auto seen = option_of(option);
     const Endpoint server = remote_of(wanted_.tuple);
-    local_ = local_of(*wanted_.netns, from_abi(wanted_.request.local), server);
+    local_ =
+        local_of(*wanted_.netns, from_abi(wanted_.request.local), server, wanted_.request.mark, wanted_.request.uid);
     feed(session_.connected(seen, means_for(parts_, server, local_, wanted_.request.smcd != 0), os::now()));
 }
 
@@ -157,7 +158,7 @@ bool ClientRunner::application_waits() const {
             wanted_.netns->connects({from_abi(q.local), remote_of(wanted_.tuple), q.cookie, q.bound_device}));
 }
 
-// If this thread is late, the leg may be connected already; such an application must not be left to TCP.
+// If this thread is late, the leg may be connected already. Its application must not be left to TCP then.
 bool ClientRunner::catches_up() {
     if (session_.state() != session::Client::State::kFinishing) {
         return false;

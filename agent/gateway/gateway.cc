@@ -48,7 +48,9 @@ Gateway::Gateway(const Parts& parts)
                   [this](std::uint64_t id, const KeepaliveTerms& terms) {
                       tell(id, [&](ConnectionTask& task) { task.keepalive.set(terms); });
                   }),
-      half_open_(parts.namespaces) {}
+      half_open_(parts.namespaces),
+      placement_(parts.engines.count()),
+      busy_times_(parts.engines.count()) {}
 Gateway::~Gateway() = default;
 
 std::string Gateway::obstacle() const {
@@ -61,8 +63,8 @@ std::string Gateway::obstacle() const {
     return handshake_quotas_.has_any() ? "" : "it has as many handshakes as it may have (limits.handshakes)";
 }
 
-// Clients that were already answered with option 254 keep waiting; the BPF programs answer and ask no further ones for
-// a second.
+// Clients that were already answered with option 254 keep waiting. For a second the BPF programs answer no further
+// clients and ask no servers.
 void Gateway::used_up() {
     used_up_until_ = os::now() + std::chrono::seconds(1);
     p_.obstacle_changed();
@@ -82,9 +84,9 @@ void Gateway::server_speaks_smc(const smc_event& event) {
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
     const bool smcd = event.request.smcd != 0 && !p_.session.node.ism.empty();
-    const Endpoint local = from_abi(event.request.local);
-    if (!smcd &&
-        !p_.session.roce_devices.serves({smcr::gid_of(local), netns->vlan_of(local, remote_of(event.tuple))})) {
+    const auto local =
+        local_of(*netns, from_abi(event.request.local), remote_of(event.tuple), event.request.mark, event.request.uid);
+    if (!smcd && !p_.session.roce_devices.serves(local)) {
         p_.connections.count(Path::kFallback, Reason::kNoDevice);  // says nothing about the server: nothing is learnt
         return let_go(p_.programs, netns.get(), event.tuple, event.request);
     }
@@ -226,8 +228,7 @@ void Gateway::run_smc(Runner& runner, SessionEnd end) {
                                runner.send_buffer(),
                                runner.peer_has_agent(),
                                runner.speaks(end.outcome)};
-    Engine& engine =
-        c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : p_.engines.least_busy();
+    Engine& engine = c->smcr ? p_.session.smcr_groups.engine_of(group::GroupId{c->smcr->group_id}) : place(*c);
     run(runner, engine, std::make_shared<SmcConnection>(c->id, c->stats, std::move(parts)));
 }
 
@@ -287,10 +288,15 @@ template <class Runner>
 void Gateway::run_tcp(Runner& runner, SessionEnd end) {
     const Handle& c = runner.connection();
     falls_back(c, end.outcome, "falls back to tcp");
-    run(runner, p_.engines.least_busy(),
+    run(runner, place(*c),
         std::make_shared<SplicedConnection>(c->id, c->stats, TcpSocket(std::move(end.leg)),
                                             TcpSocket(std::move(end.clc)), p_.session.config.close_timeout,
                                             end.is_silent));
+}
+
+Engine& Gateway::place(const Connection& c) {
+    const Endpoint& remote = c.role == Role::kClient ? c.server : c.client;
+    return p_.engines.at(placement_.add(c.id, {c.netns, remote.ip}, p_.engines.tasks()));
 }
 
 template <class Runner>
@@ -338,6 +344,28 @@ void Gateway::swept(const bpf::Swept& found) {
     half_open_.end(found.half_open);
 }
 
+void Gateway::balance() {
+    const TimePoint now = os::now();
+    const std::chrono::duration<double> since = now - std::exchange(balanced_, now);
+    std::vector<double> busy(busy_times_.size());
+    for (std::size_t i = 0; i < busy.size(); i++) {
+        const auto time = p_.engines.at(i).busy_time();
+        busy[i] = std::chrono::duration<double>(time - std::exchange(busy_times_[i], time)) / since;
+    }
+    const auto bytes = [this](std::uint64_t id) {
+        const auto c = p_.connections.find(id);
+        return c ? c->stats->bytes_sent.load() + c->stats->bytes_received.load() : 0;
+    };
+    for (const auto& [id, from, to] : placement_.balance(busy, bytes)) {
+        const auto it = running_.find(id);
+        if (const auto task = it != running_.end() ? it->second.task.lock() : nullptr) {
+            it->second.engine->move(task, p_.engines.at(to));
+            it->second.engine = &p_.engines.at(to);
+            log()->debug("connection {} moves from thread {} of the data path to {}", id, from, to);
+        }
+    }
+}
+
 // --- ends of connections --------------------------------------------------------------------------------------------
 
 void Gateway::connection_ended(const ConnectionEnd& end) {
@@ -347,6 +375,7 @@ void Gateway::connection_ended(const ConnectionEnd& end) {
     }
     keepalives_.remove(end.id);
     running_.erase(end.id);
+    placement_.remove(end.id);
     if (c->path == Path::kSmcD) {
         exchanges_.erase(end.id);
         p_.session.smcd_groups.connection_ended(c->smcd->group_id);

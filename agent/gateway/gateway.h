@@ -12,6 +12,7 @@
 #include "agent/gateway/client_runner.h"
 #include "agent/gateway/half_open.h"
 #include "agent/gateway/keepalives.h"
+#include "agent/gateway/placement.h"
 #include "agent/gateway/port_share.h"
 #include "agent/gateway/server_runner.h"
 #include "agent/log/log.h"
@@ -39,18 +40,21 @@ class Gateway {
     void server_speaks_smc(const smc_event& event);
     // Connections that are still being set up.
     [[nodiscard]] std::size_t handshakes() const { return clients_.size() + servers_.size(); }
-    // The agent stops: applications that wait in connect() go on with plain TCP.
+    // The agent stops, or another one takes over: ends the sessions under way. Applications that wait in connect() go
+    // on with plain TCP.
     void let_all_go();
     // New limit for all connections together; existing connections stay.
     void set_most_connections(unsigned most) { connection_quotas_.set_total(most); }
     // Accepts on the namespace's fresh listeners until the namespace closes.
     void serve(const std::shared_ptr<Namespace>& netns) { acceptors_.serve(netns); }
-    // Handles what the BPF programs found in the applications' sockets: changed keepalive options, and sockets that a
-    // lost reset has left half-open.
+    // To be called after each sweep: passes on changed keepalive options, ends sockets that are half-open, and notes
+    // which connections have earned their set-up.
     void swept(const bpf::Swept& found);
+    // Relieves engines that have no time left. Called once a second.
+    void balance();
     // An SMC-D peer is gone, and its connections get no reset.
     void peer_gone(const smcd::Peer& peer);
-    // Called for the engine, on the control thread.
+    // To be called on the control thread after an engine has ended the connection.
     void connection_ended(const ConnectionEnd& end);
 
     // Why new connections must stay plain TCP; empty: nothing forces them to.
@@ -79,6 +83,7 @@ class Gateway {
     void run(Runner& runner, Engine& engine, std::shared_ptr<ConnectionTask> connection);
     template <class What>
     void tell(std::uint64_t id, What what);
+    Engine& place(const Connection& connection);
     void left_alone(const Handle& connection, const SessionEnd& end);
     void falls_back(const Handle& connection, const clc::Outcome& outcome, const char* what);
     void refuse(const Handle& connection, Reason reason, const std::string& detail);
@@ -91,10 +96,13 @@ class Gateway {
     // would all time out, because each waits for the messages of all the others.
     Quotas connection_quotas_, handshake_quotas_;
     PortShare ports_;
-    TimePoint used_up_until_{};  // no descriptors or memory until then
+    TimePoint used_up_until_{};  // descriptors or memory ran out: no new connections until then
     Acceptors acceptors_;
     Keepalives keepalives_;
     HalfOpen half_open_;
+    Placement placement_;
+    std::vector<std::chrono::nanoseconds> busy_times_;  // of the engines, at the last balance()
+    TimePoint balanced_{};
     // By connection id: the sessions under way, and the DMBs of connections on SMC-D.
     std::unordered_map<std::uint64_t, std::shared_ptr<ClientRunner>> clients_;
     std::unordered_map<std::uint64_t, std::shared_ptr<ServerRunner>> servers_;

@@ -48,12 +48,14 @@ struct SessionEnd {
     bool is_silent = false;  // kTcp: the peer has sent nothing yet, and may still send CLC
 };
 
-// This end of a CLC socket's connection, as it is on the wire in `netns`.
-inline smcr::Devices::Local local_of(const Namespace& netns, const Endpoint& local, const Endpoint& peer) {
-    return {smcr::gid_of(local), netns.vlan_of(local, peer)};
+// This end of a CLC socket's connection, as it is on the wire in `netns`. `mark`, `uid`: of the socket, for the routing
+// rules.
+inline smcr::Devices::Local local_of(const Namespace& netns, const Endpoint& local, const Endpoint& peer,
+                                     std::uint32_t mark = 0, std::uint32_t uid = 0) {
+    return {smcr::gid_of(local), netns.vlan_of({local.ip, peer.ip, mark, uid})};
 }
 
-// The means that SMC has for that connection. `smcd`: whether the policy allows SMC-D.
+// Which kinds of SMC this node may use for that connection. `smcd`: whether the policy allows SMC-D.
 inline clc::Means means_for(const SessionParts& parts, const Endpoint& peer, const smcr::Devices::Local& local,
                             bool smcd) {
     return {smcd && !parts.node.ism.empty(), parts.roce_devices.offer_for(local, peer)};

@@ -13,8 +13,9 @@
 
 namespace smc {
 
-// An agent at the client tells its application's port. Otherwise `from` has the port of the client's CLC socket, which
-// the accepted socket uses here; the application is then shown a port that clients do not choose themselves.
+// A client's agent sends the port of the client's application. Without one, `from` has the port of the client's CLC
+// socket, which the accepted socket uses here; the application is then shown a port that clients do not choose
+// themselves.
 Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                       const smc_inbound& inbound, std::uint32_t slot,
                       const std::function<bool(const Endpoint& shown)>& taken) {

@@ -9,8 +9,8 @@
 
 namespace smc {
 
-// The client's address and port as the server's application will see them. `taken`: whether a session that has no leg
-// yet will show a client like this.
+// The client's address and port as the server's application will see them. `taken`: whether another session under way
+// shows this client to the same server.
 [[nodiscard]] Endpoint shown_client(const bpf::Programs& programs, const Endpoint& from, const Endpoint& server,
                                     const smc_inbound& inbound, std::uint32_t slot,
                                     const std::function<bool(const Endpoint& shown)>& taken);

@@ -11,7 +11,7 @@
 namespace smc {
 
 // It earns its set-up by one of these: it lives so long that the set-up is a hundredth of it, or moves enough bytes or
-// messages to save that time. `now`: when it ended.
+// messages to save that time. `now`: when it ended, or the present time if it still runs.
 inline bool is_short_lived(const Connection& c, TimePoint now) {
     constexpr auto kLong = std::chrono::milliseconds(100);
     constexpr std::uint64_t kBytes = 1 << 20, kMessages = 64;
@@ -21,7 +21,8 @@ inline bool is_short_lived(const Connection& c, TimePoint now) {
            c.stats->signals.load(relaxed) < kMessages;
 }
 
-// Connections that resemble each other, so that the ends of some tell what to expect of the next one.
+// The kind of a connection. Connections of one kind resemble each other, so those that have ended tell what to expect
+// of the next one.
 inline smc_short_key kind_of(const Connection& c, std::uint64_t netns_cookie) {
     smc_short_key kind{netns_cookie, c.cgroup, {}, SMC_INBOUND};
     if (c.role == Role::kClient) {

@@ -12,7 +12,7 @@
 namespace smc {
 
 // Addresses and options for a socket of the agent that stands for an application's socket. A value of 0 leaves the
-// choice to the kernel.
+// choice to the kernel, except in `owner`, where it is root.
 struct SocketOptions {
     Endpoint from;  // the port is only a wish; 0: any
     Endpoint to;
@@ -36,6 +36,7 @@ Result<UniqueFd> connect_with(const Namespace& netns, const smc_sock& mark, cons
 // Unbinds a socket from its device: from now on its packets follow the routes.
 void unbind_from_device(int fd);
 
+// Whether connect() has no result yet.
 [[nodiscard]] bool is_connecting(int fd);
 // Whether a TCP socket that was connected has no connection any more, because the other end has reset it.
 [[nodiscard]] bool was_reset(int fd);

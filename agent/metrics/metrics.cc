@@ -93,6 +93,8 @@ constexpr Plain kPlain[] = {
      "/agent/log_lines_dropped"},
     {"smc_agent_engine_threads", "Threads of the data path.", kGauge, "/engine/threads"},
     {"smc_agent_engine_cpu_seconds_total", "Processor time of the data path.", kCounter, "/engine/processor_s"},
+    {"smc_agent_engine_moves_total", "Connections that moved to another thread of the data path.", kCounter,
+     "/engine/moved"},
 };
 
 void add_connections(Families& to, const json& status) {

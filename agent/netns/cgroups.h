@@ -35,7 +35,7 @@ class Cgroups {
     // The pod that a cgroup belongs to, by the cgroup's path.
     struct PodAt {
         const Pod* pod = nullptr;  // nullptr: no pod, or a pod that the agent does not know
-        bool is_somebodys = false;
+        bool is_pod = false;       // the path is that of a pod, known or not
     };
     using PodOf = std::function<PodAt(const std::string& path)>;
 

@@ -76,7 +76,7 @@ void Namespace::open_listeners() {
         if (auto listening = listen(which); !listening) {
             log()->debug("netns {} listener {}: {}", inode_, static_cast<int>(which), listening.error().text());
         } else {
-            fresh_.push_back(which);
+            fresh_.insert(which);
         }
     }
 }
@@ -95,6 +95,7 @@ void Namespace::close_listeners() {
         close_listener(listeners_[which]);
         close_listener(replaced_[which]);
     }
+    fresh_.clear();
 }
 
 void Namespace::withdraw() {
@@ -106,7 +107,7 @@ void Namespace::withdraw() {
 }
 
 void Namespace::close() {
-    close_listeners();  // first, because a SYN-ACK of theirs gets its option only while the namespace has its entry
+    close_listeners();  // first: SYN-ACKs of the listeners get options only while the namespace has its entry
     p_.programs.netns.erase(cookie_);
     asio::post(p_.hooking, [hooks = std::move(hooks_)] {});  // destroyed on the thread that uses them
 }
@@ -179,7 +180,7 @@ void Namespace::renew_listeners() {
         log()->debug("netns {}: the agent listens anew for {}", inode_, which == kClc6 ? "IPv6" : "IPv4");
         replaced_[which] = std::move(old);
         flag_taken_[which] = false;
-        fresh_.push_back(which);
+        fresh_.insert(which);
     }
     publish();
 }
@@ -338,11 +339,11 @@ bool Namespace::has_address(const Endpoint& address) const {
            std::ranges::any_of(*addresses, [&](const NetAddress& own) { return own.address.ip == address.ip; });
 }
 
-std::optional<std::uint16_t> Namespace::vlan_of(const Endpoint& from, const Endpoint& to) const {
+std::optional<std::uint16_t> Namespace::vlan_of(const Routes::Flow& flow) const {
     if (!hooked_.vlans.any()) {
         return 0;
     }
-    const auto route = routes_.of({from.ip, to.ip}, netns_.get());
+    const auto route = route_of(flow);
     return route ? std::optional(hooked_.vlans.of(route->device)) : std::nullopt;
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
         std::uint32_t uid = 0, gid = 0;
     };
     [[nodiscard]] Result<UniqueFd> tcp_socket(int family, const smc_sock& mark, Owner owner) const;
-    // Sends a packet, link header included, unchanged by a device, past routing and firewall.
+    // Sends a packet, link header included, by a device: unchanged, past routing and firewall.
     Result<void> send_packet(const std::vector<std::uint8_t>& packet, bool v6, unsigned device) const;
 
     // Ends the socket of an application, or a leg. See SockDiag::abort().
@@ -87,9 +88,9 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] bool busy() const { return working_; }
 
     // The listeners that were opened since the last call.
-    [[nodiscard]] std::vector<Listener> take_fresh() { return std::exchange(fresh_, {}); }
+    [[nodiscard]] std::set<Listener> take_fresh() { return std::exchange(fresh_, {}); }
     // This listener could not be served: the next take_fresh() returns it again.
-    void still_fresh(Listener which) { fresh_.push_back(which); }
+    void still_fresh(Listener which) { fresh_.insert(which); }
 
     // Another program of sockops has taken the callback flag of this listener: its SYN-ACKs leave without option 254.
     // Only listen() sets the flag again. Until renew_listeners() is called, new connections of the family are plain
@@ -104,9 +105,9 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     void sync_devices();
     // Whether the address is the namespace's own: connections to it do not leave by a device.
     [[nodiscard]] bool has_address(const Endpoint& address) const;
-    // The VLAN ID of packets from one address to the other as they leave the node (steer/vlans.h); 0: they have no tag.
+    // The VLAN ID of a flow's packets as they leave the node (steer/vlans.h); 0: they have no tag.
     // Nothing: there is no route, or it could not be asked for.
-    [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Endpoint& from, const Endpoint& to) const;
+    [[nodiscard]] std::optional<std::uint16_t> vlan_of(const Routes::Flow& flow) const;
     [[nodiscard]] std::optional<Routes::Found> route_of(const Routes::Flow& flow) const {
         return routes_.of(flow, netns_.get());
     }
@@ -114,7 +115,7 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     [[nodiscard]] std::size_t local_ports() const;
     // Tells the BPF programs whether the namespace has used up its quota of connections or of handshakes.
     void set_full(bool full);
-    // Whether no process that a rule selects is left there. Then there are no new connections; existing ones go on.
+    // `abandoned`: no process that a rule selects is left there. Then no new connection begins; existing ones go on.
     void set_abandoned(bool abandoned);
     // Tries the hairpins again; if something has failed, attaches programs again, too.
     void probe();
@@ -140,10 +141,10 @@ class Namespace : public std::enable_shared_from_this<Namespace> {
     std::uint64_t cookie_ = 0;
     UniqueFd listeners_[kListeners];
     std::uint16_t ports_[kListeners] = {};
-    std::vector<Listener> fresh_;
+    std::set<Listener> fresh_;
     bool flag_taken_[kListeners] = {};  // another program has taken the listener's callback flag
-    UniqueFd replaced_[kListeners];     // handshakes with it may be under way
-    unsigned since_taken_ = kQuiet;     // how often renew_listeners() was called since then
+    UniqueFd replaced_[kListeners];     // the listener before; handshakes with it may be under way
+    unsigned since_taken_ = kQuiet;     // calls of renew_listeners() since a flag was last taken
     std::optional<Rtnetlink> link_events_;
     std::shared_ptr<bpf::Hooks> hooks_;  // used on the hooking thread, except its packet socket
     bpf::Hooks::State hooked_;

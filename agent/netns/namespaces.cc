@@ -27,7 +27,7 @@ constexpr unsigned kAttempts = 3;
 // How long a namespace without processes stays open after its last connection: that connection's hairpins serve its
 // last packets, and the sweep that deletes them comes within a second.
 constexpr auto kAfterUse = std::chrono::nanoseconds(SMC_HAIRPIN_NS) + std::chrono::seconds(2);
-constexpr unsigned kOpenedAtOnce = 4;
+constexpr unsigned kOpenedAtOnce = 4;    // connections of other namespaces wait meanwhile
 constexpr unsigned kTicksPerRetry = 60;  // times Times::look: then namespaces that could not be opened are tried again
 
 std::string netns_path(int pid) {
@@ -36,8 +36,9 @@ std::string netns_path(int pid) {
 
 }  // namespace
 
-// An idle agent spends most of its time on reading /proc, but hardly any process ever changes its namespace. A socket
-// in an unknown namespace asks for a thorough look (SMC_EVENT_NETNS_WANTED).
+// An idle agent spends most of its time on reading /proc, but hardly any process ever changes its namespace. So
+// processes that were seen lately are not looked at again. A socket in an unknown namespace asks for a thorough look
+// (SMC_EVENT_NETNS_WANTED).
 std::optional<Sightings::Present> Sightings::look(const std::vector<std::string>& cgroups, bool thorough) {
     Present present;
     std::unordered_map<int, Seen> seen;
@@ -132,7 +133,7 @@ void Namespaces::rescan_soon() {
 
 void Namespaces::start() {
     if (const auto present = sightings_.look(cgroups_.enrolled(), true)) {
-        take(*present);
+        take(*present, SMC_MAX_NETNS);  // nothing is served yet, so no connection waits meanwhile
     }
 }
 
@@ -154,7 +155,7 @@ void Namespaces::rescan() {
             looked_at_ = os::now();
             last_look_ = std::min(looked.second, kLongestLook);
             if (looked.first) {
-                take(*looked.first);  // otherwise descriptors ran out: no namespace is known to be gone
+                take(*looked.first, kOpenedAtOnce);  // otherwise descriptors ran out: no namespace is known to be gone
             }
             if (std::exchange(again_, false)) {
                 rescan_soon();
@@ -184,13 +185,13 @@ void Namespaces::close_those_without(const std::map<std::uint64_t, int>& present
     }
 }
 
-void Namespaces::take(const std::map<std::uint64_t, int>& present) {
+// Opens `most` namespaces now, and others soon.
+void Namespaces::take(const std::map<std::uint64_t, int>& present, unsigned most) {
     close_those_without(present);
     std::erase_if(failed_, [&](const auto& entry) { return !present.contains(entry.first); });
     if (withdrawn_) {
         return;
     }
-    // Only a few at a time, because connections of other namespaces wait meanwhile.
     unsigned opened = 0;
     for (const auto& [inode, pid] : present) {
         if (open_.contains(inode) || failed_[inode] >= kAttempts) {
@@ -204,7 +205,7 @@ void Namespaces::take(const std::map<std::uint64_t, int>& present) {
             }
             break;
         }
-        if (opened++ == kOpenedAtOnce) {
+        if (opened++ == most) {
             rescan_soon();
             break;
         }

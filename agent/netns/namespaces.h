@@ -54,8 +54,8 @@ class Namespaces {
 
     // Opens the namespaces that exist now.
     void start();
-    // Looks into /proc on another thread; then opens new namespaces. Those that had no process for two looks in a row
-    // get no new connections, and are closed some seconds after the last connection there.
+    // Looks into /proc on another thread; then opens new namespaces. Namespaces that had no process for two looks in a
+    // row get no new connections, and are closed some seconds after the last connection there.
     void rescan();
     // Runs `io` until the known namespaces are prepared, but no longer than Times::prepare.
     void settle();
@@ -69,7 +69,8 @@ class Namespaces {
     [[nodiscard]] std::shared_ptr<Namespace> by_inode(std::uint64_t inode) const;
     [[nodiscard]] std::vector<std::shared_ptr<Namespace>> all() const;
     // Another agent serves from here on: stops listening everywhere, and opens no further namespace. Open namespaces
-    // stay until they have no process, or this object is destroyed. On return the hooking thread has no work left.
+    // stay until they have neither a process nor a connection, or this object is destroyed. On return the hooking
+    // thread has no work left.
     void withdraw();
     // On return no program is attached any more.
     void close_all();
@@ -85,7 +86,7 @@ class Namespaces {
     void open(std::uint64_t inode, int pid, std::uint32_t slot);
     void watch_links(std::uint64_t inode);
     void schedule_tick();
-    void take(const std::map<std::uint64_t, int>& present);
+    void take(const std::map<std::uint64_t, int>& present, unsigned most);
     void close_those_without(const std::map<std::uint64_t, int>& present);
     [[nodiscard]] std::uint32_t free_slot() const;
 

@@ -30,7 +30,7 @@ Result<pid_t> Departure::upgrade() {
                                    " has not asked to take over yet (it is ended after times.successor_ms)"};
     }
     if (state_ != State::kServing) {
-        return Error{EALREADY, "starting another agent"};
+        return Error{EALREADY, "starting another agent, while this one is being stopped or replaced"};
     }
     const auto started = start_successor();
     if (started) {
@@ -72,17 +72,21 @@ void Departure::signalled() {
     const auto timeout = state_ == State::kServing || started_it_ ? p_.stop_drain : p_.upgrade_drain;
     const bool again = std::exchange(signalled_, true);
     again_ = kNever;  // a signal means that no further successor is wanted
+    const bool served = state_ == State::kServing;
+    if (served) {
+        state_ = State::kStopping;  // obstacle() has to say so from now on, even if this agent ends at once
+    }
     if (again || timeout.count() == 0 || (p_.connections() == 0 && state_ != State::kSettling)) {
         return p_.over();
     }
     log()->info("stop: waiting for {} connections to end: {} s at most, or until another signal", p_.connections(),
                 timeout.count());
-    if (state_ == State::kServing) {
-        state_ = State::kStopping;
-        until_ = os::now() + timeout;
+    stop_by_ = os::now() + timeout;
+    if (served) {
+        until_ = stop_by_;
         p_.changed();
     } else if (state_ == State::kReleased) {
-        until_ = std::min<TimePoint>(until_, os::now() + timeout);
+        until_ = std::min(until_, stop_by_);
     }
     look_.set_in(kLook);
 }
@@ -158,16 +162,17 @@ void Departure::settle() {
     if (is_gone(asker_)) {
         log()->warn("upgrade: staying: agent {} has ended before it took over", asker_);
         state_ = signalled_ ? State::kStopping : State::kServing;
-        until_ = os::now() + p_.stop_drain;
+        until_ = std::min<TimePoint>(stop_by_, os::now() + p_.stop_drain);
         return p_.changed();
     }
     if (!p_.settled() && os::now() < until_) {
         return;
     }
     state_ = State::kReleased;
-    until_ = os::now() + p_.upgrade_drain;
+    const TimePoint now = os::now();
+    until_ = std::min<TimePoint>(stop_by_, now + p_.upgrade_drain);
     log()->info("upgrade: left: another agent takes over; {} connections stay here, for {} s at most", p_.connections(),
-                p_.upgrade_drain.count());
+                std::chrono::ceil<std::chrono::seconds>(until_ - now).count());
     p_.release();
 }
 

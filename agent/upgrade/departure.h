@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // How an agent ends. When it is stopped, it may wait until its connections have ended. When another agent takes its
 // place, it gives up what only one agent of a node can have, as soon as no connection is being set up; its connections
-// stay with it, because their queue pairs and buffers do. The only I/O here is a timer, the successor, and a check
-// whether the agent that asked this one to leave still exists. Control thread only.
+// stay with it, because their queue pairs and buffers belong to its process. The only I/O here is a timer, the
+// successor, and a check whether the agent that asked this one to leave still exists. Control thread only.
 //
 // Invariants:
 //   U1  At no time do two agents send requests, accept requests, listen in the same namespace, or drive the bypass: the
 //       control socket's lock, which an agent needs for all of these, is given up last.
 //   U2  An agent that has released and has started its successor does not end before the successor serves, and starts
 //       another one if the successor fails. A signal, or a successor that ends in order, ends this duty.
-//   U3  A successor that was started here and neither asks for the place nor serves, within times.successor_ms for each
-//       of the two, is killed.
+//   U3  A successor that was started here is killed if it does not ask for the place in time, or does not serve in time
+//       after that (Parts::successor).
 #pragma once
 
 #include <chrono>
@@ -47,7 +47,7 @@ class Departure {
     // Another agent takes this one's place. False: this one is leaving already. `asker`: process ID of the other agent,
     // 0: not known; if that process ends before this agent has left, this one goes on serving.
     bool leave(pid_t asker);
-    // SIGTERM or SIGINT. The second signal, or one without a timeout, ends the agent at once.
+    // SIGTERM or SIGINT. A second signal ends the agent at once, and so does the first one if the drain time is 0.
     void signalled();
 
     // Why new connections are plain TCP; empty: a departure is not the reason.
@@ -76,7 +76,8 @@ class Departure {
     TimePoint too_late_ = kNever;  // U3: when the successor is killed
     TimePoint again_ = kNever;     // when to start another successor, because the last one failed
     std::chrono::seconds pause_{1};
-    TimePoint until_ = kNever;
+    TimePoint until_ = kNever;         // the end of what state_ waits for
+    TimePoint stop_by_ = kNever;       // the end of the drain that a signal began
     TimePoint nobody_since_ = kNever;  // since when somebody_serves() has been false
     loop::Deadline look_;
 };

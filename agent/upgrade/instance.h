@@ -18,13 +18,13 @@ class Instance {
     static Result<Instance> take(const std::string& control_socket);
 
     [[nodiscard]] unsigned number() const { return number_; }
-    // The numbers that no other agent holds, the own one included: what exists under them was left by agents that were
-    // killed. Call it only with the control socket's lock held; otherwise another agent may be about to take one of
-    // these numbers.
+    // The numbers that no other agent holds, the own one included: pins and sockets with these numbers were left by
+    // agents that were killed. Call it only with the control socket's lock held; otherwise another agent may be about
+    // to take one of these numbers.
     [[nodiscard]] std::vector<unsigned> deserted() const;
 
-    // Takes the number's file again if somebody has deleted it: an agent that starts could take the number, and remove
-    // what this one has pinned. True: it did so. EBUSY: another agent has the number by now.
+    // Takes the number's lock file again if somebody has deleted it: otherwise an agent that starts could take the
+    // number, and remove this one's pins. True: it did so. EBUSY: another agent has the number by now.
     Result<bool> restore();
 
     // The socket on which the agent with that number answers smcctl while it is leaving.

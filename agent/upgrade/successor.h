@@ -18,7 +18,7 @@ class Successor {
     // Starts the successor. It may still find that it cannot serve, and end. It inherits a descriptor on which it
     // reports that it serves.
     static Result<Successor> start();
-    // The same with another program, to whose `arguments` those of an agent that takes over are added.
+    // The same with another program. Adds the options of an agent that takes over to `arguments`.
     static Result<Successor> start(const std::string& program, std::vector<std::string> arguments);
 
     [[nodiscard]] pid_t pid() const { return pid_; }

@@ -173,8 +173,8 @@ void Dissector::add_to_stream(Followed& followed, bool from_server, const Packet
     const std::uint32_t sequence = packet.sequence + ((packet.flags & kSyn) != 0 ? 1 : 0);
     stream.add(sequence, packet.payload);
     if (stream.has_hole() && whole_message(packet.payload)) {
-        // This segment begins with a whole CLC message. What is missing before it will not come any more, because the
-        // sender waited for the answer to it.
+        // This segment begins with a whole CLC message. The bytes missing before it will not come any more, because the
+        // sender waited for the answer to them.
         connections_[followed.history].has_hole = true;
         stream.skip_to(sequence);
         stream.add(sequence, packet.payload);

@@ -76,7 +76,7 @@ class Dissector {
     [[nodiscard]] const std::vector<LinkGroup>& link_groups() const { return link_groups_; }
     [[nodiscard]] const std::vector<UnnamedQp>& unnamed_qps() const { return unnamed_qps_; }
     [[nodiscard]] Counters counters() const;
-    // Whether RoCE packets between the two were captured in this direction only. Acknowledgements count, too.
+    // Whether RoCE packets between these GIDs were captured from `from` to `to` only. Acknowledgements count, too.
     [[nodiscard]] bool only_to(const RoceGid& to, const RoceGid& from) const;
     // How many frames were skipped because their link type is not known here, by DLT_.
     [[nodiscard]] const std::map<int, std::uint64_t>& skipped() const { return skipped_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // The histories of connections and link groups in a capture: the facts that the dissector finds, and the sentences that
-// the summary makes of them. What the capture does not show is reported as unknown.
+// the summary makes of them. Facts that the capture does not show are reported as unknown.
 #pragma once
 
 #include <memory>

@@ -156,7 +156,7 @@ void Attachments::listen(const std::shared_ptr<Peer>& peer) {
             if (strong->take_reply()) {
                 listen(strong);
             } else if (const auto it = peers_.find(strong->gid); it != peers_.end() && it->second == strong) {
-                const Gid gid = strong->gid;  // here no newer connection has taken its place
+                const Gid gid = strong->gid;  // no newer connection to this peer has taken its place
                 drop(gid);
                 lost_(gid);
             }

@@ -62,7 +62,8 @@ void DmbServer::accept_next() {
     });
 }
 
-// Called when there are no descriptors left. As the listener stays readable, accept4() has to wait for a while.
+// Called when accept4() has failed, for lack of descriptors for instance. As the listener stays readable, the next call
+// has to wait for a while.
 void DmbServer::accept_later() {
     retry_.expires_after(kOutOfDescriptors);
     retry_.async_wait([this, alive = std::weak_ptr(alive_)](std::error_code cancelled) {

@@ -50,7 +50,7 @@ class Doorbells final : public BusyPoll {
     std::thread thread_;  // the last member, because it uses the others
 };
 
-// The doorbell of an own DMB: its descriptor is readable when the peer has rung.
+// The doorbell of a DMB of this machine: its descriptor is readable when the peer has rung.
 class OwnBell final : public smcd::Doorbell {
  public:
     OwnBell(std::shared_ptr<Doorbells> bells, DmbHeader* header, UniqueFd eventfd, const smcd::Claim& claim);

@@ -41,7 +41,7 @@ struct Port {
     bool operator==(const Port&) const = default;
 };
 
-// Names of the RDMA devices that are there; none in a kernel without RDMA.
+// Names of the RDMA devices that exist now; none in a kernel without RDMA.
 Result<std::vector<std::string>> device_names();
 // Ethernet ports of a device, also those that are down.
 std::vector<Port> ports_of(const Context& context);

@@ -12,7 +12,7 @@ namespace smc::roce {
 namespace {
 
 // Each message buffer has room for the longest message that is known; there is one for each receive and for each send
-// under way. What a later release appends is not looked at: all receives have one buffer for it.
+// under way. Bytes that a later release appends are not looked at: all receives share one buffer for them.
 constexpr std::size_t kSlotBytes = llc::kMaxMessage;
 constexpr std::size_t kAppendedBytes = llc::kMaxLength - llc::kMaxMessage;
 constexpr std::size_t kCompletionsPerPoll = 64;

@@ -22,8 +22,9 @@ namespace smc::smcd {
 
 // Port: how the owner of a DMB learns that its peer has published something.
 //
-// The owner arms it before it sleeps and looks at the CDC once more; the peer rings after it has stored its cursors.
-// Both must be sequentially consistent, so that one of the two always sees the other. Ringing never blocks.
+// Before the owner sleeps, it arms, and then looks at the CDC once more; the peer stores its cursors, and then rings.
+// These accesses must be sequentially consistent, so that at least one side sees what the other one has stored. Ringing
+// never blocks.
 class Doorbell {
  public:
     virtual ~Doorbell() = default;

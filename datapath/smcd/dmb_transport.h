@@ -17,6 +17,10 @@ class DmbTransport final : public Transport {
     bool start(Poller& poller, Poller::Source& source) override;
     void woken() override { own_->doorbell().heard(); }
     void stop() override;
+    bool detach() override {
+        stop();
+        return true;
+    }
     [[nodiscard]] std::uint32_t send_size() const override { return static_cast<std::uint32_t>(peer_->ring().size()); }
     [[nodiscard]] std::uint32_t window() const override { return send_size(); }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_->ring(); }
@@ -37,6 +41,7 @@ class DmbTransport final : public Transport {
     }
     void publish(const cdc::Producer& producer, std::uint32_t written) override;
     void consumed(cdc::Cursor cursor) override;
+    [[nodiscard]] bool receive_ring_stands() const override { return own_->lease().stands(); }
     [[nodiscard]] bool stands() const override { return own_->lease().stands() && peer_->lease().stands(); }
     void idle() override {
         if (peer_->lease().stands()) {

@@ -27,7 +27,7 @@ bool meet(const llc::RTokenSet& one, const llc::RTokenSet& other) {
 
 bool GroupDriver::open(AlertToken token) {
     const std::lock_guard lock(mutex_);
-    // C1: its inbox is there before the peer learns of the token.
+    // C1: its inbox exists before the peer learns of the token.
     return receivers_.emplace(token, std::make_unique<Receiver>()).second;
 }
 
@@ -295,7 +295,7 @@ void GroupDriver::move_from(std::uint8_t number, Poller& poller) {
     struct Here {
         Mover* mover;
         Task* task;
-        bool counts;  // in not_moved_ if it cannot move: its peer has not left
+        bool counts;  // towards not_moved_, if it cannot move; false: its peer has left
     };
     std::map<AlertToken, Here> here;
     {

@@ -6,7 +6,7 @@
 //   Q1  Sends and writes complete in the order in which they were posted, so one completion retires all before it.
 //       A completed send makes fd() readable only if that was asked for.
 //   Q2  A message never overtakes the write that was posted before it (InfiniBand: requests of a queue pair execute in
-//       order), so a CDC message that arrives describes data that is there.
+//       order), so a CDC message that arrives describes data that has arrived.
 //   Q3  After the first failure the link is broken for good: poll() hands over what had arrived before (the device of
 //       this node has acknowledged it), then calls on_broken() once, and nothing else any more.
 //   Q4  The last free place in the send queue is kept for a message: writes alone would never be retired.

@@ -8,7 +8,7 @@ namespace smc::smcr {
 
 namespace {
 
-constexpr std::uint32_t kRequestsPerPublish = flow::Staging::kMaxWrites + 1;  // and the message
+constexpr std::uint32_t kRequestsPerPublish = flow::Staging::kMaxWrites + 1;  // the writes and the message
 // For local checking only (section 4.4.1): "SMCR" in EBCDIC.
 constexpr std::array<std::uint8_t, cdc::kEyeCatcherBytes> kEyeCatcher{0xe2, 0xd4, 0xc3, 0xd9};
 
@@ -32,9 +32,10 @@ RmbeTransport::RmbeTransport(Parts parts)
 bool RmbeTransport::start(Poller&, Poller::Source& source) {
     task_ = source.task;
     receiver_ = parts_.group->attach(parts_.token, *task_, *this);
+    const bool usable = receiver_ != nullptr && !receiver_->peer_has_left && use(parts_.group->pick(parts_.peer.link));
     if (receiver_ != nullptr && receiver_->lost) {
-        task_->abort(Reason::kDataLost);
-    } else if (receiver_ == nullptr || receiver_->peer_has_left || !use(parts_.group->pick(parts_.peer.link))) {
+        task_->abort(Reason::kDataLost);  // tells the peer over the link, if that is usable
+    } else if (!usable) {
         task_->abort(Reason::kLinkDown);
     }
     return true;
@@ -133,7 +134,7 @@ std::uint32_t RmbeTransport::not_consumed() const {
     return std::min(outbox_.not_there(peer_consumed(), send_size()), window());
 }
 
-// After a move, sends the validation and everything that the peer may not have. False: that is not possible now.
+// After a move, sends the validation and everything that the peer possibly lacks. False: that is not possible now.
 bool RmbeTransport::resume() {
     if (!validation_) {
         return true;

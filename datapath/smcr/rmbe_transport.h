@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// SMC-R: the own ring is an RMBE that the peer writes by RDMA; the peer's ring is reached by RDMA writes from
+// SMC-R: this side's ring is an RMBE that the peer writes by RDMA; the peer's ring is reached by RDMA writes from
 // registered memory, and CDC messages tell of both (RFC 7609 sections 4.2 to 4.6). When a message is due and what is in
 // it is decided in smc/flow.
 #pragma once

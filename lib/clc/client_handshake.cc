@@ -43,7 +43,7 @@ void add_prefixes(Subnet& subnet, const RoceOffer& roce) {
 
 }  // namespace
 
-// H4: in this state nothing is answered any more.
+// H4: from here on every call returns no actions.
 Actions ClientHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
     deadline_ = kNever;
@@ -239,10 +239,10 @@ Actions ClientHandshake::accept(const AcceptR& a) {
             p.max_links = a.fce->max_links;
             p.features = a.fce->features & kFeatureEmulatedIsm;
             if (p.max_connections < kFewestConnections) {
-                return decline(Reason::kMaxConnectionsMismatch, "server wants " + std::to_string(p.max_connections));
+                return decline(Reason::kMaxConnectionsMismatch, "server allows " + std::to_string(p.max_connections));
             }
             if (p.max_links < 1 || p.max_links > node_.max_links) {
-                return decline(Reason::kMaxLinksMismatch, "server wants " + std::to_string(p.max_links));
+                return decline(Reason::kMaxLinksMismatch, "server allows " + std::to_string(p.max_links));
             }
         }
     }

@@ -29,12 +29,23 @@ std::optional<IsmDevice> common_device(const SmcdExtension& smcd, const LocalNod
     return std::nullopt;
 }
 
+// Whether the client's field holds the number of this end's subnet (RFC 7609 section 3.5.1.2), which Linux compares. A
+// client that sends its mask there, as A.2.2 calls the field, tells the length of the prefix only.
+bool tells_subnet(Ipv4Mask field, const RoceOffer& roce) {
+    const auto value = static_cast<std::uint32_t>(field);
+    const auto byte = [&](unsigned shift) { return static_cast<std::uint8_t>(value >> shift); };
+    const unsigned bits = std::min<unsigned>(roce.prefix_bits, 32);
+    const std::uint32_t mask = bits == 0 ? 0 : UINT32_MAX << (32 - bits);
+    return value == mask ||
+           same_subnet(RoceGid::from_ipv4({byte(24), byte(16), byte(8), byte(0)}), roce.own_address, roce.prefix_bits);
+}
+
 bool in_subnet(const Subnet& subnet, const RoceOffer& roce) {
     if (roce.own_address.is_v4()) {
-        return subnet.mask_bits == roce.prefix_bits &&
+        return subnet.mask_bits == roce.prefix_bits && tells_subnet(subnet.mask, roce) &&
                same_subnet(roce.own_address, roce.peer_address, roce.prefix_bits);
     }
-    // RFC 7609 section 3.5.1.2: this end is directly attached to at least one of them.
+    // RFC 7609 section 3.5.1.2: this end is directly attached to at least one of the client's prefixes.
     return std::ranges::any_of(subnet.prefixes, [&](const Ipv6Prefix& prefix) {
         return same_subnet(prefix.prefix, roce.own_address, prefix.length) ||
                std::ranges::any_of(roce.other_addresses, [&](const Ipv6Prefix& other) {
@@ -66,7 +77,7 @@ Reason select_smcd_v2(const Proposal& p, const LocalNode& node, std::size_t& fro
     peer.gid = device->gid;
     peer.chid = device->chid;
     peer.eid = *eid;
-    peer.release = kRelease1;  // ours, or lower if the client's were lower
+    peer.release = kRelease1;  // the lower one of both sides: the client's is at least this
     return Reason::kNone;
 }
 

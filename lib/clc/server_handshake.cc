@@ -6,7 +6,7 @@
 
 namespace smc::clc {
 
-// H4: in this state nothing is answered any more.
+// H4: from here on every call returns no actions.
 Actions ServerHandshake::finish(Outcome outcome) {
     state_ = State::kDone;
     return {Finish{std::move(outcome)}};
@@ -300,7 +300,7 @@ Actions ServerHandshake::confirm(const AcceptR& c, TimePoint now) {
                             Outcome::Kind::kFallBack);
     }
     if (p.first_contact && !is_valid(c.mtu)) {  // only of version 1: in version 2 the decoder has checked it
-        return late_decline(Reason::kVersionMismatch, "Confirm has an MTU that does not exist",
+        return late_decline(Reason::kVersionMismatch, "Confirm has a reserved value as its MTU",
                             Outcome::Kind::kFallBack);
     }
     p.id = c.peer_id;  // Linux's Proposal of version 2 has no peer ID

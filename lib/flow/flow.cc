@@ -207,7 +207,7 @@ void Flow::leg_empty() {
 
 void Flow::leg_ended() {
     if (leg_failed_) {
-        leg_broke();  // a write has met the error, so this read sees only an end
+        leg_broke();  // this end hides an error that a write has taken, or that follows a FIN
         return;
     }
     reading_ = Reading::kEnded;
@@ -264,6 +264,7 @@ std::optional<Step> Flow::advance_close(TimePoint now) {
         }
         if (!reset) {
             writing_ = Writing::kEnded;
+            more_deadline_ = kNever;
         } else if (!std::exchange(asked_for_all_, true)) {
             sending_.request_cursor();
             publish_ = true;

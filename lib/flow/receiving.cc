@@ -18,7 +18,7 @@ bool Receiving::was(cdc::Cursor produced) const {
 void Receiving::peer_produced(const cdc::Producer& produced, std::optional<cdc::Cursor> urgent) {
     behind_ = std::min(size_, behind_ + cdc::distance(produced_.cursor, produced.cursor, size_));
     produced_ = produced;
-    // A mark is ignored if its byte was consumed already or is not there.
+    // A mark is ignored if its byte was consumed already or has not been produced.
     if (urgent && urgent->count < size_) {
         const std::uint32_t ahead = cdc::distance(consumed_, *urgent, size_);
         if (ahead > 0 && ahead <= available()) {

@@ -114,7 +114,7 @@ GroupType GroupLinks::type() const {
     if (numbers.size() <= 1) {
         return numbers.empty() ? GroupType::kNone : GroupType::kSingle;
     }
-    bool local = true, peer = true;  // all links share one port of this node; of the peer
+    bool local = true, peer = true;  // whether all links share one port of this node, and one of the peer
     const GroupLink& first = links_.at(numbers.front());
     for (const std::uint8_t number : numbers) {
         local &= links_.at(number).port.is(first.port);

@@ -52,10 +52,10 @@ bool SmcrGroup::can_be_told() const {
 }
 
 bool SmcrGroup::has_room() const {
-    // Elements that are still taken although their members have left count, too.
+    // An RMBE or send element that is still taken although its member has left keeps another one out.
     const auto members = static_cast<unsigned>(members_.size());
     const auto held = [&](BufferKind kind) { return std::max(buffers_.taken(kind), members) - members; };
-    return !closed_ && members + held(BufferKind::kRmb) + held(BufferKind::kSend) < max_connections_ &&
+    return !closed_ && members + std::max(held(BufferKind::kRmb), held(BufferKind::kSend)) < max_connections_ &&
            buffers_.unconfirmed() < kMaxUnconfirmed;
 }
 
@@ -76,7 +76,7 @@ std::optional<Assignment> SmcrGroup::take(MemberId member, AlertToken token, std
     auto assignment = buffers_.take(member, token, bytes);
     if (!assignment) {
         grow(bytes, out);
-        assignment = buffers_.take(member, token, bytes);  // smaller ones may be free
+        assignment = buffers_.take(member, token, bytes);  // grow() may have reduced the sizes
     }
     if (assignment) {
         refused_.reset();

@@ -83,7 +83,7 @@ void SmcrGroup::connect(const clc::SmcrPeer& peer, Out out) {
 
 void SmcrGroup::link_connected(std::uint8_t number, Out out) {
     GroupLink* link = links_.find(number);
-    if (link == nullptr || link->state != GroupLink::State::kConnecting) {
+    if (state_ == State::kOver || link == nullptr || link->state != GroupLink::State::kConnecting) {
         return;
     }
     link->state = GroupLink::State::kConfirming;

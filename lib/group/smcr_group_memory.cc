@@ -115,7 +115,7 @@ void SmcrGroup::buffer_refused(BufferId id, std::uint8_t link, Refusal refusal, 
     const std::uint32_t bytes = buffer->element_bytes;
     const BufferKind kind = buffer->kind;
     drop_buffer(id, out);
-    if (bytes > terms_.rmbe_bytes) {  // elements of the usual size may be had all the same
+    if (bytes > terms_.rmbe_bytes) {  // elements of the usual size may still be available
         (kind == BufferKind::kRmb ? largest_.rmbe : largest_.send) = terms_.rmbe_bytes;
         if (state_ == State::kCreating) {
             add_buffer(kind, terms_.rmbe_bytes, out);
@@ -157,7 +157,7 @@ void SmcrGroup::rkey_confirmed(const llc::RkeyConfirmed& done, Out out) {
     if (usual) {
         refused_ = Refusal::kNoMoreRmbs;
     } else {
-        only_usual_rmbes_ = true;  // there may be a free one
+        only_usual_rmbes_ = true;  // an RMBE of the usual size may be free
     }
 }
 

@@ -195,7 +195,7 @@ void SmcrGroups::expire(Out out) {
         const bool choosing = member.state == Member::State::kChoosing;
         refuse(member, choosing ? Refusal::kBusy : Refusal::kTimeout,
                choosing ? "the first contact of another connection with this peer took too long"
-                        : "an RMBE was not registered or confirmed in time",
+                        : "the RMBE or the queue pair was not ready in time",
                out);
     }
 }

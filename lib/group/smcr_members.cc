@@ -332,7 +332,7 @@ void SmcrGroups::joined(Member& member, Out out) {
     out.actions.push_back(Joined{member.join.member, group.id(), *member.assignment, local});
 }
 
-// A group of a first contact has only this member, so it ends with it.
+// The group of a first contact has only this member, so the group ends with the member.
 void SmcrGroups::abandon(const Member& member, llc::DeleteLinkReason reason, Out out) {
     if (member.group != nullptr && member.first_contact) {
         member.group->end(reason, out);

@@ -22,7 +22,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoi
     link.state = LinkLlc::State::kUp;
     actions.push_back(LinkUp{link.terms.number, link.confirm.peer_id()});
     if (!first) {
-        return added(actions, link);
+        return added(actions);
     }
     if (terms_.max_links <= 1) {
         return;
@@ -35,8 +35,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const ConfirmLink& m, TimePoi
     }
 }
 
-void GroupLlc::added(Actions& actions, LinkLlc& link) {
-    link.test = {};
+void GroupLlc::added(Actions& actions) {
     add_link_.done();
     actions.push_back(AddLinkOver{true, false});
 }
@@ -330,7 +329,7 @@ void GroupLlc::restart_elsewhere(Actions& actions, std::uint8_t number, TimePoin
     }
 }
 
-// A link has failed: the peer is told over another link, and exchanges under way over it start again there (C.7.1).
+// A link has failed: the peer is told over another link, on which the exchanges that it carried start again (C.7.1).
 void GroupLlc::lose(Actions& actions, std::uint8_t number, const std::string& why, TimePoint now) {
     const auto it = links_.find(number);
     if (state_ == State::kOver || it == links_.end() || it->second.state == LinkLlc::State::kDown) {
@@ -388,7 +387,7 @@ void GroupLlc::on(Actions& actions, LinkLlc& link, const DeleteLink& m, TimePoin
         return over(actions, delete_link_.ended(m, terms_, out(actions, link)));
     }
     if (m.reply) {
-        // The client's reply to a server's request, or that of a server that knows no such link.
+        // The client's reply to the server's request, or the reply of a server that does not know the link.
         if (delete_link_.deleting() && delete_link_.deleting()->number == m.link_number) {
             forget(actions, m.link_number, "DELETE LINK: " + text(delete_link_.deleting()->reason), now);
         }

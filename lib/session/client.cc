@@ -171,7 +171,7 @@ Actions Client::clc_not_sent(TimePoint) {
                                          : negotiated({.reason = Reason::kPeerClosed});
 }
 
-// Only now is our own DMB registered: it would be of no use if the server's could not be attached.
+// This side's DMB is registered only now: it would be of no use if the server's could not be attached.
 Actions Client::dmb_attached(TimePoint) {
     return state_ == State::kNegotiating ? Actions{RegisterDmb{smcd_.gid, smcd_.chid}} : Actions{};
 }

@@ -86,12 +86,12 @@ Decoded<Header> decode_header(Bytes message) {
     return h;
 }
 
-// The field that a fault names if an area is not all there: the header's `length`, which was found to be the message's.
+// The field that a fault names if part of an area is missing: the header's `length`, which equals the message's size.
 wire::Pointer length_of(Bytes message) {
     return wire::pointer_at<wire::LlcHeaderV1, &Header::length>(0, message.size());
 }
 
-// Fills `m` from the tables that hold the message; the header is there already.
+// Decodes the body of the message into `m`, whose header is decoded already.
 template <class M>
 std::optional<Fault> decode_body(Bytes message, M& m) {
     return decode_area<M>(message, 0, length_of(message), m);

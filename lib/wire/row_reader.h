@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // Reads the rows of the wire tables for people (smc/wire/describe.h): every row that is inside the message, whatever a
-// decoder thinks of its value, and in the end the bytes that no row has told.
+// decoder thinks of its value, and in the end the bytes that no row covers.
 #pragma once
 
 #include <algorithm>
@@ -38,11 +38,11 @@ class RowReader {
  public:
     using Names = std::initializer_list<std::string_view>;
 
-    // The tables have the first `body` bytes of the message.
+    // The tables describe the first `body` bytes of the message.
     RowReader(Bytes message, std::size_t body) : message_(message), body_(body), told_(message.size()) {}
 
     // Reads the rows of table L, which begins at `start` of the message, into `object` and `out`, but for those of
-    // `without`. A list whose count is in another table has its size already; it is cut to the elements that are there.
+    // `without`. A list whose count is in another table has its size already; it is cut to those that the body holds.
     template <class L, class T>
     void read(std::size_t start, T& object, smc::Fields& out, Names without = {}) {
         Place place{start, {}, {}, without};
@@ -62,7 +62,7 @@ class RowReader {
     void skip(std::size_t at, std::size_t bytes) { tell(at, bytes, 0xff); }
 
     [[nodiscard]] std::size_t body() const { return body_; }
-    // Bits that no row has told and that are not zero: reserved ones, and what stands after all that is known.
+    // Bits that no row covers and that are not zero: reserved ones, and those after all that is known.
     [[nodiscard]] Values untold() const;
 
  private:

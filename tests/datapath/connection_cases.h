@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <functional>
@@ -15,6 +16,8 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "datapath/smc_connection.h"
@@ -81,6 +84,8 @@ struct ConnectionSide {
     Ends ends;
     UniqueFd app;
     std::unique_ptr<Engine> engine = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); }, kSpin);
+    std::unique_ptr<Engine> other = *Engine::start([this](const ConnectionEnd& end) { ends.add(end); }, kSpin);
+    std::shared_ptr<SmcConnection> connection;
 
     void run(UniqueFd clc, End end, std::chrono::milliseconds close_timeout) {
         SocketPair leg = tcp_pair();
@@ -91,7 +96,8 @@ struct ConnectionSide {
         SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
                                    std::make_unique<SocketClc>(of_agent(std::move(clc))), std::move(end.transport),
                                    close_timeout};
-        engine->add(std::make_shared<SmcConnection>(1, std::make_shared<ConnectionStats>(), std::move(parts)));
+        connection = std::make_shared<SmcConnection>(1, std::make_shared<ConnectionStats>(), std::move(parts));
+        engine->add(connection);
     }
 };
 
@@ -291,6 +297,65 @@ SMC_CONNECTION_CASE("both_directions_at_once_arrive_whole_and_in_order") {
     CHECK(got_down == down);
     CHECK(c.client.ends.wait() == Reason::kNone);
     CHECK(c.server.ends.wait() == Reason::kNone);
+}
+
+// Over SMC-R, where a connection stays with its link, the engine ignores the moves.
+SMC_CONNECTION_CASE("both_directions_arrive_whole_while_it_moves_between_engines") {
+    BackToBack<TestType> c;
+    std::vector<std::uint8_t> data(4'000'000);
+    std::mt19937 random(20261128);
+    for (auto& byte : data) {
+        byte = static_cast<std::uint8_t>(random());
+    }
+    std::vector<std::uint8_t> got_up, got_down;
+    std::atomic<bool> over{false};
+    const auto move = [&over](ConnectionSide& side) {
+        while (!over) {
+            for (const auto& [from, to] :
+                 {std::pair(&side.engine, &side.other), std::pair(&side.other, &side.engine)}) {
+                (*from)->move(side.connection, **to);
+                side.engine->kick(side.connection);  // passed on to the engine where it is
+                std::this_thread::sleep_for(std::chrono::microseconds(300));
+            }
+        }
+    };
+    std::thread movers[] = {std::thread(move, std::ref(c.client)), std::thread(move, std::ref(c.server))};
+    std::thread threads[] = {
+        std::thread([&, r = std::mt19937(1)]() mutable { send_all(c.client.app.get(), data, r); }),
+        std::thread([&, r = std::mt19937(2)]() mutable { send_all(c.server.app.get(), data, r); }),
+        std::thread([&, r = std::mt19937(3)]() mutable { got_up = receive_all(c.server.app.get(), r); }),
+        std::thread([&, r = std::mt19937(4)]() mutable { got_down = receive_all(c.client.app.get(), r); })};
+    for (auto& thread : threads) {
+        thread.join();
+    }
+    CHECK(c.client.ends.wait() == Reason::kNone);
+    CHECK(c.server.ends.wait() == Reason::kNone);
+    over = true;
+    for (auto& mover : movers) {
+        mover.join();
+    }
+    CHECK(got_up == data);
+    CHECK(got_down == data);
+    if (std::is_same_v<TestType, DmbPair>) {
+        CHECK(c.client.engine->moved() > 0);
+        CHECK(c.server.engine->moved() > 0);
+    }
+}
+
+// What each side waits for is told once: by an edge that epoll has reported already, or by memory without any event.
+SMC_CONNECTION_CASE("messages_go_on_after_each_move") {
+    BackToBack<TestType> c;
+    for (int round = 0; round < 200; round++) {
+        ConnectionSide& mover = round % 2 == 0 ? c.client : c.server;
+        Engine& from = round % 4 < 2 ? *mover.engine : *mover.other;
+        Engine& to = round % 4 < 2 ? *mover.other : *mover.engine;
+        from.move(mover.connection, to);
+        for (const auto& [sender, receiver] : {std::pair(&c.client, &c.server), std::pair(&c.server, &c.client)}) {
+            char byte = 0;
+            REQUIRE(::send(sender->app.get(), "x", 1, 0) == 1);
+            REQUIRE(::recv(receiver->app.get(), &byte, 1, 0) == 1);
+        }
+    }
 }
 
 SMC_CONNECTION_CASE("an_urgent_byte_keeps_its_mark") {

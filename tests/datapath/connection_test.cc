@@ -18,7 +18,7 @@ class Nobody final : public Poller {
     void ready(Task&) override {}
 };
 
-// A transport to a peer that sends nothing.
+// A transport to a peer that sends what the test puts into `state`.
 class Unheard final : public Transport {
  public:
     explicit Unheard(std::vector<cdc::Producer>& published) : published_(published) {}
@@ -27,7 +27,8 @@ class Unheard final : public Transport {
     [[nodiscard]] std::uint32_t send_size() const override { return kRing; }
     [[nodiscard]] std::uint32_t window() const override { return kRing; }
     [[nodiscard]] std::span<std::uint8_t> receive_ring() const override { return own_; }
-    [[nodiscard]] flow::PeerState peer() const override { return {}; }
+    [[nodiscard]] flow::PeerState peer() const override { return state; }
+    [[nodiscard]] bool receive_ring_stands() const override { return !is_lost; }
     [[nodiscard]] bool can_send() const override { return true; }
     void want_room() override {}
     [[nodiscard]] Pieces space(cdc::Cursor at, std::uint32_t bytes) const override {
@@ -36,6 +37,9 @@ class Unheard final : public Transport {
     void publish(const cdc::Producer& producer, std::uint32_t) override { published_.push_back(producer); }
     void consumed(cdc::Cursor) override {}
     void flush() override {}
+
+    flow::PeerState state;
+    bool is_lost = false;
 
  private:
     std::vector<cdc::Producer>& published_;
@@ -74,6 +78,29 @@ TEST_CASE("connection__takes_the_peers_news_when_it_hears_of_them") {
     CHECK_FALSE(connection.run({}));
     CHECK(is_readable(leg.a.get()));
     connection.abort(Reason::kStopped);
+}
+
+// The memory of a machine that stood still for long belongs to others (datapath/ivshmem/area.h, A5).
+TEST_CASE("connection__delivers_nothing_from_a_ring_that_it_has_lost") {
+    for (const bool lost : {false, true}) {
+        std::vector<cdc::Producer> published;
+        SocketPair leg = tcp_pair(), clc = tcp_pair();
+        auto transport = std::make_unique<Unheard>(published);
+        Unheard& ring = *transport;
+        SmcConnection::Parts parts{std::make_unique<SocketLeg>(of_agent(std::move(leg.b))),
+                                   std::make_unique<SocketClc>(of_agent(std::move(clc.b))), std::move(transport)};
+        SmcConnection connection(1, std::make_shared<ConnectionStats>(), std::move(parts));
+        Nobody poller;
+        REQUIRE(connection.start(poller));
+        (void)connection.run({});
+        ring.state.producer.cursor = {0, 5};  // the peer's agent dies without a doorbell
+        ring.is_lost = lost;
+        connection.abort(Reason::kLinkDown);
+        (void)connection.run({});
+        char got[8];
+        CHECK(::recv(leg.a.get(), got, sizeof got, 0) == (lost ? -1 : 5));
+        connection.abort(Reason::kStopped);
+    }
 }
 
 TEST_CASE("connection__asks_a_peer_that_consumes_nothing_how_far_it_is_later_and_later") {

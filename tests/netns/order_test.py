@@ -52,8 +52,8 @@ sys.stdin.readline()
 
 class Order(TwoNodes):
     def start(self, spin_us):
-        """Starts agents with one thread each, because several threads serve their connections in any order."""
-        self.start_agents(engine={"threads": 1, "spin_us": spin_us})
+        """Starts agents with several threads each: connections between two addresses are in one of them."""
+        self.start_agents(engine={"threads": 4, "spin_us": spin_us})
 
     def read_wrong(self):
         server = self.program(self.b, BOTH_READ, says="ready")

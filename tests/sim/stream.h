@@ -74,6 +74,7 @@ class SimLeg final : public Leg {
  public:
     explicit SimLeg(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
     bool start(Poller& poller, Poller::Source& source) override;
+    void detach() override {}
     void heard(bool, bool) override {}
     Read read(Pieces to) override;
     Written write(Pieces from, bool urgent) override;
@@ -93,6 +94,7 @@ class SimClc final : public ClcSocket {
  public:
     explicit SimClc(std::shared_ptr<Socket> socket) : socket_(std::move(socket)) {}
     bool start(Poller& poller, Poller::Source& source) override;
+    void detach() override {}
     [[nodiscard]] State look() const override;
     void use_keepalive(const KeepaliveTerms&, bool) override {}
     void close() override { socket_->close(); }

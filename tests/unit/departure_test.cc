@@ -123,10 +123,20 @@ TEST_CASE("departure__a_stop_waits_as_long_as_it_may") {
     Agent impatient(0);
     impatient.departure.signalled();
     CHECK(impatient.over);
+    CHECK(impatient.obstacle() == "it is being stopped");
 
     Agent patient(1);
     patient.departure.signalled();
     CHECK(patient.until([&] { return patient.over; }));
+}
+
+TEST_CASE("departure__a_stop_that_waits_waits_no_longer_because_another_agent_takes_over") {
+    Agent agent(1, 60);
+    agent.departure.signalled();
+    REQUIRE(agent.departure.leave(::getpid()));
+    agent.settled = true;
+    CHECK(agent.until([&] { return agent.over; }));
+    CHECK(agent.released);
 }
 
 // If the agent that took over dies and no other serves, this one ends when idle: a supervisor then starts another.

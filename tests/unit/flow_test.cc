@@ -312,6 +312,19 @@ TEST_CASE("flow__an_end_while_bytes_wait_for_room_is_not_passed_on_before_them_F
     CHECK(has_ended_leg(not_blocked, ended_at({1, 0}, 0), now));
 }
 
+TEST_CASE("flow__an_end_that_waits_for_bytes_waits_no_longer_when_the_application_has_gone") {
+    const TimePoint now{};
+    Flow flow(kOfMessages);
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, {}, now, true)));
+    PeerState end;
+    end.producer = {.cursor = {1, 0}, .flags = cdc::kWriterBlocked, .state = cdc::kSendingDone};
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, end, now, false)));
+    CHECK(flow.next_deadline() == now + kGrace);
+    flow.leg_changed({.ending = true, .failed = true});
+    REQUIRE(std::holds_alternative<Sleep>(run_flow(flow, end, now, false)));
+    CHECK(flow.next_deadline() > now + kGrace);
+}
+
 TEST_CASE("flow__who_has_ended_its_stream_waits_for_no_room") {
     Flow flow(kOfMessages);
     PeerState peer;

@@ -12,7 +12,7 @@ namespace smc::test::llc_pair {
 using namespace smc::llc;
 using namespace std::chrono_literals;
 
-inline const TimePoint kStart{};
+inline const TimePoint kStart = TimePoint{} + std::chrono::hours(1);  // not the clock's epoch
 
 inline QpEnd end(const char* gid, std::uint32_t qpn) {
     return {*RoceGid::parse(gid), Mac{{2, 0, 0, 0, 0, static_cast<std::uint8_t>(qpn)}}, Qpn{qpn}};

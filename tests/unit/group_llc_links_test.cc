@@ -36,6 +36,16 @@ TEST_CASE("group_llc__a_second_link_is_confirmed_and_all_rmbs_are_known_over_it"
     CHECK(d.server.find_rmb(2, RKey{130}) == nullptr);
 }
 
+// Section 4.5.3.
+TEST_CASE("group_llc__a_link_that_was_added_is_tested_only_when_it_is_silent") {
+    Doubled d;
+    d.double_up();
+    for (GroupLlc* side : {static_cast<GroupLlc*>(&d.server), static_cast<GroupLlc*>(&d.client)}) {
+        CHECK(side->next_deadline() == kStart + 10s);
+        CHECK(side->tick(kStart + 9999ms).empty());
+    }
+}
+
 // Section 3.5.1.6.2, C.7.1.
 TEST_CASE("group_llc__a_second_link_that_fails_at_first_contact_is_gone_at_both_ends_before_data_flows") {
     Doubled d;

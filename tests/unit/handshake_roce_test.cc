@@ -137,9 +137,19 @@ TEST_CASE("smcr_handshake__version_1_within_a_subnet") {
     RoceOffer away = s;
     away.peer_address = *RoceGid::parse("10.0.1.1");
     CHECK(answer(c, away) == Reason::kSubnetMismatch);
+    // Behind a router that translates the client's address: both ends of the TCP connection look like one subnet.
+    RoceOffer translated = c;
+    translated.own_address = *RoceGid::parse("192.168.1.7");
+    CHECK(answer(translated, s) == Reason::kSubnetMismatch);
     away = s;
     away.v1 = false;
     CHECK(answer(c, away) == Reason::kVersionMismatch);
+    // A client that sends its mask, as A.2.2 calls the field.
+    ClientHandshake masked(kClient, {true, c});
+    Proposal with_mask = std::get<Proposal>(decode_proposal(bytes(masked.start(kStart))));
+    with_mask.subnet->mask = Ipv4Mask{UINT32_MAX << (32 - c.prefix_bits)};
+    ServerHandshake asked(kServer, {true, s}, kStart);
+    CHECK(find<PrepareRmbe>(asked.message(encode(with_mask).view(), kStart)) != nullptr);
     // The mask field carries the number of the subnet, not its mask, because Linux compares that.
     RoceOffer odd = c;
     odd.own_address = *RoceGid::parse("10.20.30.40");

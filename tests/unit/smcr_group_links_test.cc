@@ -35,6 +35,22 @@ struct Ports : Pair {
 
 }  // namespace
 
+TEST_CASE("smcr_groups__a_first_link_that_is_connected_when_its_group_is_over_changes_nothing") {
+    Pair p;
+    p.server.join(1, p.proposal());
+    clc::SmcrPeer peer = p.proposal();
+    peer.first_contact = true;
+    p.server.devices_answer = false;
+    p.server.await(1, peer);
+    REQUIRE(count<ConnectLink>(p.server.log) == 1);
+    const GroupId id = p.server.group(1).id();
+    p.server.on(p.server.groups.device_gone("device", kStart));
+    CHECK(told<LinkFailed>(p.server.log, 1));
+    CHECK(p.server.groups.link_connected(id, llc::kFirstLink, kStart).empty());
+    p.server.leave(1);
+    CHECK(p.server.groups.all().empty());
+}
+
 // RFC 7609 section 2.2.1.
 TEST_CASE("smcr_groups__a_first_contact_makes_the_best_group_that_the_ports_allow") {
     using enum GroupType;

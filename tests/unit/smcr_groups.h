@@ -13,7 +13,7 @@ namespace smc::test::groups {
 using namespace smc::group;
 using namespace std::chrono_literals;
 
-inline const TimePoint kStart{};
+inline const TimePoint kStart = TimePoint{} + 1h;                                  // not the clock's epoch
 inline constexpr std::size_t kLink = 1000, kBuffer = std::size_t{2} * 256 * 1024;  // bytes of a link; of a buffer
 
 template <class T>

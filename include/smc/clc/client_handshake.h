@@ -10,8 +10,8 @@
 //                  failed     -> send Decline                    failed     -> send Decline
 //                                                 kLinking       link ready -> SMC-R
 //                                                                Decline    -> fall back
-//                                                                failed     -> Decline, if our CONFIRM LINK was not
-//                                                                              sent (C.2); else terminate
+//                                                                failed     -> Decline, if the server may still wait
+//                                                                              for one (C.2); else terminate
 //   kDone
 //
 // Invariants, of both sides:
@@ -36,16 +36,16 @@ class ClientHandshake {
 
     [[nodiscard]] Actions start(TimePoint now);
     [[nodiscard]] Actions message(Bytes bytes);
-    // The own DMB is registered, and the server's is attached. `in_sync`: both sides agree whether this is a first
-    // contact.
+    // This side's DMB is registered, and the server's is attached. `in_sync`: both sides agree whether this is a
+    // first contact.
     [[nodiscard]] Actions attached(const LocalDmb& own, bool in_sync);
     [[nodiscard]] Actions attach_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions rmbe_ready(const LocalRmbe& own, TimePoint now);
     // `reason` kOutOfSync: the server named a link that is not known here.
     [[nodiscard]] Actions prepare_failed(Reason reason, std::string detail);
     [[nodiscard]] Actions link_ready();
-    // On first contact the link failed, or the server's CONFIRM LINK was wrong, before ours was sent: sends a Decline
-    // (RFC 7609 C.2, C.7.1).
+    // On first contact the link failed, or the server's CONFIRM LINK was wrong, and the server may still wait for a
+    // Decline: sends one (RFC 7609 C.2, C.7.1).
     [[nodiscard]] Actions link_refused(Reason reason, std::string detail);
     // The link failed later, or no CONFIRM LINK came: it is too late for a Decline, and the client breaks the TCP
     // connection (RFC 7609 C.7).

@@ -18,8 +18,8 @@ namespace smc::flow {
 
 class CdcOutbox {
  public:
-    // `peer`: the peer's alert token. `receive_size`: bytes of the own ring, without the `base` bytes of the eye
-    // catcher.
+    // `peer`: the peer's alert token. `receive_size`: bytes of this side's ring, without the `base` bytes of the
+    // eye catcher.
     CdcOutbox(AlertToken peer, std::uint32_t receive_size, std::uint32_t base)
         : peer_(peer), receive_size_(receive_size), base_(base) {}
 
@@ -40,7 +40,7 @@ class CdcOutbox {
     [[nodiscard]] bool has_told(const cdc::Message& message) const;
     // `message` was posted. `position`: its place among all requests that were posted on the link.
     void sent(CdcInbox& inbox, std::uint64_t position, const cdc::Message& message);
-    // The state under the sequence number of the last message, to be sent in its place.
+    // The present state with the sequence number of the last message sent, to be sent in place of that message.
     [[nodiscard]] cdc::Message repeated() const;
 
     // --- failover (section 4.6)
@@ -49,15 +49,15 @@ class CdcOutbox {
     // The connection has moved to another link. Returns the failover validation message, which goes first there; its
     // sequence number is that of the last acknowledged message (4.6.1). The whole state is due again after it.
     [[nodiscard]] cdc::Message moved();
-    // How many of the published bytes the peer may not have: those after `consumed` and after the last producer
-    // cursor that its device has acknowledged. `size`: of the peer's ring.
+    // How many of the published bytes the peer possibly lacks: those after both `consumed` and the last producer cursor
+    // that its device has acknowledged. `size`: of the peer's ring.
     [[nodiscard]] std::uint32_t not_there(cdc::Cursor consumed, std::uint32_t size) const;
     // The cursor at which these bytes begin.
     [[nodiscard]] cdc::Cursor safe(cdc::Cursor consumed, std::uint32_t size) const;
     // Sets the producer cursor back to safe(): these bytes will never be written, so the peer must not count on them.
     void withdraw(cdc::Cursor consumed, std::uint32_t size);
     [[nodiscard]] const cdc::Producer& producer() const { return producer_; }
-    // The peer's consumer cursor `consumed`, or `position` if the cursor is beyond that.
+    // `consumed`, the peer's consumer cursor, but `position` if `consumed` is beyond it.
     [[nodiscard]] cdc::Cursor no_further(cdc::Cursor consumed, cdc::Cursor position, std::uint32_t size) const;
 
  private:

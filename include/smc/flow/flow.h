@@ -2,7 +2,7 @@
 // An SMC connection in the data path, without I/O: an application's stream on one side, the rings of a transport on the
 // other (RFC 7609 sections 4.3 to 4.8). The flow says which step comes next, one at a time; its driver carries the step
 // out and answers. Bytes never pass through here: they go from the application straight into the peer's ring, and from
-// the own ring straight to the application, so backpressure is that of the rings and of the application.
+// this side's ring straight to the application, so backpressure is that of the rings and of the application.
 //
 // Terms: the leg is the TCP connection to the application; the CLC socket is the TCP connection of the CLC handshake,
 // which stays idle until the end (section 4.8).
@@ -97,7 +97,7 @@ class Flow {
     struct Terms {
         std::uint32_t send_size = 0;     // bytes of the peer's ring
         std::uint32_t window = 0;        // how many of them may be in use at once
-        std::uint32_t receive_size = 0;  // bytes of the own ring
+        std::uint32_t receive_size = 0;  // bytes of this side's ring
         bool cursor_is_told = false;     // the peer's cursor comes in messages; otherwise it can be read at any time
         // How long to wait for a peer that owes nothing but its last flags.
         std::chrono::milliseconds close_timeout{10000};
@@ -201,14 +201,14 @@ class Flow {
 
     bool publish_ = false;  // Publish is due
     std::uint32_t written_ = 0;
-    // The last state that the peer told, without the number of its message.
+    // The peer's last state, without the number of its message: tells whether the next one is new.
     PeerState heard_;
     bool consumed_ = false;  // Consumed is due
     std::optional<End> end_;
 
-    TimePoint close_deadline_ = kNever;  // how long to wait for the peer to close, too
-    TimePoint more_deadline_ = kNever;   // how long bytes may come that the peer had no room for when it ended
-    TimePoint clc_deadline_ = kNever;    // how long to wait for flags that explain the end of the CLC socket
+    TimePoint close_deadline_ = kNever;  // until when to wait for the peer to close, too
+    TimePoint more_deadline_ = kNever;   // until when bytes may come for which there was no room when the peer ended
+    TimePoint clc_deadline_ = kNever;    // until when to wait for flags that explain the end of the CLC socket
     std::uint64_t blocked_ = 0;
 };
 

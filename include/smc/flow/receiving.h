@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-// The half of a connection that receives: what the peer has put into the own ring, what the application has taken of
-// it, and where the peer's urgent data ends (RFC 7609 sections 4.3 and 4.7.5).
+// The half of a connection that receives: how much the peer has put into this side's ring, how much of it the
+// application has taken, and where the peer's urgent data ends (RFC 7609 sections 4.3 and 4.7.5).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PeerState {
 
 class Receiving {
  public:
-    // `size`: bytes of the own ring.
+    // `size`: bytes of this side's ring.
     explicit Receiving(std::uint32_t size) : size_(size) {}
 
     // True if the peer can have this producer cursor: it never goes back, and never beyond the ring.
@@ -49,7 +49,7 @@ class Receiving {
  private:
     std::uint32_t size_;
     cdc::Producer produced_;
-    std::uint32_t behind_ = 0;  // how many bytes the peer has produced, up to a lap
+    std::uint32_t behind_ = 0;  // how many bytes the peer has produced, but at most a lap: how far back was() may look
     cdc::Cursor consumed_;
     std::optional<cdc::Cursor> urgent_;  // after an urgent byte that is not consumed yet
 };

@@ -47,8 +47,8 @@ class Sending {
     //   * R goes with the bytes, from the second half of the window on.
     //   * Linux forgets R with the next message that it sends, whatever that is about. So R is sent again after each
     //     message of the peer (peer_spoke()).
-    //   * Linux may have consumed everything before that, and then reports nothing before it consumes something. So a
-    //     sixteenth of the memory is kept back for ask_again().
+    //   * Linux may have consumed everything before R arrives, and then reports nothing until it consumes more bytes.
+    //     So a sixteenth of the memory is kept back for ask_again().
     Sending(std::uint32_t size, std::uint32_t window, bool cursor_is_told = false)
         : size_(size), memory_(window), window_(window), cursor_is_told_(cursor_is_told) {}
     // Changes the window. If more than that is in use already, there is no room until the peer has consumed it. True:

@@ -25,7 +25,7 @@ struct RdmaWrite {
 
 class Staging {
  public:
-    // Bytes may wrap at the end of the peer's ring and at the end of the own memory.
+    // Bytes may wrap at the end of the peer's ring and at the end of the memory to send from.
     static constexpr std::uint32_t kMaxWrites = 3;
 
     // `memory`: bytes to send from. `ring`: bytes of data in the peer's RMBE, at least `memory`.

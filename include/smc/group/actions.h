@@ -19,7 +19,7 @@ namespace smc::group {
 enum class GroupId : std::uint32_t {};
 // A buffer of a link group: an RMB, or memory to send from. Never used twice in its group.
 enum class BufferId : std::uint32_t {};
-// The number of a connection, under which it joins a link group.
+// The number that identifies a connection as a member of a link group.
 enum class MemberId : std::uint64_t {};
 
 enum class BufferKind : std::uint8_t {
@@ -34,7 +34,7 @@ struct LocalPort {
     RoceGid gid;
     std::uint8_t version = 2;  // the version of SMC-R that uses this GID
     Mac mac{};
-    std::string pnet_id{};   // the port's physical network; empty: that has no name
+    std::string pnet_id{};   // the port's physical network; empty: that network has no name
     std::uint16_t vlan = 0;  // the VLAN ID (802.1Q) of packets from this GID; 0: they have no tag
 
     [[nodiscard]] bool is(const LocalPort& other) const { return device == other.device && number == other.number; }
@@ -63,7 +63,7 @@ struct CreateLink {
     GroupId group{};
     std::uint8_t link = 1;
     LocalPort port;
-    RoceGid peer_gid;  // of the port of the peer that it will join, or that of the first link where that is not known
+    RoceGid peer_gid;  // of the peer's port to which the link will lead; if that is not known yet: of the first link's
 };
 // Connect the link's queue pair to the peer's, then hand the link to the data path. Answer: link_connected() or
 // link_refused().

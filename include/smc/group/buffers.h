@@ -36,11 +36,11 @@ struct Buffer {
     [[nodiscard]] bool is_unused() const;
 };
 
-// How many elements of `bytes` a buffer has: as many as fit where `most` elements of `usual` bytes do, but at most
-// `most`, and one at least.
+// How many elements of `bytes` a buffer has: as many as fit into the memory of `most` elements of `usual` bytes, but at
+// most `most`, and at least one.
 std::size_t elements_of(std::uint32_t bytes, std::uint32_t usual, std::uint8_t most);
 
-// Halves the larger one. False: neither is larger than usual.
+// Halves the larger of the two sizes. False: neither is larger than `usual`.
 bool halve(ElementBytes& bytes, std::uint32_t usual);
 
 class Buffers {

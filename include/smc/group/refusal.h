@@ -18,7 +18,7 @@ enum class Refusal : std::uint8_t {
     kUnreachable,      // there is no route to the peer's GID
     kDeviceFailed,     // the device refused a queue pair, memory or a connection
     kNoMoreRmbs,       // the peer accepts no more RMBs, or the link group has its maximum
-    kTimeout,          // the peer did not confirm a new RMB in time
+    kTimeout,          // the RMBE, or the queue pair of a first contact, was not ready in time
 };
 
 constexpr Reason reason_of(Refusal refusal) {

@@ -160,7 +160,7 @@ class SmcrGroup {
     // The queue pair and the first buffers exist, so CLC can tell the peer of them.
     [[nodiscard]] bool can_be_told() const;
     [[nodiscard]] const clc::SmcrPeer& peer() const { return peer_; }
-    // The RMBE as CLC tells the peer of it. The assignment's link must be there.
+    // The RMBE as CLC tells the peer of it. The assignment's link must exist.
     [[nodiscard]] clc::Rmbe rmbe(const Assignment& assignment) const;
     [[nodiscard]] std::uint32_t rmbe_bytes(const Assignment& assignment) const {
         return buffers_.at(assignment.rmb).element_bytes;

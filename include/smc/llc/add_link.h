@@ -63,7 +63,7 @@ class AddLinkFlow {
     [[nodiscard]] bool peer_counts_on_it() const {
         return state_ == State::kExchanging || state_ == State::kConnecting || state_ == State::kConfirming;
     }
-    // The client's request that is being answered.
+    // At the client: the server's request that is being answered.
     [[nodiscard]] const AddLink& request() const { return request_; }
     // The peer's tokens that have come since the last call.
     [[nodiscard]] std::vector<RTokenPair> take_pairs() { return std::exchange(learnt_, {}); }

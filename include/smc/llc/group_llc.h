@@ -82,8 +82,8 @@ class GroupLlc {
     // Deletes a link that works, but shall not be used any more.
     [[nodiscard]] Actions delete_link(std::uint8_t number, DeleteLinkReason reason, TimePoint now);
 
-    // --- own RMBs. CLC tells the peer of the first one; confirm_rkey() tells of a further RMB, delete_rkey() of its
-    // end.
+    // --- this side's RMBs. CLC tells the peer of the first one; confirm_rkey() tells of a further RMB, delete_rkey()
+    // of its end.
     void rmb_registered(RmbId rmb, std::uint8_t link, const RToken& token) { own_rmbs_.put(rmb, link, token); }
     // Answered by RkeyConfirmed or RkeyDeleted, or by Over.
     [[nodiscard]] Actions confirm_rkey(RmbId rmb, TimePoint now);
@@ -125,7 +125,7 @@ class GroupLlc {
     void learn(Actions& actions);
     void adding_failed(Actions& actions, const std::string& why, bool unlikely, TimePoint now);
     void retire(Actions& actions, LinkLlc& link);
-    void added(Actions& actions, LinkLlc& link);
+    void added(Actions& actions);
     void connect_or_go_on(Actions& actions);
     [[nodiscard]] bool would_be_parallel(const LinkTerms& terms) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 // CONFIRM RKEY and DELETE RKEY: tell the peer of new RMBs of a link group, and of RMBs that are deleted (RFC 7609
-// sections 3.5.5.2.1 and 3.5.5.2.2, A.3.5 to A.3.7; SMC v2.1). Requests about own RMBs go one at a time (section
-// 3.5.5.3).
+// sections 3.5.5.2.1 and 3.5.5.2.2, A.3.5 to A.3.7; SMC v2.1). Requests about this side's RMBs go one at a time
+// (section 3.5.5.3).
 //
 // Invariant:
 //   M1  At most one RKEY request of ours is under way, and none while a link is being added or deleted; the peer's
@@ -24,7 +24,7 @@ void answer(const ConfirmRkeyContinuation& request, const LinkOut& out);
 // Names unknown RKeys in the reply, and returns the RMBs that were deleted.
 std::vector<RTokenSet> answer(const DeleteRkey& request, PeerRmbs& rmbs, const LinkOut& out);
 
-// The own RMBs, how each is reached over each link, and the requests about them that the peer is to get.
+// This side's RMBs, how each is reached over each link, and the requests about them that are to be sent.
 class OwnRmbs {
  public:
     // Records a token; the peer is not told.

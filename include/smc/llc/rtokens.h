@@ -20,7 +20,7 @@ struct RToken {
 // The tokens of one RMB, by the link's number.
 using RTokenSet = std::map<std::uint8_t, RToken>;
 
-// An own RMB, under a number that its owner chooses.
+// The number by which the user of this library names an RMB of this side.
 enum class RmbId : std::uint32_t {};
 
 // The peer's RMBs as it has told of them: by CLC, by CONFIRM RKEY, and with each link that was added. At most kMaxRmbs.

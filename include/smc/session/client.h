@@ -14,7 +14,7 @@
 //                 first contact of SMC-R   -> kFinishing, when the link is confirmed
 //                 Decline                  -> kFinishing: the TCP connection of the CLC socket goes on (RFC 7609
 //                                             section 3.5); if the server has an agent, kLeaving
-//                 the link failed          -> Decline, if our CONFIRM LINK was not sent (C.2); else as terminated
+//                 the link failed          -> Decline, if the server may still wait for one (C.2); else as terminated
 //                 terminated               -> left to TCP
 //                 In the last three cases the server is not asked for a while, unless the two sides were out of sync.
 //                 It is only paused, for some seconds, if it has an agent and closed, was late, or its application
@@ -108,7 +108,7 @@ class Client {
     State state_ = State::kConnecting;
     std::optional<clc::ClientHandshake> handshake_;
     clc::SmcdPeer smcd_;  // the server whose DMB is being attached
-    std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe> held_confirm_;  // contents; it waits for the leg
+    std::variant<std::monostate, clc::LocalDmb, clc::LocalRmbe> held_confirm_;  // of the Confirm that waits for the leg
     bool answered_ = false;
     bool application_ = false;  // the application's connect() has returned
     bool peer_agent_ = false;

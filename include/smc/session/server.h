@@ -100,7 +100,7 @@ class Server {
     bool was_late_ = false;  // this side was late itself, and has already looked once more
     clc::Outcome outcome_;
     TimePoint deadline_ = kNever;  // of kConnecting and kAwaitingClient
-    TimePoint silence_until_{};    // how long a silent client has after this side was late
+    TimePoint silence_until_{};    // until when a silent client is waited for after this side was late
 };
 
 }  // namespace smc::session

@@ -38,7 +38,7 @@ struct Description {
     std::string type;   // "PROPOSAL", "CONFIRM LINK", ...; empty: not even the type is known
     std::uint8_t version = 0;
     Fields fields;
-    // If set, `fields` has what the tables say of the bytes that are there, and the field that is wrong is marked.
+    // If set, `fields` has the fields that lie inside the message, and the wrong one is marked (Field::wrong).
     std::optional<Fault> fault;
 };
 
@@ -53,7 +53,7 @@ Description describe_smcd_cdc(wire::Bytes memory);
 Description describe_tcp_option(wire::Bytes option);
 // The payload of a SEND over a link: LLC or CDC.
 Description describe_send(wire::Bytes message);
-// Takes the bytes for whatever they look like.
+// Describes the bytes as the kind of message that their first byte and their length suggest.
 Description describe_any(wire::Bytes bytes);
 
 }  // namespace smc

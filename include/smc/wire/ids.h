@@ -40,7 +40,7 @@ struct RoceGid {
     auto operator<=>(const RoceGid&) const = default;
 };
 
-// Both are addresses of one family, and agree in the first `prefix_bits` of it.
+// True if both are addresses of one family whose first `prefix_bits` bits agree.
 bool same_subnet(const RoceGid& a, const RoceGid& b, unsigned prefix_bits);
 
 struct Mac {

@@ -287,7 +287,7 @@ void encode_fixed(const T& in, std::uint8_t* to) {
     for_each_row<L>([&](const auto& row) { encode_row(row, in, to); });
 }
 
-// The field that holds the place of an area or its number of elements: a fault names it if the area is not all there.
+// The field that holds the place of an area or its number of elements: a fault names it if part of the area is missing.
 struct Pointer {
     const char* field;
     std::size_t offset;

@@ -36,8 +36,8 @@ std::string text(Type type);  // "CONFIRM LINK"
 
 inline constexpr std::size_t kSmallBytes = 44;
 inline constexpr std::size_t kMaxRmbs = 255;                    // of a link group (v2.1, ADD LINK, note 3)
-inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;  // of those that are known
-inline constexpr std::size_t kMaxLength = 8192;                 // of those that are to come (v2.1 LLC types, note 3)
+inline constexpr std::size_t kMaxMessage = 72 + 16 * kMaxRmbs;  // bytes of the longest message that is known
+inline constexpr std::size_t kMaxLength = 8192;                 // that a later release may send (v2.1 LLC types, 3)
 // RKeys in a DELETE RKEY of version 1, and in the list of those that were not deleted.
 inline constexpr std::size_t kMaxListedRkeys = 8;
 // In ConfirmLink::cache_size, Linux's "my RMBEs have no eye catcher".
@@ -173,7 +173,7 @@ struct ConfirmRkeyContinuation : Header {
 // RFC 7609 A.3.7 and v2.1, where request and reply have different formats.
 struct DeleteRkey : Header {
     bool negative = false;
-    std::uint8_t count = 0;          // in a version 2 reply the request's number; otherwise that of the list
+    std::uint8_t count = 0;          // of RKeys: in a version 2 reply those of the request, otherwise those listed
     std::uint8_t error_mask = 0;     // version 1, negative reply: bit 0 is the first RKey
     std::uint8_t invalid_count = 0;  // version 2, reply: how many were not deleted, perhaps more than are listed
     // Request and version 1: up to 8, in version 2 up to 255. Version 2 reply: the first 8 that were not deleted.

@@ -12,7 +12,7 @@ struct Limits {
     std::size_t longest;
 };
 
-// Version 1 will not change any more, so it has upper limits. What later versions or releases append is ignored.
+// Version 1 will not change any more, so it has upper limits. Bytes that later versions or releases append are ignored.
 constexpr Limits limits(Type type, std::uint8_t version) {
     constexpr std::size_t kAnything = 0xffff;
     const bool v1 = version == kVersion1;
